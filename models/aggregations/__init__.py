@@ -1,0 +1,1 @@
+"""What a stack returns: one registered class a file."""

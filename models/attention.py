@@ -1,0 +1,88 @@
+"""Multi-head attention.
+
+Shapes: B memory rows, N query rows (N = B, or B*K hypotheses in beam search), T queries, S keys, D model, H heads, K width of a head.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.dropout import Dropout
+from models.memory import Memory
+from models.site import Flow, Site
+
+
+class MultiHeadAttention(nn.Module):
+    """softmax(Q K^T / sqrt(K)) V over H heads, then an output map (Vaswani et al. 2017, section 3.2). All four maps carry biases.
+
+    `d_memory` is the width of keys and values where it is not d_model.
+    """
+
+    def __init__(self, site: Site, *, d_query: int | None = None, d_memory: int | None = None) -> None:
+        super().__init__()
+        d, d_memory = site.d_model, d_memory or site.d_model
+        self.num_heads, self.d_head = site.num_heads, d // site.num_heads
+        self.query = nn.Linear(d_query or d, d)
+        self.key = nn.Linear(d_memory, d)
+        self.value = nn.Linear(d_memory, d)
+        self.output = nn.Linear(d, d)
+        self.dropout = Dropout(site.config.dropout.attention)
+
+    def forward(self, x_NTD: Tensor, keys_NSD: Tensor, flow: Flow) -> Tensor:
+        """Self-attention of `x` over `keys` (both of this side); with a cache, `keys` holds only the new positions."""
+        if x_NTD is keys_NSD and self.query.in_features == self.key.in_features:
+            weight = torch.cat((self.query.weight, self.key.weight, self.value.weight))
+            bias = torch.cat((self.query.bias, self.key.bias, self.value.bias))
+            q, k, v = (self._split(part) for part in F.linear(x_NTD, weight, bias).chunk(3, dim=-1))
+        else:
+            q, k, v = self._split(self.query(x_NTD)), self._split(self.key(keys_NSD)), self._split(self.value(keys_NSD))
+        if flow.cache is not None:
+            k, v = flow.cache.append(self, k, v)
+        return self._attend(q, k, v, flow.bias, flow)
+
+    def over(self, x_NTD: Tensor, memory: Memory, flow: Flow) -> Tensor:
+        """Attention over a memory of the source; its keys and values are mapped once per sentence."""
+
+        def project() -> tuple[Tensor, Tensor]:
+            values = memory.keys if memory.values is None else memory.values
+            return self._split(self.key(memory.keys)), self._split(self.value(values))
+
+        k, v = project() if flow.cache is None else flow.cache.once(self, project)
+        # the K hypotheses of a sentence are K*T queries of one row: its keys are never copied
+        rows, length, width = x_NTD.shape
+        grouped = x_NTD.reshape(k.shape[0], -1, width) if rows != k.shape[0] else x_NTD
+        return self._attend(self._split(self.query(grouped)), k, v, memory.bias, flow).reshape(rows, length, -1)
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:2], self.num_heads, self.d_head).transpose(1, 2)
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, flow: Flow) -> Tensor:
+        scale = 1.0 / math.sqrt(self.d_head)
+        if q.is_cuda and flow.trace is None:
+            z = F.scaled_dot_product_attention(
+                q, k, v, attn_mask=None if bias is None else bias.to(q.dtype), dropout_p=self.dropout.p if self.training else 0.0
+            )
+        else:
+            # on a CPU two batched products with a softmax between them beat the fused kernel, forward and backward
+            scores = torch.matmul(q * scale, k.transpose(-2, -1))
+            weights = (scores if bias is None else scores + bias).softmax(dim=-1)
+            if flow.trace is not None:
+                flow.trace.append((self, weights))
+            z = torch.matmul(self.dropout(weights).to(v.dtype), v)
+        return self.output(z.transpose(1, 2).flatten(2))
+
+
+def padding_bias(mask_BS: Tensor) -> Tensor:
+    """[B, 1, 1, S]: 0 at real tokens, a large negative number at padding (finite, so that an all-padding row stays finite)."""
+    return torch.zeros(mask_BS.shape, device=mask_BS.device).masked_fill_(~mask_BS, -1e9)[:, None, None, :]
+
+
+def causal_bias(length: int, past: int, device: torch.device) -> Tensor | None:
+    """[1, 1, T, past + T]: position t sees positions up to past + t. None where nothing is hidden (one new position)."""
+    if length == 1:
+        return None
+    return torch.full((length, past + length), -1e9, device=device).triu_(past + 1)[None, None]

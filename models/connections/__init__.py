@@ -1,0 +1,1 @@
+"""What each layer reads: one registered class a file."""

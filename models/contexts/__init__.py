@@ -1,0 +1,1 @@
+"""States over depth: one registered class a file."""

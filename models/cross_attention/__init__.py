@@ -1,0 +1,1 @@
+"""Cross-attention sub-layers: one registered class a file."""

@@ -1,0 +1,41 @@
+"""Words and positions become h_0."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from models.dropout import Dropout
+from models.site import Site
+
+
+def sinusoids(start: int, stop: int, d_model: int, device: torch.device) -> Tensor:
+    """[stop - start, d_model] (Vaswani et al. 2017, section 3.5): sines in the first half, cosines in the second, as in tensor2tensor."""
+    half = d_model // 2
+    rate = torch.exp(torch.arange(half, device=device, dtype=torch.float32) * -(math.log(10000.0) / max(half - 1, 1)))
+    angle = torch.arange(start, stop, device=device, dtype=torch.float32)[:, None] * rate
+    table = torch.cat((angle.sin(), angle.cos()), dim=1)
+    return nn.functional.pad(table, (0, d_model - 2 * half))
+
+
+class InputEmbedding(nn.Module):
+    """h_0 = drop(E[w] * sqrt(d) + b + position); `bias` is the d-long vector that THUMT adds on the source side."""
+
+    def __init__(self, site: Site, words: nn.Embedding, *, bias: bool) -> None:
+        super().__init__()
+        self.words = words
+        self.scale = math.sqrt(site.d_model) if site.config.embedding_scale else 1.0
+        self.bias = nn.Parameter(torch.zeros(site.d_model)) if bias else None
+        self.positions = site.config.positions
+        self.dropout = Dropout(site.config.dropout.embedding)
+
+    def forward(self, tokens_BT: Tensor, past: int = 0) -> Tensor:
+        """`past`: how many positions stand before the first one given."""
+        x = self.words(tokens_BT) * self.scale
+        if self.bias is not None:
+            x = x + self.bias
+        if self.positions == "sinusoidal":
+            x = x + sinusoids(past, past + tokens_BT.shape[1], x.shape[-1], x.device).to(x.dtype)
+        return self.dropout(x)

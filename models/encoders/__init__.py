@@ -1,0 +1,1 @@
+"""A second encoder beside the stack: one registered class a file."""

@@ -1,0 +1,23 @@
+"""Position-wise feed-forward network."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.dropout import Dropout
+from models.site import Site
+
+
+class FeedForward(nn.Module):
+    """W2 act(W1 x + b1) + b2 (Vaswani et al. 2017, Eq. 2)."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__()
+        self.inner = nn.Linear(site.d_model, site.config.d_ff)
+        self.outer = nn.Linear(site.config.d_ff, site.d_model)
+        self.dropout = Dropout(site.config.dropout.ffn)
+        self.activation = getattr(F, site.config.activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outer(self.dropout(self.activation(self.inner(x))))

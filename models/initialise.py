@@ -1,0 +1,52 @@
+"""Initial values. Each parameter has a random stream of its own, named by its path, so that a new module shifts nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+def stream_seed(seed: int, *names: object) -> int:
+    """A 63-bit seed for the stream that `names` name."""
+    text = "/".join(str(name) for name in (seed, *names))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def initialise(model: nn.Module, scheme: str, seed: int) -> None:
+    """Draw every parameter on the CPU, whatever its device.
+
+    Embeddings N(0, d^-0.5) as standard deviation; norms 1 and 0; `xavier`: uniform with variance 2/(fan_in + fan_out), biases 0 (Dou 2018, THUMT);
+    `fan-in`: weights and biases U(+-1/sqrt(fan_in)) (Wang 2018). A module with `initialise(name, generator)` draws its own.
+    """
+    done: set[int] = set()
+    for path, module in model.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if id(parameter) in done:  # tied: the first path names the stream
+                continue
+            done.add(id(parameter))
+            generator = torch.Generator().manual_seed(stream_seed(seed, "init", f"{path}.{name}"))
+            with torch.no_grad():
+                parameter.copy_(_draw(module, name, parameter, scheme, generator))
+
+
+def _draw(module: nn.Module, name: str, parameter: Tensor, scheme: str, generator: torch.Generator) -> Tensor:
+    value = torch.empty(parameter.shape)
+    own = getattr(module, "initialise", None)
+    if own is not None:
+        return own(name, generator)
+    if isinstance(module, nn.LayerNorm):
+        return value.fill_(1.0 if name == "weight" else 0.0)
+    if isinstance(module, nn.Embedding):
+        return value.normal_(0.0, parameter.shape[1] ** -0.5, generator=generator)
+    if isinstance(module, nn.Linear):
+        if scheme == "fan-in":
+            bound = 1.0 / math.sqrt(module.in_features)
+            return value.uniform_(-bound, bound, generator=generator)
+        if name == "bias":
+            return value.zero_()
+        bound = math.sqrt(6.0 / (module.in_features + module.out_features))
+        return value.uniform_(-bound, bound, generator=generator)
+    return value.zero_()

@@ -1,0 +1,38 @@
+"""The Transformer layer, encoder and decoder side."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from models.config import options
+from models.feed_forward import FeedForward
+from models.memory import Memory
+from models.registry import CROSS_ATTENTIONS, LAYERS, SELF_ATTENTIONS
+from models.seams import CrossAttention, Layer, SelfAttention
+from models.site import Flow, Site
+from models.sublayer import SubLayer
+
+
+@LAYERS.register("transformer")
+class TransformerLayer(Layer):
+    """C = SelfAttention(x); D = CrossAttention(C, memories) on the decoder side; h = SubLayer(D, FFN) (Vaswani et al. 2017)."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        stack = site.config.encoder if site.side == "encoder" else site.config.decoder
+        self.self_attention: SelfAttention = SELF_ATTENTIONS.get(stack.self_attention["kind"])(site, **options(stack.self_attention))
+        self.cross_attention: CrossAttention | None = None
+        if stack.cross_attention is not None and site.memory_dims:
+            self.cross_attention = CROSS_ATTENTIONS.get(stack.cross_attention["kind"])(site, **options(stack.cross_attention))
+        self.feed_forward = FeedForward(site)
+        self.sublayer = SubLayer(site)
+        self.reads = self.self_attention.reads
+
+    def forward(
+        self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, memories: tuple[Memory, ...], flow: Flow
+    ) -> tuple[Tensor, Tensor | None]:
+        attended = None
+        x = self.self_attention(x, lower, context, flow)
+        if self.cross_attention is not None:
+            x = attended = self.cross_attention(x, memories, flow)
+        return self.sublayer(x, self.feed_forward), attended

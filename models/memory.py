@@ -1,0 +1,37 @@
+"""Something a decoder layer can attend to."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Memory(NamedTuple):
+    """keys: [B, S, D]; mask: [B, S], True = real; values: [B, S, D] where they differ from the keys (DenseNMT); bias: [B, 1, 1, S]."""
+
+    keys: Tensor
+    mask: Tensor
+    bias: Tensor
+    values: Tensor | None = None
+
+    def select(self, sentences: Tensor) -> Memory:
+        return Memory(*(None if t is None else t.index_select(0, sentences) for t in self))  # type: ignore[arg-type]
+
+
+class Encoded(NamedTuple):
+    """All the decoder needs of the source: for each decoder layer its memories, and the source mask [B, S]."""
+
+    memories: list[tuple[Memory, ...]]
+    mask: Tensor
+
+    def select(self, sentences: Tensor) -> Encoded:
+        """These sentences only; a memory that several layers share is selected once."""
+        done: dict[int, Memory] = {}
+
+        def once(memory: Memory) -> Memory:
+            if id(memory) not in done:
+                done[id(memory)] = memory.select(sentences)
+            return done[id(memory)]
+
+        return Encoded([tuple(once(m) for m in memories) for memories in self.memories], self.mask.index_select(0, sentences))

@@ -1,0 +1,1 @@
+"""Terms of the loss on hidden states: one registered class a file."""

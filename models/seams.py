@@ -1,0 +1,121 @@
+"""The seams: what a variant may replace, and with which signature. Each concrete class stands in a file of its own and registers itself.
+
+Shapes: B batch, S source, T target, D d_model, L layers. h_0 = embeddings, x_l = input and h_l = output of layer l.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from models.memory import Memory
+from models.site import Flow, History, Site
+
+
+class Component(nn.Module):
+    """A module that stands at a site. `check` names what is wrong with a set of options there, before anything is built."""
+
+    kind: str
+    version: int
+
+    def __init__(self, site: Site) -> None:
+        super().__init__()
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        """One line, or None. `site`: side, num_layers, d_model, num_heads, norm."""
+        return None
+
+
+class Connection(Component):
+    """What each layer reads. Layer L+1 stands for the stack's output."""
+
+    def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
+        """What is kept of the output of `layer` (history.kept); the output itself by default."""
+        return h
+
+    def width(self, layer: int) -> int | None:
+        """Width of what `layer` reads; None = d_model."""
+        return None
+
+    def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
+        """x_l [B, T, D] from the history of layers below `layer`."""
+        raise NotImplementedError
+
+
+class Aggregation(Component):
+    """What a stack returns. `reads_top` is False where x_top is ignored, so that nothing is built for it."""
+
+    reads_top = True
+
+    def forward(self, x_top: Tensor, history: History, flow: Flow) -> Tensor:
+        raise NotImplementedError
+
+
+class SelfAttention(Component):
+    """Owns its residual and norm. `reads`: how many states below this layer it is given in `lower` (h_{l-1}, h_{l-2}, ...)."""
+
+    reads = 0
+
+    def forward(self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, flow: Flow) -> Tensor:
+        raise NotImplementedError
+
+
+class CrossAttention(Component):
+    """Owns its residual and norm; `memories` is every memory the bridge gave this layer."""
+
+    def forward(self, x: Tensor, memories: tuple[Memory, ...], flow: Flow) -> Tensor:
+        raise NotImplementedError
+
+
+class Layer(Component):
+    """One layer: (x_l, lower states, context, memories) -> (h_l, a_l); a_l is what it attended to, None in an encoder."""
+
+    reads = 0
+
+    def forward(
+        self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, memories: tuple[Memory, ...], flow: Flow
+    ) -> tuple[Tensor, Tensor | None]:
+        raise NotImplementedError
+
+
+class Bridge(Component):
+    """What each decoder layer attends to. `needs_output` is False where the encoder's output is not read (then its final norm is not built)."""
+
+    needs_output = True
+
+    def memory_dims(self, layer: int) -> tuple[int, ...]:
+        """Widths of the memories that decoder layer `layer` is given."""
+        raise NotImplementedError
+
+    def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
+        """One tuple of memories per decoder layer."""
+        raise NotImplementedError
+
+
+class ExtraEncoder(Component):
+    """A second encoder beside the stack; its memory need not have length S."""
+
+    def forward(self, words: Tensor, h_0: Tensor, flow: Flow) -> Memory:
+        raise NotImplementedError
+
+
+class Context(Component):
+    """A state over depth, made once per block (MSC)."""
+
+    def forward(self, layer: int, history: History) -> Tensor | None:
+        raise NotImplementedError
+
+
+class Regularizer(Component):
+    """A term of the loss on a stack's states; runs inside the wrapped forward. The loss adds `weight` times the mean of what it returns."""
+
+    weight: float
+
+    def forward(self, history: History, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """(sum, count) over the real positions of one stack."""
+        raise NotImplementedError
+
+    def applies(self, side: str) -> bool:
+        return True

@@ -1,0 +1,1 @@
+"""Self-attention sub-layers: one registered class a file."""

@@ -1,0 +1,24 @@
+"""The Transformer's self-attention sub-layer."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from models.attention import MultiHeadAttention
+from models.registry import SELF_ATTENTIONS
+from models.seams import SelfAttention
+from models.site import Flow, Site
+from models.sublayer import SubLayer
+
+
+@SELF_ATTENTIONS.register("single")
+class SingleSelfAttention(SelfAttention):
+    """C = SubLayer(x, q -> MHA(q, q, q)) (Vaswani et al. 2017)."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self.attention = MultiHeadAttention(site)
+        self.sublayer = SubLayer(site)
+
+    def forward(self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, flow: Flow) -> Tensor:
+        return self.sublayer(x, lambda q: self.attention(q, q, flow))

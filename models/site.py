@@ -1,0 +1,77 @@
+"""Where a module sits, and what travels with a pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+from models.cache import Cache
+from models.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class Site:
+    """Position of a module in the network; positional in constructors, never from YAML.
+
+    `layer` counts from 1; 0 stands for the whole side. `memory_dims` are the widths of the memories a decoder layer is given.
+    `shared` holds modules that several sites use (the first site that asks makes them).
+    """
+
+    side: str
+    layer: int
+    num_layers: int
+    config: ModelConfig
+    memory_dims: tuple[int, ...] = ()
+    shared: dict[str, nn.Module] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def d_model(self) -> int:
+        return self.config.d_model
+
+    @property
+    def num_heads(self) -> int:
+        return self.config.num_heads
+
+    @property
+    def norm(self) -> str:
+        return self.config.norm
+
+    def layer_norm(self, width: int | None = None) -> nn.LayerNorm:
+        return nn.LayerNorm(width or self.d_model, eps=self.config.norm_eps)
+
+
+@dataclass
+class Flow:
+    """What travels with one pass of one side.
+
+    mask: [B, S] True = real token (None while decoding step by step); bias: additive attention bias broadcastable to [B, heads, T, S];
+    cache: the decoder's memory of earlier steps; trace: collects attention maps where a list is given (off in training).
+    """
+
+    mask: Tensor | None = None
+    bias: Tensor | None = None
+    causal: bool = False
+    cache: Cache | None = None
+    segments: Tensor | None = None
+    trace: list[tuple[nn.Module, Tensor]] | None = None
+
+
+class History:
+    """All a connection, aggregation, bridge or regularizer may read: lists indexed by layer, h_0 at index 0.
+
+    inputs: x_l (index 0 unused); outputs: h_l; kept: what the connection kept of h_l; attended: a_l; contexts: C.
+    `memo` lets a module keep running sums of this pass.
+    """
+
+    def __init__(self, h_0: Tensor) -> None:
+        self.inputs: list[Tensor] = [h_0]
+        self.outputs: list[Tensor] = [h_0]
+        self.kept: list[Tensor] = [h_0]
+        self.attended: list[Tensor | None] = [None]
+        self.contexts: list[Tensor] = []
+        self.memo: dict[nn.Module, Tensor] = {}
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.outputs) - 1

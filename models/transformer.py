@@ -1,0 +1,130 @@
+"""The whole model: encode, decode, forward.
+
+Shapes: B sentences, N hypothesis rows, S source, T target, D d_model, V target vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.attention import causal_bias, padding_bias
+from models.cache import Cache
+from models.config import ModelConfig, options
+from models.embedding import InputEmbedding
+from models.initialise import initialise
+from models.memory import Encoded
+from models.registry import BRIDGES, CONTEXTS, ENCODERS, REGULARIZERS
+from models.seams import Bridge, ExtraEncoder, Regularizer
+from models.site import Flow, History, Site
+from models.stack import Stack
+
+PAD = 0
+
+
+class Output(NamedTuple):
+    """hidden [B, T, D] before the output layer, and each side's history and mask for the regularizers."""
+
+    hidden: Tensor
+    encoder: History
+    src_mask: Tensor
+    decoder: History
+
+
+class Transformer(nn.Module):
+    """p(y_t | y_<t, x) = softmax(W h_t + b), h = decoder(y, bridge(encoder(x))) (Vaswani et al. 2017), with every seam replaceable."""
+
+    def __init__(self, config: ModelConfig, src_vocab: int, tgt_vocab: int) -> None:
+        super().__init__()
+        if config.embeddings == "three-way" and src_vocab != tgt_vocab:
+            raise ValueError(f"three-way embeddings need one vocabulary; sizes are {src_vocab} and {tgt_vocab}")
+        self.config = config
+        shared: dict[str, nn.Module] = {}
+        encoder_site = Site("encoder", 0, config.encoder.num_layers, config, shared=shared)
+        decoder_site = Site("decoder", 0, config.decoder.num_layers, config, shared=shared)
+
+        src_words = nn.Embedding(src_vocab, config.d_model)
+        tgt_words = src_words if config.embeddings == "three-way" else nn.Embedding(tgt_vocab, config.d_model)
+        self.src_embedding = InputEmbedding(encoder_site, src_words, bias=config.encoder_embedding_bias)
+        self.tgt_embedding = InputEmbedding(decoder_site, tgt_words, bias=False)
+
+        self.bridge: Bridge = BRIDGES.get(config.bridge["kind"])(decoder_site, **options(config.bridge))
+        context = None if config.context is None else CONTEXTS.get(config.context["kind"])(encoder_site, **options(config.context))
+        self.encoder = Stack(encoder_site, [()] * config.encoder.num_layers, context, output=self.bridge.needs_output)
+        self.extra_encoder: ExtraEncoder | None = None
+        if config.extra_encoder is not None:
+            self.extra_encoder = ENCODERS.get(config.extra_encoder["kind"])(encoder_site, **options(config.extra_encoder))
+        self.decoder = Stack(decoder_site, [self.bridge.memory_dims(l + 1) for l in range(config.decoder.num_layers)])
+
+        self.output = nn.Linear(config.d_model, tgt_vocab, bias=config.output_bias)
+        if config.embeddings != "separate":
+            self.output.weight = tgt_words.weight
+        self.regularizers = nn.ModuleList(REGULARIZERS.get(r["kind"])(encoder_site, **options(r)) for r in config.regularizers)
+
+    def encode(self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None = None) -> Encoded:
+        """Source ids (PAD = 0) -> what each decoder layer attends to."""
+        return self._encode(src_BS, trace)[0]
+
+    def _encode(self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None) -> tuple[Encoded, History]:
+        mask = src_BS != PAD
+        flow = Flow(mask=mask, bias=padding_bias(mask), trace=trace)
+        h_0 = self.src_embedding(src_BS)
+        encoded, history = self.encoder(h_0, flow)
+        extra = None if self.extra_encoder is None else self.extra_encoder(self.src_embedding.words(src_BS), h_0, flow)
+        return Encoded(self.bridge(encoded, history, extra, flow), mask), history
+
+    def decode(
+        self, tgt_NT: Tensor, encoded: Encoded, cache: Cache | None = None, trace: list[tuple[nn.Module, Tensor]] | None = None
+    ) -> Tensor:
+        """Hidden states [N, T, D] of the given positions; with a cache, `tgt` holds only the new ones and the cache advances."""
+        hidden, _ = self._decode(tgt_NT, encoded, cache, trace)
+        return hidden
+
+    def _decode(
+        self, tgt_NT: Tensor, encoded: Encoded, cache: Cache | None, trace: list[tuple[nn.Module, Tensor]] | None
+    ) -> tuple[Tensor, History]:
+        past, length = (0 if cache is None else cache.length), tgt_NT.shape[1]
+        # padding stands behind the last real token, where the causal mask hides it from every real query
+        flow = Flow(bias=causal_bias(length, past, tgt_NT.device), causal=True, cache=cache, trace=trace)
+        hidden, history = self.decoder(self.tgt_embedding(tgt_NT, past), flow, encoded.memories)
+        if cache is not None:
+            cache.length += length
+        return hidden, history
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[..., D] -> [..., V]"""
+        return F.linear(hidden, self.output.weight, self.output.bias)
+
+    def forward(self, src_BS: Tensor, tgt_in_BT: Tensor) -> Output:
+        """Teacher forcing; tgt_in starts with BOS."""
+        encoded, encoder = self._encode(src_BS, None)
+        hidden, decoder = self._decode(tgt_in_BT, encoded, None, None)
+        return Output(hidden, encoder, encoded.mask, decoder)
+
+    def regularize(self, output: Output, tgt_mask: Tensor) -> list[tuple[str, str, float, Tensor, Tensor]]:
+        """(kind, side, weight, sum, count) of every regularizer on every side that it applies to."""
+        terms = []
+        for module in self.regularizers:
+            assert isinstance(module, Regularizer)
+            for side, history, mask in (("encoder", output.encoder, output.src_mask), ("decoder", output.decoder, tgt_mask)):
+                if module.applies(side):
+                    terms.append((module.kind, side, module.weight, *module(history, mask)))
+        return terms
+
+
+def build(config: Mapping[str, Any], src_vocab: int, tgt_vocab: int, seed: int = 1) -> Transformer:
+    """The model with every parameter drawn from its own stream of `seed`; under `torch.device("meta")` only shapes are made."""
+    model = Transformer(ModelConfig.of(config), src_vocab, tgt_vocab)
+    if not any(p.is_meta for p in model.parameters()):
+        initialise(model, model.config.init, seed)
+    return model
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Distinct trainable numbers; tied matrices count once."""
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+

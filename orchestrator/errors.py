@@ -1,0 +1,27 @@
+"""Errors with a meaning for the user. The CLI turns each into its exit code; nothing else prints a traceback."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """Bad input. `lines` are complete messages, one a line, without the `error: ` prefix. Exit code 2."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = list(lines)
+
+
+class LockedError(Exception):
+    """Another live process owns the run. Exit code 3."""
+
+
+class FencedError(Exception):
+    """This process lost its lock to a newer owner and must write nothing more."""
+
+
+class StopTraining(Exception):
+    """Raised by a reporter: end this training now. `status` becomes the run's status (`stopped`)."""
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason

@@ -1,0 +1,224 @@
+"""What a run is: the strict schema of one resolved row.
+
+Every field here is part of a run's meaning unless its section says otherwise; `keys.py` hashes exactly these.
+Unknown keys, wrong types and out-of-range numbers are errors (pydantic strict mode: "3" is not 3, 3 is a valid 3.0).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
+Positive = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+
+
+class Strict(BaseModel):
+    """Base of every section: unknown keys are errors, no coercion, frozen."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+# ---------------------------------------------------------------- data
+
+
+class Subword(Strict):
+    """Segmentation learned on the training text. `size` counts pieces, specials included."""
+
+    kind: Literal["bpe", "unigram", "word"] = "bpe"
+    size: Positive = 8000
+    joint: bool = True
+
+
+class VocabSizes(Strict):
+    """Declared vocabulary sizes: used for parameter counts while the data is absent. Data present: its sizes win."""
+
+    src: Positive | None = None
+    tgt: Positive | None = None
+
+
+class DataSpec(Strict):
+    """One entry of `search_spaces/data/` and how its text becomes token ids."""
+
+    corpus: str
+    subword: Subword = Subword()
+    tokenizer: Literal["none", "moses"] = "none"
+    lowercase: bool = False
+    max_words: Positive | None = None
+    max_length: Positive | None = 250
+    max_ratio: Annotated[float, Field(gt=1.0)] | None = None
+    vocab: VocabSizes = VocabSizes()
+
+
+class BatchSpec(Strict):
+    """Size of one global micro-batch. `tokens`: padded target tokens at most; `sentences`: pairs."""
+
+    unit: Literal["tokens", "sentences"] = "tokens"
+    size: Positive = 4096
+    accumulate: Positive = 1
+
+
+# ---------------------------------------------------------------- model
+
+
+class DropoutSpec(Strict):
+    embedding: Probability = 0.1
+    residual: Probability = 0.1
+    attention: Probability = 0.0
+    ffn: Probability = 0.0
+
+
+Component = dict[str, Any]
+"""`{kind: NAME, **options}`; checked against the constructor of the registered class (`components.py`)."""
+
+
+class EncoderSpec(Strict):
+    num_layers: Positive = 6
+    layer: Component = {"kind": "transformer"}
+    connection: Component = {"kind": "residual"}
+    aggregation: Component = {"kind": "top"}
+    self_attention: Component = {"kind": "single"}
+
+
+class DecoderSpec(EncoderSpec):
+    cross_attention: Component = {"kind": "single"}
+
+
+class ModelSpec(Strict):
+    """The network. Widths are of the whole model; sides differ only by depth and components."""
+
+    d_model: Positive = 512
+    d_ff: Positive = 2048
+    num_heads: Positive = 8
+    norm: Literal["pre", "post"] = "post"
+    norm_eps: Annotated[float, Field(gt=0)] = 1e-6
+    activation: Literal["relu", "gelu"] = "relu"
+    positions: Literal["sinusoidal", "none"] = "sinusoidal"
+    embeddings: Literal["separate", "tied-output", "three-way"] = "separate"
+    embedding_scale: bool = True
+    encoder_embedding_bias: bool = False
+    output_bias: bool = False
+    init: Literal["xavier", "fan-in"] = "xavier"
+    dropout: DropoutSpec = DropoutSpec()
+    encoder: EncoderSpec = EncoderSpec()
+    decoder: DecoderSpec = DecoderSpec()
+    bridge: Component = {"kind": "top"}
+    extra_encoder: Component | None = None
+    context: Component | None = None
+    regularizers: list[Component] = []
+
+    @model_validator(mode="after")
+    def _heads(self) -> ModelSpec:
+        if self.d_model % self.num_heads:
+            raise ValueError(f"d_model {self.d_model} is not divisible by num_heads {self.num_heads}")
+        return self
+
+
+# ---------------------------------------------------------------- optimisation
+
+
+class Schedule(Strict):
+    """`noam`: factor * d_model^-0.5 * min(t^-0.5, t * warmup^-1.5); `inverse-sqrt`: linear to lr, then lr * sqrt(warmup/t);
+    `fixed`: lr (after a linear warm-up where warmup > 0)."""
+
+    kind: Literal["noam", "inverse-sqrt", "fixed"] = "noam"
+    warmup: Natural = 4000
+    factor: Annotated[float, Field(gt=0)] = 1.0
+    lr: Annotated[float, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _lr(self) -> Schedule:
+        if (self.lr is None) != (self.kind == "noam"):
+            raise ValueError(f"lr is {'not used' if self.lr is not None else 'needed'} by schedule {self.kind}")
+        return self
+
+
+class Restart(Strict):
+    """A second phase: Adam's moments and the schedule's clock start again (Wang 2018). One of the two `after` is given."""
+
+    after_steps: Positive | None = None
+    after_epochs: Positive | None = None
+    schedule: Schedule
+    batch: BatchSpec | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Restart:
+        if (self.after_steps is None) == (self.after_epochs is None):
+            raise ValueError("give one of after_steps and after_epochs")
+        return self
+
+
+class OptimSpec(Strict):
+    name: Literal["adam"] = "adam"
+    betas: Annotated[list[Probability], Field(min_length=2, max_length=2)] = [0.9, 0.98]
+    eps: Annotated[float, Field(gt=0)] = 1e-9
+    schedule: Schedule = Schedule()
+    restart: Restart | None = None
+    clip_norm: Annotated[float, Field(ge=0)] = 0.0
+    label_smoothing: Probability = 0.0
+
+
+class TrainSpec(Strict):
+    """Length and bookkeeping of a training. Ends at the first of max_steps and max_epochs."""
+
+    max_steps: Positive | None = None
+    max_epochs: Positive | None = None
+    validate_every: Positive = 1000
+    checkpoint_every: Positive = 1000
+    snapshots: Natural = 0  # weight-only snapshots kept for averaging: the last N
+    snapshot_every: Positive | None = None  # steps; default: checkpoint_every
+    patience: Positive | None = None  # validations without improvement of validation nll
+    precision: Literal["fp32", "bf16"] = "fp32"
+    threads: Positive = 1
+    compile: bool = False
+
+    @model_validator(mode="after")
+    def _end(self) -> TrainSpec:
+        if self.max_steps is None and self.max_epochs is None:
+            raise ValueError("one of max_steps and max_epochs is needed")
+        return self
+
+
+# ---------------------------------------------------------------- decoding and scoring
+
+
+class LengthPenalty(Strict):
+    """`gnmt`: ((5+|Y|)/6)^alpha; `exponent`: |Y|^alpha; the sum of log-probabilities is divided by it."""
+
+    kind: Literal["gnmt", "exponent", "none"] = "gnmt"
+    alpha: Annotated[float, Field(ge=0)] = 0.6
+
+
+class DecodeSpec(Strict):
+    """Choice of checkpoint (`best`: lowest validation nll) and search. |Y| <= max_ratio * |X| + max_extra."""
+
+    checkpoint: Literal["last", "best", "average"] = "last"
+    beam_size: Positive = 4
+    length_penalty: LengthPenalty = LengthPenalty()
+    max_ratio: Annotated[float, Field(gt=0)] = 1.0
+    max_extra: Natural = 50
+
+
+class ScoreSpec(Strict):
+    """`sacrebleu`: detokenised 13a; `multi-bleu`: the papers' tokenised figure, no smoothing; `mteval`: mteval-v13a (NIST brevity, international off)."""
+
+    test: str = "test"
+    metric: Literal["sacrebleu", "multi-bleu", "mteval"] = "sacrebleu"
+    lowercase: bool = False
+    split_compounds: bool = False
+
+
+class RunSpec(Strict):
+    """One training, one decoding, one scoring: everything that decides the number in a table's cell."""
+
+    data: DataSpec
+    batch: BatchSpec = BatchSpec()
+    model: ModelSpec = ModelSpec()
+    optim: OptimSpec = OptimSpec()
+    train: TrainSpec
+    decode: DecodeSpec = DecodeSpec()
+    score: ScoreSpec = ScoreSpec()
+    seed: Natural = 1
+    init_from: str | None = None  # address of the row whose trained weights start this one
