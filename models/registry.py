@@ -56,7 +56,7 @@ SELF_ATTENTIONS = Registry("self_attention", "models.self_attention")
 CROSS_ATTENTIONS = Registry("cross_attention", "models.cross_attention")
 LAYERS = Registry("layer", "models.layers")
 BRIDGES = Registry("bridge", "models.bridges")
-ENCODERS = Registry("encoder", "models.encoders")
+ENCODERS = Registry("extra_encoder", "models.encoders")
 CONTEXTS = Registry("context", "models.contexts")
 REGULARIZERS = Registry("regularizer", "models.regularizers")
 

@@ -1,0 +1,74 @@
+# make setup | quickstart | test | test-slow | test-gpu | check | format | lock | clean
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+TORCH := torch==2.13.0
+PIP_TOOLS := pip-tools==7.6.2
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
+FAST := not ray and not slow and not browser and not chaos and not gpu
+SLOW := (ray or slow or browser or chaos) and not gpu
+# One thread a process: bits are promised at equal thread counts, and two pytest workers share the cores.
+TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+JOBS ?= 2
+
+.PHONY: help setup quickstart test test-slow test-gpu check format lock clean chromium
+
+help:  ## this list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
+
+setup: $(STAMP)  ## create .venv from the lock
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info[:2] < (3, 13); sys.exit(0 if ok else "error: Python 3.11 or 3.12 is needed, this is %d.%d; try: make setup PYTHON=python3.12" % sys.version_info[:2])'
+	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing $(TORCH)"
+	@$(PIP) '$(TORCH)'
+	@echo "installing requirements.lock"
+	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+quickstart: setup  ## six variants x two seeds on the built-in corpus, about six minutes
+	$(BIN)/nmt-ablate sweep search_spaces/quickstart.yaml
+
+test: setup  ## the fast suite
+	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope -m "$(FAST)"
+
+test-slow: setup chromium  ## ray, slow, browser and chaos tests
+	@rc=0; $(TEST_ENV) $(BIN)/python -m pytest -q -m "$(SLOW)" --timeout 600 || rc=$$?; \
+	if [ $$rc -eq 5 ]; then echo "no slow test is selected"; else exit $$rc; fi
+
+test-gpu: setup  ## what needs a CUDA device
+	$(BIN)/python -m pytest -q -m gpu --timeout 600
+
+chromium:
+	@if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing chromium for the browser tests"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 \
+	    || echo "chromium could not be installed: the browser tests will be skipped"; \
+	fi
+
+check: setup  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup  ## ruff, repairing
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: setup  ## requirements.in -> requirements.lock
+	$(PIP) '$(PIP_TOOLS)'
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o requirements.lock requirements.in
+	sed -i '/^#/d;/^$$/d' requirements.lock
+	! grep -qE '^torch==|://|^-' requirements.lock
+
+clean:  ## caches; not .venv, not results
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	find models orchestrator tests cluster benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

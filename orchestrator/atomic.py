@@ -1,0 +1,113 @@
+"""Durable files: a reader sees the old content or the new one, never a part of either.
+
+A write is: temporary file in the same directory, fsync, rename, fsync of the directory. When a call returns, the content survives a
+power cut; when it raises, the old content is still there and nothing partial is visible. Temporary names end in `.tmp`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.faults import fault
+
+
+def write_bytes(
+    path: Path, data: bytes, *, points: str | None = None, step: int | None = None, check: Callable[[], None] | None = None
+) -> None:
+    """Replaces `path` durably. Fault points: `<points>_pre_write`, `_pre_fsync`, `_pre_rename`, `_post_rename`.
+
+    `check` runs just before the rename and may raise (fencing). OSError names the path and the size.
+    """
+    tmp = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+
+    def at(name: str) -> None:
+        if points is not None:
+            fault(f"{points}_{name}", step)
+
+    with naming(path, len(data)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            at("pre_write")
+            descriptor = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                at("pre_fsync")
+                os.fsync(file.fileno())
+            at("pre_rename")
+            if check is not None:
+                check()
+            os.replace(tmp, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                tmp.unlink(missing_ok=True)
+            raise
+        at("post_rename")
+        fsync_dir(path.parent)
+
+
+def write_text(
+    path: Path, text: str, *, points: str | None = None, step: int | None = None, check: Callable[[], None] | None = None
+) -> None:
+    """`write_bytes` of UTF-8 text."""
+    write_bytes(path, text.encode("utf-8"), points=points, step=step, check=check)
+
+
+def write_json(
+    path: Path, value: Any, *, points: str | None = None, step: int | None = None, check: Callable[[], None] | None = None
+) -> None:
+    """`write_bytes` of indented JSON with sorted keys. ValueError for NaN and infinities."""
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    write_text(path, text, points=points, step=step, check=check)
+
+
+def fsync_dir(path: Path) -> None:
+    """Makes the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def naming(path: Path, size: int | None = None) -> Iterator[None]:
+    """An OSError inside (disk full, read-only, ...) is raised again with `path` and the number of bytes in it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        wrote = "" if size is None else f" (writing {size} bytes)"
+        raise OSError(error.errno, f"{error.strerror}{wrote}", str(path)) from error
+
+
+def plain(value: Any) -> Any:
+    """JSON data without NaN and infinities (null instead), tuples as lists, numpy and torch scalars as Python's. TypeError otherwise."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return plain(value.item())
+    raise TypeError(f"{type(value).__name__} is not JSON data")
+
+
+def sweep(directory: Path) -> list[Path]:
+    """Removes temporary files that killed writers left directly in `directory`. Only for the one who holds the run's lock."""
+    swept = []
+    for path in sorted(directory.glob(".*.tmp")) if directory.is_dir() else []:
+        path.unlink(missing_ok=True)
+        swept.append(path)
+    return swept

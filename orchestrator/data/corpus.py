@@ -1,0 +1,163 @@
+"""Reading plain or gzipped text, one sentence a line, and saying exactly what is wrong with it.
+
+Lines end at `\\n` and nowhere else (never at U+2028, U+0085 or form feeds); a `\\r` before it is dropped. Compression is told from the content.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from orchestrator.errors import UserError
+
+MAX_LINE_BYTES = 1_000_000
+SHOWN = 3
+
+
+def open_text(path: Path) -> IO[bytes]:
+    """Binary stream of the uncompressed text. UserError where the file cannot be opened."""
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        return gzip.open(path, "rb") if packed else open(path, "rb")  # type: ignore[return-value]
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def iter_bytes(path: Path) -> Iterator[bytes]:
+    """Lines without their end. UserError for a line over MAX_LINE_BYTES and for damaged compression."""
+    number = 0
+    try:
+        with open_text(path) as file:
+            while line := file.readline(MAX_LINE_BYTES + 2):
+                number += 1
+                if len(line) > MAX_LINE_BYTES + 1 or (len(line) == MAX_LINE_BYTES + 1 and not line.endswith(b"\n")):
+                    raise UserError(f"{path}: line {number} is longer than {MAX_LINE_BYTES:,} bytes; one sentence a line is expected")
+                line = line.removesuffix(b"\n")
+                yield line.removesuffix(b"\r")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{path}: damaged gzip data after line {number}: {error}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def iter_lines(path: Path) -> Iterator[str]:
+    """Decoded lines. UserError at the first line that is not UTF-8 or has a NUL, with its number and the byte's offset in the line."""
+    for number, line in enumerate(iter_bytes(path), 1):
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(_not_utf8(path, number, error)) from None
+        if "\0" in text:
+            raise UserError(f"{path}: line {number} has a NUL character")
+        yield text
+
+
+def read_lines(path: Path) -> list[str]:
+    """All lines of a file; errors as `iter_lines`."""
+    return list(iter_lines(path))
+
+
+def content_hash(path: Path) -> str:
+    """sha256 of the uncompressed bytes: the same for `train.de` and `train.de.gz`."""
+    digest = hashlib.sha256()
+    try:
+        with open_text(path) as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{path}: damaged gzip data: {error}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return digest.hexdigest()
+
+
+def parallel(paths: list[Path]) -> Iterator[tuple[str, ...]]:
+    """Lines of several files side by side. UserError, after the shortest one, where their numbers of lines differ."""
+    streams = [iter_lines(path) for path in paths]
+    for number in _count():
+        row = [next(stream, None) for stream in streams]
+        if all(line is None for line in row):
+            return
+        if None in row:
+            counts = [number + (0 if line is None else 1 + sum(1 for _ in stream)) for line, stream in zip(row, streams, strict=True)]
+            raise UserError(unequal(paths, counts))
+        yield tuple(line for line in row if line is not None)
+
+
+def unequal(paths: list[Path], counts: list[int]) -> str:
+    """The message for files that should have equally many lines."""
+    found = ", ".join(f"{path} has {count:,} lines" for path, count in zip(paths, counts, strict=True))
+    return f"{found}; a line and its translation must have the same number"
+
+
+@dataclass
+class FileReport:
+    """What one file holds. `errors` and `empty` are for the reader: complete lines, and numbers of the empty lines."""
+
+    path: Path
+    lines: int = 0
+    words: int = 0
+    longest: int = 0  # words
+    errors: list[str] = field(default_factory=list)
+    empty: list[int] = field(default_factory=list)
+
+    def empty_message(self) -> str:
+        return f"{self.path}: {len(self.empty):,} empty line{'s' * (len(self.empty) != 1)}{_where(self.empty)}"
+
+
+def inspect(path: Path, each: Callable[[str], None] | None = None) -> FileReport:
+    """Reads a whole file without stopping at bad lines; `each` is called with every good one."""
+    report = FileReport(path)
+    broken: list[tuple[int, UnicodeDecodeError]] = []
+    nul: list[int] = []
+    try:
+        for number, line in enumerate(iter_bytes(path), 1):
+            report.lines = number
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                broken.append((number, error))
+                continue
+            words = len(text.split())
+            report.words += words
+            report.longest = max(report.longest, words)
+            if "\0" in text:
+                nul.append(number)
+            if not words:
+                report.empty.append(number)
+            if each is not None:
+                each(text)
+    except UserError as error:
+        report.errors += error.lines
+    if broken:
+        more = f" ({len(broken):,} such lines)" if len(broken) > 1 else ""
+        report.errors.append(_not_utf8(path, *broken[0]) + more)
+    if nul:
+        report.errors.append(f"{path}: NUL characters in {len(nul):,} line{'s' * (len(nul) != 1)}{_where(nul)}")
+    if not report.lines and not report.errors:
+        report.errors.append(f"{path}: the file is empty")
+    return report
+
+
+def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> str:
+    return f"{path}: line {number} is not UTF-8: byte 0x{error.object[error.start]:02x} at offset {error.start} of the line"
+
+
+def _where(numbers: list[int]) -> str:
+    shown = ", ".join(str(n) for n in numbers[:SHOWN])
+    return f" (line{'s' * (len(numbers) > 1)} {shown}{', ...' if len(numbers) > SHOWN else ''})"
+
+
+def _count() -> Iterator[int]:
+    number = 0
+    while True:
+        yield number
+        number += 1

@@ -1,0 +1,130 @@
+"""Segmentation into ids: sentencepiece BPE or unigram, or whole words by frequency. PAD 0, UNK 1, BOS 2, EOS 3 in each.
+
+Sentencepiece runs with normalisation `identity`, so decoding an encoded line gives it back but for runs of spaces and unseen characters.
+Learning is deterministic: one thread, no shuffling, no file names inside the model.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from orchestrator.errors import UserError
+
+PAD, UNK, BOS, EOS = range(4)
+SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
+MAX_LEARNED = 2_000_000
+"""Longer text is thinned to every n-th line before learning."""
+LARGE_ALPHABETS = ("zh", "ja", "ko")
+
+
+class Segmenter(Protocol):
+    """Lines to ids and back; ids never hold PAD, BOS, EOS."""
+
+    size: int
+
+    def encode(self, lines: list[str]) -> list[list[int]]: ...
+    def decode(self, ids: list[list[int]]) -> list[str]: ...
+    def save(self, path: Path) -> None: ...
+
+
+class Pieces:
+    """A sentencepiece model."""
+
+    def __init__(self, proto: bytes) -> None:
+        import sentencepiece
+
+        self.proto = proto
+        self.processor: Any = sentencepiece.SentencePieceProcessor(model_proto=proto, num_threads=1)
+        self.size = int(self.processor.get_piece_size())
+
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        return list(self.processor.encode(lines))
+
+    def decode(self, ids: list[list[int]]) -> list[str]:
+        return list(self.processor.decode([_plain(line) for line in ids])) if ids else []
+
+    def save(self, path: Path) -> None:
+        path.write_bytes(self.proto)
+
+    @classmethod
+    def learn(cls, lines: Iterable[str], count: int, kind: Literal["bpe", "unigram"], size: int, languages: list[str]) -> Pieces:
+        """From `count` lines. UserError where `size` cannot hold the alphabet, or the text has no words."""
+        import sentencepiece
+
+        every = -(-count // MAX_LEARNED)
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(_thinned(lines, max(every, 1))),
+                model_writer=model,
+                model_type=kind,
+                vocab_size=size,
+                hard_vocab_limit=False,
+                character_coverage=0.9995 if any(language in LARGE_ALPHABETS for language in languages) else 1.0,
+                normalization_rule_name="identity",
+                pad_id=PAD,
+                unk_id=UNK,
+                bos_id=BOS,
+                eos_id=EOS,
+                input_sentence_size=0,
+                shuffle_input_sentence=False,
+                num_threads=1,
+                max_sentence_length=65536,
+                minloglevel=3,
+            )
+        except (RuntimeError, OSError) as error:
+            reason = " ".join(str(error).split())
+            raise UserError(f"cannot learn a {kind} vocabulary of {size} pieces: {reason.rpartition(')] ')[2] or reason}") from None
+        return cls(model.getvalue())
+
+
+class Words:
+    """The `size` - 4 most frequent words, ties in alphabetical order; all others are UNK."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.words = [*SPECIALS, *words]
+        self.ids = {word: i for i, word in enumerate(self.words) if i >= len(SPECIALS)}
+        self.size = len(self.words)
+
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        known = self.ids
+        return [[known.get(word, UNK) for word in line.split()] for line in lines]
+
+    def decode(self, ids: list[list[int]]) -> list[str]:
+        return [" ".join(self.words[i] for i in _plain(line)) for line in ids]
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(self.words[len(SPECIALS) :], ensure_ascii=False), encoding="utf-8")
+
+    @classmethod
+    def learn(cls, lines: Iterable[str], size: int) -> Words:
+        if size <= len(SPECIALS):
+            raise UserError(f"cannot learn a word vocabulary of {size}: the special ids alone are {len(SPECIALS)}")
+        counts: Counter[str] = Counter()
+        for line in lines:
+            counts.update(line.split())
+        ranked = sorted(counts, key=lambda word: (-counts[word], word))
+        return cls(ranked[: size - len(SPECIALS)])
+
+
+def learn(lines: Iterable[str], count: int, kind: Literal["bpe", "unigram", "word"], size: int, languages: list[str]) -> Segmenter:
+    """A segmenter of at most `size` ids, specials included, from `count` training lines."""
+    return Words.learn(lines, size) if kind == "word" else Pieces.learn(lines, count, kind, size, languages)
+
+
+def load(path: Path, kind: Literal["bpe", "unigram", "word"]) -> Segmenter:
+    """What `save` wrote."""
+    return Words(json.loads(path.read_text(encoding="utf-8"))) if kind == "word" else Pieces(path.read_bytes())
+
+
+def _plain(ids: list[int]) -> list[int]:
+    return [i for i in ids if i not in (PAD, BOS, EOS)]
+
+
+def _thinned(lines: Iterable[str], every: int) -> Iterator[str]:
+    return (line for number, line in enumerate(lines) if number % every == 0 and line)

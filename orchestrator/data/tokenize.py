@@ -1,0 +1,35 @@
+"""Moses tokenisation and lower-casing as the papers apply them, and the way back to running text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Literal
+
+
+class Tokenizer:
+    """One language of one spec. Tokens are joined by single spaces; nothing is escaped (`'` stays `'`)."""
+
+    def __init__(self, language: str, kind: Literal["none", "moses"], lowercase: bool) -> None:
+        self.language, self.kind, self.lowercase = language, kind, lowercase
+
+    def tokenise(self, lines: Iterable[str]) -> list[str]:
+        """Raw lines -> lines as the model and the tokenised figures see them. Lower-cased after tokenisation, as mosesdecoder's pipeline."""
+        if self.kind == "moses":
+            moses = _moses(self.language)[0]
+            lines = [moses.tokenize(line, return_str=True, escape=False) for line in lines]
+        return [line.lower() for line in lines] if self.lowercase else list(lines)
+
+    def detokenise(self, lines: Iterable[str]) -> list[str]:
+        """The way back, up to case and the spacing that tokenisation forgets."""
+        if self.kind == "none":
+            return list(lines)
+        moses = _moses(self.language)[1]
+        return [moses.detokenize(line.split(), return_str=True, unescape=False) for line in lines]
+
+
+@lru_cache(maxsize=8)
+def _moses(language: str) -> tuple[Any, Any]:
+    from sacremoses import MosesDetokenizer, MosesTokenizer
+
+    return MosesTokenizer(lang=language), MosesDetokenizer(lang=language)

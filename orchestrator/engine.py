@@ -1,0 +1,276 @@
+"""From resolved rows to results: tasks, what is left to do, an engine to do it, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from orchestrator import atomic
+from orchestrator.errors import UserError
+from orchestrator.keys import digest, keys_of
+from orchestrator.lock import RunLock
+from orchestrator.results import Ledger
+from orchestrator.task import Task
+
+if TYPE_CHECKING:
+    from orchestrator.asha import Asha
+    from orchestrator.rows import Row
+
+
+@dataclass(frozen=True)
+class Options:
+    """How and where to run; nothing here is part of a result's meaning. `sweep`: the `sweep` section of a spec, as plain data."""
+
+    name: str
+    engine: str = "local"
+    workers: int | None = None
+    results: Path = Path("results")
+    data_dir: Path | None = None
+    cache_dir: Path = Path(".data-cache")
+    mirrors: tuple[Path, ...] = ()
+    export: Path | None = None
+    sweep: dict[str, Any] | None = None
+    tracking: bool = True
+
+    @property
+    def slug(self) -> str:
+        return self.name.replace("/", "-").replace(":", "-")
+
+    @property
+    def scheduler(self) -> dict[str, Any]:
+        return (self.sweep or {}).get("scheduler") or {"kind": "fifo"}
+
+
+def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list[dict[str, Any]]:
+    """Bring every row and seed to its result; one public record each, in the order given (see `pipeline.result_of`).
+
+    UserError before anything starts where data or resources are missing; LockedError where another driver has this sweep.
+    """
+    tasks = make_tasks(rows, seeds, options)
+    _prepare_data(tasks, options)
+    (options.results / "sweeps").mkdir(parents=True, exist_ok=True)
+    with RunLock(options.results / "sweeps" / f"{options.slug}.lock"):
+        return _Sweep(tasks, options).run()
+
+
+def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list[Task]:
+    """A task for each row and seed, parents before children. UserError names every row whose data is absent."""
+    from orchestrator.data.prepare import manifest
+
+    scheduler = options.scheduler
+    manifests: dict[str, Any] = {}
+    tasks: dict[str, Task] = {}
+    missing: list[str] = []
+
+    def add(row: Row, seed: int, wanted: bool) -> Task | None:
+        parent = None if row.parent is None else add(row.parent, seed, False)
+        assert row.spec is not None
+        spec = row.spec.model_copy(update={"seed": seed})
+        name = f"{row.id}:{seed}"
+        if name in tasks:
+            return tasks[name]
+        data = spec.data.model_dump_json()
+        if data not in manifests:
+            manifests[data] = manifest(spec.data, options.data_dir)
+        if manifests[data] is None:
+            where = "give --data-dir" if options.data_dir is None else f"not under {options.data_dir}"
+            missing.append(f"{row.id}: corpus {spec.data.corpus} is absent ({where}); see `nmt-ablate data get {spec.data.corpus}`")
+            return None
+        if row.parent is not None and parent is None:
+            return None
+        keys = keys_of(spec, manifests[data], None if parent is None else parent.train_key)
+        tasks[name] = Task(
+            id=row.id,
+            seed=seed,
+            label=row.label or row.id,
+            spec=spec.model_dump(),
+            keys=keys.as_dict(),
+            results=str(options.results),
+            parent_key=None if parent is None else parent.train_key,
+            data_dir=None if options.data_dir is None else str(options.data_dir),
+            cache_dir=str(options.cache_dir),
+            mirrors=[str(m) for m in options.mirrors],
+            workers=options.workers or row.workers,
+            pinned=row.pinned,
+            rungs=list(scheduler.get("rungs", [])) if scheduler["kind"] == "asha" and wanted else [],
+            sweep=options.slug,
+        )
+        return tasks[name]
+
+    for row in rows:
+        for seed in seeds:
+            add(row, seed, True)
+    if missing:
+        raise UserError(*dict.fromkeys(missing))
+    return list(tasks.values())
+
+
+def _prepare_data(tasks: Sequence[Task], options: Options) -> None:
+    from orchestrator.data.prepare import prepare
+
+    console = Console(file=sys.stderr)
+    for data in {task.run_spec.data.model_dump_json(): task.run_spec.data for task in tasks}.values():
+        with console.status(f"preparing {data.corpus}"):
+            prepare(data, options.data_dir, options.cache_dir)
+
+
+class _Sweep:
+    def __init__(self, tasks: list[Task], options: Options) -> None:
+        self.tasks, self.options = tasks, options
+        self.console = Console(file=sys.stderr)
+        self.ledger = Ledger(options.results, list(options.mirrors))
+        self.asha = self._asha()
+
+    def run(self) -> list[dict[str, Any]]:
+        self._write_sweep()
+        stopped = {} if self.asha is None else self.asha.stopped()
+        pending = [task for task in self.tasks if not self._final(task, stopped)]
+        failures: dict[str, str] = {}
+        if not pending:
+            self.console.print("nothing to do: 0 steps executed, every run has its result")
+        else:
+            with self._tracking():
+                failures = self._work(pending)
+                self._mark_stopped()
+        results = [self._result(task, failures) for task in self.tasks]
+        self._export()
+        return results
+
+    def _work(self, pending: list[Task]) -> dict[str, str]:
+        from orchestrator.live import LiveProgress
+
+        failures: dict[str, str] = {}
+        with LiveProgress(pending, self.console):
+            for level in _levels(pending):
+                blocked = [t for t in level if any(p.train_key == t.parent_key and p.name in failures for p in self.tasks)]
+                failures |= {t.name: "its parent failed" for t in blocked}
+                jobs = _jobs([t for t in self._order(level) if t not in blocked])
+                failures |= self._engine(jobs) if jobs else {}
+        return failures
+
+    def _engine(self, jobs: list[list[Task]]) -> dict[str, str]:
+        metric = self.options.scheduler.get("metric", "valid/nll")
+        if self.options.engine == "ray":
+            from orchestrator.launch import ray_tune
+
+            return ray_tune.run(jobs, self.asha, metric, name=self.options.slug, results=self.options.results)
+        from orchestrator.launch import local
+
+        return local.run(jobs, self.asha, metric)
+
+    def _final(self, task: Task, stopped: dict[str, int]) -> bool:
+        from orchestrator.pipeline import result_of
+
+        status = result_of(task, self.ledger)["status"]
+        return status in ("done", "diverged") or (status == "stopped" and task.name in stopped)
+
+    def _order(self, tasks: list[Task]) -> list[Task]:
+        """Pinned rows first, the rest shuffled by the recorded seed where ASHA decides by order of arrival."""
+        if self.asha is None:
+            return tasks
+        rest = [task for task in tasks if not task.pinned]
+        random.Random(self.options.scheduler.get("shuffle_seed", 1)).shuffle(rest)
+        return [task for task in tasks if task.pinned] + rest
+
+    def _asha(self) -> Asha | None:
+        from orchestrator.asha import Asha
+
+        s = self.options.scheduler
+        if s["kind"] != "asha":
+            return None
+        pinned = {task.name for task in self.tasks if task.pinned}
+        path = self.options.results / "sweeps" / f"{self.options.slug}.asha.json"
+        return Asha(list(s["rungs"]), float(s.get("reduction_factor", 3)), s.get("mode", "min"), pinned, path)
+
+    def _mark_stopped(self) -> None:
+        """The scheduler ended these; their own processes could not write it."""
+        for task, rung in ((t, r) for t in self.tasks for n, r in (self.asha.stopped() if self.asha else {}).items() if n == t.name):
+            record = self.ledger.read_train(task.train_key)
+            if record is not None and record["status"] in ("done", "diverged", "stopped"):
+                continue
+            metrics = self.ledger.read_rungs(task.train_key).get(rung, {})
+            with RunLock(task.run_dir / "lock").acquire(timeout=30) as lock:
+                Ledger(self.options.results, lock=lock).write_train(
+                    task.train_key,
+                    {
+                        "key": task.train_key,
+                        "sweep": task.sweep,
+                        "status": "stopped",
+                        "reason": f"stopped by ASHA at step {rung}",
+                        "steps": rung,
+                        "params": metrics.get("params"),
+                        "tokens_per_second": metrics.get("train/tokens_per_second"),
+                        "valid": {"nll": metrics.get("valid/nll")},
+                    },
+                )
+
+    def _result(self, task: Task, failures: dict[str, str]) -> dict[str, Any]:
+        from orchestrator.pipeline import result_of
+
+        result = result_of(task, self.ledger)
+        if result["status"] not in ("done", "stopped", "diverged") and task.name in failures:
+            result |= {"status": "failed", "reason": failures[task.name]}
+        return result
+
+    def _write_sweep(self) -> None:
+        path = self.options.results / "sweeps" / f"{self.options.slug}.json"
+        known = json.loads(path.read_text()) if path.exists() else {}
+        rows = []
+        for task in self.tasks:
+            parts = task.id.split("/")
+            address = {"paper": parts[0], "table": parts[1] if len(parts) > 1 else "", "row": "/".join(parts[2:])}
+            rows.append({"id": task.id, "label": task.label, "seed": task.seed, "keys": task.keys, "spec": task.spec} | address)
+        record = {
+            "sweep_id": self.options.slug,
+            "name": self.options.name,
+            "started": known.get("started", time.time()),
+            "scheduler": self.options.scheduler,
+            "rows_key": digest([[row["id"], row["seed"], row["keys"]] for row in rows]),
+            "rows": rows,
+        }
+        atomic.write_json(path, record, points="sweep")
+
+    def _tracking(self) -> Any:
+        from contextlib import nullcontext
+
+        if not self.options.tracking:
+            return nullcontext()
+        from orchestrator.tracking import following
+
+        return following(self.options.results, self.options.slug)
+
+    def _export(self) -> None:
+        """Copy the JSON of finished runs where later runs look for it."""
+        if self.options.export is not None:
+            for task in self.tasks:
+                if (task.run_dir / "train.json").exists():
+                    self.ledger.export(task.train_key, self.options.export)
+
+
+def _levels(tasks: Iterable[Task]) -> list[list[Task]]:
+    """Parents before children: a task waits for the level that trains its parent."""
+    left = list(tasks)
+    levels = []
+    while left:
+        open_keys = {task.train_key for task in left}
+        ready = [task for task in left if task.parent_key not in open_keys]
+        levels.append(ready)
+        left = [task for task in left if task not in ready]
+    return levels
+
+
+def _jobs(tasks: Sequence[Task]) -> list[list[Task]]:
+    """Tasks that share one training stand together, so that it happens once; they run on the workers of the first."""
+    jobs: dict[str, list[Task]] = {}
+    for task in tasks:
+        job = jobs.setdefault(task.train_key, [])
+        job.append(task if not job else replace(task, workers=job[0].workers))
+    return list(jobs.values())

@@ -1,0 +1,25 @@
+"""The local engine: one row after the other in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.asha import Asha
+from orchestrator.errors import LockedError, UserError
+from orchestrator.pipeline import run_row
+from orchestrator.runtime import Runtime, best_device
+from orchestrator.task import Task
+
+
+def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[str, str]:
+    """Run every task of every job; returns why those failed that failed, by name. One failure does not end the others."""
+    failures: dict[str, str] = {}
+    for job in jobs:
+        for task in job:
+            try:
+                run_row(task, Runtime(device=best_device()), decide=lambda m, n=task.name: asha is None or asha.decide(n, m["rung"], m[metric]))
+            except (UserError, LockedError):
+                raise
+            except Exception as error:
+                failures[task.name] = f"{type(error).__name__}: {error}"
+    return failures

@@ -1,0 +1,63 @@
+"""One row on several workers by Ray Train: the same loop, one process a worker, DDP between them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import ray.train
+import ray.train.torch
+from ray.train.torch import TorchTrainer
+from ray.tune.integration.ray_train import TuneReportCallback
+
+from orchestrator.pipeline import run_row
+from orchestrator.runtime import Runtime
+from orchestrator.task import Task
+
+
+class TrainReporter:
+    """Sends a rung's metrics from every worker (Ray Train's report is a barrier) to the driver."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
+        if "rung" in metrics:
+            ray.train.report({"run": self.name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))})
+
+
+def worker_loop(config: dict[str, Any]) -> None:
+    """What each worker runs: the pipeline with a runtime that knows its rank."""
+    context = ray.train.get_context()
+    device = ray.train.torch.get_device()
+    runtime = Runtime(context.get_world_rank(), context.get_world_size(), device, _distributed)
+    for data in config["job"]:
+        task = Task.of(data)
+        run_row(task, runtime, [TrainReporter(task.name)])
+
+
+def _distributed(module: nn.Module) -> nn.Module:
+    if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
+        return module
+    return nn.parallel.DistributedDataParallel(module)
+
+
+def fit(job: list[dict[str, Any]], workers: int, threads: int, storage: str) -> None:
+    """Drive one Train run from inside a Tune trial. Our own checkpoints resume it, so its name is never used twice."""
+    use_gpu = torch.cuda.is_available()
+    resources = {"GPU": 1.0} if use_gpu else {"CPU": float(threads)}
+    TorchTrainer(
+        worker_loop,
+        train_loop_config={"job": job},
+        scaling_config=ray.train.ScalingConfig(num_workers=workers, use_gpu=use_gpu, resources_per_worker=resources),
+        run_config=ray.train.RunConfig(
+            name=f"{job[0]['keys']['train'][:16]}-{os.getpid()}",
+            storage_path=storage,
+            callbacks=[TuneReportCallback()],
+            failure_config=ray.train.FailureConfig(max_failures=3),
+        ),
+    ).fit()

@@ -1,0 +1,104 @@
+"""The Ray engine: one Tune trial a job, scheduled by ASHA where the sweep asks for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.asha import Asha
+from orchestrator.launch.ray_cluster import DRIVER, cluster, cpus_needed, local_cpus, preflight
+from orchestrator.task import Task
+
+
+def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str, *, name: str, results: Path) -> dict[str, str]:
+    """Run every job; returns why those failed that failed, by task name. UserError where a job could never start.
+
+    Jobs of equal size run together, small ones first: a large one beside small ones could wait for ever for its workers.
+    """
+    import os
+
+    flat = [task for job in jobs for task in job]
+    if "RAY_ADDRESS" not in os.environ:
+        preflight(flat, local_cpus())
+    failures: dict[str, str] = {}
+    with cluster(results) as cpus:
+        preflight(flat, cpus)
+        for size in sorted({cpus_needed(job[0]) for job in jobs}):
+            same = [job for job in jobs if cpus_needed(job[0]) == size]
+            failures |= _phase(same, asha, metric, max(1, cpus // size), name, results)
+    return failures
+
+
+def trial(config: dict[str, Any]) -> None:
+    """One Tune trial. In this process where one CPU worker does it; else the driver of a Train run."""
+    import torch
+    from ray import tune
+
+    from orchestrator.pipeline import run_row
+    from orchestrator.runtime import Runtime
+
+    tasks = [Task.of(data) for data in config["job"]]
+    if tasks[0].workers > 1 or torch.cuda.is_available():
+        from orchestrator.launch import ray_train
+
+        ray_train.fit(config["job"], tasks[0].workers, tasks[0].run_spec.train.threads, config["storage"])
+        return
+
+    for task in tasks:
+
+        class TuneReporter:
+            def on_report(self, metrics: dict[str, Any], checkpoint: Path | None, name: str = task.name) -> None:
+                if "rung" in metrics:
+                    tune.report({"run": name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))})
+
+        run_row(task, Runtime(), [TuneReporter()])
+
+
+def _resources(config: dict[str, Any]) -> Any:
+    from ray import tune
+
+    task = Task.of(config["job"][0])
+    import torch
+
+    nested = task.workers > 1 or torch.cuda.is_available()
+    return tune.PlacementGroupFactory([{DRIVER: 1} if nested else {"CPU": float(task.run_spec.train.threads)}])
+
+
+def _phase(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str, concurrent: int, name: str, results: Path) -> dict[str, str]:
+    from ray import tune
+
+    from orchestrator.launch.ray_asha import AblationASHA
+
+    logging.getLogger("ray.tune").setLevel(logging.ERROR)
+    storage = (results / "ray").resolve()
+    configs = [[task.to_json() for task in job] for job in jobs]
+    tuner = tune.Tuner(
+        tune.with_resources(trial, _resources),
+        param_space={"job": tune.grid_search(configs), "storage": str(storage / "train")},
+        tune_config=tune.TuneConfig(
+            scheduler=None if asha is None else AblationASHA(asha, metric),
+            max_concurrent_trials=concurrent,
+            trial_name_creator=_trial_name,
+            trial_dirname_creator=_trial_name,
+        ),
+        run_config=tune.RunConfig(
+            name=f"{name.replace('/', '-')}-{len(list(storage.glob('*'))) if storage.exists() else 0}",
+            storage_path=str(storage),
+            failure_config=tune.FailureConfig(max_failures=3),
+            verbose=0,
+        ),
+    )
+    outcome = tuner.fit()
+    failures = {}
+    for result in outcome:
+        if result.error is not None:
+            for task in (result.config or {}).get("job", []):
+                failures[f"{task['id']}:{task['seed']}"] = str(result.error).strip().splitlines()[-1]
+    return failures
+
+
+def _trial_name(trial: Any) -> str:
+    job = trial.config["job"][0]
+    return f"{job['id'].replace('/', '-')}-s{job['seed']}"

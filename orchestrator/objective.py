@@ -1,0 +1,61 @@
+"""The loss of one micro-batch, as one module, so that DDP wraps all of it.
+
+Shapes: B sentences, S source, T target, P real target positions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from models.loss import label_smoothed_loss
+from models.transformer import PAD, Transformer
+
+
+class Share(NamedTuple):
+    """What one worker's micro-batch is divided by: real tokens of the whole update on each side, and the factor DDP's mean takes out."""
+
+    src_tokens: int
+    tgt_tokens: int
+    scale: float
+
+
+class Objective(nn.Module):
+    """loss = sum of token losses / tokens of the update + sum over regularizers of weight * (mean over the update's positions)."""
+
+    def __init__(self, model: Transformer, smoothing: float) -> None:
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
+        self._network = [model]  # what runs the forward; in a list, so that it is not registered a second time
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Run the network through torch.compile."""
+        self._network = [torch.compile(self.model, dynamic=True)]
+
+    def forward(self, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT: Tensor, share: Share) -> tuple[Tensor, dict[str, Tensor]]:
+        """(loss to differentiate, sums for the log: nll, loss and a mean per regularizer and side)."""
+        output = self._network[0](src_BS, tgt_in_BT)
+        real = tgt_out_BT != PAD
+        hidden_PD = output.hidden[real]
+        loss, nll = label_smoothed_loss(hidden_PD, self.model.output.weight, self.model.output.bias, tgt_out_BT[real], self.smoothing)
+        log = {"nll": nll, "loss": loss.detach()}
+        loss = loss / share.tgt_tokens
+        for kind, side, weight, total, count in self.model.regularize(output, real):
+            positions = output.src_mask.sum() / share.src_tokens if side == "encoder" else real.sum() / share.tgt_tokens
+            term = total / count * positions
+            log[f"{kind}_{side}"] = term.detach()
+            loss = loss + weight * term
+        return loss * share.scale, log
+
+
+@torch.no_grad()
+def token_nll(model: Transformer, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """(sum of nll, number of correct greedy predictions) over real target positions."""
+    hidden = model(src_BS, tgt_in_BT).hidden
+    real = tgt_out_BT != PAD
+    logits = model.logits(hidden[real]).float()
+    gold = tgt_out_BT[real]
+    nll = torch.nn.functional.cross_entropy(logits, gold, reduction="sum")
+    return nll.double(), (logits.argmax(-1) == gold).sum().double()

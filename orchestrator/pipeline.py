@@ -1,0 +1,154 @@
+"""One row, from spec to score: train if needed, decode if needed, score if needed. Everything durable goes through the ledger."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from models.transformer import Transformer, build, count_parameters
+from orchestrator import cpu
+from orchestrator.capsule import capsule
+from orchestrator.data.prepare import Prepared, prepare
+from orchestrator.evaluate import score
+from orchestrator.journal import executed_steps
+from orchestrator.lock import RunLock
+from orchestrator.reporters import HistoryReporter, RungReporter
+from orchestrator.results import Ledger
+from orchestrator.runtime import Reporter, Runtime
+from orchestrator.spec import RunSpec
+from orchestrator.store import Store
+from orchestrator.task import Task
+from orchestrator.train import train
+from orchestrator.translate import decode_corpus
+
+
+def ledger_of(task: Task, lock: RunLock | None = None) -> Ledger:
+    return Ledger(Path(task.results), [Path(m) for m in task.mirrors], lock=lock)
+
+
+def run_row(
+    task: Task,
+    runtime: Runtime,
+    reporters: Sequence[Reporter] = (),
+    decide: Callable[[dict[str, Any]], bool] = lambda metrics: True,
+) -> dict[str, Any]:
+    """Bring `task` to its result and return it (see `result_of`). Work that is done is not done again.
+
+    `decide` is asked at each rung whether to go on. LockedError where another live process has the run.
+    """
+    prepared = prepare(task.run_spec.data, None if task.data_dir is None else Path(task.data_dir), Path(task.cache_dir))
+    task.run_dir.mkdir(parents=True, exist_ok=True)
+    if not runtime.is_main:
+        _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
+        return {}
+    with RunLock(task.run_dir / "lock") as lock:
+        ledger = ledger_of(task, lock)
+        own = [HistoryReporter(task.run_dir / "history.jsonl"), RungReporter(ledger, task.train_key, decide), *reporters]
+        record = ledger.read_train(task.train_key)
+        store = Store(task.run_dir, task.train_key, lock)
+        if record is None or record["status"] == "stopped" or (record["status"] == "done" and not _scored(task, ledger) and not store.has_weights()):
+            record = _train(task, runtime, prepared, ledger, lock, own)
+        if record["status"] == "done" and not _scored(task, ledger):
+            _decode_and_score(task, runtime, prepared, ledger, store)
+        return result_of(task, ledger)
+
+
+def _scored(task: Task, ledger: Ledger) -> bool:
+    keys = task.run_keys
+    return keys.score is not None and ledger.read_score(task.train_key, keys.score) is not None
+
+
+def _train(
+    task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, lock: RunLock | None, reporters: Sequence[Reporter]
+) -> dict[str, Any]:
+    spec = task.run_spec
+    init = None
+    if task.parent_key is not None:
+        init = Store(Path(task.results) / task.parent_key[:16], task.parent_key).weights(spec.decode.checkpoint)
+    if runtime.is_main:
+        ledger.write_spec(task.train_key, {"id": task.id, "seed": task.seed, "spec": task.spec, "keys": task.keys})
+    result = train(
+        spec,
+        runtime,
+        list(reporters),
+        prepared=prepared,
+        run_dir=task.run_dir,
+        train_key=task.train_key,
+        lock=lock,
+        rungs=task.rungs,
+        init_weights=init,
+    )
+    record = {"key": task.train_key, "sweep": task.sweep, "world_size": runtime.world_size} | result.to_json()
+    if runtime.is_main:
+        record["executed_steps"] = executed_steps(task.run_dir / "journal.jsonl")
+        ledger.write_capsule(task.train_key, capsule(device=str(runtime.device), threads=spec.train.threads))
+        ledger.write_train(task.train_key, record)
+    return record
+
+
+def load_model(task_spec: RunSpec, prepared: Prepared, store: Store, device: torch.device) -> Transformer:
+    """The trained model that `spec.decode.checkpoint` names, ready to decode."""
+    model = build(task_spec.model.model_dump(), prepared.src_size, prepared.tgt_size, task_spec.seed)
+    weights = store.weights(task_spec.decode.checkpoint)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])
+    return model.to(device).eval()
+
+
+def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, store: Store) -> None:
+    spec, keys = task.run_spec, task.run_keys
+    assert keys.decode is not None and keys.score is not None
+    decoded = ledger.read_decode(task.train_key, keys.decode)
+    if decoded is None:
+        cpu.use(spec.train.threads)
+        model = load_model(spec, prepared, store, runtime.device)
+        started = time.perf_counter()
+        found = decode_corpus(model, prepared.encode(prepared.sources(spec.score.test)), spec.decode)
+        seconds = time.perf_counter() - started
+        ids = [hypotheses[0].ids for hypotheses in found]
+        decoded = {
+            "key": keys.decode,
+            "train_key": task.train_key,
+            "sentences": len(ids),
+            "seconds": round(seconds, 3),
+            "sentences_per_second": round(len(ids) / seconds, 2),
+            "tokens_per_second": round(sum(len(i) + 1 for i in ids) / seconds, 1),
+            "params": count_parameters(model),
+            "tokens": prepared.decode_tokens(ids),
+        }
+        ledger.write_decode(task.train_key, keys.decode, decoded, prepared.decode(ids))
+        decoded = ledger.read_decode(task.train_key, keys.decode)
+        assert decoded is not None
+    scored = score(decoded["hypotheses"], decoded["tokens"], prepared, spec.score.test, spec.score)
+    ledger.write_score(task.train_key, keys.score, {"key": keys.score, "decode_key": keys.decode, "train_key": task.train_key} | scored)
+
+
+def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
+    """The public result of a row and seed; `status` is `new` where nothing is there."""
+    keys = task.run_keys
+    train_record = ledger.read_train(task.train_key) or {}
+    decoded = ledger.read_decode(task.train_key, keys.decode) if keys.decode else None
+    scored = ledger.read_score(task.train_key, keys.score) if keys.score else None
+    status = train_record.get("status", "new")
+    return {
+        "id": task.id,
+        "seed": task.seed,
+        "keys": task.keys,
+        "status": status if status != "done" or scored else "trained",
+        "reason": train_record.get("reason", ""),
+        "steps": train_record.get("steps", 0),
+        "bleu": scored["bleu"] if scored else None,
+        "signature": scored["signature"] if scored else None,
+        "chrf": scored["chrf"]["score"] if scored else None,
+        "params": train_record.get("params"),
+        "tokens_per_second": train_record.get("tokens_per_second"),
+        "sentences_per_second": decoded["sentences_per_second"] if decoded else None,
+        "weights_sha256": train_record.get("weights_sha256"),
+        "seconds": train_record.get("seconds"),
+        "result": str(task.run_dir),
+    }

@@ -1,0 +1,42 @@
+"""Where a training stands: all of it is in every checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+
+@dataclass
+class Progress:
+    """step: updates done; phase, phase_step: restarts and the schedule's clock; epoch, index: the next micro-batch; best_*: validation."""
+
+    step: int = 0
+    phase: int = 0
+    phase_step: int = 0
+    epoch: int = 0
+    index: int = 0
+    best_nll: float | None = None
+    best_step: int = 0
+    last_nll: float | None = None
+    worse: int = 0
+    tgt_tokens: int = 0
+    real_tokens: int = 0
+    padded_tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def padding_share(self) -> float:
+        """Share of padding among all positions computed, both sides."""
+        return 1.0 - self.real_tokens / self.padded_tokens if self.padded_tokens else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Real target tokens trained per second of training (validation and checkpoints not counted)."""
+        return self.tgt_tokens / self.seconds if self.seconds else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Progress:
+        return cls(**{f.name: data[f.name] for f in fields(cls) if f.name in data})

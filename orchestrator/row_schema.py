@@ -1,0 +1,127 @@
+"""Strict schema of what stands around the specs in a table's file: source, sweep, and the head of each row."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from orchestrator.spec import Natural, Positive, Strict
+
+SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SEGMENT_WORDS = "letters, digits and ._- (at most 64, first a letter or digit)"
+NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?[kMG]?")
+METRIC_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,63}")
+MAX_SEED = 2**32 - 1
+_UNIT = {"k": 1e3, "M": 1e6, "G": 1e9}
+
+Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
+
+
+def segments(text: str, low: int, high: int) -> bool:
+    """Is `text` `low` to `high` well-formed segments joined by slashes?"""
+    parts = text.split("/")
+    return low <= len(parts) <= high and all(SEGMENT.fullmatch(part) for part in parts)
+
+
+def number(value: float | str | None) -> float | None:
+    """What a paper reports as a number: 27.64, '88.0M' -> 88000000.0, '+0.3' -> 0.3."""
+    if value is None or not isinstance(value, str):
+        return value
+    scale = _UNIT.get(value[-1], 1.0)
+    return round(float(value.rstrip("kMG")) * scale, 6)
+
+
+class Source(Strict):
+    paper: str
+    table: str
+
+    @model_validator(mode="after")
+    def _segments(self) -> Source:
+        for name in ("paper", "table"):
+            if not SEGMENT.fullmatch(getattr(self, name)):
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected {SEGMENT_WORDS}")
+        return self
+
+
+class Scheduler(Strict):
+    """`asha`: a run is compared at each rung (steps) with the runs that came there before; `fifo`: every run runs its full budget."""
+
+    kind: Literal["asha", "fifo"] = "asha"
+    metric: Literal["valid/nll", "valid/ppl", "valid/accuracy"] = "valid/nll"
+    mode: Literal["min", "max"] = "min"
+    rungs: list[Positive] = Field(default_factory=list)
+    reduction_factor: Annotated[float, Field(gt=1)] = 2.0
+    shuffle_seed: Natural = 0
+
+    @model_validator(mode="after")
+    def _sound(self) -> Scheduler:
+        if self.kind == "asha" and not self.rungs:
+            raise ValueError("rungs are missing; expected increasing steps such as [200, 400]")
+        if any(a >= b for a, b in zip(self.rungs, self.rungs[1:], strict=False)):
+            raise ValueError(f"rungs {self.rungs} do not increase")
+        wanted = "max" if self.metric == "valid/accuracy" else "min"
+        if self.mode != wanted:
+            raise ValueError(f"mode {self.mode} keeps the worst by {self.metric}; expected {wanted}")
+        return self
+
+
+class Sweep(Strict):
+    seeds: Annotated[list[Seed], Field(min_length=1, default_factory=lambda: [1])]
+    concurrency: Positive | None = None
+    scheduler: Scheduler = Scheduler(kind="fifo")
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Sweep:
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds {self.seeds} are not distinct")
+        return self
+
+
+class RowHead(Strict):
+    """A row without its spec sections."""
+
+    label: str = ""
+    kind: Literal["run", "quoted", "analysis"] = "run"
+    expect: dict[str, Any] = Field(default_factory=dict)
+    assumed: list[str] = Field(default_factory=list)
+    init_from: str | None = None
+    workers: Annotated[int, Field(ge=1, le=4096)] = 1
+    pinned: bool = False
+
+    @model_validator(mode="after")
+    def _expect(self) -> RowHead:
+        for name, value in self.expect.items():
+            if not METRIC_NAME.fullmatch(name):
+                raise ValueError(f"expect has the column {name[:80]!r}; expected {SEGMENT_WORDS}")
+            plain = value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300)
+            if not plain and not (isinstance(value, str) and len(value) < 40 and NUMBER.fullmatch(value)):
+                shown = value if isinstance(value, str) else type(value).__name__
+                raise ValueError(f"expect {name} is {str(shown)[:60]!r}; expected a number such as 27.64, +0.3 or 88.0M")
+        return self
+
+
+class TableHead(Strict):
+    """A file without its spec sections and rows."""
+
+    extends: str | None = None
+    source: Source | None = None
+    assumed: list[str] = Field(default_factory=list)
+    sweep: Sweep | None = None
+    expect_columns: list[str] = Field(default_factory=list)
+    rows: dict[str, Any] = Field(default_factory=dict)
+
+
+class SingleHead(Strict):
+    """What `show` prints: one resolved row that needs no other file. `parents`: address of each row it starts from -> its spec."""
+
+    id: str
+    label: str = ""
+    kind: Literal["run", "quoted", "analysis"] = "run"
+    expect: dict[str, Any] = Field(default_factory=dict)
+    assumed: list[str] = Field(default_factory=list)
+    workers: Annotated[int, Field(ge=1, le=4096)] = 1
+    pinned: bool = False
+    spec: dict[str, Any] | None = None
+    parents: dict[str, dict[str, Any]] = Field(default_factory=dict)

@@ -1,0 +1,51 @@
+"""Where a training runs: alone in this process, or as one of several workers. The loop is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """rank of world_size, the device, and how a model and a loader are made ready for it (DDP, prefetching)."""
+
+    rank: int = 0
+    world_size: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    prepare_model: Callable[[nn.Module], nn.Module] = lambda module: module
+    prepare_loader: Callable[[Iterator[Any]], Iterator[Any]] = lambda loader: loader
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Sum over workers, in place."""
+        if self.world_size > 1:
+            torch.distributed.all_reduce(tensor)
+        return tensor
+
+    def barrier(self) -> None:
+        if self.world_size > 1:
+            torch.distributed.barrier()
+
+    def no_sync(self, module: nn.Module, off: bool) -> AbstractContextManager[Any]:
+        """Leave gradients unsynchronised where `off` and the module is distributed."""
+        return module.no_sync() if off and hasattr(module, "no_sync") else nullcontext()  # type: ignore[operator]
+
+
+def best_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Reporter(Protocol):
+    """Told of progress by rank 0. `metrics` always carries `step`. May raise StopTraining."""
+
+    def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None: ...

@@ -1,0 +1,108 @@
+"""One merged row against the schema: RunSpec, components, and what only the whole shows."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from orchestrator.components import check_components
+from orchestrator.marked import Marked
+from orchestrator.paths import SEARCH_SPACES
+from orchestrator.places import KeyPath, nearest
+from orchestrator.problems import Problem, problems_of
+from orchestrator.spec import BatchSpec, DecodeSpec, ModelSpec, OptimSpec, RunSpec, ScoreSpec
+
+SECTIONS = ("data", "batch", "model", "optim", "train", "decode", "score")
+MAX_LAYERS = 1000
+MAX_WIDTH = 100_000
+SPECIALS = 4
+
+
+@functools.cache
+def _defaults() -> RunSpec:
+    return RunSpec.model_construct(batch=BatchSpec(), model=ModelSpec(), optim=OptimSpec(), decode=DecodeSpec(), score=ScoreSpec())
+
+
+def defaults() -> dict[str, Any]:
+    """The sections that have defaults, written out; rows merge onto them."""
+    return {name: getattr(_defaults(), name).model_dump() for name in ("batch", "model", "optim", "decode", "score")}
+
+
+def check(row: Marked, *, seed: int = 1, init_from: str | None = None) -> tuple[RunSpec | None, list[str]]:
+    """The RunSpec of a merged row with its components filled in, or one line for each problem."""
+    problems: list[Problem] = []
+    data = dict(row.data)
+    if isinstance(data.get("model"), dict):
+        filled, found = check_components(data["model"])
+        problems += [Problem(("model", *p.path), p.message) for p in found]
+        for path, options in filled.items():
+            _place(data["model"], path, options)
+    spec: RunSpec | None = None
+    try:
+        spec = RunSpec.model_validate(data | {"seed": seed, "init_from": init_from})
+    except ValidationError as error:
+        known = {p.path for p in problems}
+        problems += [p for p in problems_of(error, RunSpec) if not any(k[: len(p.path)] == p.path for k in known)]
+    if spec is not None:
+        problems += _whole(spec)
+    return (None, [row.line(p.path, p.message) for p in problems]) if problems else (spec, [])
+
+
+def _place(model: dict[str, Any], path: KeyPath, options: dict[str, Any]) -> None:
+    target: Any = model
+    for part in path[:-1]:
+        target = target[part]
+    target[path[-1]] = options
+
+
+def _whole(spec: RunSpec) -> list[Problem]:
+    """What no single field shows."""
+    found: list[Problem] = []
+
+    def unless(ok: bool, path: KeyPath, message: str) -> None:
+        if not ok:
+            found.append(Problem(path, message))
+
+    model, data = spec.model, spec.data
+    for side in ("encoder", "decoder"):
+        depth = getattr(model, side).num_layers
+        unless(depth <= MAX_LAYERS, ("model", side, "num_layers"), f"found {depth}; expected at most {MAX_LAYERS}")
+    for name in ("d_model", "d_ff"):
+        width = getattr(model, name)
+        unless(width <= MAX_WIDTH, ("model", name), f"found {width}; expected at most {MAX_WIDTH}")
+    unless(model.d_model % 2 == 0 or model.positions == "none", ("model", "d_model"), f"found {model.d_model}; expected an even number")
+    tied = model.embeddings == "three-way"
+    unless(data.subword.joint or not tied, ("model", "embeddings"), "found three-way; expected data.subword.joint true, for one vocabulary")
+    sizes = data.vocab
+    unless(
+        not tied or sizes.src == sizes.tgt,
+        ("data", "vocab"),
+        f"found {sizes.src} and {sizes.tgt}; expected one size: embeddings are three-way",
+    )
+    unless(
+        data.subword.size > SPECIALS, ("data", "subword", "size"), f"found {data.subword.size}; expected more than the {SPECIALS} specials"
+    )
+    unless(
+        data.subword.size <= MAX_WIDTH * 10, ("data", "subword", "size"), f"found {data.subword.size}; expected at most {MAX_WIDTH * 10}"
+    )
+    for side in ("src", "tgt"):
+        size = getattr(sizes, side)
+        unless(
+            size is None or SPECIALS < size <= MAX_WIDTH * 10,
+            ("data", "vocab", side),
+            f"found {size}; expected {SPECIALS + 1} to {MAX_WIDTH * 10}",
+        )
+    averaged = spec.decode.checkpoint == "average"
+    unless(not averaged or spec.train.snapshots > 0, ("decode", "checkpoint"), "found average; expected train.snapshots of at least 1")
+    corpora = corpus_names()
+    unless(not corpora or data.corpus in corpora, ("data", "corpus"), f"found {data.corpus!r}; {nearest(data.corpus, corpora)}")
+    return found
+
+
+def corpus_names() -> list[str]:
+    """Names of the entries in `search_spaces/data/`."""
+    folder: Path = SEARCH_SPACES / "data"
+    return sorted(file.stem for file in folder.glob("*.yaml"))

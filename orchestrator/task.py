@@ -1,0 +1,63 @@
+"""One row and seed as work: plain data that travels to a worker."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.keys import Keys
+from orchestrator.spec import RunSpec
+
+
+@dataclass(frozen=True)
+class Task:
+    """`workers`, paths, `rungs`, `pinned` and `sweep` are not part of the run's meaning; spec and keys are.
+
+    `parent_key`: train key of the run whose weights start this one. `mirrors`: read-only ledgers that are looked in too.
+    """
+
+    id: str
+    seed: int
+    spec: dict[str, Any]
+    keys: dict[str, str | None]
+    results: str
+    label: str = ""
+    parent_key: str | None = None
+    data_dir: str | None = None
+    cache_dir: str = ".data-cache"
+    mirrors: list[str] = field(default_factory=list)
+    workers: int = 1
+    pinned: bool = False
+    rungs: list[int] = field(default_factory=list)
+    sweep: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Stable, without timestamps: `row:seed`."""
+        return f"{self.id}:{self.seed}"
+
+    @property
+    def run_spec(self) -> RunSpec:
+        return RunSpec.model_validate(self.spec)
+
+    @property
+    def train_key(self) -> str:
+        key = self.keys["train"]
+        assert key is not None, f"{self.name} has no data"
+        return key
+
+    @property
+    def run_keys(self) -> Keys:
+        return Keys(**self.keys)
+
+    @property
+    def run_dir(self) -> Path:
+        return Path(self.results) / self.train_key[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Task:
+        return cls(**data)

@@ -1,0 +1,261 @@
+"""What tracking reads: sweep files and the ledger's run directories. Read-only, and never in a training loop.
+
+    ROOT/sweeps/SWEEP.json   {"sweep_id", "name", "started", "rows": [{"id", "label", "seed", "paper", "table", "row",
+                              "keys": {"train", "decode", "score"}, "spec": {..resolved}}]}
+    ROOT/TRAIN16/            train.json, decode/DECODE16.{json,txt}, score/SCORE16.json, history.jsonl, spec.yaml, capsule.json
+
+A file that is missing, torn or of another key counts as absent: the ledger, not tracking, reports damage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FINAL = ("done", "stopped", "diverged", "failed")
+"""States of a run that will not change by itself. The others: `pending` (nothing yet), `running`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row and seed of a sweep. `id`: full address (`dou2018/table1/row4`). Keys are None while the data is absent."""
+
+    id: str
+    seed: int
+    label: str
+    paper: str
+    table: str
+    row: str
+    train: str | None
+    decode: str | None
+    score: str | None
+    spec: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """Identity of the row within its sweep: address, seed and the three keys."""
+        parts = (self.id, str(self.seed), self.train or "", self.decode or "", self.score or "")
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """`started`: milliseconds since 1970."""
+
+    id: str
+    name: str
+    started: int
+    rows: list[Row]
+
+
+class Point(NamedTuple):
+    """One value of a metric. `time`: milliseconds since 1970."""
+
+    key: str
+    value: float
+    time: int
+    step: int
+
+
+@dataclass
+class Result:
+    """All that is known of a row. `start`, `end` in milliseconds; `end` is None while it runs. `content` changes when any of it does."""
+
+    state: str
+    start: int
+    end: int | None
+    steps: int
+    metrics: dict[str, float]
+    tags: dict[str, str]
+    points: list[Point] = field(default_factory=list)
+    nonfinite: list[str] = field(default_factory=list)
+    artifacts: dict[str, Path] = field(default_factory=dict)
+    content: str = ""
+
+
+def read_sweep(path: Path) -> Sweep:
+    """ValueError naming the file if it is not a sweep file, OSError if it cannot be read."""
+    try:
+        record = json.loads(path.read_bytes())
+        rows = [_row(item) for item in record["rows"]]
+        return Sweep(
+            str(record["sweep_id"]), str(record.get("name") or record["sweep_id"]), _milliseconds(record.get("started"), path), rows
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"{path}: not a sweep file ({type(error).__name__}: {error})") from error
+
+
+def sweep_files(results: Path) -> list[Path]:
+    """Every sweep file below `results`, by name."""
+    return sorted((results / "sweeps").glob("*.json"))
+
+
+def run_directory(roots: Sequence[Path], train_key: str) -> Path | None:
+    """Where the run lies: the first root with a finished one, else the first with anything of it."""
+    places = [root / train_key[:16] for root in roots]
+    finished = [place for place in places if (place / "train.json").exists()]
+    return next(iter(finished + [place for place in places if place.is_dir()]), None)
+
+
+def stamp(roots: Sequence[Path], row: Row) -> tuple[Any, ...] | None:
+    """Cheap to compare: changes whenever a file of the row does. None while there is nothing of it."""
+    if row.train is None or (run := run_directory(roots, row.train)) is None:
+        return None
+    marks: list[Any] = [str(run)]
+    for path in _files(run, row):
+        try:
+            status = path.stat()
+            marks.append((status.st_mtime_ns, status.st_size))
+        except OSError:
+            marks.append(None)
+    return tuple(marks) if any(mark is not None for mark in marks[1:]) else None
+
+
+def read_result(roots: Sequence[Path], row: Row, sweep: Sweep) -> Result | None:
+    """Reads everything of the row; None while there is nothing."""
+    if row.train is None or stamp(roots, row) is None or (run := run_directory(roots, row.train)) is None:
+        return None
+    train_path, decode_path, score_path, history_path, spec_path = _files(run, row)
+    train, decode, score = _json(train_path, row.train), _json(decode_path, row.decode), _json(score_path, row.score)
+    state = str(train.get("status", "running"))
+    if state == "done" and row.score is not None and not score:
+        state = "running"
+    start = _modified(spec_path) or sweep.started
+    points, nonfinite = _points(history_path, start)
+    result = Result(state, start, None, int(train.get("steps", 0)), _finals(train, decode, score), {}, points, nonfinite)
+    if state in FINAL:
+        result.end = max(filter(None, (_modified(path) for path in (train_path, decode_path, score_path))), default=start)
+    named = {"train.json": train_path, "spec.yaml": spec_path, "capsule.json": run / "capsule.json"}
+    if row.decode is not None:
+        named["hypotheses.txt"] = decode_path.with_suffix(".txt")
+    if row.score is not None:
+        named["score.json"] = score_path
+    result.artifacts = {name: path for name, path in named.items() if path.is_file()}
+    for name, value in (
+        ("reason", train.get("reason")),
+        ("signature", score.get("signature")),
+        ("weights_sha256", train.get("weights_sha256")),
+    ):
+        if value:
+            result.tags[name] = str(value)
+    seen = json.dumps([train, {k: v for k, v in decode.items() if k != "tokens"}, score, len(points), points[-1:], nonfinite], default=str)
+    result.content = hashlib.sha256(seen.encode()).hexdigest()
+    return result
+
+
+def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """`{"a": {"b": 1}, "c": [2]}` -> ("a.b", 1), ("c.0", 2). Empty mappings and lists stay as they are."""
+    if isinstance(value, Mapping) and value:
+        for name, item in value.items():
+            yield from flatten(item, f"{prefix}.{name}" if prefix else str(name))
+    elif isinstance(value, (list, tuple)) and value:
+        for index, item in enumerate(value):
+            yield from flatten(item, f"{prefix}.{index}" if prefix else str(index))
+    else:
+        yield prefix, value
+
+
+def _row(item: Mapping[str, Any]) -> Row:
+    keys = item.get("keys") or {}
+    names = {name: str(item.get(name) or "") for name in ("label", "paper", "table", "row")}
+    identity = {name: keys.get(name) for name in ("train", "decode", "score")}
+    return Row(id=str(item["id"]), seed=int(item["seed"]), spec=dict(item.get("spec") or {}), **names, **identity)
+
+
+def _milliseconds(value: Any, path: Path) -> int:
+    """Seconds since 1970 or ISO 8601; else when the file was made."""
+    if isinstance(value, (int, float)):
+        return int(value * 1000)
+    if isinstance(value, str):
+        return int(datetime.fromisoformat(value).timestamp() * 1000)
+    return _modified(path) or 0
+
+
+def _files(run: Path, row: Row) -> list[Path]:
+    decode, score = (row.decode or "none")[:16], (row.score or "none")[:16]
+    results = [run / "train.json", run / "decode" / f"{decode}.json", run / "score" / f"{score}.json"]
+    return [*results, run / "history.jsonl", run / "spec.yaml"]
+
+
+def _json(path: Path, key: str | None) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_bytes()) if key is not None else None
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) and record.get("key", key) == key else {}
+
+
+def _modified(path: Path) -> int | None:
+    try:
+        return int(path.stat().st_mtime * 1000)
+    except OSError:
+        return None
+
+
+def _finals(train: Mapping[str, Any], decode: Mapping[str, Any], score: Mapping[str, Any]) -> dict[str, float]:
+    chrf = score.get("chrf")
+    found = {
+        "params": train.get("params"),
+        "steps": train.get("steps"),
+        "seconds": train.get("seconds"),
+        "tokens_per_second": train.get("tokens_per_second"),
+        "sentences_per_second": decode.get("sentences_per_second"),
+        "bleu": score.get("bleu"),
+        "chrf": chrf.get("score") if isinstance(chrf, Mapping) else chrf,
+    }
+    for name in ("sacrebleu", "tokenised", "mteval"):
+        if isinstance(figure := score.get(name), Mapping):
+            found[f"bleu_{name}"] = figure.get("score")
+    return {name: number for name, value in found.items() if (number := _number(value)) is not None and math.isfinite(number)}
+
+
+def _number(value: Any) -> float | None:
+    """Numbers, and the texts `nan` and `inf` that strict JSON writes for them; None for anything else."""
+    if isinstance(value, str) and value.strip().lower() in ("nan", "inf", "-inf", "infinity", "-infinity"):
+        return float(value)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _points(path: Path, start: int) -> tuple[list[Point], list[str]]:
+    """Finite metrics in order, and `key@step` of the others. Of a step reported again after a crash the first report stays.
+
+    A line's own time `t` (seconds) is used where it has one; else the step counts milliseconds, so that a rebuilt store is the same.
+    """
+    points: list[Point] = []
+    nonfinite: list[str] = []
+    last: dict[str, int] = {}
+    for line in _lines(path):
+        step = line.get("step")
+        if not isinstance(step, int):
+            continue
+        time = int(line["t"] * 1000) if isinstance(line.get("t"), (int, float)) else start + step
+        for key, value in flatten({name: item for name, item in line.items() if name not in ("step", "t", "key")}):
+            if (number := _number(value)) is None or step <= last.get(key, -1):
+                continue
+            last[key] = step
+            if math.isfinite(number):
+                points.append(Point(key, number, time, step))
+            else:
+                nonfinite.append(f"{key}@{step}")
+    return points, nonfinite
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return
+    whole, _, _ = data.rpartition(b"\n")
+    for text in whole.split(b"\n"):
+        try:
+            record = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            yield record

@@ -1,0 +1,278 @@
+"""The training loop. It knows nothing of Ray, MLflow, papers or tables; with one worker or several it sees the same updates."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.initialise import stream_seed
+from models.transformer import Transformer, build, count_parameters
+from orchestrator import cpu
+from orchestrator.data.prepare import Prepared
+from orchestrator.errors import StopTraining
+from orchestrator.faults import fault, injected_nan
+from orchestrator.feed import Feed, Update
+from orchestrator.journal import Journal
+from orchestrator.lock import RunLock
+from orchestrator.meter import Meter
+from orchestrator.objective import Objective, Share
+from orchestrator.optim import adam, clip, learning_rate, load_optimizer, optimizer_tensors, set_rate
+from orchestrator.progress import Progress
+from orchestrator.runtime import Reporter, Runtime
+from orchestrator.spec import BatchSpec, RunSpec, Schedule
+from orchestrator.store import Store
+from orchestrator.train_result import Diverged, TrainResult
+from orchestrator.validate import Validator
+from orchestrator.warm_start import warm_start
+
+LOG_EVERY = 50  # steps between two training reports
+
+
+def train(
+    spec: RunSpec,
+    runtime: Runtime,
+    reporters: Iterable[Reporter],
+    *,
+    prepared: Prepared,
+    run_dir: Path,
+    train_key: str,
+    lock: RunLock | None = None,
+    rungs: Iterable[int] = (),
+    init_weights: Mapping[str, Tensor] | None = None,
+) -> TrainResult:
+    """Train from the last good checkpoint under `run_dir`, or from the start, to the end of `spec.train`.
+
+    rungs: steps at which a validation is reported exactly, after a checkpoint is durable. They never change the weights.
+    init_weights: tensors of a trained parent; those that match by name and shape are copied.
+    """
+    return _Training(spec, runtime, list(reporters), prepared, Store(run_dir, train_key, lock), frozenset(rungs), init_weights).run()
+
+
+class _Training:
+    def __init__(
+        self,
+        spec: RunSpec,
+        runtime: Runtime,
+        reporters: list[Reporter],
+        prepared: Prepared,
+        store: Store,
+        rungs: frozenset[int],
+        init_weights: Mapping[str, Tensor] | None,
+    ) -> None:
+        self.spec, self.runtime, self.reporters = spec, runtime, reporters
+        self.store, self.rungs = store, rungs
+        cpu.use(spec.train.threads)
+        self.model: Transformer = build(spec.model.model_dump(), prepared.src_size, prepared.tgt_size, spec.seed)
+        if init_weights is not None:
+            warm_start(self.model, init_weights)
+        self.model.to(runtime.device)
+        self.params = count_parameters(self.model)
+        self.optimizer = adam(self.model, spec.optim)
+        self.progress = Progress()
+        self.meter = Meter()
+        objective = Objective(self.model, spec.optim.label_smoothing)
+        if spec.train.compile:
+            objective.compile()
+        self.objective = runtime.prepare_model(objective)
+        self.train_pairs = prepared.pairs("train")
+        self.validator = Validator(prepared.pairs("valid"), runtime)
+        self.journal = Journal(store.run_dir / "journal.jsonl") if runtime.is_main else None
+        self.executed = 0
+
+    # ------------------------------------------------------------ the loop
+
+    def run(self) -> TrainResult:
+        status, reason = "done", ""
+        try:
+            self._resume()
+            while not self._finished():
+                self._phase()
+            if self.runtime.is_main:
+                self._save_weights("last")
+        except Diverged as error:
+            status, reason = "diverged", str(error)
+        except StopTraining as stop:
+            status, reason = stop.status, stop.reason
+        return TrainResult(status, reason, self.progress, self.params, self._weights(), self.executed)
+
+    def _phase(self) -> None:
+        """Until the training is finished or Adam restarts."""
+        batch, schedule = self._settings()
+        feed = Feed(self.train_pairs, batch, self.spec.seed, self.runtime.rank, self.runtime.world_size)
+        self._report({"total_steps": self._total_steps(feed)})
+        self.model.train()
+        for update in self.runtime.prepare_loader(feed.updates(self.progress.epoch, self.progress.index)):
+            self._step(update, schedule)
+            self._after_step()
+            if self._finished():
+                return
+            if self._restart_due():
+                self._restart()
+                return
+
+    def _step(self, update: Update, schedule: Schedule) -> None:
+        p, spec = self.progress, self.spec
+        started = time.perf_counter()
+        step = p.step + 1
+        fault("step", step)
+        sums: dict[str, Tensor] = {}
+        self.optimizer.zero_grad(set_to_none=True)
+        for i, batch in enumerate(update.micro):
+            torch.manual_seed(stream_seed(spec.seed, "dropout", step, i, self.runtime.rank))
+            if batch is None:  # fewer sentences than workers
+                continue
+            tensors = (t.to(self.runtime.device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
+            share = Share(update.src_tokens, update.tgt_tokens, float(self.runtime.world_size))
+            with (
+                self.runtime.no_sync(self.objective, i < len(update.micro) - 1),
+                torch.autocast(self.runtime.device.type, torch.bfloat16, enabled=spec.train.precision == "bf16"),
+            ):
+                loss, log = self.objective(*tensors, share)
+                loss.backward()
+            for name, value in log.items():
+                sums[name] = sums[name] + value if name in sums else value
+        rate = learning_rate(schedule, p.phase_step + 1, spec.model.d_model)
+        set_rate(self.optimizer, rate)
+        norm = clip(self.model, spec.optim.clip_norm)
+        if injected_nan(step):
+            sums["nll"] = sums["nll"] * math.nan
+        # on a GPU the check waits for the next report, so that the step never waits for the device
+        if self.runtime.device.type == "cpu" or step % LOG_EVERY == 0:
+            self._check_finite(step, sums["nll"], norm)
+        self.optimizer.step()
+        p.step, p.phase_step, p.epoch, p.index = step, p.phase_step + 1, update.epoch, update.index
+        self.meter.add(p, update, sums, time.perf_counter() - started)
+
+    def _check_finite(self, step: int, nll: Tensor, norm: Tensor | None) -> None:
+        finite = torch.stack([nll.detach().float(), nll.new_zeros(()).float() if norm is None else norm.float()])
+        if not bool(torch.isfinite(self.runtime.sum(finite)).all()):
+            raise Diverged(f"loss or gradient is not finite at step {step}")
+
+    def _after_step(self) -> None:
+        p, train = self.progress, self.spec.train
+        if self.journal is not None:
+            self.journal.step(p.step)
+        self.executed += 1
+        last, rung = self._finished(), p.step in self.rungs
+        due = last or p.step % train.validate_every == 0
+        metrics: dict[str, Any] = {}
+        if due or rung:
+            metrics = self._training_metrics() | self._validate(counts=due) | ({"rung": p.step, "params": self.params} if rung else {})
+            last = self._finished()  # patience may just have run out
+        elif p.step % LOG_EVERY == 0:
+            metrics = self._training_metrics()
+        self._save(metrics, always=last or rung)
+        if metrics:
+            self._report(metrics)
+
+    def _validate(self, *, counts: bool) -> dict[str, float]:
+        """`counts`: it decides on the best checkpoint and on patience (a rung's extra validation does not)."""
+        p = self.progress
+        metrics = self.validator(self.model)
+        nll = metrics["valid/nll"]
+        if not math.isfinite(nll):
+            raise Diverged(f"validation nll is not finite at step {p.step}")
+        if counts:
+            p.last_nll = nll
+            if p.best_nll is None or nll < p.best_nll:
+                p.best_nll, p.best_step, p.worse = nll, p.step, 0
+                if self.runtime.is_main:
+                    self._save_weights("best")
+            else:
+                p.worse += 1
+        return metrics
+
+    # ------------------------------------------------------------ phases and their end
+
+    def _settings(self) -> tuple[BatchSpec, Schedule]:
+        restart = self.spec.optim.restart
+        if self.progress.phase == 0 or restart is None:
+            return self.spec.batch, self.spec.optim.schedule
+        return restart.batch or self.spec.batch, restart.schedule
+
+    def _restart_due(self) -> bool:
+        restart, p = self.spec.optim.restart, self.progress
+        if restart is None or p.phase > 0:
+            return False
+        if restart.after_steps is not None:
+            return p.step >= restart.after_steps
+        return restart.after_epochs is not None and p.epoch >= restart.after_epochs
+
+    def _restart(self) -> None:
+        """A fresh Adam and a fresh clock; a broken-off epoch is left."""
+        p = self.progress
+        p.phase, p.phase_step = p.phase + 1, 0
+        p.epoch, p.index = (p.epoch + 1, 0) if p.index else (p.epoch, 0)
+        self.optimizer = adam(self.model, self.spec.optim)
+
+    def _finished(self) -> bool:
+        p, train = self.progress, self.spec.train
+        return (
+            (train.max_steps is not None and p.step >= train.max_steps)
+            or (train.max_epochs is not None and p.epoch >= train.max_epochs)
+            or (train.patience is not None and p.worse >= train.patience)
+        )
+
+    def _total_steps(self, feed: Feed) -> int:
+        """An estimate where epochs decide."""
+        train, p = self.spec.train, self.progress
+        by_epochs = math.inf if train.max_epochs is None else p.step + (train.max_epochs - p.epoch) * feed.updates_per_epoch()
+        return int(min(by_epochs, math.inf if train.max_steps is None else train.max_steps))
+
+    # ------------------------------------------------------------ state
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: p.detach() for name, p in self.model.named_parameters()}
+
+    def _save_weights(self, name: str) -> None:
+        self.store.save_weights(name, self._weights(), {"step": self.progress.step})
+
+    def _save(self, metrics: dict[str, Any], *, always: bool) -> None:
+        """A snapshot and a full checkpoint where they are due (`always`: now). The report that follows is in the checkpoint."""
+        p, train = self.progress, self.spec.train
+        if not self.runtime.is_main:
+            return
+        if train.snapshots and (p.step % (train.snapshot_every or train.checkpoint_every) == 0 or self._finished()):
+            self.store.save_snapshot(p.step, self._weights(), train.snapshots)
+        if always or p.step % train.checkpoint_every == 0:
+            # dropout streams are named by (seed, step, micro-batch, rank), so the step is all of the generator's state
+            state = {"progress": p.to_json(), "report": metrics, "rng": {"dropout": p.step}}
+            self.store.save(p.step, {"model": self._weights(), "optimizer": optimizer_tensors(self.model, self.optimizer)}, state)
+
+    def _resume(self) -> None:
+        saved = self.store.latest(self._warn, repair=self.runtime.is_main)
+        self.runtime.barrier()
+        if saved is None:
+            return
+        self.progress = Progress.of(saved.state["progress"])
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                parameter.copy_(saved.tensors["model"][name])
+        load_optimizer(self.model, self.optimizer, saved.tensors["optimizer"])
+        if saved.state["report"]:  # told once more, in case the process died between checkpoint and report
+            self._report(saved.state["report"])
+
+    # ------------------------------------------------------------ reports
+
+    def _training_metrics(self) -> dict[str, Any]:
+        p = self.progress
+        return self.meter.read(self.runtime.world_size) | {
+            "train/lr": self.optimizer.param_groups[0]["lr"],
+            "train/epoch": p.epoch,
+            "train/padding_share": round(p.padding_share, 4),
+        }
+
+    def _report(self, metrics: dict[str, Any]) -> None:
+        fault("pre_report", self.progress.step)
+        for reporter in self.reporters:
+            reporter.on_report({"step": self.progress.step} | metrics, self.store.run_dir)
+        fault("post_report", self.progress.step)
+
+    def _warn(self, path: Path, reason: str) -> None:
+        self._report({"warning": f"{path.name}: {reason}; the checkpoint before it is used"})

@@ -1,0 +1,44 @@
+"""What is left of a training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from orchestrator.progress import Progress
+from orchestrator.weights import weights_sha256
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What is left of a training. status: done | stopped | diverged."""
+
+    status: str
+    reason: str
+    progress: Progress
+    params: int
+    weights: Mapping[str, Tensor]
+    executed: int
+
+    def to_json(self) -> dict[str, Any]:
+        p = self.progress
+        return {
+            "status": self.status,
+            "reason": self.reason,
+            "steps": p.step,
+            "epochs": p.epoch,
+            "params": self.params,
+            "weights_sha256": weights_sha256(self.weights),
+            "tokens_per_second": round(p.tokens_per_second, 1),
+            "padding_share": round(p.padding_share, 4),
+            "seconds": round(p.seconds, 2),
+            "best_step": p.best_step,
+            "valid": {"nll": p.last_nll, "best_nll": p.best_nll},
+        }
+
+
+class Diverged(Exception):
+    """The loss or a gradient is not finite."""

@@ -1,0 +1,86 @@
+"""Decoding of whole texts: batches of similar length, results in the order of the input.
+
+An empty source (no tokens) becomes an empty output without asking the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from orchestrator.beam import EOS, PAD, Hypothesis, beam_search
+from orchestrator.spec import DecodeSpec
+
+BATCH_TOKENS = 2048
+BATCH_SENTENCES = 64
+
+Progress = Callable[[int, int], None]
+"""Called after every batch with (sentences done, sentences in all)."""
+
+
+class Codec(Protocol):
+    """What translation of text needs of the prepared data."""
+
+    def encode(self, lines: list[str], side: str = "src") -> list[list[int]]:
+        """Token ids of lines, without BOS and EOS."""
+        ...
+
+    def decode(self, ids_list: list[list[int]], side: str = "tgt") -> list[str]:
+        """Detokenised text of token ids."""
+        ...
+
+
+def decode_corpus(
+    model: Any,
+    ids: Sequence[Sequence[int]],
+    decode: DecodeSpec,
+    nbest: int = 1,
+    *,
+    batch_tokens: int = BATCH_TOKENS,
+    on_progress: Progress | None = None,
+) -> list[list[Hypothesis]]:
+    """n-best lists, best first, in input order; `ids` and the outputs' ids are without BOS and EOS.
+
+    batch_tokens: padded source tokens of a batch at most (one sentence may be longer). Errors: those of `beam_search`.
+    """
+    device = next(model.parameters()).device
+    results: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0)] for _ in ids]
+    done = sum(not source for source in ids)
+    for indices in batches([len(source) for source in ids], batch_tokens):
+        found = beam_search(model, pad([ids[i] for i in indices]).to(device), decode, nbest)
+        for index, hypotheses in zip(indices, found, strict=True):
+            results[index] = hypotheses
+        done += len(indices)
+        if on_progress is not None:
+            on_progress(done, len(ids))
+    return results
+
+
+def translate_lines(model: Any, prepared: Codec, lines: Sequence[str], decode: DecodeSpec) -> list[str]:
+    """Detokenised translations of raw source lines, in input order; an empty line stays empty."""
+    found = decode_corpus(model, prepared.encode(list(lines), "src"), decode)
+    return prepared.decode([hypotheses[0].ids for hypotheses in found], "tgt")
+
+
+def batches(lengths: Sequence[int], batch_tokens: int = BATCH_TOKENS, batch_sentences: int = BATCH_SENTENCES) -> list[list[int]]:
+    """Indices of non-empty sentences by batch, longest first (a want of memory shows at once); `lengths` without EOS.
+
+    The grouping is a function of the arguments alone. Rows times longest length (EOS included) is at most `batch_tokens`.
+    """
+    order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: (-lengths[i], i))
+    result: list[list[int]] = []
+    for index in order:
+        rows = result[-1] if result else []
+        if not rows or len(rows) >= batch_sentences or (len(rows) + 1) * (lengths[rows[0]] + 1) > batch_tokens:
+            result.append([index])
+        else:
+            rows.append(index)
+    return result
+
+
+def pad(sources: Sequence[Sequence[int]]) -> torch.Tensor:
+    """[B, S]: each source with its EOS, then PAD."""
+    width = max(len(source) for source in sources) + 1
+    return torch.tensor([[*source, EOS, *([PAD] * (width - len(source) - 1))] for source in sources], dtype=torch.long)

@@ -1,0 +1,150 @@
+"""The search itself: against exhaustive search, against a slow transcription, and its promises one by one."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from orchestrator.beam import EOS, PAD, _Search, beam_search, best_of_rows, length_limit, length_penalty
+from orchestrator.spec import DecodeSpec, LengthPenalty
+from orchestrator.translate import pad
+
+PENALTIES = [("gnmt", 0.6), ("exponent", 1.0), ("exponent", 1.6), ("none", 0.0)]
+
+
+def spec(beam, kind="gnmt", alpha=0.6, ratio=1.0, extra=2):
+    return DecodeSpec(beam_size=beam, length_penalty=LengthPenalty(kind=kind, alpha=alpha), max_ratio=ratio, max_extra=extra)
+
+
+SOURCES = [[4, 5], [6], [5, 4, 6, 4], [6, 6, 5], [4], [5, 5, 5, 4, 4, 6]]
+
+
+def close(found, expected):
+    assert [h.ids for h in found] == [ids for _, ids in expected]
+    assert [h.score for h in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "alpha"), PENALTIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_wide_beam_is_exhaustive_search(toy, search_exhaustively, kind, alpha, seed):
+    model, decode = toy(vocab=6, seed=seed), spec(45, kind, alpha, ratio=1.0, extra=1)
+    sources = [[4, 5], [5], [4, 4]]
+    for source, found in zip(sources, beam_search(model, pad(sources), decode, nbest=10), strict=True):
+        close(found, search_exhaustively(model, [*source, EOS], decode)[:10])
+
+
+@pytest.mark.parametrize(("kind", "alpha"), PENALTIES)
+@pytest.mark.parametrize("beam", [1, 2, 3, 5, 8])
+def test_equals_the_slow_transcription(toy, search_slowly, kind, alpha, beam):
+    for seed in range(2):
+        model, decode = toy(vocab=9, seed=seed), spec(beam, kind, alpha, ratio=1.5, extra=3)
+        for source, found in zip(SOURCES, beam_search(model, pad(SOURCES), decode), strict=True):
+            close(found, search_slowly(model, [*source, EOS], decode)[:1])
+
+
+@pytest.mark.parametrize(("kind", "alpha"), PENALTIES)
+def test_stopping_early_changes_nothing(toy, search_slowly, kind, alpha):
+    for seed in range(4):
+        model, decode = toy(vocab=9, seed=seed, sharpness=6.0), spec(4, kind, alpha, extra=4)
+        for source, found in zip(SOURCES, beam_search(model, pad(SOURCES), decode), strict=True):
+            close(found, search_slowly(model, [*source, EOS], decode, stop_early=False)[:1])
+
+
+@pytest.mark.parametrize(("kind", "alpha"), PENALTIES)
+def test_greedy_is_beam_one(toy, kind, alpha):
+    for seed in range(5):
+        model, decode = toy(vocab=11, seed=seed, sharpness=4.0), spec(1, kind, alpha, extra=5)
+        with torch.inference_mode():
+            search = _Search(model, pad(SOURCES), decode, 1)
+            search.beam()
+        assert beam_search(model, pad(SOURCES), decode) == search.hypotheses()
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_batch_equals_its_sentences_alone(toy, beam):
+    model, decode = toy(vocab=11, seed=3), spec(beam, extra=6)
+    together = beam_search(model, pad(SOURCES), decode, nbest=beam)
+    for source, found in zip(SOURCES, together, strict=True):
+        (alone,) = beam_search(model, pad([source]), decode, nbest=beam)
+        assert [h.ids for h in found] == [h.ids for h in alone]
+        assert [h.score for h in found] == pytest.approx([h.score for h in alone], abs=1e-5)
+
+
+def test_nbest_is_sorted_unique_and_scored_as_stated(toy):
+    model, decode = toy(vocab=11, seed=1), spec(6, extra=6)
+    for found in beam_search(model, pad(SOURCES), decode, nbest=6):
+        assert len(found) == 6
+        assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+        assert len({tuple(h.ids) for h in found}) == 6
+        for h in found:
+            assert h.score == pytest.approx(h.logprob / ((5 + len(h.ids) + 1) / 6) ** 0.6, abs=1e-6)
+
+
+def test_special_tokens_and_limits(toy):
+    model, decode = toy(vocab=8, seed=5), spec(5, ratio=0.5, extra=1)
+    for source, found in zip(SOURCES, beam_search(model, pad(SOURCES), decode, nbest=3), strict=True):
+        for h in found:
+            assert 1 <= len(h.ids) < length_limit(decode, len(source) + 1) or length_limit(decode, len(source) + 1) == 1
+            assert not {0, 2, 3} & set(h.ids)
+
+
+def test_an_output_is_empty_only_where_nothing_else_fits(toy):
+    model = toy(seed=2)
+    assert [h.ids for h in beam_search(model, pad([[4, 5]]), spec(3, ratio=0.1, extra=0))[0]] == [[]]
+    assert [h.ids for h in beam_search(model, pad([[4, 5]]), spec(1, ratio=0.1, extra=0))[0]] == [[]]
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_finished_sentences_leave_the_batch(toy, beam):
+    model, decode = toy(seed=0), spec(beam, ratio=1.0, extra=0)
+    model.bias.data[EOS] = -30.0  # every sentence runs to its limit
+    sources = [[4] * n for n in (1, 2, 3, 12)]
+    beam_search(model, pad(sources), decode)
+    assert model.rows[0] == len(sources), "the first step needs one row a sentence"
+    assert model.rows[1] == len(sources) * beam
+    assert model.rows[-1] <= beam < model.rows[1]
+    assert model.rows[1:] == sorted(model.rows[1:], reverse=True)
+
+
+def test_ties_go_to_the_lowest_index(toy):
+    model = toy(vocab=40)
+    model.out.data.zero_()  # every token equally likely
+    for beam in (1, 2, 5):
+        (found,) = beam_search(model, pad([[4, 5]]), spec(beam, "none", 0.0, ratio=1.0, extra=0))
+        # UNK, 1, is the lowest id that may be generated; EOS, 3, comes second and is among the best of two
+        assert found[0].ids == ([1, 1] if beam == 1 else [1])
+        assert found[0].logprob == pytest.approx((3 if beam == 1 else 2) * math.log(1 / 40), abs=1e-5)
+
+
+def test_best_of_rows_reports_ties_over_the_end():
+    values = torch.tensor([[0.0, 3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0]])
+    assert best_of_rows(values, 3, exact=False)[2]
+    value, column, tied = best_of_rows(values, 3, exact=True)
+    assert column.tolist()[0][:3] == [1, 7, 2] and value.tolist()[0][:3] == [3.0, 2.0, 1.0] and not tied
+    assert not best_of_rows(values, 2, exact=False)[2] or best_of_rows(values, 2, exact=False)[1].tolist()[0][:2] == [1, 7]
+
+
+def test_penalties_count_the_eos():
+    assert length_penalty(LengthPenalty(kind="gnmt", alpha=1.0), 1) == 1.0
+    assert length_penalty(LengthPenalty(kind="gnmt", alpha=0.6), 7) == pytest.approx(2**0.6)
+    assert length_penalty(LengthPenalty(kind="exponent", alpha=1.6), 10) == pytest.approx(10**1.6)
+    assert length_penalty(LengthPenalty(kind="none", alpha=1.0), 10) == 1.0
+    assert [length_limit(spec(1, ratio=1.2, extra=0), n) for n in (1, 5, 6)] == [1, 6, 7]
+
+
+def test_nan_is_an_error_and_the_mode_is_restored(toy):
+    model = toy()
+    model.out.data.fill_(float("nan"))
+    for beam in (1, 3):
+        with pytest.raises(FloatingPointError, match="NaN at step 1"):
+            beam_search(model, pad([[4]]), spec(beam))
+    assert model.training
+
+
+def test_arguments(toy):
+    assert beam_search(toy(), torch.zeros((0, 3), dtype=torch.long), spec(2)) == []
+    with pytest.raises(ValueError, match="nbest 3"):
+        beam_search(toy(), pad([[4]]), spec(2), nbest=3)
+    assert pad([[4], [5, 6]]).tolist() == [[4, EOS, PAD], [5, 6, EOS]]

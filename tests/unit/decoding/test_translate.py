@@ -1,0 +1,93 @@
+"""Whole texts: batches, order, progress; and the real Transformer."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import models
+from orchestrator.beam import EOS, beam_search
+from orchestrator.spec import DecodeSpec, LengthPenalty, ModelSpec
+from orchestrator.translate import batches, decode_corpus, pad, translate_lines
+
+DECODE = DecodeSpec(beam_size=4, max_ratio=1.0, max_extra=3)
+
+
+def sources(count, longest=12, vocab=20, seed=0):
+    rng = random.Random(seed)
+    return [[rng.randrange(4, vocab) for _ in range(rng.randint(1, longest))] for _ in range(count)]
+
+
+def test_batches_hold_every_sentence_once_within_the_budget():
+    lengths = [len(s) for s in sources(300, longest=40)] + [0, 500]
+    groups = batches(lengths, batch_tokens=200, batch_sentences=16)
+    assert sorted(i for g in groups for i in g) == [i for i, n in enumerate(lengths) if n]
+    assert all(len(g) == 1 or len(g) * (max(lengths[i] for i in g) + 1) <= 200 for g in groups)
+    assert max(map(len, groups)) <= 16
+    assert [lengths[i] for g in groups for i in g] == sorted((n for n in lengths if n), reverse=True)
+    assert groups == batches(lengths, batch_tokens=200, batch_sentences=16)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_results_come_in_input_order(toy, beam):
+    model, ids = toy(vocab=20, seed=4), sources(30)
+    decode = DecodeSpec(beam_size=beam, max_extra=3)
+    seen = []
+    found = decode_corpus(model, ids, decode, beam, batch_tokens=60, on_progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (30, 30) and [d for d, _ in seen] == sorted({d for d, _ in seen})
+    for source, hypotheses in zip(ids, found, strict=True):
+        (alone,) = beam_search(model, pad([source]), decode, beam)
+        assert [h.ids for h in hypotheses] == [h.ids for h in alone]
+
+
+def test_an_empty_source_is_an_empty_output(toy):
+    found = decode_corpus(toy(vocab=20), [[], [4, 5], []], DECODE)
+    assert found[0][0].ids == found[2][0].ids == [] and found[1][0].ids
+    assert decode_corpus(toy(vocab=20), [], DECODE) == []
+
+
+def test_lines_in_lines_out(toy):
+    class Codec:
+        def encode(self, lines, side="src"):
+            assert side == "src"
+            return [[int(w) for w in line.split()] for line in lines]
+
+        def decode(self, ids_list, side="tgt"):
+            assert side == "tgt"
+            return [" ".join(map(str, ids)) for ids in ids_list]
+
+    model = toy(vocab=20, seed=1)
+    out = translate_lines(model, Codec(), ["4 5 6", "", "7"], DECODE)
+    assert out[1] == "" and out[0].split() == [str(i) for i in decode_corpus(model, [[4, 5, 6]], DECODE)[0][0].ids]
+
+
+VARIANTS = {
+    "post": {},
+    "pre": {"norm": "pre"},
+    "dense": {"decoder": {"connection": {"kind": "dense"}}},
+    "hierarchical": {"decoder": {"connection": {"kind": "hierarchical"}}, "encoder": {"connection": {"kind": "hierarchical"}}},
+    "linear": {"decoder": {"aggregation": {"kind": "linear"}}},
+    "iterative": {"decoder": {"aggregation": {"kind": "iterative"}}},
+    "multi-layer attention": {"decoder": {"self_attention": {"kind": "multi_layer"}}},
+    "mlrf-fnn": {"decoder": {"aggregation": {"kind": "mlrf-fnn"}}},
+    "mlrf": {"decoder": {"aggregation": {"kind": "mlrf-self-attention"}}},
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("beam", [1, 4])
+def test_the_transformer_decodes_as_without_a_cache(name, beam, search_slowly):
+    base = ModelSpec(d_model=32, d_ff=64, num_heads=2).model_dump()
+    base["encoder"]["num_layers"] = base["decoder"]["num_layers"] = 4
+    for key, value in VARIANTS[name].items():
+        base[key] = base[key] | value if isinstance(value, dict) else value
+    model = models.build(base, 24, 24, 3).eval()
+    # random weights are nearly uniform: sharpen them so that the search has something to find
+    model.output.weight.data.mul_(6.0)
+    decode = DecodeSpec(beam_size=beam, length_penalty=LengthPenalty(kind="gnmt", alpha=0.6), max_ratio=1.0, max_extra=4)
+    ids = sources(9, longest=9, vocab=24, seed=2)
+    for source, (best, *_) in zip(ids, decode_corpus(model, ids, decode, batch_tokens=40), strict=True):
+        score, expected = search_slowly(model, [*source, EOS], decode)[0]
+        assert best.ids == expected
+        assert best.score == pytest.approx(score, rel=1e-4)

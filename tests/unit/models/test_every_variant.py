@@ -1,0 +1,159 @@
+"""What every component must pass, over the registries."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load, save
+
+sys.path.insert(0, str(Path(__file__).parent))
+from variants import CASES, IDS, VOCAB, batch, tiny, variant  # noqa: E402
+
+from models import Cache, build, count_parameters  # noqa: E402
+from models.loss import label_smoothed_loss  # noqa: E402
+
+pytestmark = pytest.mark.parametrize("case", CASES, ids=IDS)
+
+
+def test_step_by_step_decoding_equals_the_full_forward(case):
+    model = tiny(case)
+    src, tgt = batch()
+    with torch.no_grad():
+        full = model(src, tgt).hidden
+        encoded, cache = model.encode(src), Cache()
+        steps = torch.cat([model.decode(tgt[:, t : t + 1], encoded, cache) for t in range(tgt.shape[1])], dim=1)
+    assert cache.length == tgt.shape[1]
+    torch.testing.assert_close(steps, full, atol=2e-5, rtol=1e-4)
+
+
+def test_decoding_in_uneven_pieces_equals_the_full_forward(case):
+    model = tiny(case)
+    src, tgt = batch()
+    with torch.no_grad():
+        encoded, cache = model.encode(src), Cache()
+        pieces = torch.cat([model.decode(piece, encoded, cache) for piece in tgt.split([2, 1, 3], dim=1)], dim=1)
+        torch.testing.assert_close(pieces, model(src, tgt).hidden, atol=2e-5, rtol=1e-4)
+
+
+def test_beam_reorder_follows_the_hypotheses(case):
+    """Two hypotheses a sentence, shuffled after every step and some sentences dropped: as if each prefix were decoded alone."""
+    model = tiny(case)
+    src, tgt = batch()
+    with torch.no_grad():
+        encoded, cache = model.encode(src), Cache()
+        rows = tgt.repeat_interleave(2, 0)
+        rows[1::2, 1:] = rows[1::2, 1:].flip(1)  # the two hypotheses of a sentence differ
+        history = rows[:, :1]
+        model.decode(history, encoded, cache)
+        order = torch.tensor([1, 0, 2, 2, 5, 4])
+        cache.reorder(order)
+        history, rows = history[order], rows[order]
+        model.decode(rows[:, 1:2], encoded, cache)
+        history = torch.cat((history, rows[:, 1:2]), 1)
+        keep, order = torch.tensor([0, 2]), torch.tensor([1, 0, 4, 5])
+        cache.reorder(order)
+        cache.select(keep)
+        encoded, history = encoded.select(keep), history[order]
+        new = torch.tensor([[5], [6], [7], [8]])
+        got = model.decode(new, encoded, cache)[:, -1]
+        want = model(src[keep].repeat_interleave(2, 0), torch.cat((history, new), 1)).hidden[:, -1]
+    torch.testing.assert_close(got, want, atol=2e-5, rtol=1e-4)
+
+
+def test_no_position_sees_a_later_one(case):
+    model = tiny(case)
+    src, tgt = batch()
+    changed = tgt.clone()
+    changed[:, 4:] = (changed[:, 4:] + 3) % (VOCAB - 4) + 4
+    with torch.no_grad():
+        before, after = model(src, tgt).hidden, model(src, changed).hidden
+    torch.testing.assert_close(before[:, :4], after[:, :4], atol=1e-6, rtol=0)
+    assert (before[:, 4:] - after[:, 4:]).abs().max() > 1e-3
+
+
+def test_padding_changes_nothing(case):
+    model = tiny(case)
+    src, tgt = batch()
+    with torch.no_grad():
+        alone = model(src[:1, :4], tgt[:1, :5]).hidden
+        padded = model(torch.nn.functional.pad(src[:1], (0, 3)), torch.nn.functional.pad(tgt[:1, :5], (0, 2))).hidden[:, :5]
+    torch.testing.assert_close(padded, alone, atol=2e-6, rtol=1e-4)
+
+
+def test_source_and_target_words_matter(case):
+    model = tiny(case)
+    src, tgt = batch()
+    other = src.clone()
+    other[:, 1] = (other[:, 1] + 5) % (VOCAB - 4) + 4
+    with torch.no_grad():
+        assert (model(src, tgt).hidden - model(other, tgt).hidden).abs().amax(dim=(1, 2)).min() > 1e-4
+
+
+def _loss(model, src, tgt_in, tgt_out):
+    output = model(src, tgt_in)
+    real = tgt_out != 0
+    loss, _ = label_smoothed_loss(output.hidden[real], model.output.weight, model.output.bias, tgt_out[real], 0.1)
+    return loss + sum(weight * total / count for _, _, weight, total, count in model.regularize(output, real))
+
+
+def test_every_parameter_gets_a_gradient(case):
+    model = tiny(case).train()
+    src, tgt = batch()
+    _loss(model, src, tgt[:, :-1], tgt[:, 1:]).backward()
+    dead = [name for name, p in model.named_parameters() if p.grad is None or not torch.isfinite(p.grad).all() or not p.grad.abs().sum()]
+    assert dead == []
+
+
+def test_state_round_trip_through_safetensors(case):
+    model = tiny(case)
+    data = save({name: p.detach().clone() for name, p in model.named_parameters()})
+    other = build(variant(*case), VOCAB, VOCAB + 2, seed=99).eval()
+    tensors = load(data)
+    with torch.no_grad():
+        for name, p in other.named_parameters():
+            p.copy_(tensors[name])
+    src, tgt = batch()
+    with torch.no_grad():
+        assert torch.equal(model(src, tgt).hidden, other(src, tgt).hidden)
+
+
+def test_same_seed_same_model_and_meta_count(case):
+    one, two, other = tiny(case, 5), tiny(case, 5), tiny(case, 6)
+    for (name, p), q in zip(one.named_parameters(), two.parameters(), strict=True):
+        assert torch.equal(p, q), name
+    assert any(not torch.equal(p, q) for p, q in zip(one.parameters(), other.parameters(), strict=True))
+    with torch.device("meta"):
+        assert count_parameters(build(variant(*case), VOCAB, VOCAB + 2)) == count_parameters(one)
+
+
+def test_bf16_autocast_stays_close(case):
+    model = tiny(case)
+    src, tgt = batch()
+    with torch.no_grad():
+        full = model(src, tgt).hidden
+        with torch.autocast("cpu", torch.bfloat16):
+            half = model(src, tgt).hidden.float()
+    assert torch.isfinite(half).all()
+    cosine = torch.nn.functional.cosine_similarity(full.flatten(), half.flatten(), dim=0)
+    assert cosine > 0.99
+
+
+def test_a_new_module_shifts_no_other_initial_value(case):
+    """Named streams: what this variant shares with the plain model starts from the same numbers."""
+    plain = dict(tiny(("connection", "residual", case[2]), 5).named_parameters())
+    shared = [(n, p) for n, p in tiny(case, 5).named_parameters() if n in plain and plain[n].shape == p.shape]
+    assert shared
+    assert all(torch.equal(p, plain[n]) for n, p in shared)
+
+
+@pytest.mark.slow
+def test_compiles_without_graph_breaks_changing_results(case):
+    torch._dynamo.reset()
+    model = tiny(case)
+    src, tgt = batch()
+    compiled = torch.compile(model, backend="aot_eager")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(src, tgt).hidden, model(src, tgt).hidden, atol=1e-5, rtol=1e-4)

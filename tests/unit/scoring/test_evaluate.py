@@ -1,0 +1,98 @@
+"""All figures of a test set with their signatures; mteval's rules."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from orchestrator.errors import UserError
+from orchestrator.evaluate import chrf, sacre_bleu, score
+from orchestrator.mteval import mteval
+from orchestrator.spec import ScoreSpec
+
+REFERENCES = [
+    ["A well-known man, reading a book.", "Two dogs run here."],
+    ["A famous man reading a book.", "Two dogs are running over there."],
+]
+TEXT = ["A well-known man reading a book.", "Two dogs run over there."]
+TOKENS = ["A well-known man reading a book .", "Two dogs run over there ."]
+
+
+class Prepared:
+    def __init__(self, references):
+        self.streams = references
+
+    def references(self, split):
+        assert split == "test"
+        return self.streams
+
+    def tokenise(self, lines, side):
+        assert side == "tgt"
+        return [line.replace(".", " .").replace(",", " ,") for line in lines]
+
+
+def test_all_figures_are_reported_and_the_asked_one_is_bleu():
+    results = {
+        metric: score(TEXT, TOKENS, Prepared(REFERENCES), "test", ScoreSpec(metric=metric))
+        for metric in ("sacrebleu", "multi-bleu", "mteval")
+    }
+    for metric, key in (("sacrebleu", "sacrebleu"), ("multi-bleu", "tokenised"), ("mteval", "mteval")):
+        result = results[metric]
+        assert result["metric"] == metric and result["sentences"] == 2
+        assert result["bleu"] == result[key]["score"] and result["signature"] == result[key]["signature"]
+        assert result[key] == results["sacrebleu"][key]
+        assert json.loads(json.dumps(result, allow_nan=False))["chrf"]["score"] > 0
+    assert results["sacrebleu"]["signature"].startswith("BLEU|nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert results["multi-bleu"]["signature"] == "multi-bleu|nrefs:2|case:mixed|tok:data|smooth:none|bp:closest"
+    assert results["mteval"]["signature"].startswith("mteval-v13a|nrefs:2|case:mixed|tok:13a|smooth:exp|bp:closest|sacrebleu:")
+    assert results["sacrebleu"]["chrf"]["signature"].startswith("chrF2|nrefs:2|case:mixed|eff:yes|nc:6|nw:0|")
+
+
+def test_options_reach_the_figures():
+    text, tokens = [t.upper() for t in TEXT], [t.upper() for t in TOKENS]
+    spec = ScoreSpec(metric="multi-bleu", lowercase=True, split_compounds=True)
+    result = score(text, tokens, Prepared(REFERENCES), "test", spec)
+    cased = score(TEXT, TOKENS, Prepared(REFERENCES), "test", ScoreSpec())
+    assert result["signature"] == "multi-bleu|nrefs:2|case:lc|tok:data+compounds|smooth:none|bp:closest"
+    assert "|case:lc|" in result["sacrebleu"]["signature"] and "|case:lc|" in result["mteval"]["signature"]
+    assert result["sacrebleu"]["score"] == pytest.approx(cased["sacrebleu"]["score"])
+
+
+def test_sacrebleu_figure_is_sacrebleus():
+    import sacrebleu
+
+    assert sacre_bleu(TEXT, REFERENCES)["score"] == pytest.approx(sacrebleu.corpus_bleu(TEXT, REFERENCES).score)
+    assert chrf(TEXT, REFERENCES)["score"] == pytest.approx(sacrebleu.corpus_chrf(TEXT, REFERENCES).score)
+    assert sacre_bleu(REFERENCES[0], REFERENCES[:1])["score"] == 100.0
+
+
+def test_mteval_takes_the_closest_length_unless_told():
+    hypotheses, references = ["a b c d e f"], [["a b c d e f g"], ["a b c"]]
+    assert mteval(hypotheses, references).score == pytest.approx(100 * math.exp(1 - 7 / 6))
+    shortest = mteval(hypotheses, references, brevity="shortest")
+    assert shortest.score == pytest.approx(100.0) and "|bp:shortest|" in shortest.signature
+
+
+def test_mteval_lowers_ascii_only_and_smooths_by_halves():
+    assert mteval(["A B C D"], [["a b c d"]], lowercase=True).score == pytest.approx(100.0)
+    assert mteval(["Ä b c d e"], [["ä b c d e"]], lowercase=True).score < 100
+    # matches 4/5, 2/4, 0/3 and 0/2: the missing ones count 1/2 and 1/4
+    assert mteval(["a b x d e"], [["a b c d e"]]).score == pytest.approx(100 * (4 / 5 * 2 / 4 * 0.5 / 3 * 0.25 / 2) ** 0.25)
+
+
+@pytest.mark.parametrize("metric", ["sacrebleu", "multi-bleu", "mteval"])
+def test_empty_outputs_score_zero(metric):
+    spec = ScoreSpec(metric=metric)
+    for hypotheses, references in ((["", ""], REFERENCES), ([], [[]]), ([""], [[""]])):
+        result = score(hypotheses, hypotheses, Prepared(references), "test", spec)
+        assert result["bleu"] == 0.0 and result["signature"]
+        json.dumps(result, allow_nan=False)
+
+
+def test_a_wrong_count_is_the_users_error():
+    with pytest.raises(UserError, match="test set test: 1 hypotheses but 2 lines in reference stream 0"):
+        score(["a"], ["a"], Prepared(REFERENCES), "test", ScoreSpec())
+    with pytest.raises(UserError, match="no reference stream"):
+        score(["a"], ["a"], Prepared([]), "test", ScoreSpec())
