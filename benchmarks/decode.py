@@ -27,13 +27,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import models  # noqa: E402
-from orchestrator import cpu  # noqa: E402
-from orchestrator.beam import EOS  # noqa: E402
-from orchestrator.spec import DecodeSpec, LengthPenalty, ModelSpec  # noqa: E402
-from orchestrator.translate import batches, decode_corpus  # noqa: E402
+import models
+from orchestrator import cpu
+from orchestrator.beam import EOS
+from orchestrator.spec import DecodeSpec, LengthPenalty, ModelSpec
+from orchestrator.translate import batches, decode_corpus
 
-SIZES = {
+SIZES: dict[str, tuple[dict[str, Any], int, int]] = {
     "tiny": ({"d_model": 64, "d_ff": 256, "num_heads": 4}, 2, 1000),
     "small": ({"d_model": 256, "d_ff": 1024, "num_heads": 4}, 6, 8000),
     "base": ({"d_model": 512, "d_ff": 2048, "num_heads": 8}, 6, 32000),
@@ -43,7 +43,7 @@ SIZES = {
 class Forced(nn.Module):
     """The model with EOS out of reach, so that every output is as long as its limit."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: models.Transformer) -> None:
         super().__init__()
         self.model = model
         self.encode, self.decode = model.encode, model.decode

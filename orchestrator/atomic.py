@@ -36,7 +36,7 @@ def write_bytes(
         try:
             at("pre_write")
             descriptor = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-            with open(descriptor, "wb") as file:
+            with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
                 at("pre_fsync")
@@ -44,7 +44,7 @@ def write_bytes(
             at("pre_rename")
             if check is not None:
                 check()
-            os.replace(tmp, path)
+            tmp.replace(path)
         except BaseException:
             with contextlib.suppress(OSError):
                 tmp.unlink(missing_ok=True)

@@ -22,7 +22,7 @@ SIDE_SLOTS = ("layer", "connection", "aggregation", "self_attention")
 SLOTS: dict[KeyPath, str] = (
     {("encoder", slot): slot for slot in SIDE_SLOTS}
     | {("decoder", slot): slot for slot in (*SIDE_SLOTS, "cross_attention")}
-    | {("bridge",): "bridge", ("extra_encoder",): "encoder", ("context",): "context"}
+    | {("bridge",): "bridge", ("extra_encoder",): "extra_encoder", ("context",): "context"}
 )
 """Key path below `model` -> kind of registry. `regularizers` is a list of components and not in here."""
 

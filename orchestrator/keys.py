@@ -1,8 +1,8 @@
 """The three keys of a run: sha256 of what decides its bits, and of nothing else.
 
-    train   model, optimisation, batch, length, precision, threads, seed, data manifest, parent's train key, versions of the components
-    decode  train + choice of checkpoint and search + test split
-    score   decode + test split, metric and its options
+    train   model, optimisation, batch, length, precision, threads, seed, training data, parent's train key, versions of the components
+    decode  train + choice of checkpoint and search + text of the test split
+    score   decode + metric and its options
 
 Equal meaning gives equal keys: order of mappings, 1 and 1.0, tuples and lists, written-out and left-out defaults do not matter.
 Paths, worker counts, row names, addresses and log settings never enter. The text and its processing enter through the manifest.
@@ -47,16 +47,18 @@ class Keys:
 def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key: str | None) -> Keys:
     """Keys of a resolved row. `manifest`: of its data, None while absent. `parent_train_key`: of the row that `init_from` names.
 
-    ValueError if `init_from` and the parent's key do not go together; UserError for a component that is not registered.
+    ValueError if `init_from` and the parent's key do not go together; UserError for a component that is not registered and for a
+    test split that is not there.
     """
     if manifest is None:
         return Keys(None, None, None)
     if (spec.init_from is None) != (parent_train_key is None):
         raise ValueError(f"init_from is {spec.init_from!r} but the parent's train key is {parent_train_key!r}")
-    from orchestrator.data.prepare import manifest_key
+    from orchestrator.data.prepare import split_key, training_key
 
-    train = digest(_train_meaning(spec, manifest_key(dict(manifest)), parent_train_key))
-    decode = digest({"format": FORMAT, "train": train, "decode": _decode_meaning(spec), "test": spec.score.test})
+    train = digest(_train_meaning(spec, training_key(dict(manifest)), parent_train_key))
+    text = [spec.score.test, split_key(dict(manifest), spec.score.test)]
+    decode = digest({"format": FORMAT, "train": train, "decode": _decode_meaning(spec), "test": text})
     score = digest({"format": FORMAT, "decode": decode, "score": _dump("score", spec.score)})
     return Keys(train, decode, score)
 

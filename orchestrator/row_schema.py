@@ -68,7 +68,7 @@ class Scheduler(Strict):
 
 
 class Sweep(Strict):
-    seeds: Annotated[list[Seed], Field(min_length=1, default_factory=lambda: [1])]
+    seeds: Annotated[list[Seed], Field(min_length=1)] = Field(default_factory=lambda: [1])
     concurrency: Positive | None = None
     scheduler: Scheduler = Scheduler(kind="fifo")
 

@@ -202,7 +202,7 @@ class DecodeSpec(Strict):
 
 
 class ScoreSpec(Strict):
-    """`sacrebleu`: detokenised 13a; `multi-bleu`: the papers' tokenised figure, no smoothing; `mteval`: mteval-v13a (NIST brevity, international off)."""
+    """`sacrebleu`: detokenised 13a; `multi-bleu`: the papers' tokenised figure, no smoothing; `mteval`: mteval-v13a of the detokenised text."""
 
     test: str = "test"
     metric: Literal["sacrebleu", "multi-bleu", "mteval"] = "sacrebleu"

@@ -99,7 +99,18 @@ def _whole(spec: RunSpec) -> list[Problem]:
     unless(not averaged or spec.train.snapshots > 0, ("decode", "checkpoint"), "found average; expected train.snapshots of at least 1")
     corpora = corpus_names()
     unless(not corpora or data.corpus in corpora, ("data", "corpus"), f"found {data.corpus!r}; {nearest(data.corpus, corpora)}")
+    if not corpora or data.corpus in corpora:
+        splits = _splits(data.corpus) if corpora else ()
+        unless(not splits or spec.score.test in splits, ("score", "test"), f"found {spec.score.test!r}; {nearest(spec.score.test, splits)}")
     return found
+
+
+@functools.cache
+def _splits(corpus: str) -> tuple[str, ...]:
+    """The held-out splits of a corpus."""
+    from orchestrator.data.catalogue import load_entry
+
+    return tuple(name for name in load_entry(corpus).splits if name != "train") or ("valid", "test")
 
 
 def corpus_names() -> list[str]:

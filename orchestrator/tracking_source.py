@@ -12,11 +12,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from orchestrator.tracking_history import Point, number, read_points
 
 FINAL = ("done", "stopped", "diverged", "failed")
 """States of a run that will not change by itself. The others: `pending` (nothing yet), `running`."""
@@ -54,15 +56,6 @@ class Sweep:
     rows: list[Row]
 
 
-class Point(NamedTuple):
-    """One value of a metric. `time`: milliseconds since 1970."""
-
-    key: str
-    value: float
-    time: int
-    step: int
-
-
 @dataclass
 class Result:
     """All that is known of a row. `start`, `end` in milliseconds; `end` is None while it runs. `content` changes when any of it does."""
@@ -84,9 +77,8 @@ def read_sweep(path: Path) -> Sweep:
     try:
         record = json.loads(path.read_bytes())
         rows = [_row(item) for item in record["rows"]]
-        return Sweep(
-            str(record["sweep_id"]), str(record.get("name") or record["sweep_id"]), _milliseconds(record.get("started"), path), rows
-        )
+        sweep_id = str(record["sweep_id"])
+        return Sweep(sweep_id, str(record.get("name") or sweep_id), _milliseconds(record.get("started"), path), rows)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path}: not a sweep file ({type(error).__name__}: {error})") from error
 
@@ -127,7 +119,7 @@ def read_result(roots: Sequence[Path], row: Row, sweep: Sweep) -> Result | None:
     if state == "done" and row.score is not None and not score:
         state = "running"
     start = _modified(spec_path) or sweep.started
-    points, nonfinite = _points(history_path, start)
+    points, nonfinite = read_points(history_path, start)
     result = Result(state, start, None, int(train.get("steps", 0)), _finals(train, decode, score), {}, points, nonfinite)
     if state in FINAL:
         result.end = max(filter(None, (_modified(path) for path in (train_path, decode_path, score_path))), default=start)
@@ -137,34 +129,17 @@ def read_result(roots: Sequence[Path], row: Row, sweep: Sweep) -> Result | None:
     if row.score is not None:
         named["score.json"] = score_path
     result.artifacts = {name: path for name, path in named.items() if path.is_file()}
-    for name, value in (
-        ("reason", train.get("reason")),
-        ("signature", score.get("signature")),
-        ("weights_sha256", train.get("weights_sha256")),
-    ):
-        if value:
-            result.tags[name] = str(value)
+    said = {"reason": train.get("reason"), "signature": score.get("signature"), "weights_sha256": train.get("weights_sha256")}
+    result.tags = {name: str(value) for name, value in said.items() if value}
     seen = json.dumps([train, {k: v for k, v in decode.items() if k != "tokens"}, score, len(points), points[-1:], nonfinite], default=str)
     result.content = hashlib.sha256(seen.encode()).hexdigest()
     return result
 
 
-def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """`{"a": {"b": 1}, "c": [2]}` -> ("a.b", 1), ("c.0", 2). Empty mappings and lists stay as they are."""
-    if isinstance(value, Mapping) and value:
-        for name, item in value.items():
-            yield from flatten(item, f"{prefix}.{name}" if prefix else str(name))
-    elif isinstance(value, (list, tuple)) and value:
-        for index, item in enumerate(value):
-            yield from flatten(item, f"{prefix}.{index}" if prefix else str(index))
-    else:
-        yield prefix, value
-
-
 def _row(item: Mapping[str, Any]) -> Row:
     keys = item.get("keys") or {}
     names = {name: str(item.get(name) or "") for name in ("label", "paper", "table", "row")}
-    identity = {name: keys.get(name) for name in ("train", "decode", "score")}
+    identity: dict[str, Any] = {name: keys.get(name) for name in ("train", "decode", "score")}
     return Row(id=str(item["id"]), seed=int(item["seed"]), spec=dict(item.get("spec") or {}), **names, **identity)
 
 
@@ -212,50 +187,4 @@ def _finals(train: Mapping[str, Any], decode: Mapping[str, Any], score: Mapping[
     for name in ("sacrebleu", "tokenised", "mteval"):
         if isinstance(figure := score.get(name), Mapping):
             found[f"bleu_{name}"] = figure.get("score")
-    return {name: number for name, value in found.items() if (number := _number(value)) is not None and math.isfinite(number)}
-
-
-def _number(value: Any) -> float | None:
-    """Numbers, and the texts `nan` and `inf` that strict JSON writes for them; None for anything else."""
-    if isinstance(value, str) and value.strip().lower() in ("nan", "inf", "-inf", "infinity", "-infinity"):
-        return float(value)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def _points(path: Path, start: int) -> tuple[list[Point], list[str]]:
-    """Finite metrics in order, and `key@step` of the others. Of a step reported again after a crash the first report stays.
-
-    A line's own time `t` (seconds) is used where it has one; else the step counts milliseconds, so that a rebuilt store is the same.
-    """
-    points: list[Point] = []
-    nonfinite: list[str] = []
-    last: dict[str, int] = {}
-    for line in _lines(path):
-        step = line.get("step")
-        if not isinstance(step, int):
-            continue
-        time = int(line["t"] * 1000) if isinstance(line.get("t"), (int, float)) else start + step
-        for key, value in flatten({name: item for name, item in line.items() if name not in ("step", "t", "key")}):
-            if (number := _number(value)) is None or step <= last.get(key, -1):
-                continue
-            last[key] = step
-            if math.isfinite(number):
-                points.append(Point(key, number, time, step))
-            else:
-                nonfinite.append(f"{key}@{step}")
-    return points, nonfinite
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return
-    whole, _, _ = data.rpartition(b"\n")
-    for text in whole.split(b"\n"):
-        try:
-            record = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(record, dict):
-            yield record
+    return {name: figure for name, value in found.items() if (figure := number(value)) is not None and math.isfinite(figure)}

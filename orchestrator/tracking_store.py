@@ -11,12 +11,13 @@ import fcntl
 import logging
 import os
 import re
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orchestrator.tracking_source import Point, flatten
+from orchestrator.tracking_history import Point, flatten
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -25,12 +26,15 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 EXPERIMENT = "nmt-ablate"
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Makes the UI open on runs and their curves instead of on GenAI traces."""
 
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # the default, 7 with backoff, blocks 245 s where the server is down
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
     "MLFLOW_ENABLE_ASYNC_LOGGING": "false",  # we are the background thread; a second queue would lose what it holds at a kill
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_LOGGING_LEVEL": "ERROR",
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "DO_NOT_TRACK": "true",
@@ -56,7 +60,7 @@ class Child:
 
 
 class Store:
-    """Runs of the experiment `nmt-ablate` at `uri` (default: sqlite in the results directory). Opened by the first call, which may take seconds."""
+    """Runs of the experiment `nmt-ablate` at `uri` (default: sqlite among the results). The first call opens it, which takes seconds."""
 
     def __init__(self, results: Path, uri: str | None = None) -> None:
         self.results, self.uri = results, uri or default_uri(results)
@@ -119,7 +123,7 @@ class Store:
         """Logs the flattened spec; what has a value keeps it (MLflow refuses to change one)."""
         from mlflow.entities import Param
 
-        new = {}
+        new: dict[str, str] = {}
         for name, value in flatten(spec):
             if (key := metric_key(name)) and key not in child.params:
                 new.setdefault(key, text(value, MAX_PARAM))
@@ -156,16 +160,18 @@ class Store:
         self.client.delete_run(run_id)
 
     def _prepare_sqlite(self) -> None:
-        path = sqlite_path(self.uri)
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        """Raises at once where MLflow would retry for 100 s: no directory, no permission, not a database."""
         self.results.mkdir(parents=True, exist_ok=True)
+        if (path := sqlite_path(self.uri)) is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.closing(sqlite3.connect(path, timeout=5)) as database:
+                database.execute("PRAGMA schema_version").fetchone()
 
     def _find_experiment(self, client: MlflowClient) -> str:
         found = client.get_experiment_by_name(EXPERIMENT)
         if found is None:
             location = (self.results / "mlflow-artifacts").resolve().as_uri() if sqlite_path(self.uri) is not None else None
-            return str(client.create_experiment(EXPERIMENT, artifact_location=location))
+            return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=KIND))
         if found.lifecycle_stage == "deleted":
             client.restore_experiment(found.experiment_id)
         return str(found.experiment_id)
@@ -175,8 +181,8 @@ def configure() -> None:
     """Environment of MLflow, for this process and its children. What the user has set stays. Call it before `import mlflow`."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    for name in ("mlflow", "alembic"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    for name, level in (("alembic", logging.WARNING), ("urllib3.connectionpool", logging.ERROR)):
+        logging.getLogger(name).setLevel(level)
 
 
 def default_uri(results: Path) -> str:

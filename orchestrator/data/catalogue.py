@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
+from orchestrator import yaml_loader
 from orchestrator.data.toy_lexicon import ToyParams
 from orchestrator.errors import UserError
+from orchestrator.paths import SEARCH_SPACES
+from orchestrator.places import Document
+from orchestrator.problems import problems_of
 from orchestrator.spec import Positive, Strict
 
-FOLDER = Path(__file__).resolve().parents[2] / "search_spaces" / "data"
+FOLDER = SEARCH_SPACES / "data"
 REQUIRED = ("train", "valid", "test")
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Relative = Annotated[str, Field(pattern=r"^(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/-]*$")]
+Relative = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$")]
 
 
 class Split(Strict):
@@ -93,8 +97,8 @@ class Entry(Strict):
     licence: str
     src: str
     tgt: str
-    folders: list[Relative] = []
-    splits: dict[Name, Split] = {}
+    folders: list[Relative] = Field(default_factory=list)
+    splits: dict[Name, Split] = Field(default_factory=dict)
     sources: Annotated[list[Source], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -122,30 +126,39 @@ class Entry(Strict):
         return None
 
     def locate(self, split: str, data_dir: Path) -> list[Path]:
-        """Paths of sources and references. UserError naming each missing file, what lies there instead and how to get it."""
-        wanted = self.splits[split].files
-        found = [(file, self.find(file, data_dir)) for file in wanted]
-        missing = [self.missing_message(file, data_dir) for file, path in found if path is None]
-        if missing:
-            raise UserError(*missing)
-        return [path for _, path in found if path is not None]
+        """Paths of sources and references. UserError naming what is missing, what lies there instead and how to get it."""
+        found = [self.find(file, data_dir) for file in self.splits[split].files]
+        if None in found:
+            raise UserError(self.missing_message([split], data_dir))
+        return [path for path in found if path is not None]
 
-    def missing_message(self, file: str, data_dir: Path | None) -> str:
-        """One line: what is missing, the nearest name that exists, how to get it."""
+    def lacks(self, splits: Iterable[str], data_dir: Path) -> list[str]:
+        """Files of these splits that are nowhere."""
+        return list(dict.fromkeys(file for name in splits for file in self.splits[name].files if self.find(file, data_dir) is None))
+
+    def missing_message(self, splits: Iterable[str], data_dir: Path | None) -> str:
+        """One line: what these splits lack, the nearest name that exists, how to get it."""
         if data_dir is None:
-            return f"corpus {self.name} needs files ({file}, ...) and no --data-dir was given; {self.how()}"
+            return f"corpus {self.name} lies in files and no --data-dir was given; {self.how()}"
         if not data_dir.is_dir():
             return f"{data_dir}: no such directory (--data-dir of corpus {self.name}); {self.how()}"
-        there = [p.name for folder in (*self.folders, ".") if (data_dir / folder).is_dir() for p in sorted((data_dir / folder).iterdir())]
-        near = difflib.get_close_matches(Path(file).name, [name for name in there], n=1)
+        first, *more = self.lacks(splits, data_dir)
+        places = [data_dir / folder for folder in (*self.folders, ".") if (data_dir / folder).is_dir()]
+        near = difflib.get_close_matches(Path(first).name, [path.name for place in places for path in sorted(place.iterdir())], n=1)
         hint = f" (there is {near[0]})" if near else ""
-        return f"{data_dir / self.folders[0] / file}[.gz]: no such file{hint}; {self.how()}"
+        others = f", nor {', '.join(more[:3])}{', ...' if len(more) > 3 else ''}" if more else ""
+        return f"{data_dir / self.folders[0] / first}[.gz]: no such file{hint}{others}; {self.how()}"
 
     def how(self) -> str:
         """How the files are obtained, one clause."""
-        user = next((source.obtain for source in self.sources if isinstance(source, User)), None)
+        by_hand = [" ".join(source.obtain.split()) for source in self.sources if isinstance(source, User)]
         fetched = any(not isinstance(source, User) for source in self.sources)
-        return f"get it with: nmt-ablate data get {self.name} --data-dir DIR" if fetched else " ".join((user or "").split())
+        return " or ".join([f"get it with: nmt-ablate data get {self.name} --data-dir DIR"] * fetched + by_hand)
+
+    @property
+    def split_names(self) -> list[str]:
+        """train, valid, then the test sets."""
+        return list(self.splits) or list(REQUIRED)
 
 
 def list_entries() -> list[str]:
@@ -160,23 +173,12 @@ def load_entry(name: str) -> Entry:
         near = difflib.get_close_matches(name, list_entries(), n=1, cutoff=0.4)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UserError(f"unknown corpus {name!r}; {hint}known: {', '.join(list_entries())}")
-    return parse_entry(load_yaml(path), name, str(path))
+    return parse_entry(yaml_loader.load(path), name)
 
 
-def parse_entry(data: Any, name: str, where: str) -> Entry:
-    """Checks the content of a file; `where` opens each message."""
-    if not isinstance(data, dict):
-        raise UserError(f"{where}: expected a mapping")
+def parse_entry(document: Document, name: str) -> Entry:
+    """Checks the content of a file. UserError with one line per fault: file, line, key."""
     try:
-        return Entry.model_validate({"name": name, **data})
+        return Entry.model_validate({**document.data, "name": name})
     except ValidationError as error:
-        lines = [f"{where}: {'.'.join(str(p) for p in item['loc']) or 'entry'}: {item['msg']}" for item in error.errors(include_url=False)]
-        raise UserError(*lines) from None
-
-
-def load_yaml(path: Path) -> Any:
-    """Plain data of a YAML file."""
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: {' '.join(str(error).split())}") from None
+        raise UserError(*(document.mark(problem.path).line(problem.message) for problem in problems_of(error, Entry))) from None

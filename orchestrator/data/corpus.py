@@ -1,6 +1,7 @@
 """Reading plain or gzipped text, one sentence a line, and saying exactly what is wrong with it.
 
-Lines end at `\\n` and nowhere else (never at U+2028, U+0085 or form feeds); a `\\r` before it is dropped. Compression is told from the content.
+Lines end at `\\n` and nowhere else (never at U+2028, U+0085 or form feeds); a `\\r` before it is dropped.
+Compression is told from the content.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from orchestrator.errors import UserError
 
@@ -22,9 +23,9 @@ SHOWN = 3
 def open_text(path: Path) -> IO[bytes]:
     """Binary stream of the uncompressed text. UserError where the file cannot be opened."""
     try:
-        with open(path, "rb") as file:
+        with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
-        return gzip.open(path, "rb") if packed else open(path, "rb")  # type: ignore[return-value]
+        return cast(IO[bytes], gzip.open(path, "rb")) if packed else path.open("rb")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except OSError as error:

@@ -14,7 +14,7 @@ class Tokenizer:
         self.language, self.kind, self.lowercase = language, kind, lowercase
 
     def tokenise(self, lines: Iterable[str]) -> list[str]:
-        """Raw lines -> lines as the model and the tokenised figures see them. Lower-cased after tokenisation, as mosesdecoder's pipeline."""
+        """Raw lines -> lines as the model and the tokenised figures see them. Lower-cased after tokenisation, as Moses does."""
         if self.kind == "moses":
             moses = _moses(self.language)[0]
             lines = [moses.tokenize(line, return_str=True, escape=False) for line in lines]

@@ -199,6 +199,4 @@ class Grammar:
         head = Phrase([("", 0)], [], number, noun.animate)
         group_a, group_b = self._verb(verb.stem, verb.targets[phrase.animate], head)
         node = self._new()
-        return Clause(
-            [*phrase.a, *group_a, (words.relative_a, node)], [(words.relative_b[gender_b], node), *group_b, *phrase.b]
-        )
+        return Clause([*phrase.a, *group_a, (words.relative_a, node)], [(words.relative_b[gender_b], node), *group_b, *phrase.b])

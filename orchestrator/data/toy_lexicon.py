@@ -1,7 +1,7 @@
 """The words of the toy languages: pronounceable stems, their meanings, affixes and function words.
 
-Side A (source) is head-final with case and gender, side B (target) is head-initial with articles, noun classes and auxiliaries. Everything is a
-function of `ToyParams` through string-seeded `random.Random` and integer arithmetic, so that every platform builds the same words.
+Side A (source) is head-final with case and gender; side B (target) is head-initial with articles, noun classes and auxiliaries.
+Everything is a function of `ToyParams` through string-seeded `random.Random` and integer arithmetic: every platform builds the same words.
 """
 
 from __future__ import annotations

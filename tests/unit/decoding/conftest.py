@@ -71,7 +71,7 @@ def exhaustive(model, source, decode):
         outputs = [list(y) for y in product(words, repeat=words_in)]
         total = torch.zeros(len(outputs))
         for t in range(words_in + 1):
-            following = torch.tensor([(y + [EOS])[t] for y in outputs])
+            following = torch.tensor([[*y, EOS][t] for y in outputs])
             total = total + next_logprobs(model, source, [y[:t] for y in outputs]).gather(1, following[:, None])[:, 0]
         divisor = length_penalty(decode.length_penalty, words_in + 1)
         found += [(float(p) / divisor, y) for p, y in zip(total, outputs, strict=True)]

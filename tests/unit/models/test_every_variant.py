@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import load, save
 
 sys.path.insert(0, str(Path(__file__).parent))
-from variants import CASES, IDS, VOCAB, batch, tiny, variant  # noqa: E402
+from variants import CASES, IDS, VOCAB, batch, tiny, variant
 
-from models import Cache, build, count_parameters  # noqa: E402
-from models.loss import label_smoothed_loss  # noqa: E402
+from models import Cache, build, count_parameters
+from models.loss import label_smoothed_loss
 
 pytestmark = pytest.mark.parametrize("case", CASES, ids=IDS)
 

@@ -1,0 +1,28 @@
+"""What the machine can do, measured in the same run as what we do with it."""
+
+from __future__ import annotations
+
+import platform
+import time
+from typing import Any
+
+import torch
+
+
+def matmul_gflops(precision: str = "fp32", seconds: float = 0.5) -> float:
+    """Best rate of 1024 x 512 x 2048 products in `precision` over `seconds`, in GFLOP/s, on the default device."""
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
+    a, b = torch.randn(1024, 512).to(dtype), torch.randn(512, 2048).to(dtype)
+    work, best, end = 2 * 1024 * 512 * 2048 / 1e9, 0.0, time.perf_counter() + seconds
+    a @ b
+    while time.perf_counter() < end:
+        started = time.perf_counter()
+        for _ in range(5):
+            a @ b
+        best = max(best, 5 * work / (time.perf_counter() - started))
+    return best
+
+
+def describe() -> dict[str, Any]:
+    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.processor())
+    return {"cpu": model, "torch": torch.__version__, "python": platform.python_version(), "threads": torch.get_num_threads()}

@@ -1,0 +1,95 @@
+"""`nmt-ablate`: the commands, and what errors become.
+
+Exit codes: 0 done, 1 a row failed or diverged (or something unforeseen), 2 bad input, 3 locked by another process, 130 interrupted.
+Nothing heavy is imported here or in `cli_*` at module level: `--help` stays fast.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from orchestrator import cli_components, cli_data, cli_inspect, cli_run, cli_service
+from orchestrator.errors import FencedError, LockedError, UserError
+
+app = typer.Typer(
+    name="nmt-ablate",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Ablations of layer fusion in neural machine translation: rows of papers as YAML, trained, scored and compared.\n\n"
+    "Example:  nmt-ablate run quickstart/fusion/baseline --profile smoke",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from orchestrator.cli_common import version
+
+        typer.echo(f"nmt-ablate {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    debug: Annotated[bool, typer.Option("--debug", help="Keep the traceback of unforeseen errors.")] = False,
+    show_version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Options before the command."""
+
+
+for _module in (cli_run, cli_inspect, cli_components, cli_service):
+    _module.register(app)
+app.add_typer(cli_data.app, name="data")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs one command and exits the process."""
+    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command -> exit code. Errors become lines on stderr."""
+    debug = "--debug" in arguments
+    try:
+        _layout()
+        app(args=list(arguments), prog_name="nmt-ablate", standalone_mode=True)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except UserError as error:
+        return _say(2, *error.lines)
+    except (LockedError, FencedError) as error:
+        return _say(3, str(error))
+    except KeyboardInterrupt:
+        return _say(130, "interrupted; the same command goes on from the last checkpoint")
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    except Exception as error:  # the last resort: one line instead of a trace
+        if debug:
+            raise
+        text = " ".join(str(error).split())
+        return _say(1, f"{type(error).__name__}: {text[:500]} (nmt-ablate --debug ... shows where)")
+    return 0
+
+
+def _say(code: int, *lines: str) -> int:
+    for line in lines:
+        print(f"error: {line}", file=sys.stderr)
+    return code
+
+
+def _layout() -> None:
+    """`models` is a name that other packages have too: ours must be the one that is found."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    found = find_spec("models")
+    root = Path(__file__).resolve().parent.parent
+    if found is None or found.origin is None or Path(found.origin).resolve().parent.parent != root:
+        where = "nowhere" if found is None else str(found.origin)
+        raise UserError(f"the package `models` is found at {where}; expected beside `orchestrator`: install with pip install -e .")

@@ -1,0 +1,95 @@
+"""Options that commands share, and how they print. typer is all that is imported at module level."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from orchestrator.results import Ledger
+
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the spec; may be repeated.")]
+Profile = Annotated[str | None, typer.Option("--profile", help="Scale the rows: smoke, cpu or gpu. Default: as published.")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="Random seed (default 1).")]
+Seeds = Annotated[str | None, typer.Option("--seeds", metavar="1,2,..", help="Seeds; default: those of the file's sweep section.")]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", envvar="NMT_DATA_DIR", help="Where the corpora lie.")]
+CacheDir = Annotated[Path, typer.Option("--cache-dir", envvar="NMT_CACHE_DIR", help="Where prepared corpora are kept.")]
+Results = Annotated[Path, typer.Option("--results", envvar="NMT_RESULTS", help="The ledger of results.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout and nothing else; human text goes to stderr.")]
+
+RESULTS = Path("results")
+CACHE = Path(".data-cache")
+
+
+def version() -> str:
+    """Of the installed distribution, or of the source tree."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        return installed("nmt-layer-fusion")
+    except PackageNotFoundError:
+        return "0 (not installed)"
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Without a terminal, lines are wide enough for tables."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else 140)
+
+
+def emit(value: Any) -> None:
+    """One compact line of JSON on stdout."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str) + "\n")
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """A line for people, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def ledger(results: Path) -> Ledger:
+    """The ledger with the published results behind it."""
+    from orchestrator.results import Ledger
+
+    return Ledger(results, mirrors())
+
+
+def mirrors() -> list[Path]:
+    from orchestrator.paths import PUBLISHED_LEDGER
+
+    return [PUBLISHED_LEDGER] if PUBLISHED_LEDGER.is_dir() else []
+
+
+def parse_seeds(text: str | None) -> list[int] | None:
+    """`1,2,5` -> [1, 2, 5]. UserError for anything but distinct whole numbers below 2^32."""
+    if text is None:
+        return None
+    from orchestrator.errors import UserError
+    from orchestrator.places import shown
+
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) <= 10 and int(part) < 2**32 for part in parts):
+        raise UserError(f"--seeds {shown(text)}: expected whole numbers from 0 to 4294967295, as in --seeds 1,2")
+    seeds = [int(part) for part in parts]
+    if len(set(seeds)) != len(seeds):
+        raise UserError(f"--seeds {shown(text)}: expected distinct numbers")
+    return seeds
+
+
+def need_folder(path: Path | None, option: str) -> None:
+    """UserError where an input folder was named that is not there."""
+    from orchestrator.errors import UserError
+    from orchestrator.places import display
+
+    if path is not None and not path.is_dir():
+        raise UserError(f"{option} {display(path)}: no such folder")

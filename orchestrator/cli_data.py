@@ -1,0 +1,110 @@
+"""`data get|prepare|check`: corpora by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.cli_common import CACHE, AsJson, CacheDir, DataDir, Profile, Sets
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Corpora: fetch, check, prepare.\n\nExample:  nmt-ablate data check multi30k-de-en --data-dir DIR"
+)
+
+
+@app.command()
+def get(
+    name: Annotated[str, typer.Argument(help="Name of an entry in search_spaces/data.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Fetch the files of a corpus that are not there yet, or say what you must supply and in which layout.
+
+    Example:  nmt-ablate data get iwslt14-de-en --data-dir DIR
+    """
+    from orchestrator.cli_common import note
+    from orchestrator.data.fetch import get as fetch
+
+    written = fetch(name, data_dir, note)
+    for path in written:
+        typer.echo(str(path))
+    note(f"{name}: {len(written)} files written" if written else f"{name}: nothing to fetch")
+
+
+@app.command()
+def check(
+    names: Annotated[list[str], typer.Argument(metavar="NAME|FILE..", help="An entry, or parallel files that should fit line by line.")],
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Everything that is wrong with a corpus: missing files, encoding, empty lines, unequal counts, overlap of splits.
+
+    Example:  nmt-ablate data check multi30k-de-en --data-dir DIR
+    """
+    from orchestrator.cli_common import emit, note
+    from orchestrator.errors import UserError
+
+    files = [Path(name) for name in names if "/" in name or Path(name).is_file()]
+    if files:
+        reports = [_check_files(files)]
+    else:
+        from orchestrator.data.catalogue import load_entry
+        from orchestrator.data.check import check as look
+
+        reports = [look(load_entry(name), data_dir).to_json() for name in names]
+    if as_json:
+        emit(reports if len(reports) > 1 else reports[0])
+    for report in reports:
+        for split, size in report["splits"].items():
+            note(f"{report['corpus']} {split}: {', '.join(f'{name} {value:,}' for name, value in size.items())}")
+        for line in report["warnings"]:
+            note(f"warning: {line}")
+    problems = [line for report in reports for line in report["problems"]]
+    if problems:
+        raise UserError(*problems)
+
+
+def _check_files(files: list[Path]) -> dict[str, Any]:
+    """Files that should have equally many lines, by themselves."""
+    from orchestrator.data.corpus import inspect, unequal
+
+    reports = [inspect(path) for path in files]
+    problems = [line for report in reports for line in report.errors]
+    counts = [report.lines for report in reports]
+    if not problems and len(set(counts)) > 1:
+        problems.append(unequal(files, counts))
+    splits = {str(r.path): {"lines": r.lines, "words": r.words, "longest": r.longest} for r in reports}
+    return {"corpus": "files", "splits": splits, "problems": problems, "warnings": [r.empty_message() for r in reports if r.empty]}
+
+
+@app.command()
+def prepare(
+    target: Annotated[str, typer.Argument(metavar="ROW|TABLE|FILE", help="Whose data to prepare; or a corpus, with default processing.")],
+    data_dir: DataDir = None,
+    cache_dir: CacheDir = CACHE,
+    profile: Profile = None,
+    sets: Sets = None,
+    as_json: AsJson = False,
+) -> None:
+    """Segment and store the text that rows train on, once for each content. Runs do this by themselves.
+
+    Example:  nmt-ablate data prepare quickstart/fusion
+    """
+    from orchestrator.cli_common import emit, need_folder, note
+    from orchestrator.data.catalogue import list_entries
+    from orchestrator.data.prepare import prepare as build
+    from orchestrator.rows import resolve
+    from orchestrator.spec import DataSpec
+
+    need_folder(data_dir, "--data-dir")
+    if target in list_entries():
+        wanted = [DataSpec(corpus=target)]
+    else:
+        rows = resolve(target, sets=sets, profile=profile)
+        wanted = list({row.spec.data.model_dump_json(): row.spec.data for row in rows if row.spec is not None}.values())
+    for data in wanted:
+        ready = build(data, data_dir, cache_dir)
+        if as_json:
+            emit({"corpus": data.corpus, "key": ready.key, "path": str(ready.path), "src_size": ready.src_size, "tgt_size": ready.tgt_size})
+        note(f"{data.corpus}: vocabularies {ready.src_size:,} and {ready.tgt_size:,}, in {ready.path}")

@@ -1,0 +1,167 @@
+"""`plan`, `show`, `list` and `table`: look before and after, change nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Profile, Results, Seed, Seeds, Sets
+
+if TYPE_CHECKING:
+    from orchestrator.plan import Plan
+
+
+def register(app: typer.Typer) -> None:
+    app.command("plan")(plan)
+    app.command("show")(show)
+    app.command("list")(list_rows)
+    app.command("table")(table)
+
+
+def plan(
+    targets: Annotated[list[str], typer.Argument(metavar="SPEC|ROW..", help="Files, tables or rows.")],
+    seeds: Seeds = None,
+    profile: Profile = None,
+    sets: Sets = None,
+    data_dir: DataDir = None,
+    results: Results = RESULTS,
+    cache_dir: CacheDir = CACHE,
+    force: Annotated[bool, typer.Option("--force", help="Allow more than 10,000 runs.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What would run: keys, parameters, and what is new, done, shared or lacks its data. Starts nothing.
+
+    Example:  nmt-ablate plan dou2018/table1 --set data.vocab.src=28550 --set data.vocab.tgt=28550
+    """
+    from orchestrator.cli_common import console, emit, ledger, need_folder, note, parse_seeds
+    from orchestrator.errors import UserError
+    from orchestrator.plan import plan as make
+    from orchestrator.rows import resolve, sweep_of
+
+    need_folder(data_dir, "--data-dir")
+    wanted = parse_seeds(seeds)
+    problems: list[str] = []
+    rows, default = [], set()
+    for target in targets:
+        try:
+            rows += resolve(target, sets=sets, profile=profile)
+            default |= set(sweep_of(target, profile).seeds)
+        except UserError as error:
+            problems += error.lines
+    if problems:
+        raise UserError(*dict.fromkeys(problems))
+    found = make(rows, wanted or sorted(default), ledger=ledger(results), data_dir=data_dir, cache_dir=cache_dir, force=force)
+    if as_json:
+        emit(found.as_json())
+    else:
+        console().print(_plan_table(found))
+    totals = found.as_json()["totals"]
+    counts = ", ".join(f"{totals[name]} {name}" for name in ("new", "shared", "done", "needs-data") if name in totals)
+    note(f"{totals['runs']} runs: {counts or 'none'}; {found.trainings} trainings to do, {len(found.parents)} of rows that others start from")
+    for line in found.notes:
+        note(line)
+
+
+def _plan_table(found: Plan) -> Any:
+    from rich.markup import escape
+    from rich.table import Table
+
+    out = Table()
+    for name, justify in (("row", "left"), ("seed", "right"), ("params", "right"), ("train key", "left"), ("status", "left")):
+        out.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
+    for row in (*found.parents, *found.rows):
+        status = row.status + (f" as {row.same_as}" if row.status == "shared" else "") + (" (others start from it)" if row in found.parents else "")
+        params = "?" if row.params is None else f"{row.params:,}"
+        out.add_row(escape(row.id), str(row.seed), params, (row.keys.train or "")[:16], escape(status))
+    return out
+
+
+def show(
+    target: Annotated[str, typer.Argument(metavar="ROW|FILE", help="paper/table/row or FILE.yaml#row.")],
+    seed: Seed = None,
+    profile: Profile = None,
+    sets: Sets = None,
+) -> None:
+    """The resolved row as YAML that needs no other file: `nmt-ablate run` accepts it.
+
+    Example:  nmt-ablate show dou2018/table1/row9 > row9.yaml
+    """
+    import sys
+
+    from orchestrator.errors import UserError
+    from orchestrator.rows import resolve
+    from orchestrator.show import to_yaml
+
+    rows = resolve(target, sets=sets, profile=profile, seed=seed)
+    if len(rows) > 1:
+        raise UserError(f"{target}: found {len(rows)} rows; expected one: {', '.join(row.id for row in rows[:24])}")
+    sys.stdout.write(to_yaml(rows[0]))
+
+
+def list_rows(
+    prefix: Annotated[str, typer.Argument(help="Only addresses that start so; a table lists its rows.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Tables, or the rows of one.
+
+    Example:  nmt-ablate list dou2018/table1
+    """
+    from orchestrator.cli_common import emit, note
+    from orchestrator.errors import UserError
+    from orchestrator.row_index import tables
+
+    known, problems = tables()
+    rows = [
+        {"id": f"{address}/{name}", "label": raw.head.label or name, "kind": raw.head.kind, "file": table.document.file}
+        for address, table in known.items()
+        for name, raw in table.rows.items()
+    ]
+    chosen = [row for row in rows if row["id"].startswith(prefix)]
+    if not chosen:
+        raise UserError(f"{prefix!r}: no row has such an address; tables: {', '.join(known) or 'none'}", *problems)
+    if as_json:
+        emit({"rows": chosen})
+    elif prefix:
+        for row in chosen:
+            typer.echo(f"{row['id']:<44} {row['kind']:<9} {row['label']}")
+    else:
+        for address, table in known.items():
+            typer.echo(f"{address:<32} {len(table.rows):>3} rows   {table.document.file}")
+    for line in problems:
+        note(f"warning: {line}")
+
+
+def table(
+    target: Annotated[str, typer.Argument(metavar="TABLE", help="paper/table or FILE.yaml.")],
+    form: Annotated[str, typer.Option("--format", help="md, json, latex or html.")] = "md",
+    profile: Profile = None,
+    sets: Sets = None,
+    data_dir: DataDir = None,
+    results: Results = RESULTS,
+) -> None:
+    """A paper's table with its number beside ours. Rows that did not run say so; stopped rows show no figure.
+
+    Example:  nmt-ablate table dou2018/table1 --format md
+    """
+    import sys
+
+    from orchestrator.cli_common import ledger, need_folder
+    from orchestrator.errors import UserError
+    from orchestrator.places import nearest, shown
+    from orchestrator.plan import Data
+    from orchestrator.report.find import Finder
+    from orchestrator.report.formats import FORMATS
+    from orchestrator.report.table import make
+    from orchestrator.row_index import find
+    from orchestrator.rows import resolve, sweep_of
+
+    if form not in FORMATS:
+        raise UserError(f"--format {shown(form)}: {nearest(form, FORMATS)}")
+    need_folder(data_dir, "--data-dir")
+    rows = resolve(target, sets=sets, profile=profile)
+    address = "/".join(rows[0].id.split("/")[:2])
+    columns = find(target).table.columns
+    made = make(address, rows, Finder(ledger(Path(results)), Data(data_dir)), columns, sweep_of(target).seeds)
+    sys.stdout.write(FORMATS[form](made))

@@ -1,0 +1,159 @@
+"""`run` and `sweep`: rows become results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Profile, Results, Seed, Seeds, Sets
+
+if TYPE_CHECKING:
+    from orchestrator.rows import Row
+
+Engine = Annotated[str, typer.Option("--engine", help="local: one run after the other, here; ray: Ray Tune and Ray Train.")]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Workers of each run (needs --engine ray above 1).")]
+Export = Annotated[Path | None, typer.Option("--export", help="Copy the JSON of finished runs there, e.g. docs/results/ledger.")]
+NoTracking = Annotated[bool, typer.Option("--no-tracking", help="Write nothing to MLflow now (`reconcile` can later).")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("run")(run)
+    app.command("sweep")(sweep)
+
+
+def run(
+    target: Annotated[str, typer.Argument(metavar="ROW|FILE", help="paper/table/row, FILE.yaml, FILE.yaml#row or what `show` printed.")],
+    seed: Seed = None,
+    profile: Profile = None,
+    sets: Sets = None,
+    data_dir: DataDir = None,
+    results: Results = RESULTS,
+    engine: Engine = "local",
+    workers: Workers = None,
+    cache_dir: CacheDir = CACHE,
+    export: Export = None,
+    no_tracking: NoTracking = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train, decode and score one row (or every row of a file, to its full budget). What is done is not done again.
+
+    Example:  nmt-ablate run dou2018/table1/row9 --profile smoke
+    """
+    from orchestrator.rows import resolve
+
+    rows = resolve(target, sets=sets, profile=profile, seed=seed)
+    seeds = [seed] if seed is not None else sorted({row.spec.seed for row in rows if row.spec is not None} or {1})
+    name = _name(rows[0].id if len(rows) == 1 else rows[0].id.rsplit("/", 1)[0], profile, sets) + "".join(f":{s}" for s in seeds)
+    _execute(rows, seeds, name, None, engine, workers, results, data_dir, cache_dir, export, no_tracking, as_json)
+
+
+def sweep(
+    target: Annotated[str, typer.Argument(metavar="FILE|TABLE", help="FILE.yaml or paper/table.")],
+    seeds: Seeds = None,
+    profile: Profile = None,
+    sets: Sets = None,
+    data_dir: DataDir = None,
+    results: Results = RESULTS,
+    engine: Engine = "ray",
+    workers: Workers = None,
+    cache_dir: CacheDir = CACHE,
+    export: Export = None,
+    no_tracking: NoTracking = False,
+    as_json: AsJson = False,
+) -> None:
+    """Every row of a file with every seed, under the scheduler of its sweep section. The same command goes on after an interruption.
+
+    Example:  nmt-ablate sweep search_spaces/quickstart.yaml
+    """
+    from orchestrator.cli_common import parse_seeds
+    from orchestrator.rows import resolve, sweep_of
+
+    wanted = parse_seeds(seeds)
+    rows = resolve(target, sets=sets, profile=profile)
+    section = sweep_of(target, profile)
+    address = "/".join(rows[0].id.split("/")[:2])
+    name = _name(address, profile, sets)
+    _execute(
+        rows, wanted or section.seeds, name, section.model_dump(), engine, workers, results, data_dir, cache_dir, export, no_tracking, as_json
+    )
+
+
+def _name(address: str, profile: str | None, sets: list[str] | None) -> str:
+    """Stable name of a sweep: the same command gives the same one, another profile or override another."""
+    import hashlib
+
+    digest = hashlib.sha256("\0".join(sorted(sets)).encode("utf-8", "replace")).hexdigest()[:8] if sets else ""
+    return address + (f"@{profile}" if profile else "") + (f"+{digest}" if digest else "")
+
+
+def _execute(
+    rows: list[Row],
+    seeds: list[int],
+    name: str,
+    section: dict[str, Any] | None,
+    engine: str,
+    workers: int | None,
+    results: Path,
+    data_dir: Path | None,
+    cache_dir: Path,
+    export: Path | None,
+    no_tracking: bool,
+    as_json: bool,
+) -> None:
+    from orchestrator.cli_common import console, emit, mirrors, need_folder, note
+    from orchestrator.errors import UserError
+    from orchestrator.places import nearest, shown
+    from orchestrator.rows import runs
+
+    if engine not in ("local", "ray"):
+        raise UserError(f"--engine {shown(engine)}: {nearest(engine, ['local', 'ray'])}")
+    if engine == "local" and workers is not None and workers > 1:
+        raise UserError(f"--workers {workers}: the local engine has one worker; expected --engine ray")
+    need_folder(data_dir, "--data-dir")
+    todo = [row for row in rows if row.kind == "run"]
+    if not todo:
+        raise UserError(f"{rows[0].id}: found no row of kind run: nothing to execute")
+    runs(todo, seeds)
+
+    from orchestrator import engine as engines
+    from orchestrator.report.summary import reasons, summary
+
+    options = engines.Options(
+        name=name,
+        engine=engine,
+        workers=workers,
+        results=results,
+        data_dir=data_dir,
+        cache_dir=cache_dir,
+        mirrors=tuple(mirrors()),
+        export=export,
+        sweep=section,
+        tracking=not no_tracking,
+    )
+    records = engines.execute(todo, seeds, options)
+    if as_json:
+        for record in records:
+            emit(record)
+    out = console(stderr=as_json)
+    out.print(summary(records, {row.id: row.label for row in todo}))
+    for line in reasons(records):
+        note(line)
+    _next_steps(out, todo, results, profile_of(name))
+    if any(record["status"] not in ("done", "stopped") for record in records):
+        raise typer.Exit(1)
+
+
+def profile_of(name: str) -> str:
+    """` --profile NAME` of a sweep's name, or nothing."""
+    _, at, rest = name.partition("@")
+    return f" --profile {rest.split('+')[0].split(':')[0]}" if at else ""
+
+
+def _next_steps(out: Any, rows: list[Row], results: Path, profile: str) -> None:
+    where = "" if results == RESULTS else f" --results {results}"
+    address = "/".join(rows[0].id.split("/")[:2])
+    out.print(f"MLflow UI:  nmt-ablate ui{where}", markup=False)
+    out.print(f"one row:    nmt-ablate show {rows[0].id}{profile}", markup=False)
+    out.print(f"the table:  nmt-ablate table {address}{profile}{where}", markup=False)

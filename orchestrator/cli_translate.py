@@ -1,0 +1,51 @@
+"""Stdin to stdout through the trained model of one row."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def translate_stream(
+    row: str,
+    *,
+    seed: int | None,
+    profile: str | None,
+    sets: list[str] | None,
+    data_dir: Path | None,
+    results: Path,
+    cache_dir: Path,
+) -> None:
+    """UserError where the row was not trained, its weights are gone, or stdin is not UTF-8."""
+    from orchestrator.errors import UserError
+    from orchestrator.rows import resolve
+
+    rows = [r for r in resolve(row, sets=sets, profile=profile, seed=seed) if r.kind == "run"]
+    if len(rows) != 1 or rows[0].spec is None:
+        raise UserError(f"{row}: found {len(rows)} rows that run; expected one: {', '.join(r.id for r in rows[:24])}")
+    spec = rows[0].spec
+
+    from orchestrator import cpu
+    from orchestrator.data.prepare import prepare
+    from orchestrator.engine import Options, make_tasks
+    from orchestrator.pipeline import load_model
+    from orchestrator.runtime import best_device
+    from orchestrator.store import Store
+    from orchestrator.translate import translate_lines
+
+    options = Options(name=rows[0].id, results=results, data_dir=data_dir, cache_dir=cache_dir)
+    task = make_tasks(rows, [spec.seed], options)[-1]
+    store = Store(task.run_dir, task.train_key)
+    if not store.has_weights():
+        raise UserError(f"{rows[0].id}: no trained weights in {results} for seed {spec.seed}; expected nmt-ablate run {row} first")
+    try:
+        lines = sys.stdin.buffer.read().decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"stdin: found byte 0x{error.object[error.start]:02x} at offset {error.start}; expected UTF-8") from None
+    if lines and lines[-1] == "":
+        lines.pop()
+    cpu.use(spec.train.threads)
+    prepared = prepare(spec.data, data_dir, cache_dir)
+    model = load_model(spec, prepared, store, best_device())
+    for line in translate_lines(model, prepared, lines, spec.decode):
+        sys.stdout.write(line + "\n")

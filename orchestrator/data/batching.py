@@ -1,0 +1,131 @@
+"""Global micro-batches: the same for any number of workers, a function of (pairs, size, seed, epoch) alone.
+
+Pairs of similar length share a batch. Sorting is by length plus a little seeded noise, so batches are cut differently in each epoch, and
+the order of the batches is shuffled. Every pair occurs exactly once an epoch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from orchestrator.data.store import Pairs
+from orchestrator.data.subword import BOS, EOS, PAD
+from orchestrator.spec import BatchSpec
+
+Indices = npt.NDArray[np.int64]
+NOISE = 1.0  # tokens
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B pairs, padded with PAD. Counts: real tokens with EOS; `num_padding`: padding of source and target together."""
+
+    src: torch.Tensor  # [B, S] long, ends with EOS
+    tgt_in: torch.Tensor  # [B, T] long, starts with BOS
+    tgt_out: torch.Tensor  # [B, T] long, ends with EOS
+    num_src_tokens: int
+    num_tgt_tokens: int
+    num_padding: int
+
+
+class Batches:
+    """Cuts a split into micro-batches.
+
+    `tokens`: B x longest target (EOS counted) and B x longest source are at most `batch.size`; a longer pair is a batch of its own.
+    `sentences`: `batch.size` pairs, fewer in one batch of the epoch.
+    """
+
+    def __init__(self, pairs: Pairs, batch: BatchSpec, seed: int) -> None:
+        self.batch, self.seed = batch, seed
+        self.src, self.tgt = pairs.src_lengths + 1, pairs.tgt_lengths + 1
+        self._last: tuple[int, list[Indices]] | None = None
+
+    def epoch(self, e: int) -> list[Indices]:
+        """Indices of the pairs of each micro-batch of epoch e, in order. Do not write to them."""
+        if self._last is None or self._last[0] != e:
+            rng = _generator(self.seed, e)
+            order = self._sorted(rng)
+            starts = self._cut(order)
+            batches = [order[a:b] for a, b in zip(starts, [*starts[1:], len(order)], strict=True)]
+            self._last = e, [batches[i] for i in rng.permutation(len(batches))]
+        return self._last[1]
+
+    def iterate(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Indices]]:
+        """Endlessly (epoch, index, indices) from a position on: a run resumed there sees what an uninterrupted one sees."""
+        while True:
+            order = self.epoch(epoch)
+            if not order:
+                return
+            for i in range(index, len(order)):
+                yield epoch, i, order[i]
+            epoch, index = epoch + 1, 0
+
+    def padding_share(self, e: int = 0) -> float:
+        """Padding / (padding + tokens) of both sides in epoch e, in [0, 1)."""
+        batches = self.epoch(e)
+        padded = sum(len(b) * int(self.src[b].max() + self.tgt[b].max()) for b in batches)
+        return 1.0 - int(self.src.sum() + self.tgt.sum()) / padded if padded else 0.0
+
+    def _sorted(self, rng: np.random.Generator) -> Indices:
+        noise = rng.random((2, len(self.tgt)))
+        tgt = np.floor(self.tgt + noise[0] * (1.0 + NOISE))
+        return np.lexsort((self.src + noise[1], tgt)).astype(np.int64)
+
+    def _cut(self, order: Indices) -> list[int]:
+        """Where each batch starts."""
+        if self.batch.unit == "sentences":
+            return list(range(0, len(order), self.batch.size))
+        src, tgt, size = self.src[order], self.tgt[order], self.batch.size
+        starts, start = [], 0
+        while start < len(order):
+            starts.append(start)
+            most = max(1, size // int(max(src[start], tgt[start])))
+            window = slice(start, start + most)
+            widest = np.maximum.accumulate(np.maximum(src[window], tgt[window]))
+            cost = widest * np.arange(1, len(widest) + 1)
+            start += max(1, int(np.searchsorted(cost, size, side="right")))
+        return starts
+
+
+def shard(indices: Indices, rank: int, world_size: int) -> Indices:
+    """The share of one worker: every world_size-th pair. May be empty; the union over the ranks is the batch."""
+    if not 0 <= rank < world_size:
+        raise ValueError(f"rank {rank} of {world_size}")
+    return indices[rank::world_size]
+
+
+def collate(pairs: Pairs, indices: Indices | Sequence[int]) -> Batch:
+    """Padded tensors of some pairs, in the order of `indices`. B = 0 gives tensors of shape [0, 1]."""
+    chosen = np.asarray(indices, dtype=np.int64)
+    src = _padded(pairs.src, pairs.src_offsets, chosen)
+    tgt_out = _padded(pairs.tgt, pairs.tgt_offsets, chosen)
+    tgt_in = np.empty_like(tgt_out)
+    tgt_in[:, 0] = BOS
+    tgt_in[:, 1:] = np.where(tgt_out[:, :-1] == EOS, PAD, tgt_out[:, :-1])
+    num_src, num_tgt = (int(np.count_nonzero(array)) for array in (src, tgt_out))
+    padding = src.size + tgt_out.size - num_src - num_tgt
+    return Batch(torch.from_numpy(src), torch.from_numpy(tgt_in), torch.from_numpy(tgt_out), num_src, num_tgt, padding)
+
+
+def _padded(flat: npt.NDArray[Any], offsets: npt.NDArray[np.int64], chosen: Indices) -> npt.NDArray[np.int64]:
+    """[B, longest + 1]: each sentence, EOS, padding."""
+    starts = offsets[chosen]
+    lengths = offsets[chosen + 1] - starts
+    out = np.full((len(chosen), int(lengths.max(initial=0)) + 1), PAD, dtype=np.int64)
+    rows = np.repeat(np.arange(len(chosen)), lengths)
+    columns = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    out[rows, columns] = flat[columns + np.repeat(starts, lengths)]
+    out[np.arange(len(chosen)), lengths] = EOS
+    return out
+
+
+def _generator(seed: int, epoch: int) -> np.random.Generator:
+    digest = hashlib.sha256(f"batches/{seed}/{epoch}".encode()).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "big")))

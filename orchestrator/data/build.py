@@ -1,0 +1,160 @@
+"""Fills a store: tokenise and filter the training text, learn the segmenters, encode every split."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
+
+import numpy as np
+
+from orchestrator.data import subword
+from orchestrator.data.text import Text
+from orchestrator.data.tokenize import Tokenizer
+from orchestrator.errors import UserError
+from orchestrator.spec import DataSpec
+
+Progress = Callable[[str, int, int | None], None]
+CHUNK = 4096
+SIDES = ("src", "tgt")
+T = TypeVar("T")
+
+
+def build(data: DataSpec, text: Text, languages: list[str], out: Path, on_progress: Progress) -> dict[str, Any]:
+    """Writes all files of a store but `about.json`; -> its `stats`. UserError for malformed text."""
+    tokenizers = [Tokenizer(language, data.tokenizer, data.lowercase) for language in languages]
+    work = [out / f"{side}.work" for side in SIDES]
+    dropped = _tokenise_train(data, text, tokenizers, work, on_progress)
+    kept = dropped.pop("kept")
+    if not kept:
+        raise UserError(f"no training pair is left of {text.where('train')[0]} after filtering: {_counts(dropped)}")
+    on_progress("vocabulary", 0, None)
+    segmenters = _learn(data, languages, work, kept)
+    names = ["joint"] if data.subword.joint else list(SIDES)
+    for name, segmenter in zip(names, segmenters, strict=False):
+        segmenter.save(out / f"{name}.vocab")
+    stats: dict[str, Any] = {"sizes": [s.size for s in segmenters], "splits": {}}
+    stats["vocab_sha256"] = {name: hashlib.sha256((out / f"{name}.vocab").read_bytes()).hexdigest() for name in names}
+    counts = _encode(_lines(work), segmenters, out, "train", data, lambda n: on_progress("encode", n, kept))
+    if not counts["pairs"]:
+        raise UserError(f"no training pair is left of {text.where('train')[0]} after filtering: {_counts(dropped | counts['dropped'])}")
+    stats["splits"]["train"] = counts | {"dropped": dropped | counts["dropped"], "references": 1}
+    for path in work:
+        path.unlink()
+    for split in text.held_out:
+        stats["splits"][split] = _held_out(split, text, tokenizers, segmenters, out)
+    return stats
+
+
+def _tokenise_train(data: DataSpec, text: Text, tokenizers: list[Tokenizer], work: list[Path], on_progress: Progress) -> dict[str, int]:
+    """Writes the tokenised pairs that pass `max_words`; -> counts {kept, empty, max_words}."""
+    counts = {"kept": 0, "empty": 0, "max_words": 0}
+    done = 0
+    with _writing(work[0]) as src_out, _writing(work[1]) as tgt_out:
+        for rows in _chunks(text.rows("train")):
+            src, tgt = (t.tokenise(row[i] for row in rows) for i, t in enumerate(tokenizers))
+            for s, t in zip(src, tgt, strict=True):
+                longest, shortest = max(words := (len(s.split()), len(t.split()))), min(words)
+                reason = "empty" if not shortest else "max_words" if data.max_words and longest > data.max_words else "kept"
+                counts[reason] += 1
+                if reason == "kept":
+                    src_out.write(s + "\n")
+                    tgt_out.write(t + "\n")
+            done += len(rows)
+            on_progress("tokenise", done, None)
+    return counts
+
+
+def _learn(data: DataSpec, languages: list[str], work: list[Path], count: int) -> list[subword.Segmenter]:
+    """Segmenters of source and target, the same one twice where they are joint."""
+    how = data.subword
+    if how.joint:
+        return [subword.learn(chain(_read(work[0]), _read(work[1])), 2 * count, how.kind, how.size, languages)] * 2
+    return [subword.learn(_read(path), count, how.kind, how.size, [language]) for path, language in zip(work, languages, strict=True)]
+
+
+def _encode(
+    rows: Iterable[tuple[str, str]],
+    segmenters: list[subword.Segmenter],
+    out: Path,
+    split: str,
+    data: DataSpec | None,
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> dict[str, Any]:
+    """Writes the arrays of a split. With `data`, its filters by length apply. -> {pairs, tokens: [src, tgt], unknown: [..], dropped}."""
+    types = [np.uint16 if segmenter.size <= 1 << 16 else np.int32 for segmenter in segmenters]
+    flat: list[list[np.ndarray]] = [[], []]
+    lengths: list[list[int]] = [[], []]
+    dropped = {"max_length": 0, "max_ratio": 0}
+    done = 0
+    for chunk in _chunks(rows):
+        encoded = [segmenter.encode([row[i] for row in chunk]) for i, segmenter in enumerate(segmenters)]
+        keep = []
+        for s, t in zip(*encoded, strict=True):
+            reason = _too_long(len(s), len(t), data) if data else None
+            if reason:
+                dropped[reason] += 1
+            else:
+                keep.append((s, t))
+        for i in range(2):
+            lengths[i] += [len(pair[i]) for pair in keep]
+            flat[i].append(np.fromiter(chain.from_iterable(pair[i] for pair in keep), dtype=types[i]))
+        done += len(chunk)
+        on_progress(done)
+    arrays = [np.concatenate([*parts, np.empty(0, dtype)]) for parts, dtype in zip(flat, types, strict=True)]
+    for side, array, counts in zip(SIDES, arrays, lengths, strict=True):
+        np.save(out / f"{split}.{side}.npy", array, allow_pickle=False)
+        offsets = np.concatenate([[0], np.cumsum(np.asarray(counts, np.int64))]).astype(np.int64)
+        np.save(out / f"{split}.{side}.offsets.npy", offsets, allow_pickle=False)
+    unknown = [int((array == subword.UNK).sum()) for array in arrays]
+    return {"pairs": len(lengths[0]), "tokens": [len(array) for array in arrays], "unknown": unknown, "dropped": dropped}
+
+
+def _held_out(split: str, text: Text, tokenizers: list[Tokenizer], segmenters: list[subword.Segmenter], out: Path) -> dict[str, Any]:
+    """A split that is neither filtered nor shortened; its raw lines are kept. UserError for empty lines."""
+    rows = list(text.rows(split))
+    if not rows:
+        raise UserError(f"{text.where(split)[0]}: the file is empty")
+    for i, name in enumerate(text.where(split)):
+        if empty := [n for n, row in enumerate(rows, 1) if not row[i].strip()]:
+            raise UserError(f"{name}: {len(empty):,} empty lines, the first is line {empty[0]}; {split} must have none")
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    for name, lines in zip(["src", *(f"ref{i}" for i in range(len(columns) - 1))], columns, strict=True):
+        (out / f"{split}.{name}.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
+    src, tgt = (t.tokenise(column) for t, column in zip(tokenizers, columns[:2], strict=True))
+    return _encode(zip(src, tgt, strict=True), segmenters, out, split, None) | {"references": len(columns) - 1}
+
+
+def _too_long(src: int, tgt: int, data: DataSpec) -> str | None:
+    """The filter that a pair of these subword lengths fails."""
+    if data.max_length is not None and max(src, tgt) > data.max_length:
+        return "max_length"
+    if data.max_ratio is not None and max(src, tgt) > data.max_ratio * min(src, tgt):
+        return "max_ratio"
+    return None
+
+
+def _writing(path: Path) -> TextIO:
+    return path.open("w", encoding="utf-8", newline="\n")
+
+
+def _read(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8", newline="\n") as file:
+        for line in file:
+            yield line.removesuffix("\n")
+
+
+def _lines(work: list[Path]) -> Iterator[tuple[str, str]]:
+    return zip(_read(work[0]), _read(work[1]), strict=True)
+
+
+def _chunks(items: Iterable[T]) -> Iterator[list[T]]:
+    source = iter(items)
+    while chunk := list(islice(source, CHUNK)):
+        yield chunk
+
+
+def _counts(dropped: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} by {name}" for name, count in dropped.items() if count) or "the text has no lines"

@@ -1,0 +1,124 @@
+"""`nmt-ablate data check`: everything that is wrong or odd with a corpus, found in one reading of each file."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.data import corpus, toy
+from orchestrator.data.catalogue import REQUIRED, Entry
+from orchestrator.data.hashes import file_hash
+from orchestrator.errors import UserError
+
+
+@dataclass
+class SplitReport:
+    """Size of one split; words are separated by spaces; `longest` in words."""
+
+    pairs: int
+    references: int
+    src_words: int
+    tgt_words: int
+    longest: int
+
+
+@dataclass
+class Report:
+    """`problems` keep the corpus from being used; `warnings` do not. Complete lines."""
+
+    corpus: str
+    splits: dict[str, SplitReport] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def raise_problems(self) -> None:
+        """UserError with all problems, if there are any."""
+        if self.problems:
+            raise UserError(*self.problems)
+
+
+def check(entry: Entry, data_dir: Path | None) -> Report:
+    """Missing files, bad encoding, NUL, empty and huge lines, unequal line counts, unexpected content, sources shared by splits."""
+    report = Report(entry.name)
+    sources: dict[str, set[bytes]] = {}
+    if entry.generated is not None:
+        for name, pairs in toy.generate(entry.generated).items():
+            words = [(len(a.split()), len(b.split())) for a, b in pairs]
+            longest = max(max(pair) for pair in words)
+            report.splits[name] = SplitReport(len(pairs), 1, sum(a for a, _ in words), sum(b for _, b in words), longest)
+            sources[name] = {_mark(a) for a, _ in pairs}
+    elif data_dir is None or not data_dir.is_dir():
+        report.problems.append(entry.missing_message(REQUIRED, data_dir))
+    else:
+        _check_files(entry, data_dir, report, sources)
+    _check_overlap(report, sources)
+    return report
+
+
+def _check_files(entry: Entry, data_dir: Path, report: Report, sources: dict[str, set[bytes]]) -> None:
+    seen: dict[tuple[str, ...], str] = {}
+    if entry.lacks(REQUIRED, data_dir):
+        report.problems.append(entry.missing_message(REQUIRED, data_dir))
+    for name, split in entry.splits.items():
+        if entry.lacks([name], data_dir):
+            if name not in REQUIRED:
+                report.warnings.append(entry.missing_message([name], data_dir))
+            continue
+        paths = entry.locate(name, data_dir)
+        if (same := seen.setdefault(tuple(split.files), name)) != name:
+            if same in report.splits:
+                report.splits[name] = report.splits[same]
+            continue
+        marks: set[bytes] = set()
+        files = [corpus.inspect(path, _adder(marks) if i == 0 else None) for i, path in enumerate(paths)]
+        sources[name] = marks
+        _judge(name, files, report)
+        counts = [file.lines for file in files]
+        target = files[1]
+        report.splits[name] = SplitReport(counts[0], len(files) - 1, files[0].words, target.words, max(f.longest for f in files))
+        if split.pairs is not None and counts[0] != split.pairs:
+            report.warnings.append(f"{paths[0]}: {counts[0]:,} lines; {split.pairs:,} are usual for {entry.name} {name}")
+        if split.sha256 is not None and not any(file.errors for file in files):
+            for path, expected in zip(paths, split.sha256, strict=True):
+                if (found := file_hash(path)) != expected:
+                    report.warnings.append(f"{path}: sha256 {found[:16]}.. is not the usual {expected[:16]}..; figures may not compare")
+
+
+def _judge(name: str, files: list[corpus.FileReport], report: Report) -> None:
+    """Problems and warnings of the files of one split."""
+    for file in files:
+        report.problems += file.errors
+        if file.empty:
+            held_out = name != "train"
+            consequence = f"{name} must have none" if held_out else "these pairs are left out"
+            (report.problems if held_out else report.warnings).append(f"{file.empty_message()}; {consequence}")
+    if len({file.lines for file in files}) > 1 and all(file.lines for file in files):
+        report.problems.append(corpus.unequal([file.path for file in files], [file.lines for file in files]))
+
+
+def _check_overlap(report: Report, sources: dict[str, set[bytes]]) -> None:
+    """Held-out sentences that the training text has too, and shared held-out ones."""
+    for later in (name for name in sources if name != "train"):
+        if shared := len(sources[later] & sources.get("train", set())):
+            share = 100 * shared / max(len(sources[later]), 1)
+            report.warnings.append(f"{report.corpus}: {shared:,} sources of {later} ({share:.1f}%) are in train too")
+    for test in (name for name in sources if name not in ("train", "valid")):
+        if shared := len(sources[test] & sources.get("valid", set())):
+            report.warnings.append(f"{report.corpus}: {shared:,} sources of {test} are in valid too")
+
+
+def _adder(marks: set[bytes]) -> Any:
+    def add(line: str) -> None:
+        marks.add(_mark(line))
+
+    return add
+
+
+def _mark(line: str) -> bytes:
+    """Sixteen bytes that stand for a sentence: sets of millions fit in memory."""
+    return hashlib.blake2b(line.strip().encode(), digest_size=16).digest()

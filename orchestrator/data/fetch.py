@@ -1,0 +1,143 @@
+"""`nmt-ablate data get NAME`: writes a corpus in the layout of its entry, from HuggingFace, mtdata or sacreBLEU.
+
+The libraries are imported here and only here; without them, or without a network, the error is one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from orchestrator.data.catalogue import REQUIRED, Entry, Generated, HuggingFace, MtData, SacreBleu, Source, User, load_entry
+from orchestrator.data.corpus import iter_lines
+from orchestrator.errors import UserError
+
+Progress = Callable[[str], None]
+Rows = Iterable[tuple[str, ...]]
+THREE = {"de": "deu", "en": "eng", "zh": "zho", "fr": "fra", "tr": "tur"}
+
+
+def get(name: str, data_dir: Path | None, on_progress: Progress | None = None) -> list[Path]:
+    """Fetches the splits of a corpus that are not there yet; -> the files written, none if all was there.
+
+    Each split comes from the first of the entry's sources that has it and works. UserError: what must be supplied by the user and in which
+    layout, a library that is not installed, a network that is not there.
+    """
+    entry, say = load_entry(name), on_progress or (lambda line: None)
+    if entry.generated is not None:
+        say(f"{name} is generated; nothing to fetch")
+        return []
+    if data_dir is None:
+        raise UserError(f"data get {name} needs --data-dir DIR, the directory to write to")
+    written: list[Path] = []
+    failures: dict[str, list[str]] = {}
+    for split, files in entry.splits.items():
+        if all(entry.find(file, data_dir) for file in files.files):
+            continue
+        sources = [source for source in entry.sources if not isinstance(source, (User, Generated)) and split in source.splits]
+        reasons = [] if sources or split not in REQUIRED else [entry.how()]
+        for source in sources:
+            try:
+                say(f"{name}: {split} from {source.kind}")
+                written += _write(entry, data_dir, split, _rows(entry, source, split))
+                reasons = []
+                break
+            except UserError as error:
+                reasons += error.lines
+        if reasons:
+            failures.setdefault("; or: ".join(reasons), []).append(split)
+    if failures:
+        raise UserError(*(f"{name} ({', '.join(splits)}): {reason}" for reason, splits in failures.items()))
+    return written
+
+
+def _write(entry: Entry, data_dir: Path, split: str, rows: Rows) -> list[Path]:
+    """The files of a split, each whole or absent."""
+    paths = [data_dir / entry.folders[0] / file for file in entry.splits[split].files]
+    paths[0].parent.mkdir(parents=True, exist_ok=True)
+    temporary = [path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp") for path in paths]
+    try:
+        with contextlib.ExitStack() as stack:
+            outs = [stack.enter_context(tmp.open("w", encoding="utf-8", newline="\n")) for tmp in temporary]
+            count = 0
+            for row in rows:
+                if len(row) != len(outs):
+                    raise UserError(f"found {len(row) - 1} references, expected {len(outs) - 1}")
+                count += 1
+                for out, text in zip(outs, row, strict=True):
+                    out.write(" ".join(text.replace("\0", " ").splitlines()) + "\n")
+            if not count:
+                raise UserError("the source delivered no pairs")
+        for tmp, path in zip(temporary, paths, strict=True):
+            tmp.replace(path)
+    finally:
+        for tmp in temporary:
+            tmp.unlink(missing_ok=True)
+    return paths
+
+
+def _rows(entry: Entry, source: Source, split: str) -> Iterator[tuple[str, ...]]:
+    """Source and references of each pair. UserError where the library fails."""
+    try:
+        if isinstance(source, HuggingFace):
+            yield from _huggingface(source, split)
+        elif isinstance(source, MtData):
+            yield from _mtdata(entry, source, split)
+        elif isinstance(source, SacreBleu):
+            yield from _sacrebleu(source, split)
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        reason = " ".join(str(error).split())[:200]
+        cause = f"{type(error).__name__}: {reason}"
+        raise UserError(f"{source.kind} could not deliver it; is there a network? ({cause})") from None
+
+
+def _huggingface(source: HuggingFace, split: str) -> Iterator[tuple[str, ...]]:
+    try:
+        import datasets
+    except ImportError:
+        raise UserError("needs the HuggingFace library; install it with: pip install datasets") from None
+    options: dict[str, Any] = {"revision": source.revision} if source.revision else {}
+    if source.data_files:
+        options["data_files"] = source.data_files
+    table = datasets.load_dataset(source.id, source.config, split=source.splits[split], **options)
+    for record in table:
+        texts = record[source.field] if source.field else record
+        yield texts[source.columns["src"]], texts[source.columns["tgt"]]
+
+
+def _mtdata(entry: Entry, source: MtData, split: str) -> Iterator[tuple[str, ...]]:
+    """By mtdata's command line: its Python interface changes between versions."""
+    try:
+        import mtdata  # noqa: F401
+    except ImportError:
+        raise UserError("needs mtdata; install it with: pip install mtdata") from None
+    languages = [THREE.get(language, language) for language in (entry.src, entry.tgt)]
+    with tempfile.TemporaryDirectory(prefix="nmt-ablate-mtdata-") as folder:
+        command = [sys.executable, "-m", "mtdata", "get", "-l", "-".join(languages), "-tr", *source.splits[split], "--merge", "-o", folder]
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONUTF8": "1"}, check=False)
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise UserError(f"mtdata failed; is there a network? ({last[:200]})")
+        found = [next(iter(sorted(Path(folder).rglob(f"train.{language}"))), None) for language in languages]
+        if found[0] is None or found[1] is None:
+            raise UserError(f"mtdata wrote no train.{languages[0]} and train.{languages[1]}")
+        yield from zip(iter_lines(found[0]), iter_lines(found[1]), strict=True)
+
+
+def _sacrebleu(source: SacreBleu, split: str) -> Iterator[tuple[str, ...]]:
+    from sacrebleu.utils import get_reference_files, get_source_file
+
+    name = source.splits[split]
+    with contextlib.redirect_stdout(io.StringIO()):
+        paths = [get_source_file(name, source.langpair), *get_reference_files(name, source.langpair)]
+    yield from zip(*(iter_lines(Path(path)) for path in paths), strict=True)

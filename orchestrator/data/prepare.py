@@ -1,0 +1,158 @@
+"""From a DataSpec to token ids, once per content: hash, then build in a temporary directory, then rename."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from orchestrator.data import store, toy
+from orchestrator.data.build import Progress, build
+from orchestrator.data.catalogue import REQUIRED, Entry, load_entry
+from orchestrator.data.hashes import file_hash
+from orchestrator.data.store import Pairs, Prepared
+from orchestrator.data.text import Text, text_of
+from orchestrator.errors import UserError
+from orchestrator.spec import DataSpec
+
+__all__ = ["Pairs", "Prepared", "manifest", "manifest_key", "prepare", "split_key", "training_key"]
+
+FORMAT = 1
+"""Raised when equal text and equal options give other ids."""
+
+
+def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
+    """What decides the prepared data: hashes of the text (or the generator's parameters) and the options. None while a file is absent.
+
+    Names and paths do not enter, nor do the declared vocabulary sizes. Test sets that are not there are left out, `test` itself is needed.
+    UserError for an unknown corpus.
+    """
+    entry = load_entry(data.corpus)
+    options = data.model_dump(mode="json", exclude={"corpus", "vocab"})
+    found = {"format": FORMAT, "languages": [entry.src, entry.tgt], "preparation": options}
+    if entry.generated is not None:
+        return found | {"text": toy.manifest(entry.generated), "tests": {}}
+    hashes = _hashes(entry, data_dir)
+    if any(name not in hashes for name in REQUIRED):
+        return None
+    return found | {"text": {name: hashes.pop(name) for name in ("train", "valid")}, "tests": hashes}
+
+
+def manifest_key(manifest: dict[str, Any]) -> str:
+    """sha256 of everything in a manifest: names the prepared data."""
+    return _digest(manifest)
+
+
+def training_key(manifest: dict[str, Any]) -> str:
+    """sha256 of what a training sees: without the test sets, so that adding one retrains nothing."""
+    return _digest({name: value for name, value in manifest.items() if name != "tests"})
+
+
+def split_key(manifest: dict[str, Any], split: str) -> str:
+    """sha256 of a held-out text: what a decoding and a score depend on beside the training. UserError for an absent split."""
+    if "generator" in manifest["text"]:
+        return _digest([manifest["text"], split])
+    known = manifest["text"] | manifest["tests"]
+    if split not in known:
+        raise UserError(f"test set {split!r} is not there; found: {', '.join(known)}")
+    return _digest(known[split])
+
+
+def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, on_progress: Progress | None = None) -> Prepared:
+    """The prepared corpus, built if `cache_dir` does not have it. Processes that race wait for the first, or the first to finish wins.
+
+    `on_progress(stage, done, total)`; total is None where it is not known. UserError for absent or malformed text: nothing is left behind.
+    """
+    about = manifest(data, data_dir)
+    entry = load_entry(data.corpus)
+    if about is None:
+        raise UserError(entry.missing_message(REQUIRED, data_dir))
+    key = manifest_key(about)
+    place = cache_dir / key[:16]
+    if (ready := store.load(place, key)) is not None:
+        return ready
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    with _locked(cache_dir / f".{key[:16]}.lock") as alone:
+        if (ready := store.load(place, key)) is not None:
+            return ready
+        if alone:
+            for leftover in cache_dir.glob(f".{key[:16]}.*.tmp"):
+                shutil.rmtree(leftover, ignore_errors=True)
+        return _build(data, text_of(entry, data_dir, list(about["tests"])), about, key, place, on_progress)
+
+
+def _build(data: DataSpec, text: Text, about: dict[str, Any], key: str, place: Path, on_progress: Progress | None) -> Prepared:
+    tmp = place.with_name(f".{place.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    tmp.mkdir()
+    try:
+        stats = build(data, text, about["languages"], tmp, on_progress or (lambda stage, done, total: None))
+        sizes = {path.name: path.stat().st_size for path in sorted(tmp.iterdir())}
+        content = {"key": key, "manifest": about, "stats": stats, "files": sizes}
+        (tmp / store.ABOUT).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        for path in (*tmp.iterdir(), tmp):
+            _fsync(path)
+        _publish(tmp, place, key)
+        _fsync(place.parent)
+    finally:
+        shutil.rmtree(tmp, ignore_errors=True)
+    ready = store.load(place, key)
+    if ready is None:
+        raise UserError(f"{place}: the prepared data vanished or changed while it was written; is something else cleaning that directory?")
+    return ready
+
+
+def _publish(tmp: Path, place: Path, key: str) -> None:
+    """Renames into place. A whole store that came first stays; a damaged one is moved aside."""
+    try:
+        tmp.rename(place)
+    except OSError:
+        if store.load(place, key) is not None:
+            return
+        aside = place.with_name(f"{tmp.name.removesuffix('.tmp')}-old.tmp")
+        place.rename(aside)
+        tmp.rename(place)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    """Exclusive among processes of this machine; False where the file system has no locks (the rename decides then)."""
+    with path.open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:
+            yield False
+            return
+        yield True
+
+
+def _hashes(entry: Entry, data_dir: Path | None) -> dict[str, list[str]]:
+    """Hashes of source and references of each split whose files are all there."""
+    found = {}
+    for name, split in entry.splits.items():
+        if data_dir is None:
+            break
+        paths = [entry.find(file, data_dir) for file in split.files]
+        if None not in paths:
+            found[name] = [file_hash(path) for path in paths if path is not None]
+    return found
+
+
+def _digest(value: Any) -> str:
+    from orchestrator.keys import digest
+
+    return digest(value)
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

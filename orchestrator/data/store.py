@@ -1,0 +1,153 @@
+"""Prepared text on disk: `cache_dir/<key[:16]>/`, written once, read-only, memory-mapped by every trial.
+
+about.json                        {"key", "manifest", "stats", "files": {name: bytes}}
+src.vocab, tgt.vocab | joint.vocab  the segmenters
+SPLIT.src.npy, SPLIT.tgt.npy      flat token ids, uint16 (int32 from 65,537 ids on), without BOS and EOS
+SPLIT.src.offsets.npy, ...        int64 [pairs + 1]
+SPLIT.src.txt, SPLIT.ref0.txt ..  raw lines of the held-out splits
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orchestrator.data import subword
+from orchestrator.data.corpus import read_lines
+from orchestrator.data.tokenize import Tokenizer
+from orchestrator.errors import UserError
+
+ABOUT = "about.json"
+Side = str  # "src" | "tgt"
+
+
+class Pairs:
+    """One split: flat token ids of both sides and where each sentence starts. No BOS, no EOS."""
+
+    def __init__(
+        self, src: npt.NDArray[Any], src_offsets: npt.NDArray[np.int64], tgt: npt.NDArray[Any], tgt_offsets: npt.NDArray[np.int64]
+    ) -> None:
+        if len(src_offsets) != len(tgt_offsets):
+            raise ValueError(f"{len(src_offsets) - 1} sources, {len(tgt_offsets) - 1} targets")
+        self.src, self.src_offsets, self.tgt, self.tgt_offsets = src, src_offsets, tgt, tgt_offsets
+
+    def __len__(self) -> int:
+        return len(self.src_offsets) - 1
+
+    @cached_property
+    def src_lengths(self) -> npt.NDArray[np.int64]:
+        """Tokens of each source, EOS not counted. [N]"""
+        return np.diff(self.src_offsets)
+
+    @cached_property
+    def tgt_lengths(self) -> npt.NDArray[np.int64]:
+        """Tokens of each target, BOS and EOS not counted. [N]"""
+        return np.diff(self.tgt_offsets)
+
+    @property
+    def lengths(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        return self.src_lengths, self.tgt_lengths
+
+    def __getitem__(self, i: int) -> tuple[list[int], list[int]]:
+        """Ids of pair i."""
+        if not 0 <= i < len(self):
+            raise IndexError(i)
+        src = self.src[self.src_offsets[i] : self.src_offsets[i + 1]]
+        return src.tolist(), self.tgt[self.tgt_offsets[i] : self.tgt_offsets[i + 1]].tolist()
+
+
+class Prepared:
+    """A corpus ready to train on and to score against.
+
+    `manifest`: what it was made from; `stats`: counts, filters, hashes of the vocabularies.
+    """
+
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
+        self.path, self.key = path, str(about["key"])
+        self.manifest: dict[str, Any] = about["manifest"]
+        self.stats: dict[str, Any] = about["stats"]
+        self.joint: bool = self.manifest["preparation"]["subword"]["joint"]
+        self.src_size, self.tgt_size = (int(n) for n in self.stats["sizes"])
+        self._pairs: dict[str, Pairs] = {}
+
+    @property
+    def splits(self) -> list[str]:
+        """train, valid, then the test sets."""
+        return list(self.stats["splits"])
+
+    def pairs(self, split: str) -> Pairs:
+        """Token ids of a split, the first reference as target. UserError for an unknown split."""
+        self._check(split)
+        if split not in self._pairs:
+            names = (f"{split}.{side}{part}.npy" for side in ("src", "tgt") for part in ("", ".offsets"))
+            self._pairs[split] = Pairs(*(_map(self.path / name) for name in names))
+        return self._pairs[split]
+
+    def sources(self, split: str) -> list[str]:
+        """Raw source lines of a held-out split."""
+        return self._raw(split, "src")
+
+    def references(self, split: str) -> list[list[str]]:
+        """Raw reference streams of a held-out split (outer: stream; inner: sentence)."""
+        return [self._raw(split, f"ref{i}") for i in range(self.stats["splits"][self._check(split)]["references"])]
+
+    def tokenise(self, lines: list[str], side: Side) -> list[str]:
+        """Raw lines with the tokenisation and case of the spec."""
+        return self._tokenizers[side].tokenise(lines)
+
+    def encode(self, lines: list[str], side: Side = "src") -> list[list[int]]:
+        """Raw lines to ids, without BOS and EOS."""
+        return self._segmenters[side].encode(self.tokenise(lines, side))
+
+    def decode(self, ids_list: list[list[int]], side: Side = "tgt") -> list[str]:
+        """Ids to detokenised lines; PAD, BOS and EOS are skipped."""
+        return self._tokenizers[side].detokenise(self.decode_tokens(ids_list, side))
+
+    def decode_tokens(self, ids_list: list[list[int]], side: Side = "tgt") -> list[str]:
+        """Ids to lines as `tokenise` writes them."""
+        return self._segmenters[side].decode([[int(i) for i in ids] for ids in ids_list])
+
+    @cached_property
+    def _tokenizers(self) -> dict[Side, Tokenizer]:
+        how = self.manifest["preparation"]
+        languages = zip(("src", "tgt"), self.manifest["languages"], strict=True)
+        return {side: Tokenizer(language, how["tokenizer"], how["lowercase"]) for side, language in languages}
+
+    @cached_property
+    def _segmenters(self) -> dict[Side, subword.Segmenter]:
+        kind = self.manifest["preparation"]["subword"]["kind"]
+        if self.joint:
+            return dict.fromkeys(("src", "tgt"), subword.load(self.path / "joint.vocab", kind))
+        return {side: subword.load(self.path / f"{side}.vocab", kind) for side in ("src", "tgt")}
+
+    def _check(self, split: str) -> str:
+        if split not in self.stats["splits"]:
+            raise UserError(f"the prepared corpus has no split {split!r}; it has {', '.join(self.splits)}")
+        return split
+
+    def _raw(self, split: str, name: str) -> list[str]:
+        if self._check(split) == "train":
+            raise UserError("the raw lines of train are not kept; ask for valid or a test set")
+        return read_lines(self.path / f"{split}.{name}.txt")
+
+
+def load(path: Path, key: str) -> Prepared | None:
+    """The store at `path`, None if it is absent, half gone or of another size than written. UserError for another key's."""
+    try:
+        about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
+        whole = all((path / name).stat().st_size == size for name, size in about["files"].items())
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError):
+        return None
+    if about["key"] != key:
+        raise UserError(f"{path}: holds data of key {about['key']}, expected {key}")
+    return Prepared(path, about) if whole else None
+
+
+def _map(path: Path) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array

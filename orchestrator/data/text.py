@@ -1,0 +1,56 @@
+"""The raw text of a corpus, wherever it comes from, one split at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.data import corpus, toy
+from orchestrator.data.catalogue import Entry
+from orchestrator.data.toy_lexicon import ToyParams
+
+
+class Text(Protocol):
+    """`rows`: (source, reference, ...) of each line; may raise UserError at a bad line. `held_out`: valid and the test sets."""
+
+    held_out: list[str]
+
+    def rows(self, split: str) -> Iterator[tuple[str, ...]]: ...
+    def where(self, split: str) -> list[str]: ...
+
+
+class FileText:
+    """Text in files."""
+
+    def __init__(self, entry: Entry, data_dir: Path, tests: list[str]) -> None:
+        self.entry, self.data_dir, self.held_out = entry, data_dir, ["valid", *tests]
+
+    def rows(self, split: str) -> Iterator[tuple[str, ...]]:
+        return corpus.parallel(self.entry.locate(split, self.data_dir))
+
+    def where(self, split: str) -> list[str]:
+        """A name for each column, for messages."""
+        return [str(path) for path in self.entry.locate(split, self.data_dir)]
+
+
+class ToyText:
+    """Generated text, drawn once."""
+
+    def __init__(self, params: ToyParams) -> None:
+        self.held_out = ["valid", "test"]
+        self.pairs = toy.generate(params)
+
+    def rows(self, split: str) -> Iterator[tuple[str, ...]]:
+        return iter(self.pairs[split])
+
+    def where(self, split: str) -> list[str]:
+        return [f"generated {split}"] * 2
+
+
+def text_of(entry: Entry, data_dir: Path | None, tests: list[str]) -> Text:
+    """`tests`: the test sets that are there. `data_dir` is needed for files."""
+    if entry.generated is not None:
+        return ToyText(entry.generated)
+    assert data_dir is not None
+    return FileText(entry, data_dir, tests)

@@ -1,0 +1,164 @@
+"""What a command would do, without doing it: keys, parameters, and which work is new, done, shared or lacks its data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator import counting
+from orchestrator.keys import Keys, keys_of
+from orchestrator.results import Ledger
+from orchestrator.rows import Row, runs
+from orchestrator.spec import DataSpec
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One row and seed. status: new | done | shared | needs-data; `same_as`: the earlier row of this plan with the same score key."""
+
+    id: str
+    seed: int
+    keys: Keys
+    params: int | None
+    status: str
+    same_as: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "seed": self.seed,
+            "keys": self.keys.as_dict(),
+            "params": self.params,
+            "status": self.status,
+            "same_as": self.same_as,
+        }
+
+
+@dataclass
+class Plan:
+    """`parents`: rows that are not asked for but train first, because a row starts from them."""
+
+    rows: list[Planned] = field(default_factory=list)
+    parents: list[Planned] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "rows": [row.as_json() for row in self.rows],
+            "parents": [row.as_json() for row in self.parents],
+            "totals": dict(Counter(row.status for row in self.rows)) | {"runs": len(self.rows), "trainings": self.trainings},
+            "notes": self.notes,
+        }
+
+    @property
+    def trainings(self) -> int:
+        """Distinct trainings among the new rows and their parents."""
+        return len({row.keys.train for row in (*self.rows, *self.parents) if row.status == "new"})
+
+
+class Data:
+    """Manifests and vocabulary sizes, looked up once for each distinct data section."""
+
+    def __init__(self, data_dir: Path | None, cache_dir: Path | None = None) -> None:
+        self.data_dir, self.cache_dir = data_dir, cache_dir
+        self._manifests: dict[str, dict[str, Any] | None] = {}
+
+    def manifest(self, data: DataSpec) -> dict[str, Any] | None:
+        """None where the data is absent."""
+        key = data.model_dump_json()
+        if key not in self._manifests:
+            from orchestrator.data import prepare
+
+            self._manifests[key] = prepare.manifest(data, self.data_dir)
+        return self._manifests[key]
+
+    def sizes(self, row: Row) -> tuple[int, int] | None:
+        """Of the prepared data where there is some, else the declared ones."""
+        assert row.spec is not None
+        manifest = self.manifest(row.spec.data)
+        if self.cache_dir is not None and manifest is not None:
+            from orchestrator.data import prepare, store
+
+            key = prepare.manifest_key(manifest)
+            ready = store.load(self.cache_dir / key[:16], key)
+            if ready is not None:
+                return ready.src_size, ready.tgt_size
+        return counting.declared(row.spec)
+
+
+def plan(
+    rows: Sequence[Row],
+    seeds: Sequence[int],
+    *,
+    ledger: Ledger,
+    data_dir: Path | None = None,
+    cache_dir: Path | None = None,
+    force: bool = False,
+) -> Plan:
+    """The plan of every row with every seed. UserError where that is more than MAX_RUNS runs and not forced."""
+    data, result = Data(data_dir, cache_dir), Plan()
+    first: dict[str, str] = {}
+    wanted = {(row.id, seed) for row, seed in runs(list(rows), list(seeds), force)}
+    added: set[tuple[str, int]] = set()
+    uncounted: list[str] = []
+    for row, seed in runs(list(rows), list(seeds), force):
+        seeded = row.at(seed)
+        for parent in _ancestors(seeded):
+            if (parent.id, seed) not in wanted | added:
+                added.add((parent.id, seed))
+                result.parents.append(_one(parent, seed, data, ledger, first, []))
+        result.rows.append(_one(seeded, seed, data, ledger, first, uncounted))
+    if uncounted:
+        corpora = sorted({row.spec.data.corpus for row in rows if row.spec is not None and row.id in uncounted})
+        result.notes.append(
+            f"parameters of {len(set(uncounted))} rows need vocabulary sizes: prepare {', '.join(corpora)} "
+            "(nmt-ablate data prepare) or give --set data.vocab.src=N --set data.vocab.tgt=N"
+        )
+    lacking = sorted({row.spec.data.corpus for row in rows if row.spec is not None and data.manifest(row.spec.data) is None})
+    if lacking:
+        result.notes.append(f"data absent: {', '.join(lacking)} (--data-dir, or nmt-ablate data get NAME)")
+    return result
+
+
+def keys_for(row: Row, data: Data) -> Keys:
+    """Keys of a row at its seed, its parents' included; null where data is absent."""
+    assert row.spec is not None
+    parent = None if row.parent is None else keys_for(row.parent, data).train
+    manifest = data.manifest(row.spec.data)
+    return keys_of(row.spec, None if row.parent is not None and parent is None else manifest, parent)
+
+
+def is_done(ledger: Ledger, keys: Keys) -> bool:
+    """Scored, or diverged: nothing is left to do."""
+    if keys.train is None or keys.score is None:
+        return False
+    record = ledger.read_train(keys.train)
+    if record is None:
+        return False
+    return record["status"] == "diverged" or (record["status"] == "done" and ledger.read_score(keys.train, keys.score) is not None)
+
+
+def _ancestors(row: Row) -> list[Row]:
+    found: list[Row] = []
+    while row.parent is not None:
+        row = row.parent
+        found.insert(0, row)
+    return found
+
+
+def _one(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str], uncounted: list[str]) -> Planned:
+    keys = keys_for(row, data)
+    sizes = data.sizes(row)
+    assert row.spec is not None
+    if sizes is None:
+        uncounted.append(row.id)
+    params = None if sizes is None else counting.params(row.spec, *sizes)
+    if keys.score is None:
+        return Planned(row.id, seed, keys, params, "needs-data")
+    same_as = first.get(keys.score)
+    first.setdefault(keys.score, row.id)
+    status = "done" if is_done(ledger, keys) else "shared" if same_as is not None else "new"
+    return Planned(row.id, seed, keys, params, status, same_as)

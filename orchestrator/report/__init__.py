@@ -1,0 +1,1 @@
+"""Tables of results: what the paper reports beside what was measured here."""

@@ -1,0 +1,65 @@
+"""A table as Markdown, JSON, LaTeX or HTML. Every format escapes what it must."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable
+
+from orchestrator.report.cells import cells
+from orchestrator.report.table import Table
+
+_TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {c: f"\\{c}" for c in "&%$#_{}"}
+
+
+def markdown(table: Table) -> str:
+    headers, rows = cells(table)
+    shown = [[_md(cell) for cell in row] for row in rows]
+    widths = [max(len(header), *(len(row[i]) for row in shown)) if shown else len(header) for i, header in enumerate(headers)]
+    lines = [_line(headers, widths), _line(["-" * width for width in widths], widths), *(_line(row, widths) for row in shown)]
+    notes = "".join(f"\n{_md(note)}\n" for note in table.notes)
+    return f"**{_md(table.table)}**\n\n" + "\n".join(lines) + "\n" + notes
+
+
+def as_json(table: Table) -> str:
+    return json.dumps(table.as_json(), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def latex(table: Table) -> str:
+    """Needs the package booktabs."""
+    headers, rows = cells(table)
+    body = [" & ".join(_tex(cell) for cell in row) + r" \\" for row in rows]
+    head = " & ".join(_tex(header) for header in headers) + r" \\"
+    columns = "ll" + "r" * (len(headers) - 3) + "l"
+    notes = [f"% {note}" for note in table.notes]
+    lines = [f"% {table.table}", *notes, rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
+    return "\n".join(lines) + "\n"
+
+
+def as_html(table: Table) -> str:
+    """A fragment: no scripts, no styles, no links."""
+    headers, rows = cells(table)
+
+    def row(tag: str, values: list[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(value)}</{tag}>" for value in values) + "</tr>"
+
+    body = "\n".join(row("td", values) for values in rows)
+    notes = "".join(f"<p>{html.escape(note)}</p>\n" for note in table.notes)
+    caption = f"<caption>{html.escape(table.table)}</caption>"
+    return f"<table>\n{caption}\n<thead>{row('th', headers)}</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n{notes}"
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "json": as_json, "latex": latex, "html": as_html}
+
+
+def _line(values: list[str], widths: list[int]) -> str:
+    return "| " + " | ".join(value.ljust(width) for value, width in zip(values, widths, strict=True)) + " |"
+
+
+def _md(text: str) -> str:
+    escaped = "".join(f"\\{c}" if c in "\\|*_`[]<>" else c for c in text)
+    return " ".join(escaped.split())
+
+
+def _tex(text: str) -> str:
+    return "".join(_TEX.get(c, c) for c in " ".join(text.split()))

@@ -1,0 +1,68 @@
+"""The table at the end of a sweep: one line a row over its seeds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.report.cells import figure
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def summary(records: Sequence[dict[str, Any]], labels: dict[str, str] | None = None) -> Table:
+    """From the public records of `engine.execute`. Figures only of runs that are done."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    found_ids = group(records)
+    tables = {"/".join(row_id.split("/")[:2]) for row_id in found_ids}
+    common = f"{next(iter(tables))}/" if len(tables) == 1 else ""
+    table = Table(title=escape(common.rstrip("/")) or None, title_justify="left")
+    for name in ("row", "system", "params", "BLEU", "± seeds", "tokens/s", "status"):
+        table.add_column(name, justify="right" if name in ("params", "BLEU", "± seeds", "tokens/s") else "left", overflow="fold")
+    for row_id, found in found_ids.items():
+        done = [r for r in found if r["status"] == "done" and r.get("bleu") is not None]
+        bleus = [r["bleu"] for r in done]
+        speeds = [r["tokens_per_second"] for r in done if r.get("tokens_per_second")]
+        params = next((r["params"] for r in found if r.get("params")), None)
+        table.add_row(
+            escape(row_id.removeprefix(common)),
+            escape((labels or {}).get(row_id, "")),
+            figure("params", params),
+            figure("bleu", statistics.fmean(bleus) if bleus else None),
+            figure("bleu_spread", statistics.stdev(bleus) if len(bleus) > 1 else None),
+            figure("tokens_per_second", statistics.fmean(speeds) if speeds else None),
+            escape(states(found)),
+        )
+    return table
+
+
+def group(records: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Records by row, in order of first appearance."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        found.setdefault(record["id"], []).append(record)
+    return found
+
+
+def states(found: Sequence[dict[str, Any]]) -> str:
+    """`done`, or each seed's own: `seed 1 done; seed 2 stopped by ASHA at step 400`."""
+    words = [_state(record) for record in found]
+    if len(set(words)) == 1:
+        return words[0] if len(words) == 1 else f"{words[0]} ({len(words)} seeds)"
+    return "; ".join(f"seed {record['seed']} {word}" for record, word in zip(found, words, strict=True))
+
+
+def _state(record: dict[str, Any]) -> str:
+    if record["status"] == "stopped":
+        return f"stopped by ASHA at step {record.get('steps')}"
+    return str(record["status"])
+
+
+def reasons(records: Sequence[dict[str, Any]]) -> list[str]:
+    """A line for each run that failed or diverged."""
+    bad = [r for r in records if r["status"] not in ("done", "stopped")]
+    return [f"{r['id']} seed {r['seed']} {r['status']}: {' '.join(str(r.get('reason') or 'no reason known').split())[:400]}" for r in bad]

@@ -1,0 +1,85 @@
+"""What sweeps there are, who drives them, how far their runs are; and how one is asked to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.errors import UserError
+from orchestrator.lock import owner
+from orchestrator.places import nearest, shown
+from orchestrator.results import Ledger
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def sweep_status(results: Path) -> list[dict[str, Any]]:
+    """[{"sweep", "name", "driver": {pid, host, ..}|null, "rows": [{"id", "seed", "status", "steps", "key"}]}], by name. Takes no locks."""
+    ledger = Ledger(results)
+    found = []
+    for path in sorted((results / "sweeps").glob("*.json")):
+        if path.name.endswith((".asha.json", ".lock.json")):
+            continue
+        try:
+            record = json.loads(path.read_text())
+            rows = [_row(ledger, row) for row in record["rows"]]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # half a file, or none of ours
+        driver = owner(path.with_suffix(".lock"))
+        known = None if driver is None else {name: driver.get(name) for name in ("pid", "host", "epoch")}
+        found.append({"sweep": path.stem, "name": record.get("name", path.stem), "driver": known, "rows": rows})
+    return found
+
+
+def stop_sweep(results: Path, name: str | None) -> str:
+    """Signals the live driver of a sweep on this machine -> what was done. UserError where there is none."""
+    live = {s["sweep"]: s["driver"] for s in sweep_status(results) if s["driver"] is not None}
+    names = {s["sweep"]: s["name"] for s in sweep_status(results)}
+    if name is not None and name not in live:
+        name = next((stem for stem, full in names.items() if full == name and stem in live), name)
+    if name is None:
+        if len(live) != 1:
+            raise UserError(f"{len(live)} sweeps run in {results}; expected the name of one{': ' + ', '.join(live) if live else ''}")
+        name = next(iter(live))
+    if name not in live:
+        raise UserError(f"{shown(name)}: no such sweep runs; {nearest(name, live)}")
+    record = owner(results / "sweeps" / f"{name}.lock")
+    if record is None:
+        return f"{name} has just ended"
+    if record.get("host") != socket.gethostname() or not isinstance(record.get("pid"), int):
+        raise UserError(f"{name}: its driver runs on {record.get('host')}; expected this machine")
+    os.kill(record["pid"], signal.SIGTERM)
+    return f"asked process {record['pid']} to save and end {name}; the same sweep command goes on later"
+
+
+def sweep_table(sweep: dict[str, Any]) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
+    driver = sweep["driver"]
+    state = "not running" if driver is None else f"driven by process {driver['pid']} on {driver['host']}"
+    table = Table(title=escape(f"{sweep['sweep']}: {state}"), title_justify="left")
+    for name in ("row", "seed", "status", "steps", "train key"):
+        table.add_column(name, justify="right" if name in ("seed", "steps") else "left", overflow="fold")
+    for row in sweep["rows"]:
+        table.add_row(escape(row["id"]), str(row["seed"]), row["status"], str(row["steps"]), (row["key"] or "")[:16])
+    return table
+
+
+def _row(ledger: Ledger, row: dict[str, Any]) -> dict[str, Any]:
+    key = row["keys"]["train"]
+    record = ledger.read_train(key) or {}
+    steps = record.get("steps")
+    status = record.get("status")
+    if status is None:
+        history = ledger.history(key)
+        steps = history[-1].get("step", 0) if history else 0
+        status = "running" if owner(ledger.run_dir(key) / "lock") is not None else "interrupted" if history else "new"
+    elif status == "done" and ledger.read_score(key, row["keys"]["score"]) is None:
+        status = "trained"
+    return {"id": row["id"], "seed": row["seed"], "status": status, "steps": steps or 0, "key": key}

@@ -1,0 +1,76 @@
+"""The reports of a run as points of metrics: what `history.jsonl` says, in the form that MLflow wants."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Point(NamedTuple):
+    """One value of a metric. `time`: milliseconds since 1970."""
+
+    key: str
+    value: float
+    time: int
+    step: int
+
+
+def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """`{"a": {"b": 1}, "c": [2]}` -> ("a.b", 1), ("c.0", 2). Empty mappings and lists stay as they are."""
+    if isinstance(value, Mapping) and value:
+        for name, item in value.items():
+            yield from flatten(item, f"{prefix}.{name}" if prefix else str(name))
+    elif isinstance(value, (list, tuple)) and value:
+        for index, item in enumerate(value):
+            yield from flatten(item, f"{prefix}.{index}" if prefix else str(index))
+    else:
+        yield prefix, value
+
+
+def number(value: Any) -> float | None:
+    """Numbers, and the texts `nan` and `inf` that strict JSON writes for them; None for anything else."""
+    if isinstance(value, str) and value.strip().lower() in ("nan", "inf", "-inf", "infinity", "-infinity"):
+        return float(value)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def read_points(path: Path, start: int) -> tuple[list[Point], list[str]]:
+    """Finite metrics in order, and `key@step` of the others. Of a step reported again after a crash the first report stays.
+
+    A line's own time `t` (seconds) is used where it has one; else the step counts milliseconds, so that a rebuilt store is the same.
+    """
+    points: list[Point] = []
+    nonfinite: list[str] = []
+    last: dict[str, int] = {}
+    for line in _lines(path):
+        step = line.get("step")
+        if not isinstance(step, int):
+            continue
+        time = int(line["t"] * 1000) if isinstance(line.get("t"), (int, float)) else start + step
+        for key, value in flatten({name: item for name, item in line.items() if name not in ("step", "t", "key")}):
+            if (found := number(value)) is None or step <= last.get(key, -1):
+                continue
+            last[key] = step
+            if math.isfinite(found):
+                points.append(Point(key, found, time, step))
+            else:
+                nonfinite.append(f"{key}@{step}")
+    return points, nonfinite
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return
+    whole, _, _ = data.rpartition(b"\n")
+    for text in whole.split(b"\n"):
+        try:
+            record = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            yield record

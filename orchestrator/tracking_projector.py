@@ -1,0 +1,208 @@
+"""MLflow as a projection of the ledger: a parent run per sweep, a child run per row and seed.
+
+Everything here is a function of files: written again, it changes nothing; deleted, `reconcile` rebuilds it. Runs are found by their tags
+(`nmt.sweep`, `nmt.run`), metrics are logged beyond the last logged step. The training loop never comes here:
+it appends to files of its own.
+
+    state      done      stopped (ASHA)   diverged, failed   running   interrupted
+    MLflow     FINISHED  KILLED           FAILED             RUNNING   KILLED
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.lock import owner
+from orchestrator.tracking_history import Point
+from orchestrator.tracking_source import FINAL, Result, Row, Sweep, read_result, read_sweep, run_directory, stamp
+from orchestrator.tracking_store import Child, Store, file_lock
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+STATUS = {
+    "done": "FINISHED",
+    "stopped": "KILLED",
+    "diverged": "FAILED",
+    "failed": "FAILED",
+    "running": "RUNNING",
+    "interrupted": "KILLED",
+    "superseded": "KILLED",
+}
+
+
+@dataclass
+class _Known:
+    """What this process knows of a sweep's runs. `runs`: as found, not yet looked into; `children`: written by us. Both by `Row.key`."""
+
+    parent: Child
+    runs: dict[str, Run] = field(default_factory=dict)
+    children: dict[str, Child] = field(default_factory=dict)
+    marks: dict[str, Any] = field(default_factory=dict)
+    states: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+
+class Projector:
+    """Writes sweeps of `results` to the store at `uri` (default: `results/mlflow.db`). Not for several threads at once.
+
+    `mirrors`: read-only ledgers that are looked in too. Methods raise what the store raises; the next call starts from what is in it.
+    """
+
+    def __init__(self, results: Path, uri: str | None = None, *, mirrors: Sequence[Path] = ()) -> None:
+        self.results, self.roots = Path(results), [Path(results), *map(Path, mirrors)]
+        self.store = Store(self.results, uri)
+        self._known: dict[str, _Known] = {}
+
+    def start_sweep(self, sweep_id: str) -> str:
+        """Makes (or finds) the sweep's parent run, RUNNING; returns its run id."""
+        self.project(read_sweep(self._file(sweep_id)), live=True, rows=False)
+        return self._known[sweep_id].parent.run_id
+
+    def sync(self, sweep_id: str) -> Counter[str]:
+        """Brings the store up to the files, for a sweep that is under way; returns the number of rows in each state."""
+        return self.project(read_sweep(self._file(sweep_id)), live=True)
+
+    def finish_sweep(self, sweep_id: str) -> Counter[str]:
+        """The same for a sweep that nobody runs any more: rows and parent get their last status."""
+        return self.project(read_sweep(self._file(sweep_id)), live=False)
+
+    def _file(self, sweep_id: str) -> Path:
+        return self.results / "sweeps" / f"{sweep_id}.json"
+
+    def project(self, sweep: Sweep, *, live: bool, rows: bool = True) -> Counter[str]:
+        """`live`: somebody runs the sweep. Rows without a final state are RUNNING if it is, or if a live process holds the run's lock."""
+        try:
+            with file_lock(self.results / ".mlflow.lock"):
+                known = self._known.get(sweep.id) or self._look_up(sweep)
+                states = [self._row(sweep, known, row, live=live) for row in sweep.rows] if rows else []
+                self._parent(sweep, known, states, live=live)
+                return Counter(states)
+        except BaseException:
+            self._known.pop(sweep.id, None)
+            self.store.forget()
+            raise
+
+    # ------------------------------------------------------------ the parent
+
+    def _look_up(self, sweep: Sweep) -> _Known:
+        """Finds the sweep's runs; makes the parent; removes doubles; marks runs of rows that the sweep no longer has."""
+        found = self.store.search(sweep.id)
+        parents = [run for run in found if run.data.tags.get("nmt.kind") == "sweep"]
+        if parents:
+            parent = self.store.adopt(parents[0])
+        else:
+            parent = self.store.create(sweep.name, {"nmt.kind": "sweep", "nmt.sweep": sweep.id, "nmt.status": "running"}, sweep.started)
+        known = self._known[sweep.id] = _Known(parent)
+        for run in parents[1:]:
+            self.store.delete(run.info.run_id)
+        wanted = {row.key for row in sweep.rows}
+        for run in found:
+            key = run.data.tags.get("nmt.run")
+            if key is None:
+                continue
+            if key in known.runs:
+                self.store.delete(run.info.run_id)
+            elif key in wanted:
+                known.runs[key] = run
+            elif run.data.tags.get("nmt.kind") != "superseded":
+                stale = Child(run.info.run_id, run.info.status, dict(run.data.tags))
+                self.store.write_tags(stale, {"nmt.kind": "superseded", "nmt.status": "superseded"})
+                if run.info.status == "RUNNING":
+                    self.store.write_status(stale, "KILLED")
+        return known
+
+    def _parent(self, sweep: Sweep, known: _Known, states: list[str], *, live: bool) -> None:
+        counts = Counter(states)
+        open_rows = sum(counts[state] for state in ("pending", "running", "interrupted"))
+        state = "running" if live or counts["running"] else "interrupted" if open_rows else "done"
+        tags = {f"nmt.{name}": str(counts[name]) for name in ("done", "stopped", "diverged", "failed")}
+        self.store.write_tags(known.parent, {"nmt.status": state, "nmt.rows": str(len(sweep.rows))} | (tags if states else {}))
+        if known.parent.status != STATUS[state]:
+            self.store.write_status(known.parent, STATUS[state], max((end for _, end in known.states.values()), default=sweep.started))
+
+    # ------------------------------------------------------------ the children
+
+    def _row(self, sweep: Sweep, known: _Known, row: Row, *, live: bool) -> str:
+        if row.train is None:
+            return "needs-data"
+        mark = stamp(self.roots, row)
+        if mark is None:
+            return "pending"
+        held = live or self._held(row.train)
+        if known.marks.get(row.key) != (mark, held):
+            result = read_result(self.roots, row, sweep)
+            if result is None:
+                return "pending"
+            state = result.state if result.state in FINAL or held else "interrupted"
+            self._write(sweep, known, row, result, state)
+            known.states[row.key] = (state, result.end or result.start)
+            known.marks[row.key] = (mark, held)
+        return known.states[row.key][0]
+
+    def _held(self, train_key: str) -> bool:
+        run = run_directory(self.roots, train_key)
+        return run is not None and owner(run / "lock") is not None
+
+    def _write(self, sweep: Sweep, known: _Known, row: Row, result: Result, state: str) -> None:
+        """The run's identity first, its status and the mark `nmt.projected` last: whatever is cut off is written by the next call."""
+        status = STATUS.get(state, "RUNNING")
+        projected = f"{state}:{result.content}"
+        run = known.runs.get(row.key)
+        if (
+            run is not None
+            and row.key not in known.children
+            and run.info.status == status
+            and run.data.tags.get("nmt.projected") == projected
+        ):
+            return
+        child = self._child(sweep, known, row, result)
+        store = self.store
+        if status == "RUNNING":
+            store.write_status(child, status)
+        store.write_points(child, result.points)
+        if state in FINAL:
+            store.write_points(child, [_final(name, value, result) for name, value in result.metrics.items()])
+        store.write_params(child, row.spec)
+        if "signature" in result.tags:
+            store.write_params(child, {"signature": result.tags["signature"]})
+        extra = {"nonfinite": ", ".join(result.nonfinite)} if result.nonfinite else {}
+        about = {f"nmt.{name}": value for name, value in (result.tags | extra).items()}
+        store.write_tags(child, self._tags(sweep, known, row) | about | {"nmt.status": state})
+        if status != "RUNNING":
+            for name, path in result.artifacts.items():
+                store.write_artifact(child, name, path)
+            store.write_status(child, status, result.end or max([point.time for point in result.points[-1:]] + [result.start]))
+        store.write_tags(child, {"nmt.projected": projected})
+
+    def _child(self, sweep: Sweep, known: _Known, row: Row, result: Result) -> Child:
+        if row.key in known.children:
+            return known.children[row.key]
+        if row.key not in known.runs:  # another process may have made it since
+            known.runs |= {key: run for run in self.store.search(sweep.id) if (key := run.data.tags.get("nmt.run"))}
+        if row.key in known.runs:
+            child = self.store.adopt(known.runs[row.key])
+        else:
+            child = self.store.create(f"{row.id}:{row.seed}", self._tags(sweep, known, row), result.start)
+        known.children[row.key] = child
+        return child
+
+    def _tags(self, sweep: Sweep, known: _Known, row: Row) -> dict[str, str]:
+        tags = {"mlflow.parentRunId": known.parent.run_id, "nmt.kind": "run", "nmt.sweep": sweep.id, "nmt.run": row.key}
+        tags |= {
+            "nmt.row": row.id,
+            "nmt.seed": str(row.seed),
+            "nmt.paper": row.paper,
+            "nmt.table": row.table,
+            "nmt.label": row.label,
+            "mlflow.note.content": row.label,
+        }
+        tags |= {"nmt.train_key": row.train or "", "nmt.decode_key": row.decode or "", "nmt.score_key": row.score or ""}
+        return {name: value for name, value in tags.items() if value}
+
+
+def _final(name: str, value: float, result: Result) -> Point:
+    return Point(name, value, result.end or result.start, result.steps)

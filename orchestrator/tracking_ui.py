@@ -1,0 +1,136 @@
+"""The MLflow UI on loopback, for as long as its parent lives."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from orchestrator.errors import UserError
+from orchestrator.tracking_store import ENVIRONMENT, default_uri, redact, sqlite_path
+
+HOST = "127.0.0.1"
+START_LIMIT = 120.0
+"""Seconds until the server must answer; about 13 on two cores."""
+
+_WATCHED = """
+import os, signal, subprocess, sys
+server = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
+sys.stdin.buffer.read()   # ends when the parent does, however it ends
+os.killpg(0, signal.SIGKILL)
+"""
+"""Leader of the server's process group: the server has workers of its own, which a signal to the server alone would leave behind."""
+
+
+class UiServer:
+    """A running server. `with` stops it; so does the end of this process, a kill -9 included."""
+
+    def __init__(self, url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.url, self.process, self.log = url, process, log
+
+    def stop(self) -> None:
+        """Ends the server and its workers."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def __enter__(self) -> UiServer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+
+def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServer:
+    """Starts the UI of `results` on 127.0.0.1, at the first free port from `port` on, and waits until it answers.
+
+    A default store that does not exist is made from the ledger first. UserError where the server does not come up.
+    """
+    results = Path(results).resolve()
+    uri = uri or default_uri(results)
+    path = sqlite_path(uri)
+    if path is not None and not path.exists():
+        from orchestrator.tracking import reconcile
+
+        reconcile(results, uri)
+    port = free_port(port)
+    log = results / "mlflow-ui.log"
+    hosts = f"localhost,{HOST},localhost:{port},{HOST}:{port}"
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--host", HOST, "--port", str(port), "--workers", "1"]
+    command += ["--default-artifact-root", (results / "mlflow-artifacts").as_uri(), "--allowed-hosts", hosts]
+    environment = ENVIRONMENT | dict(os.environ) | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONUNBUFFERED": "1"}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _WATCHED, *command],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=results,
+            start_new_session=True,
+        )
+    server = UiServer(f"http://{HOST}:{port}", process, log)
+    try:
+        _wait(server)
+    except BaseException:
+        server.stop()
+        raise
+    return server
+
+
+def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, say: Callable[[str], None] = print) -> None:
+    """`start_ui` until Ctrl-C or SIGTERM; tells the address. A remote tracking server has its own UI: its address is all that is told."""
+    if uri is not None and uri.startswith(("http://", "https://")):
+        say(f"MLflow: {redact(uri)}")
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with start_ui(results, port, uri) as server:
+            say(f"MLflow: {server.url}  (Ctrl-C ends it)")
+            while server.process.poll() is None:
+                time.sleep(0.2)
+            raise UserError(f"the MLflow server ended by itself; its log: {server.log}")
+    except KeyboardInterrupt:
+        say("MLflow: ended")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def free_port(first: int, tries: int = 100) -> int:
+    """The first port from `first` on that nobody listens on. UserError if there is none."""
+    for port in range(first, min(first + tries, 65536)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((HOST, port))
+                return port
+    raise UserError(f"no free port from {first} to {first + tries - 1}")
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _wait(server: UiServer) -> None:
+    deadline = time.monotonic() + START_LIMIT
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    while time.monotonic() < deadline and server.process.poll() is None:
+        with contextlib.suppress(urllib.error.URLError, OSError), direct.open(f"{server.url}/health", timeout=2) as answer:
+            if answer.status == 200:
+                return
+        time.sleep(0.2)
+    last = server.log.read_text(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
+    raise UserError(f"the MLflow server did not start: {redact(last[0])} (log: {server.log})")

@@ -1,0 +1,143 @@
+"""What a researcher sees: the run list of the MLflow UI in a real browser, and the server's manners."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.tracking import reconcile
+from orchestrator.tracking_store import Store
+from orchestrator.tracking_ui import UiServer, free_port, start_ui
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+QUIET = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+QUIET += ["--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1600,900"]
+
+SERVING = """
+import sys
+from pathlib import Path
+from orchestrator.tracking_ui import serve_ui
+serve_ui(Path(sys.argv[1]), int(sys.argv[2]), say=lambda line: print(line, flush=True))
+"""
+
+
+@pytest.fixture(scope="module")
+def results(make_fake_results: Callable[[], Any]) -> Path:
+    fake = make_fake_results()
+    fake.typical()
+    reconcile(fake.root)
+    return Path(fake.root)
+
+
+@pytest.fixture(scope="module")
+def server(results: Path) -> Iterator[UiServer]:
+    with start_ui(results, free_port(5600)) as running:
+        yield running
+
+
+@pytest.fixture
+def browse(tmp_path: Path) -> Callable[..., str]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed (apt-get install chromium)")
+
+    def visit(url: str, *options: str) -> str:
+        """The page's DOM once it has settled."""
+        profile = f"--user-data-dir={tmp_path / 'profile'}"
+        command = [chromium, *QUIET, profile, "--virtual-time-budget=60000", *options, url]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+    return visit
+
+
+def experiment(results: Path) -> str:
+    found = Store(results).client.get_experiment_by_name("nmt-ablate")
+    assert found is not None
+    return str(found.experiment_id)
+
+
+def test_run_list_and_a_run(results: Path, server: UiServer, browse: Callable[..., str], tmp_path: Path) -> None:
+    runs = {run.info.run_name: run for run in Store(results).search("sweep-1")}
+    listed = browse(f"{server.url}/#/experiments/{experiment(results)}/runs", "--dump-dom")
+    assert "fake sweep" in listed
+    dense = runs["fake/table1/dense:1"].info.run_id
+    page = browse(f"{server.url}/#/experiments/{experiment(results)}/runs/{dense}", "--dump-dom")
+    assert "fake/table1/dense:1" in page
+    assert "28.42" in page and "bleu" in page
+    listing = Path(os.environ.get("SCREENSHOTS", tmp_path)) / "mlflow-runs.png"
+    browse(f"{server.url}/#/experiments/{experiment(results)}/runs", f"--screenshot={listing}")
+    shot = Path(os.environ.get("SCREENSHOTS", tmp_path)) / "mlflow-run.png"
+    browse(f"{server.url}/#/experiments/{experiment(results)}/runs/{dense}", f"--screenshot={shot}")
+    assert shot.stat().st_size > 20_000
+
+
+def test_only_this_machine_and_no_jobs(server: UiServer) -> None:
+    def status(path: str, **headers: str) -> int:
+        try:
+            with urllib.request.urlopen(urllib.request.Request(server.url + path, headers=headers), timeout=10) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    assert status("/health") == 200
+    assert status("/ajax-api/2.0/mlflow/experiments/search?max_results=5") == 200
+    assert status("/ajax-api/2.0/mlflow/experiments/search?max_results=5", Host="evil.example") == 403
+    assert status("/ajax-api/3.0/jobs/1") in (403, 404)
+    port = server.url.rpartition(":")[2]
+    listening = [
+        line for line in subprocess.run(["ss", "-ltnH"], capture_output=True, text=True).stdout.splitlines() if f":{port} " in line
+    ]
+    assert all("127.0.0.1:" in line for line in listening)
+
+
+def test_ends_with_its_parent_and_takes_the_next_port(results: Path, server: UiServer) -> None:
+    port = int(server.url.rpartition(":")[2])
+    for number, returncode in ((signal.SIGINT, 0), (signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
+        parent = subprocess.Popen([sys.executable, "-c", SERVING, str(results), str(port)], stdout=subprocess.PIPE, text=True)
+        assert parent.stdout is not None
+        said = parent.stdout.readline()
+        url = next(word for word in said.split() if word.startswith("http"))
+        assert int(url.rpartition(":")[2]) > port
+        children = _descendants(parent.pid)
+        assert len(children) >= 2
+        os.kill(parent.pid, number)
+        assert parent.wait(20) == returncode
+        deadline = time.monotonic() + 10
+        while alive := [pid for pid in children if _running(pid)]:
+            assert time.monotonic() < deadline, f"{number!r} left {alive}"
+            time.sleep(0.1)
+
+
+def _running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _descendants(pid: int) -> list[int]:
+    """Process ids below `pid`, at any depth."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            children.setdefault(int(path.read_text().rpartition(")")[2].split()[1]), []).append(int(path.parent.name))
+        except OSError:
+            continue
+    found, todo = [], [pid]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found

@@ -1,0 +1,144 @@
+"""SIGKILL at every step of writing, then the same command: nothing is lost, little is redone, the bits are the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.chaos
+ROOT = Path(__file__).parents[2]
+
+SPEC = """
+source: {paper: chaos, table: tiny}
+data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}
+batch: {unit: tokens, size: 300}
+model:
+  {d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
+optim: {schedule: {kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}, label_smoothing: 0.1}
+train: {max_steps: 40, validate_every: 20, checkpoint_every: 10, snapshots: 2}
+decode: {beam_size: 2}
+rows:
+  one: {}
+"""
+STEPS, INTERVAL = 40, 10
+POINTS = [
+    "step@17",
+    "ckpt_pre_write@20",
+    "ckpt_write_half@20",
+    "ckpt_pre_manifest@20",
+    "ckpt_pre_fsync@20",
+    "ckpt_pre_rename@20",
+    "ckpt_post_rename@20",
+    "ckpt_pre_delete@30",
+    "ckpt_post_delete@30",
+    "pre_report@20",
+    "post_report@20",
+    "snapshot_pre_rename@20",
+    "weights_post_rename",
+    "train_pre_rename",
+    "train_post_rename",
+    "decode_pre_rename",
+    "score_pre_rename",
+]
+
+
+def run(spec: Path, results: Path, cache: Path, fault: str | None = None, engine: str = "local") -> subprocess.CompletedProcess[str]:
+    env = {k: v for k, v in os.environ.items() if not k.startswith("NMT_FAULT")} | {"NMT_FAULT": fault} if fault else dict(os.environ)
+    command = [sys.executable, "-m", "orchestrator", "run", str(spec), "--results", str(results), "--cache-dir", str(cache)]
+    return subprocess.run([*command, "--engine", engine, "--json"], cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
+
+
+def result(done: subprocess.CompletedProcess[str]) -> dict:
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    return json.loads(line)
+
+
+def executed(results: Path) -> int:
+    (journal,) = results.glob("*/journal.jsonl")
+    return sum(1 for line in journal.read_text().splitlines() if line.startswith("{") and line.endswith("}"))
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory):
+    base = tmp_path_factory.mktemp("golden")
+    spec = base / "tiny.yaml"
+    spec.write_text(SPEC)
+    cache = base / "cache"
+    return spec, cache, result(run(spec, base / "results", cache))
+
+
+def test_off_by_default_and_repeatable(golden, tmp_path):
+    spec, cache, want = golden
+    got = result(run(spec, tmp_path / "results", cache))
+    assert got["weights_sha256"] == want["weights_sha256"]
+    assert got["bleu"] == want["bleu"] and got["signature"] == want["signature"]
+    assert executed(tmp_path / "results") == STEPS
+    again = result(run(spec, tmp_path / "results", cache))
+    assert again["weights_sha256"] == want["weights_sha256"]
+    assert executed(tmp_path / "results") == STEPS
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_and_called_again(golden, tmp_path, point):
+    spec, cache, want = golden
+    results = tmp_path / "results"
+    killed = run(spec, results, cache, f"{point}:kill")
+    assert killed.returncode == -signal.SIGKILL, f"{point} was not reached: {killed.stderr[-500:]}"
+    got = result(run(spec, results, cache))
+    assert got["weights_sha256"] == want["weights_sha256"]
+    assert got["bleu"] == want["bleu"]
+    assert executed(results) <= STEPS + INTERVAL
+    leftovers = [p.name for p in results.rglob("*tmp*")]
+    assert leftovers == []
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_said(golden, tmp_path):
+    spec, cache, want = golden
+    results = tmp_path / "results"
+    run(spec, results, cache, "step@35:kill")
+    newest = max(results.glob("*/ckpt/step-*"))
+    file = newest / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(bytes(data))
+    done = run(spec, results, cache)
+    assert result(done)["weights_sha256"] == want["weights_sha256"]
+    assert newest.name in done.stderr
+    assert executed(results) <= STEPS + 2 * INTERVAL + INTERVAL
+
+
+def test_nan_is_diverged_exit_1_and_not_tried_again(golden, tmp_path):
+    spec, cache, _ = golden
+    done = run(spec, tmp_path / "results", cache, "step@7:nan")
+    assert done.returncode == 1
+    (line,) = done.stdout.splitlines()
+    assert json.loads(line)["status"] == "diverged"
+    again = run(spec, tmp_path / "results", cache)
+    assert again.returncode == 1 and json.loads(again.stdout)["status"] == "diverged"
+    assert executed(tmp_path / "results") <= 7
+
+
+def test_two_drivers_at_once_one_is_refused(golden, tmp_path):
+    spec, cache, want = golden
+    results = tmp_path / "results"
+    command = [sys.executable, "-m", "orchestrator", "run", str(spec), "--results", str(results), "--cache-dir", str(cache), "--json"]
+    slow = os.environ | {"NMT_FAULT": "step@20:sleep8"}
+    first = subprocess.Popen(command, cwd=ROOT, env=slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for _ in range(600):
+        if list(results.glob("*/journal.jsonl")):
+            break
+        subprocess.run(["sleep", "0.1"], check=True)
+    second = run(spec, results, cache)
+    assert second.returncode == 3
+    assert str(first.pid) in second.stderr
+    out, err = first.communicate(timeout=120)
+    assert first.returncode == 0, err
+    assert json.loads(out)["weights_sha256"] == want["weights_sha256"]
+    assert executed(results) == STEPS

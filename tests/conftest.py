@@ -1,0 +1,138 @@
+"""What every test may use. The environment is set before anything imports torch, ray or mlflow."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+for _name in [name for name in os.environ if name.startswith(("NMT_", "MLFLOW_TRACKING"))]:
+    del os.environ[_name]
+os.environ |= {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "MPLBACKEND": "Agg",
+    "COLUMNS": "140",
+}
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The checkout under test."""
+    return ROOT
+
+
+class FakeResults:
+    """Writes sweep files and run directories as an engine does, without training."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def keys(self, name: str) -> dict[str, str]:
+        return {kind: hashlib.sha256(f"{kind}:{name}".encode()).hexdigest() for kind in ("train", "decode", "score")}
+
+    def row(self, row: str, seed: int = 1, **changes: Any) -> dict[str, Any]:
+        spec = {
+            "seed": seed,
+            "model": {"d_model": 64, "encoder": {"num_layers": 2, "connection": {"kind": row}}},
+            "optim": {"peak_lr": 2e-3},
+        }
+        about = {"id": f"fake/table1/{row}", "label": f"{row} connection", "seed": seed, "paper": "fake2020", "table": "table1", "row": row}
+        return about | {"keys": self.keys(f"{row}:{seed}"), "spec": spec} | changes
+
+    def sweep(self, rows: list[dict[str, Any]], sweep_id: str = "sweep-1", **changes: Any) -> str:
+        record = {"sweep_id": sweep_id, "name": "fake sweep", "started": 1_700_000_000.0, "rows": rows} | changes
+        self._write(self.root / "sweeps" / f"{sweep_id}.json", json.dumps(record))
+        return sweep_id
+
+    def run_dir(self, row: Mapping[str, Any]) -> Path:
+        return self.root / row["keys"]["train"][:16]
+
+    def spec(self, row: Mapping[str, Any]) -> None:
+        self._write(self.run_dir(row) / "spec.yaml", json.dumps(row["spec"]))
+        os.utime(self.run_dir(row) / "spec.yaml", (1_700_000_100, 1_700_000_100))
+
+    def history(self, row: Mapping[str, Any], first: int, last: int, **extra: Any) -> None:
+        """Appends one report a step, `first` to `last`."""
+        self.run_dir(row).mkdir(parents=True, exist_ok=True)
+        with (self.run_dir(row) / "history.jsonl").open("a") as file:
+            for step in range(first, last + 1):
+                report = {
+                    "step": step,
+                    "t": 1_700_000_200.0 + step,
+                    "train/loss": 5 / step,
+                    "valid": {"bleu": math.sqrt(step)},
+                    "note": "text",
+                }
+                file.write(json.dumps(report | extra) + "\n")
+
+    def train(self, row: Mapping[str, Any], status: str = "done", steps: int = 20, **extra: Any) -> None:
+        about = {
+            "key": row["keys"]["train"],
+            "status": status,
+            "steps": steps,
+            "params": 123_456,
+            "tokens_per_second": 4321.5,
+            "seconds": 12.5,
+        }
+        self._write(self.run_dir(row) / "train.json", json.dumps(about | {"weights_sha256": "ab" * 32, "reason": ""} | extra))
+        self._write(self.run_dir(row) / "capsule.json", json.dumps({"key": row["keys"]["train"], "python": "3"}))
+
+    def score(self, row: Mapping[str, Any], bleu: float = 27.64) -> None:
+        keys, run = row["keys"], self.run_dir(row)
+        self._write(run / "decode" / f"{keys['decode'][:16]}.txt", "a translation\nanother one\n")
+        self._write(run / "decode" / f"{keys['decode'][:16]}.json", json.dumps({"key": keys["decode"], "sentences_per_second": 55.5}))
+        record = {"key": keys["score"], "bleu": bleu, "signature": "nrefs:1|case:mixed|tok:13a", "chrf": {"score": 51.5}}
+        self._write(run / "score" / f"{keys['score'][:16]}.json", json.dumps(record))
+
+    def finished(self, row: Mapping[str, Any], steps: int = 20, bleu: float = 27.64) -> None:
+        self.spec(row)
+        self.history(row, 1, steps)
+        self.train(row, steps=steps)
+        self.score(row, bleu)
+
+    def typical(self) -> tuple[str, dict[str, dict[str, Any]]]:
+        """A sweep with a row in each state -> its id, rows by name."""
+        rows = {name: self.row(name) for name in ("baseline", "dense", "linear", "mlrf", "cut", "later")}
+        self.finished(rows["baseline"], bleu=27.64)
+        self.finished(rows["dense"], bleu=28.42)
+        for name, status in (("linear", "stopped"), ("mlrf", "diverged")):
+            self.spec(rows[name])
+            self.history(rows[name], 1, 5)
+            self.train(rows[name], status, steps=5, reason=f"{status} at step 5")
+        self.history(rows["mlrf"], 6, 6, **{"train/loss": float("nan")})
+        self.spec(rows["cut"])
+        self.history(rows["cut"], 1, 3)
+        return self.sweep(list(rows.values())), rows
+
+    @staticmethod
+    def _write(path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tmp = path.with_name(path.name + ".tmp")
+        tmp.write_text(text)
+        tmp.replace(path)
+
+
+@pytest.fixture
+def fake_results(tmp_path: Path) -> FakeResults:
+    """An empty results directory and the means to fill it."""
+    return FakeResults(tmp_path / "results")
+
+
+@pytest.fixture(scope="module")
+def make_fake_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], FakeResults]:
+    """The same for fixtures that several tests share."""
+    return lambda: FakeResults(tmp_path_factory.mktemp("results"))

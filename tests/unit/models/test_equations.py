@@ -1,0 +1,279 @@
+"""Each variant against a naive transcription of its equation, written with loops and without the library's modules."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from variants import VOCAB, batch, config
+
+from models import build
+from models.dropout import Dropout, keep_mask
+from models.loss import label_smoothed_loss
+
+
+def states(model, src, tgt):
+    """(what the decoder stack returned, its history) with the model's own layers; the equation under test starts from the layer outputs."""
+    model.requires_grad_(False)
+    output = model(src, tgt)
+    return output.hidden, output.decoder
+
+
+def both(**component):
+    return {side: {"num_layers": 4, **component} for side in ("encoder", "decoder")}
+
+
+def layer_norm(x, norm):
+    mean = x.mean(-1, keepdim=True)
+    variance = ((x - mean) ** 2).mean(-1, keepdim=True)
+    return (x - mean) / torch.sqrt(variance + norm.eps) * norm.weight + norm.bias
+
+
+def agg(node, *inputs):
+    """Dou et al. 2018, Eq. 7, row by row."""
+    out = torch.empty_like(inputs[0])
+    for b in range(out.shape[0]):
+        for t in range(out.shape[1]):
+            x = torch.cat([i[b, t] for i in inputs])
+            s = 1 / (1 + torch.exp(-(node.inner.weight @ x + node.inner.bias)))
+            y = node.outer.weight @ s + node.outer.bias
+            for i in inputs:
+                y = y + i[b, t]
+            out[b, t] = layer_norm(y, node.norm)
+    return out
+
+
+def same(got, want):
+    torch.testing.assert_close(got, want.detach(), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_hierarchical(norm):
+    model = build(config(norm, **both(connection={"kind": "hierarchical"})), VOCAB, VOCAB, 1).eval()
+    hidden, h = states(model, *batch())
+    nodes = model.decoder.connection.nodes
+    g1 = agg(nodes[0], h.outputs[1], h.outputs[2])
+    same(h.inputs[2], h.outputs[1])
+    same(h.inputs[3], g1)
+    same(h.inputs[4], h.outputs[3])
+    g2 = agg(nodes[1], h.outputs[3], h.outputs[4], g1)
+    same(hidden, layer_norm(g2, model.decoder.aggregation.norm) if norm == "pre" else g2)
+
+
+def test_iterative():
+    model = build(config("post", **both(aggregation={"kind": "iterative"})), VOCAB, VOCAB, 1).eval()
+    hidden, h = states(model, *batch())
+    node = h.outputs[1]
+    for l, module in zip(range(2, 5), model.decoder.aggregation.nodes, strict=True):
+        node = agg(module, h.outputs[l], node)
+    same(hidden, node)
+    for l in range(2, 5):
+        same(h.inputs[l], h.outputs[l - 1])
+
+
+def test_dense_is_eq_4_literally():
+    model = build(config("post", **both(connection={"kind": "dense"})), VOCAB, VOCAB, 1).eval()
+    hidden, h = states(model, *batch())
+    kept = [h.outputs[0], h.outputs[1]]
+    for l in range(2, 5):
+        same(h.inputs[l], kept[l - 1])
+        kept.append(h.outputs[l] + sum(kept[1:l]))
+    same(hidden, kept[4])
+    u = h.outputs
+    same(hidden, u[4] + u[3] + 2 * u[2] + 4 * u[1])
+
+
+def test_linear_narrow_and_wide():
+    narrow = build(config("post", **both(aggregation={"kind": "linear", "mode": "narrow"})), VOCAB, VOCAB, 1).eval()
+    hidden, h = states(narrow, *batch())
+    d, weight = 16, narrow.decoder.aggregation.combine.weight
+    same(hidden, sum(h.outputs[l] @ weight[:, (l - 1) * d : l * d].T for l in range(1, 5)))
+    wide = build(config("post", **both(aggregation={"kind": "linear", "mode": "wide"})), VOCAB, VOCAB, 1).eval()
+    hidden, h = states(wide, *batch())
+    first, second = wide.decoder.aggregation.combine
+    x = torch.cat(h.outputs[1:], -1)
+    same(hidden, (x @ first.weight.T + first.bias) @ second.weight.T + second.bias)
+    assert first.weight.shape == (4 * d, 4 * d)
+
+
+def mlrf_states(model, h, words=True, layers=True):
+    table = model.decoder.aggregation.states.embedding
+    first = 0 if words else 1
+    return [h.outputs[l] + (table.weight[l] if layers else 0) for l in range(first, 5)]
+
+
+def fusion(network, x):
+    y = torch.clamp(x @ network.inner.weight.T + network.inner.bias, min=0) @ network.outer.weight.T + network.outer.bias
+    return layer_norm(y, network.norm)
+
+
+def test_mlrf_average():
+    model = build(config("post", **both(aggregation={"kind": "mlrf-avg"})), VOCAB, VOCAB, 1).eval()
+    hidden, h = states(model, *batch())
+    same(hidden, layer_norm(sum(h.outputs[l] for l in range(5)) / 5, model.decoder.aggregation.norm))
+
+
+@pytest.mark.parametrize("words", [True, False])
+@pytest.mark.parametrize("layers", [True, False])
+def test_mlrf_fnn(words, layers):
+    component = {"kind": "mlrf-fnn", "d_f": 8, "word_embedding": words, "layer_embedding": layers}
+    model = build(config("post", **both(aggregation=component)), VOCAB, VOCAB, 1).eval()
+    hidden, h = states(model, *batch())
+    same(hidden, fusion(model.decoder.aggregation.network, torch.cat(mlrf_states(model, h, words, layers), -1)))
+    if layers:
+        assert model.encoder.aggregation.states.embedding is model.decoder.aggregation.states.embedding
+
+
+@pytest.mark.parametrize("n_hop", [1, 3])
+def test_mlrf_self_attention(n_hop):
+    component = {"kind": "mlrf-self-attention", "n_hop": n_hop, "d_a": 6, "d_f": 8}
+    model = build(config("post", **both(aggregation=component)), VOCAB, VOCAB, 1).eval()
+    hidden, h = states(model, *batch())
+    module, z = model.decoder.aggregation, mlrf_states(model, h)
+    want = torch.empty_like(hidden)
+    for b in range(want.shape[0]):
+        for t in range(want.shape[1]):
+            energies = [module.energy_out.weight @ torch.tanh(module.energy_in.weight @ state[b, t]) for state in z]
+            hops = []
+            for p in range(n_hop):
+                e = [math.exp(float(energy[p])) for energy in energies]
+                hops.append(sum(w / sum(e) * state[b, t] for w, state in zip(e, z, strict=True)))
+            want[b, t] = fusion(module.network, torch.cat(hops))
+    same(hidden, want)
+
+
+def attention(mha, q, keys, causal):
+    """One sentence [T, D], head by head."""
+    query, key, value = (x @ m.weight.T + m.bias for x, m in ((q, mha.query), (keys, mha.key), (keys, mha.value)))
+    heads = []
+    for i in range(mha.num_heads):
+        part = slice(i * mha.d_head, (i + 1) * mha.d_head)
+        rows = []
+        for t in range(q.shape[0]):
+            seen = t + 1 if causal else keys.shape[0]
+            scores = torch.stack([query[t, part] @ key[s, part] / math.sqrt(mha.d_head) for s in range(seen)])
+            weights = torch.exp(scores) / torch.exp(scores).sum()
+            rows.append(sum(weights[s] * value[s, part] for s in range(seen)))
+        heads.append(torch.stack(rows))
+    return torch.cat(heads, -1) @ mha.output.weight.T + mha.output.bias
+
+
+def test_multi_layer_attention_k3():
+    model = build(config("post", **both(self_attention={"kind": "multi_layer", "k": 3})), VOCAB, VOCAB, 1).eval()
+    src, tgt = batch()
+    _, h = states(model, src, tgt)
+    assert [layer.reads for layer in model.decoder.layers] == [0, 0, 0, 3]
+    layer = model.decoder.layers[3].self_attention
+    with torch.no_grad():
+        got = layer(h.inputs[4], tuple(h.outputs[i] for i in (3, 2, 1)), None, _flow(tgt))
+    for b in range(3):
+        x = h.inputs[4][b]
+        seen = [attention(layer.attention, x, h.outputs[3][b], True)]
+        seen += [attention(mha, x, h.outputs[l][b], True) for mha, l in zip(layer.deeper, (2, 1), strict=True)]
+        c = agg(layer.node, *(s[None] for s in seen))[0]
+        same(got[b], layer_norm(c + x, layer.sublayer.norm))
+
+
+def _flow(tgt):
+    from models.attention import causal_bias
+    from models.site import Flow
+
+    return Flow(bias=causal_bias(tgt.shape[1], 0, tgt.device), causal=True)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_plain_decoder_layer(norm):
+    """Vaswani et al. 2017 with both norm orders, head by head and position by position."""
+    model = build(config(norm), VOCAB, VOCAB, 1).eval()
+    src, tgt = batch()
+    _, h = states(model, src, tgt)
+    layer = model.decoder.layers[0]
+    with torch.no_grad():
+        memory = model.encode(src).memories[0][0]
+    for b in range(3):
+        x, mem = h.inputs[1][b], memory.keys[b][memory.mask[b]]
+        for sub, function in (
+            (layer.self_attention.sublayer, lambda q: attention(layer.self_attention.attention, q, q, True)),
+            (layer.cross_attention.sublayer, lambda q, mem=mem: attention(layer.cross_attention.attention, q, mem, False)),
+            (
+                layer.sublayer,
+                lambda q: (
+                    torch.clamp(q @ layer.feed_forward.inner.weight.T + layer.feed_forward.inner.bias, min=0)
+                    @ layer.feed_forward.outer.weight.T
+                    + layer.feed_forward.outer.bias
+                ),
+            ),
+        ):
+            x = x + function(layer_norm(x, sub.norm)) if norm == "pre" else layer_norm(x + function(x), sub.norm)
+        same(h.outputs[1][b], x)
+
+
+def test_diversity_counts_real_positions_only():
+    model = build(config("post", regularizers=[{"kind": "diversity", "weight": 1.0}]), VOCAB, VOCAB, 1).eval()
+    src, tgt = batch()
+    with torch.no_grad():
+        output = model(src, tgt)
+        terms = {side: (float(total), float(count)) for _, side, _, total, count in model.regularize(output, tgt != 0)}
+    want, n = 0.0, 0
+    for b in range(3):
+        for s in range(src.shape[1]):
+            if src[b, s] != 0:
+                for l in range(1, 4):
+                    one, two = output.encoder.outputs[l][b, s], output.encoder.outputs[l + 1][b, s]
+                    want += float((one @ two) ** 2 / ((one @ one) * (two @ two))) - 1.0
+                    n += 1
+    assert terms["encoder"][1] == n
+    assert terms["encoder"][0] == pytest.approx(want, abs=1e-3)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("bias", [True, False])
+def test_chunked_loss_equals_the_definition(smoothing, bias, monkeypatch):
+    monkeypatch.setattr("models.loss.CHUNK", 5)
+    g = torch.Generator().manual_seed(1)
+    hidden, weight = torch.randn(17, 8, generator=g, requires_grad=True), torch.randn(11, 8, generator=g, requires_grad=True)
+    b = torch.randn(11, generator=g, requires_grad=True) if bias else None
+    target = torch.randint(0, 11, (17,), generator=g)
+    loss, nll = label_smoothed_loss(hidden, weight, b, target, smoothing)
+    leaves = [hidden, weight] + ([b] if bias else [])
+    got = torch.autograd.grad(loss * 2.0, leaves)
+    log_p = torch.log_softmax(hidden @ weight.T + (b if bias else 0), -1)
+    q = torch.full((17, 11), smoothing / 10).scatter_(1, target[:, None], 1 - smoothing)
+    plain = -(q * log_p).sum()
+    torch.testing.assert_close(loss, plain, atol=1e-3, rtol=1e-5)
+    torch.testing.assert_close(nll, -log_p.gather(1, target[:, None]).sum(), atol=1e-3, rtol=1e-5)
+    for one, two in zip(got, torch.autograd.grad(plain * 2.0, leaves), strict=True):
+        torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
+def test_dropout_masks_are_fresh_and_have_the_right_probability(p):
+    torch.manual_seed(0)
+    n = 1_000_003
+    one, two = keep_mask(torch.empty(n), p), keep_mask(torch.empty(n), p)
+    for mask in (one, two):
+        # 5 standard deviations, also for each place within a 64-bit draw
+        assert abs(mask.float().mean().item() - (1 - p)) < 5 * math.sqrt(p * (1 - p) / n)
+        for place in range(4):
+            part = mask[place::4].float()
+            assert abs(part.mean().item() - (1 - p)) < 5 * math.sqrt(p * (1 - p) / len(part))
+    agreement = (one == two).float().mean().item()
+    assert abs(agreement - (p * p + (1 - p) ** 2)) < 0.01
+    torch.manual_seed(0)
+    assert torch.equal(keep_mask(torch.empty(n), p), one)
+
+
+def test_dropout_scales_and_passes_gradients_by_the_same_mask():
+    torch.manual_seed(0)
+    module = Dropout(0.25).train()
+    x = torch.ones(10_000, requires_grad=True)
+    y = module(x)
+    assert y.detach().unique().tolist() == pytest.approx([0.0, 1 / 0.75])
+    y.sum().backward()
+    assert torch.equal(x.grad, y.detach())
+    assert torch.equal(module.eval()(x), x)

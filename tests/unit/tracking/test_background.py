@@ -1,0 +1,83 @@
+"""The driver's thread: it follows the files, survives a store that is down, and never raises or blocks."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import Counter
+from typing import Any
+
+from orchestrator.tracking import BackgroundProjector, reconcile
+from orchestrator.tracking_store import Store
+
+
+def states(fake_results: Any) -> Counter[str]:
+    return Counter(run.info.status for run in Store(fake_results.root).search("sweep-1"))
+
+
+def test_follows_a_sweep_to_its_end(fake_results: Any) -> None:
+    rows = [fake_results.row(name) for name in ("baseline", "dense")]
+    sweep_id, said = fake_results.sweep(rows), []
+    tracking = BackgroundProjector(fake_results.root, sweep_id, interval=0.05, warn=said.append)
+    tracking.start()
+    fake_results.spec(rows[0])
+    deadline = time.monotonic() + 60
+    for step in range(1, 21):
+        fake_results.history(rows[0], step, step)
+        time.sleep(0.01)
+    while not (fake_results.root / "mlflow.db").exists() or states(fake_results)["RUNNING"] < 2:
+        assert time.monotonic() < deadline, said
+        time.sleep(0.1)
+    assert reconcile(fake_results.root)[0] == Counter(running=1, pending=1), "a live sweep must not be closed by somebody else's reconcile"
+    fake_results.train(rows[0])
+    fake_results.score(rows[0])
+    fake_results.finished(rows[1])
+    assert tracking.stop(60) and said == []
+    assert states(fake_results) == Counter(FINISHED=3)
+    for run in Store(fake_results.root).search(sweep_id):
+        if run.data.tags["nmt.kind"] == "run":
+            history = Store(fake_results.root).client.get_metric_history(run.info.run_id, "train/loss")
+            assert [point.step for point in history] == list(range(1, 21))
+
+
+def test_server_down_costs_one_warning_and_no_time(fake_results: Any) -> None:
+    sweep_id, _ = fake_results.typical()
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        uri, said = f"http://me:hunter2@127.0.0.1:{closed.getsockname()[1]}", []
+        tracking = BackgroundProjector(fake_results.root, sweep_id, uri, interval=0.05, warn=said.append)
+        started = time.monotonic()
+        tracking.start()
+        assert time.monotonic() - started < 0.5
+        deadline = time.monotonic() + 60
+        while not said and time.monotonic() < deadline:
+            time.sleep(0.05)
+        before = time.monotonic()
+        assert tracking.stop(0.5) is False
+        assert time.monotonic() - before < 2
+    assert len(said) == 2 and "training" not in said[1] and "reconcile" in said[1]
+    assert "cannot be written" in said[0] and "\n" not in said[0] and "hunter2" not in said[0]
+
+
+def test_store_that_comes_back_gets_everything(fake_results: Any) -> None:
+    sweep_id, _ = fake_results.typical()
+    blocked = fake_results.root / "mlflow.db"
+    blocked.mkdir()
+    said: list[str] = []
+    tracking = BackgroundProjector(fake_results.root, sweep_id, interval=0.05, warn=said.append)
+    tracking.start()
+    deadline = time.monotonic() + 60
+    while not said and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert "unable to open" in said[0] and "mlflow.db" in said[0]
+    blocked.rmdir()
+    assert tracking.stop(60)
+    assert len(said) == 1
+    assert states(fake_results) == Counter(FINISHED=2, KILLED=3, FAILED=1)
+
+
+def test_missing_sweep_file_is_a_warning(fake_results: Any) -> None:
+    said: list[str] = []
+    tracking = BackgroundProjector(fake_results.root, "nothing", warn=said.append)
+    tracking.start()
+    assert tracking.stop(30) is False and len(said) == 2

@@ -1,0 +1,237 @@
+"""Files to MLflow and back: states, values, idempotence, rebuilding. Uses the real store on sqlite."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.tracking import Projector, reconcile
+from orchestrator.tracking_store import Store
+
+KILLER = """
+import os, signal, sys
+from pathlib import Path
+from orchestrator.tracking import Projector
+from orchestrator.tracking_store import Store
+results, sweep, method, count = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
+plain = getattr(Store, method)
+def dying(self, *args, **kwargs):
+    global count
+    done = plain(self, *args, **kwargs)
+    count -= 1
+    if count == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return done
+setattr(Store, method, dying)
+Projector(results).sync(sweep)
+"""
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from orchestrator.lock import RunLock
+RunLock(Path(sys.argv[1])).acquire()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+RECONCILER = """
+import sys
+from pathlib import Path
+from orchestrator.tracking import reconcile
+reconcile(Path(sys.argv[1]))
+"""
+
+
+@pytest.fixture(scope="module")
+def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with its tables, to be copied: making them takes seconds."""
+    results = tmp_path_factory.mktemp("blank")
+    assert Store(results).client
+    return results / "mlflow.db"
+
+
+def seed_store(results: Path, blank: Path) -> None:
+    """The experiment is named anew, so that its artifacts lie below `results`."""
+    results.mkdir(parents=True, exist_ok=True)
+    shutil.copy(blank, results / "mlflow.db")
+    import sqlite3
+
+    with sqlite3.connect(results / "mlflow.db") as database:
+        location = (results / "mlflow-artifacts").as_uri()
+        database.execute("UPDATE experiments SET artifact_location = ? WHERE name = 'nmt-ablate'", (location,))
+
+
+def dump(results: Path, sweep_id: str = "sweep-1") -> dict[str, Any]:
+    """Everything the store says of a sweep, without its own run ids. Fails on a point logged twice."""
+    store, found = Store(results), {}
+    runs = store.search(sweep_id)
+    names = {run.info.run_id: run.info.run_name for run in runs}
+    for run in runs:
+        points = {
+            key: [(p.step, p.value, p.timestamp) for p in store.client.get_metric_history(run.info.run_id, key)] for key in run.data.metrics
+        }
+        for key, values in points.items():
+            assert len({step for step, _, _ in values}) == len(values), f"{run.info.run_name}: {key} has a step twice"
+        tags = {key: names.get(value, value) for key, value in run.data.tags.items()}
+        assert run.info.run_name not in found, f"{run.info.run_name} is there twice"
+        info = run.info
+        artifacts = sorted(item.path for item in store.client.list_artifacts(info.run_id))
+        found[info.run_name] = [info.status, info.start_time, info.end_time, tags, run.data.params, points, artifacts]
+    return found
+
+
+def test_every_state_and_value(fake_results: Any, blank: Path) -> None:
+    sweep_id, rows = fake_results.typical()
+    seed_store(fake_results.root, blank)
+    projector = Projector(fake_results.root)
+    projector.start_sweep(sweep_id)
+    assert {name: run[0] for name, run in dump(fake_results.root).items()} == {"fake sweep": "RUNNING"}
+    assert projector.sync(sweep_id) == Counter(done=2, stopped=1, diverged=1, running=1, pending=1)
+    assert dump(fake_results.root)["fake/table1/cut:1"][0] == "RUNNING"
+    fake_results.finished(rows["cut"])
+    fake_results.finished(rows["later"])
+    assert projector.finish_sweep(sweep_id) == Counter(done=4, stopped=1, diverged=1)
+    runs = dump(fake_results.root)
+    status = {name.removeprefix("fake/table1/"): run[0] for name, run in runs.items()}
+    finished = dict.fromkeys(("fake sweep", "baseline:1", "dense:1", "cut:1", "later:1"), "FINISHED")
+    assert status == finished | {"linear:1": "KILLED", "mlrf:1": "FAILED"}
+
+    _, start, end, tags, params, points, artifacts = runs["fake/table1/dense:1"]
+    assert end > start
+    assert tags["mlflow.parentRunId"] == "fake sweep"
+    expected = {
+        "kind": "run",
+        "sweep": sweep_id,
+        "paper": "fake2020",
+        "table": "table1",
+        "row": "fake/table1/dense",
+        "seed": "1",
+        "status": "done",
+    }
+    assert expected.items() <= {key.removeprefix("nmt."): value for key, value in tags.items()}.items()
+    assert (
+        tags["nmt.train_key"] == rows["dense"]["keys"]["train"]
+        and tags["nmt.signature"] == params["signature"] == "nrefs:1|case:mixed|tok:13a"
+    )
+    assert params["model.encoder.connection.kind"] == "dense" and params["optim.peak_lr"] == "0.002"
+    final = {"bleu": 28.42, "chrf": 51.5, "tokens_per_second": 4321.5, "sentences_per_second": 55.5, "params": 123_456}
+    assert {key: points[key][-1][1] for key in final} == final
+    assert [step for step, _, _ in points["train/loss"]] == list(range(1, 21)) and points["valid.bleu"][3][:2] == (4, 2.0)
+    assert artifacts == ["capsule.json", "hypotheses.txt", "score.json", "spec.yaml", "train.json"]
+    assert runs["fake/table1/linear:1"][3]["nmt.status"] == "stopped"
+    assert runs["fake/table1/mlrf:1"][3]["nmt.nonfinite"] == "train/loss@6"
+    assert not list(Path.cwd().glob("mlruns*")), "MLflow wrote into the working directory"
+
+
+def test_again_changes_nothing_and_from_nothing_is_the_same(fake_results: Any, blank: Path) -> None:
+    _, rows = fake_results.typical()
+    seed_store(fake_results.root, blank)
+    assert reconcile(fake_results.root) == (Counter(done=2, stopped=1, diverged=1, interrupted=1, pending=1), [])
+    first = dump(fake_results.root)
+    assert first["fake/table1/cut:1"][0] == "KILLED" and first["fake/table1/cut:1"][3]["nmt.status"] == "interrupted"
+    assert first["fake sweep"][0] == "KILLED"
+    reconcile(fake_results.root)
+    assert dump(fake_results.root) == first
+
+    fake_results.history(rows["cut"], 2, 20)  # resumed from step 1: steps 2 and 3 are told twice
+    fake_results.train(rows["cut"])
+    fake_results.score(rows["cut"])
+    reconcile(fake_results.root)
+    resumed = dump(fake_results.root)
+    assert [step for step, _, _ in resumed["fake/table1/cut:1"][5]["train/loss"]] == list(range(1, 21))
+
+    (fake_results.root / "mlflow.db").unlink()
+    command = [sys.executable, "-c", RECONCILER, str(fake_results.root)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout == done.stderr == "", "making the store says something"
+    assert dump(fake_results.root) == resumed
+
+
+@pytest.mark.parametrize(
+    ("method", "count"),
+    [("create", 1), ("create", 3), ("write_points", 1), ("write_params", 2), ("write_artifact", 2), ("write_status", 2)],
+)
+def test_killed_between_two_writes(fake_results: Any, blank: Path, method: str, count: int) -> None:
+    sweep_id, _ = fake_results.typical()
+    seed_store(fake_results.root, blank)
+    command = [sys.executable, "-c", KILLER, str(fake_results.root), sweep_id, method, str(count)]
+    killed = subprocess.run(command, capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert any(run[0] == "RUNNING" for run in dump(fake_results.root).values())
+    reconcile(fake_results.root)
+    whole = dump(fake_results.root)
+    seed_store(fake_results.root, blank)
+    reconcile(fake_results.root)
+    assert dump(fake_results.root) == whole
+    assert all(run[0] != "RUNNING" for run in whole.values())
+
+
+def test_two_processes_make_one_run_each(fake_results: Any, blank: Path) -> None:
+    fake_results.typical()
+    seed_store(fake_results.root, blank)
+    command = [sys.executable, "-c", RECONCILER, str(fake_results.root)]
+    both = [subprocess.Popen(command) for _ in range(2)]
+    assert [process.wait(60) for process in both] == [0, 0]
+    assert len(dump(fake_results.root)) == 6
+
+
+def test_a_row_that_changed_supersedes_the_old_one(fake_results: Any, blank: Path) -> None:
+    seed_store(fake_results.root, blank)
+    old, new = fake_results.row("dense"), fake_results.row("dense", keys=fake_results.keys("dense, other"))
+    fake_results.finished(old)
+    fake_results.sweep([old])
+    reconcile(fake_results.root)
+    fake_results.sweep([new])
+    fake_results.finished(new)
+    reconcile(fake_results.root)
+    kinds = Counter((run.data.tags["nmt.kind"], run.info.status) for run in Store(fake_results.root).search("sweep-1"))
+    assert kinds == Counter({("sweep", "FINISHED"): 1, ("run", "FINISHED"): 1, ("superseded", "FINISHED"): 1})
+
+
+def test_long_odd_and_secret_values(fake_results: Any, blank: Path) -> None:
+    seed_store(fake_results.root, blank)
+    spec = {"note": "x" * 9000, "weird key!": 1, "uri": "https://me:hunter2@host/x?password=hunter2&a=1", "empty": {}, "none": None}
+    row = fake_results.row("dense", spec=spec | {f"p{i}": i for i in range(250)})
+    fake_results.finished(row, steps=1500)
+    fake_results.sweep([row])
+    reconcile(fake_results.root)
+    (run,) = (run for run in Store(fake_results.root).search("sweep-1") if run.data.tags["nmt.kind"] == "run")
+    assert len(run.data.params["note"]) == 6000 and run.data.params["weird key_"] == "1" and run.data.params["p249"] == "249"
+    assert run.data.params["uri"] == "https://***@host/x?password=***&a=1"
+    assert len(Store(fake_results.root).client.get_metric_history(run.info.run_id, "train/loss")) == 1500
+
+
+def test_bad_sweep_file_is_told_and_passed_over(fake_results: Any, blank: Path) -> None:
+    seed_store(fake_results.root, blank)
+    fake_results.typical()
+    (fake_results.root / "sweeps" / "torn.json").write_text('{"rows": [')
+    counts, problems = reconcile(fake_results.root)
+    assert counts["done"] == 2
+    assert len(problems) == 1 and "torn.json" in problems[0]
+
+
+def test_live_run_of_another_process_stays_running(fake_results: Any, blank: Path) -> None:
+    _, rows = fake_results.typical()
+    seed_store(fake_results.root, blank)
+    lock = fake_results.run_dir(rows["cut"]) / "lock"
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(lock)], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None and holder.stdout.readline()
+        assert reconcile(fake_results.root)[0]["running"] == 1
+        assert dump(fake_results.root)["fake/table1/cut:1"][0] == "RUNNING"
+    finally:
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
+    time.sleep(0.1)
+    assert reconcile(fake_results.root)[0]["interrupted"] == 1
+    assert dump(fake_results.root)["fake/table1/cut:1"][0] == "KILLED"

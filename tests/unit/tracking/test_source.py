@@ -1,0 +1,90 @@
+"""Reading the files: tolerance, numbers, and what never reaches MLflow."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.tracking_history import flatten, number, read_points
+from orchestrator.tracking_source import read_result, read_sweep, stamp
+from orchestrator.tracking_store import metric_key, redact, text
+
+
+def test_points_are_finite_numbers_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    lines = [
+        {"step": 1, "loss": 3.0, "valid": {"bleu": 1}, "flag": True, "word": "x", "none": None},
+        {"step": 2, "loss": math.nan, "norm": "inf"},
+        {"step": 3, "loss": 1.0},
+        {"step": 2, "loss": 9.0, "late": 5.0},
+        {"warning": "no step"},
+        {"step": 4, "loss": 0.5, "t": 1000.25},
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + 'not json\n{"step": 5, "loss": 0.')
+    points, nonfinite = read_points(path, 100)
+    assert [tuple(point) for point in points] == [
+        ("loss", 3.0, 101, 1),
+        ("valid.bleu", 1.0, 101, 1),
+        ("loss", 1.0, 103, 3),
+        ("late", 5.0, 102, 2),
+        ("loss", 0.5, 1_000_250, 4),
+    ]
+    assert nonfinite == ["loss@2", "norm@2"]
+    assert read_points(tmp_path / "missing", 0) == ([], [])
+
+
+def test_a_mirror_serves_where_the_root_has_nothing(fake_results: Any, tmp_path: Path) -> None:
+    row = fake_results.row("dense")
+    fake_results.finished(row)
+    sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row])}.json")
+    roots = [tmp_path / "empty", fake_results.root]
+    result = read_result(roots, sweep.rows[0], sweep)
+    assert result is not None and result.state == "done" and result.metrics["bleu"] == 27.64
+    assert stamp(roots[:1], sweep.rows[0]) is None and read_result(roots[:1], sweep.rows[0], sweep) is None
+
+
+def test_foreign_keys_and_torn_files_count_as_absent(fake_results: Any) -> None:
+    row = fake_results.row("dense")
+    fake_results.finished(row)
+    sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row])}.json")
+    run = fake_results.run_dir(row)
+    score = run / "score" / f"{row['keys']['score'][:16]}.json"
+    score.write_text(score.read_text()[:-5])
+    result = read_result([fake_results.root], sweep.rows[0], sweep)
+    assert result is not None and result.state == "running" and "bleu" not in result.metrics
+    fake_results.train({**row, "keys": {**row["keys"], "train": row["keys"]["train"][:16] + "0" * 48}})
+    result = read_result([fake_results.root], sweep.rows[0], sweep)
+    assert result is not None and "params" not in result.metrics
+
+
+def test_every_file_moves_the_stamp(fake_results: Any) -> None:
+    row = fake_results.row("dense")
+    sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row])}.json")
+    marks = [stamp([fake_results.root], sweep.rows[0])]
+    for write in (fake_results.spec, lambda r: fake_results.history(r, 1, 2), fake_results.train, fake_results.score):
+        write(row)
+        marks.append(stamp([fake_results.root], sweep.rows[0]))
+    assert marks[0] is None and len(set(marks)) == len(marks)
+    os.utime(fake_results.run_dir(row) / "history.jsonl", (1, 1))
+    assert stamp([fake_results.root], sweep.rows[0]) != marks[-1]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"sweep_id": "a", "rows": [{"seed": 1}]}', '{"sweep_id": "a", "rows": 3}'])
+def test_bad_sweep_files_are_named(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=r"bad\.json"):
+        read_sweep(path)
+
+
+def test_names_values_and_secrets() -> None:
+    assert dict(flatten({"a": {"b": [1, {"c": 2}]}, "d": {}, "e": []})) == {"a.b.0": 1, "a.b.1.c": 2, "d": {}, "e": []}
+    assert [number(value) for value in (1, "2", True, None, [])] == [1.0, None, None, None, None] and math.isnan(number("NaN") or 0)
+    assert metric_key("a b/c-d.e:f_g") == "a b/c-d.e:f_g" and metric_key("λ=1" * 200) == ("__1" * 200)[:250]
+    assert text(0.1, 10) == "0.1" and text("x" * 20, 10) == "xxxxxxx..." and text(None, 5) == ""
+    assert redact("postgresql://u:p@db/x?token=abc&a=1") == "postgresql://***@db/x?token=***&a=1"

@@ -1,0 +1,58 @@
+"""A training small enough for a test: 20 updates of a 2-layer model on the built-in corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from orchestrator.runtime import Runtime
+from orchestrator.spec import RunSpec
+from orchestrator.train import train
+
+KEY = "ab" * 32
+
+SPEC = RunSpec.model_validate(
+    {
+        "data": {"corpus": "toy-smoke", "subword": {"kind": "word", "size": 300, "joint": False}},
+        "batch": {"unit": "tokens", "size": 300, "accumulate": 1},
+        "model": {
+            "d_model": 16,
+            "d_ff": 32,
+            "num_heads": 2,
+            "norm": "pre",
+            "encoder": {"num_layers": 2},
+            "decoder": {"num_layers": 2},
+            "dropout": {"embedding": 0.1, "residual": 0.1, "attention": 0.1, "ffn": 0.1},
+        },
+        "optim": {"schedule": {"kind": "inverse-sqrt", "lr": 3e-3, "warmup": 10}, "clip_norm": 1.0, "label_smoothing": 0.1},
+        "train": {"max_steps": 20, "validate_every": 10, "checkpoint_every": 5, "snapshots": 2, "snapshot_every": 5},
+    }
+)
+
+
+def changed(spec: RunSpec = SPEC, **sections: dict[str, Any]) -> RunSpec:
+    data = spec.model_dump()
+    for section, values in sections.items():
+        data[section] = data[section] | values
+    return RunSpec.model_validate(data)
+
+
+class Recorder:
+    """Keeps every report; `stop_at` raises there, as a kill at a report would."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.reports: list[dict[str, Any]] = []
+        self.stop_at = stop_at
+
+    def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
+        self.reports.append(metrics)
+        if self.stop_at is not None and metrics["step"] >= self.stop_at:
+            raise KeyboardInterrupt
+
+    def nll(self) -> dict[int, float]:
+        return {m["step"]: m["valid/nll"] for m in self.reports if "valid/nll" in m}
+
+
+def fit(spec: RunSpec, prepared: Any, run_dir: Path, recorder: Recorder | None = None, runtime: Runtime | None = None, **more: Any):
+    run_dir.mkdir(parents=True, exist_ok=True)
+    return train(spec, runtime or Runtime(), [recorder or Recorder()], prepared=prepared, run_dir=run_dir, train_key=KEY, **more)

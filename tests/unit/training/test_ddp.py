@@ -1,0 +1,60 @@
+"""Two gloo workers equal one at the same global batch."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from support import KEY, changed, fit
+from torch import nn
+
+from orchestrator.runtime import Runtime
+from orchestrator.store import Store
+
+NO_DROPOUT = {"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}}
+VARIANTS = {
+    "plain": {},
+    "hierarchical-diversity": {
+        "encoder": {"num_layers": 2, "connection": {"kind": "hierarchical"}},
+        "decoder": {"num_layers": 2, "connection": {"kind": "hierarchical"}},
+        "regularizers": [{"kind": "diversity", "weight": 0.5}],
+    },
+    "mlrf": {
+        "encoder": {"num_layers": 2, "aggregation": {"kind": "mlrf-self-attention", "d_a": 8, "d_f": 8}},
+        "decoder": {"num_layers": 2, "aggregation": {"kind": "mlrf-fnn", "d_f": 8}},
+    },
+}
+
+
+def _spec(name):
+    return changed(model=NO_DROPOUT | VARIANTS[name], batch={"accumulate": 2})
+
+
+def _worker(rank: int, port: int, name: str, run_dir: str, cache: str) -> None:
+    sys.path.insert(0, str(Path(__file__).parent))
+    from orchestrator.data.prepare import prepare
+
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+    runtime = Runtime(rank, 2, torch.device("cpu"), nn.parallel.DistributedDataParallel)
+    spec = _spec(name)
+    fit(spec, prepare(spec.data, None, Path(cache)), Path(run_dir), runtime=runtime)
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_two_workers_equal_one(prepared, tmp_path, name):
+    one = fit(_spec(name), prepared, tmp_path / "one")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    torch.multiprocessing.spawn(_worker, (port, name, str(tmp_path / "two"), str(prepared.path.parent)), nprocs=2)
+    two = Store(tmp_path / "two", KEY).weights("last")
+    assert set(two) == set(one.weights)
+    # softmax ignores what the key bias adds to a whole row: its gradient is rounding noise, which Adam turns into steps of any sign
+    differences = {n: float((two[n] - w).abs().max()) for n, w in one.weights.items() if not n.endswith("key.bias")}
+    assert max(differences.values()) < 1e-5, max(differences, key=differences.get)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from support import KEY, SPEC, Recorder, changed, fit
+
+from orchestrator.journal import executed_steps
+from orchestrator.store import Store
+from orchestrator.weights import weights_sha256
+
+
+def test_learns_and_repeats_bit_for_bit(prepared, tmp_path):
+    one, two = Recorder(), Recorder()
+    first = fit(SPEC, prepared, tmp_path / "one", one)
+    second = fit(SPEC, prepared, tmp_path / "two", two)
+    assert first.status == "done" and first.progress.step == 20
+    assert one.nll()[20] < one.nll()[10] < math.log(prepared.tgt_size)
+    assert weights_sha256(first.weights) == weights_sha256(second.weights)
+    assert one.nll() == two.nll()
+    other = fit(SPEC.model_copy(update={"seed": 2}), prepared, tmp_path / "three")
+    assert weights_sha256(other.weights) != weights_sha256(first.weights)
+
+
+@pytest.mark.parametrize("stop", [10, 20])
+def test_an_interrupted_training_ends_with_the_same_bits(prepared, tmp_path, stop):
+    uninterrupted = Recorder()
+    golden = fit(SPEC, prepared, tmp_path / "golden", uninterrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(SPEC, prepared, tmp_path / "run", Recorder(stop_at=stop))
+    recorder = Recorder()
+    resumed = fit(SPEC, prepared, tmp_path / "run", recorder)
+    assert weights_sha256(resumed.weights) == weights_sha256(golden.weights)
+    assert resumed.executed == 20 - stop
+    assert executed_steps(tmp_path / "run" / "journal.jsonl") == 20
+    assert resumed.progress.best_step == golden.progress.best_step
+    # the report that was not acknowledged is told again
+    assert recorder.nll()[stop] == uninterrupted.nll()[stop]
+
+
+def test_rungs_and_checkpoints_never_change_the_weights(prepared, tmp_path):
+    plain = fit(SPEC, prepared, tmp_path / "plain")
+    recorder = Recorder()
+    spec = changed(train={"checkpoint_every": 7})
+    with_rungs = fit(spec, prepared, tmp_path / "rungs", recorder, rungs=[3, 12])
+    assert weights_sha256(plain.weights) == weights_sha256(with_rungs.weights)
+    assert [m["rung"] for m in recorder.reports if "rung" in m] == [3, 12]
+    assert with_rungs.progress.best_step in (10, 20)
+
+
+def test_accumulated_micro_batches_equal_no_other_order(prepared, tmp_path):
+    """Four micro-batches make one update: four times fewer updates an epoch, gradients of all tokens together."""
+    spec = changed(batch={"accumulate": 4}, train={"max_steps": None, "max_epochs": 1})
+    recorder = Recorder()
+    result = fit(spec, prepared, tmp_path / "run", recorder)
+    single = fit(changed(train={"max_steps": None, "max_epochs": 1}), prepared, tmp_path / "single")
+    assert result.progress.step == -(-single.progress.step // 4)
+    assert result.progress.tgt_tokens == single.progress.tgt_tokens == int((prepared.pairs("train").tgt_lengths + 1).sum())
+
+
+def test_diverged_is_a_status_not_an_exception(prepared, tmp_path, monkeypatch):
+    monkeypatch.setenv("NMT_FAULT", "step@7:nan")
+    from orchestrator import faults
+
+    getattr(faults.active, "cache_clear", lambda: None)()
+    result = fit(SPEC, prepared, tmp_path / "run")
+    monkeypatch.delenv("NMT_FAULT")
+    getattr(faults.active, "cache_clear", lambda: None)()
+    assert result.status == "diverged"
+    assert "step 7" in result.reason
+
+
+def test_patience_stops_on_validation(prepared, tmp_path):
+    spec = changed(
+        optim={"schedule": {"kind": "fixed", "lr": 1e-12, "warmup": 0, "factor": 1.0}},
+        train={"max_steps": 200, "validate_every": 2, "patience": 3},
+        model={"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}},
+    )
+    result = fit(spec, prepared, tmp_path / "run")
+    assert result.status == "done"
+    assert result.progress.step < 200
+    assert result.progress.worse == 3
+
+
+def test_restart_gives_adam_and_the_schedule_a_fresh_clock(prepared, tmp_path):
+    restart = {"after_steps": 8, "schedule": {"kind": "fixed", "lr": 1e-4, "warmup": 0}, "batch": {"unit": "sentences", "size": 8}}
+    recorder = Recorder()
+    spec = changed(optim={"restart": restart}, train={"validate_every": 4})
+    result = fit(spec, prepared, tmp_path / "run", recorder)
+    assert result.progress.phase == 1 and result.progress.phase_step == 12
+    rates = {m["step"]: m["train/lr"] for m in recorder.reports if "train/lr" in m}
+    assert rates[12] == rates[20] == 1e-4 and rates[8] > 1e-3
+    with pytest.raises(KeyboardInterrupt):
+        fit(spec, prepared, tmp_path / "again", Recorder(stop_at=12))
+    assert weights_sha256(fit(spec, prepared, tmp_path / "again").weights) == weights_sha256(result.weights)
+
+
+def test_average_is_the_mean_of_the_last_snapshots(prepared, tmp_path):
+    fit(SPEC, prepared, tmp_path / "run")
+    store = Store(tmp_path / "run", KEY)
+    from orchestrator import weights
+
+    paths = weights.snapshots(tmp_path / "run" / "snapshots")
+    assert [p.stem for p in paths] == ["step-00000015", "step-00000020"]
+    parts = [weights.load_snapshot(p, key=KEY) for p in paths]
+    for name, value in store.weights("average").items():
+        torch.testing.assert_close(value, (parts[0][name] + parts[1][name]) / 2)
+    assert weights_sha256(store.weights("last")) == weights_sha256(parts[1])
+
+
+def test_warm_start_copies_what_matches(prepared, tmp_path):
+    parent = fit(SPEC, prepared, tmp_path / "parent")
+    variant = changed(model={"decoder": SPEC.model.decoder.model_dump() | {"aggregation": {"kind": "linear"}}})
+    from models import build
+    from orchestrator.warm_start import warm_start
+
+    model = build(variant.model.model_dump(), prepared.src_size, prepared.tgt_size, 9)
+    report = warm_start(model, parent.weights)
+    assert report.fresh and all(name.startswith("decoder.aggregation.combine") for name in report.fresh)
+    for name in report.copied:
+        assert torch.equal(dict(model.named_parameters())[name], parent.weights[name])
+    assert fit(variant, prepared, tmp_path / "child", init_weights=parent.weights).status == "done"
+
+
+def test_fast_paths_give_the_same_losses_at_dropout_0(prepared, tmp_path, monkeypatch):
+    from models import loss
+    from models.dropout import Dropout
+
+    off = changed(model={"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}})
+    fast, slow = Recorder(), Recorder()
+    fit(off, prepared, tmp_path / "fast", fast)
+    monkeypatch.setattr(Dropout, "fast", False)
+    monkeypatch.setattr(loss, "CHUNK", 10**9)
+    fit(off, prepared, tmp_path / "slow", slow)
+    assert fast.nll() == pytest.approx(slow.nll(), rel=1e-5)
+
+
+def test_bf16_follows_fp32(prepared, tmp_path):
+    full, half = Recorder(), Recorder()
+    fit(SPEC, prepared, tmp_path / "fp32", full)
+    fit(changed(train={"precision": "bf16"}), prepared, tmp_path / "bf16", half)
+    assert half.nll()[20] == pytest.approx(full.nll()[20], rel=0.02)
