@@ -6,7 +6,8 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -238,14 +239,22 @@ class _Sweep:
         }
         atomic.write_json(path, record, points="sweep")
 
-    def _tracking(self) -> Any:
-        from contextlib import nullcontext
-
+    @contextmanager
+    def _tracking(self) -> Iterator[None]:
+        """MLflow follows the files of this sweep from a thread of its own."""
         if not self.options.tracking:
-            return nullcontext()
-        from orchestrator.tracking import following
+            yield
+            return
+        from orchestrator.tracking import BackgroundProjector
 
-        return following(self.options.results, self.options.slug)
+        projector = BackgroundProjector(
+            self.options.results, self.options.slug, mirrors=self.options.mirrors, warn=lambda line: self.console.print(line, highlight=False)
+        )
+        projector.start()
+        try:
+            yield
+        finally:
+            projector.stop()
 
     def _export(self) -> None:
         """Copy the JSON of finished runs where later runs look for it."""

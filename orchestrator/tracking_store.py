@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 EXPERIMENT = "nmt-ablate"
-KIND = {"mlflow.experimentKind": "custom_model_development"}
+KIND = {"mlflow.experimentKind": "custom_model_development", "mlflow.experiment.primaryMetric.name": "bleu"}
 """Makes the UI open on runs and their curves instead of on GenAI traces."""
 
 ENVIRONMENT = {

@@ -1,0 +1,187 @@
+"""Bad specs: one line each, exit 2, with file, line and key; nothing starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import UserError
+from orchestrator.rows import resolve
+
+# (rows or changed line of the head, line of the error, what the message says)
+ROWS = [
+    ("  r: {model: {num_heds: 4}}", 6, "rows.r.model.num_heds: unknown key; .*did you mean num_heads"),
+    ("  r: {optim: {schedule: {kind: inverse-sqrt, lr: fast}}}", 6, "rows.r.optim.schedule.lr: found 'fast'; expected a number"),
+    ("  r: {optim: {schedule: {kind: inverse-sqrt, lr: -0.1}}}", 6, "lr: found -0.1; expected a number > 0"),
+    ("  r: {optim: {schedule: {kind: inverse-sqrt, lr: .inf}}}", 6, "expected a finite number"),
+    ("  r: {optim: {schedule: {kind: inverse-sqrt, lr: .nan}}}", 6, "expected a"),
+    ("  r: {optim: {schedule: {kind: inverse-sqrt}}}", 6, "lr is needed by schedule inverse-sqrt"),
+    ("  r: {optim: {schedule: {lr: 1e-3}}}", 6, "lr is not used by schedule noam"),
+    ("  r: {model: {dropout: {residual: 1.5}}}", 6, "found 1.5; expected a number < 1"),
+    ("  r: {train: {max_steps: 12:30}}", 6, "found '12:30'; expected a whole number"),
+    ("  r: {train: {max_steps: 010}}", 6, "leading zeros"),
+    ("  r: {train: {max_steps: 1000.5}}", 6, "found 1000.5; expected a whole number"),
+    ("  r: {train: {max_steps: true}}", 6, "found true; expected a whole number"),
+    ('  r: {train: {max_steps: "4"}}', 6, "found '4'; expected a whole number"),
+    ("  r: {train: {compile: no}}", 6, "found 'no'; expected true or false"),
+    ("  r: {train: {max_steps: null}}", 6, "one of max_steps and max_epochs is needed"),
+    ("  r: {data: {corpus: no}}", 6, "found 'no'; expected one of"),
+    ("  r: {data: {corpus: toy-smok}}", 6, "did you mean toy-smoke"),
+    ("  r: {data: {corpus: 3}}", 6, "found 3; expected text"),
+    ("  r: {data: 3}", 6, "rows.r.data: found 3; expected a mapping"),
+    ("  r: {model: {d_model: 100, num_heads: 8}}", 6, "d_model 100 is not divisible by num_heads 8"),
+    ("  r: {model: {d_model: 0}}", 6, "found 0; expected a number >= 1"),
+    ("  r: {model: {d_model: 999999999999}}", 6, "expected at most"),
+    ("  r: {model: {encoder: {num_layers: 100000}}}", 6, "expected at most 1000"),
+    ("  r: {model: {norm: postt}}", 6, "found 'postt'; expected one of post, pre; did you mean post"),
+    ("  r: {model: {encoder: {connection: {kind: hierarchicle}}}}", 6, "connection.kind: found 'hierarchicle'; .*did you mean hierarchical"),
+    ("  r: {model: {encoder: {connection: hierarchical}}}", 6, "expected a mapping such as {kind"),
+    ("  r: {model: {encoder: {connection: {kind: hierarchical, activaton: relu}}}}", 6, "activaton: unknown key; .*did you mean activation"),
+    ("  r: {model: {encoder: {connection: {kind: hierarchical, activation: matrix}}}}", 6, "found 'matrix'; expected one of relu, sigmoid"),
+    ("  r: {model: {encoder: {num_layers: 3, connection: {kind: hierarchical}}}}", 6, "num_layers 3 is odd"),
+    ("  r: {model: {encoder: {connection: {activation: relu}}}}", 6, "activation: unknown key"),
+    ("  r: {model: {encoder: {aggregation: {kind: mlrf-fnn, d_f: 0}}}}", 6, "found 0; expected a number >= 1"),
+    ("  r: {model: {encoder: {aggregation: {kind: mlrf-fnn, d_f: 1.5}}}}", 6, "found 1.5; expected a whole number"),
+    ("  r: {model: {encoder: {cross_attention: {kind: single}}}}", 6, "cross_attention: unknown key"),
+    ("  r: {model: {regularizers: {kind: diversity}}}", 6, "found a mapping; expected a list"),
+    ("  r: {model: {regularizers: [{weight: 1.0}]}}", 6, "kind is missing"),
+    ("  r: {model: {mоdel: 4}}", 6, "U\\+043E"),
+    ("  r: {model: {embeddings: three-way}, data: {subword: {joint: false}}}", 6, "expected data.subword.joint true"),
+    ("  r: {data: {subword: {size: 3}}}", 6, "expected more than the 4 specials"),
+    ("  r: {decode: {checkpoint: average}}", 6, "train.snapshots of at least 1"),
+    ("  r: {decode: {beam_size: 0}}", 6, "found 0; expected a number >= 1"),
+    ("  r: {score: {metric: sacrebleau}}", 6, "did you mean sacrebleu"),
+    ("  r: {score: {test: tets}}", 6, "did you mean test"),
+    ("  r: {optim: {betas: [0.9]}}", 6, "found 1 items; expected 2"),
+    ("  r: {lable: x}", 6, "rows.r.lable: unknown key; .*did you mean label"),
+    ("  r: {kind: ran}", 6, "did you mean run"),
+    ("  r: {kind: quoted, model: {d_model: 8}}", 6, "found in a row of kind quoted"),
+    ("  r: {workers: 0}", 6, "found 0; expected a number >= 1"),
+    ("  r: {expect: {bleu: high}}", 6, "expect bleu is 'high'; expected a number"),
+    ("  r: {model: {d_model: 88.0M}}", 6, "found '88.0M'; expected a whole number"),
+    ("  r: {init_from: bse}\n  base: {}", 6, "found 'bse'; expected one of base, r; did you mean base"),
+    ("  r: {init_from: r}", 6, "found the row itself"),
+    ("  a: {init_from: b}\n  b: {init_from: a}", 6, "circle"),
+    ("  r: 3", 6, "found 3; expected a mapping"),
+    ("  r: {}\n  r: {}", 7, "rows.r: found the key twice; expected once: first at line 6"),
+    ("  r: {}\n  R: {}", 7, "differs only by case from r"),
+    ("  ../x: {}", 6, r"found the row name '../x'; expected letters"),
+    ("  /abs: {}", 6, "row name"),
+    ("  a b: {}", 6, "row name"),
+    ('  "": {}', 6, "empty"),
+    ("  .: {}", 6, "row name"),
+    ("  -rf: {}", 6, "row name"),
+    ("  a;touch: {}", 6, "row name"),
+    ("  $(x): {}", 6, "row name"),
+    ("  a/b/c: {}", 6, "row name"),
+    (f"  {'a' * 300}: {{}}", 6, "row name"),
+    ("  ☃: {}", 6, "row name"),
+    ('  "a\\x1b[31m": {}', 6, r"row name 'a\\x1b"),
+    ("  r: !!python/object/apply:os.system [x]", 6, "tags are not allowed"),
+    ("  r: &a {}\n  s: *a", 7, "aliases are not allowed"),
+]
+HEADS = [
+    ("row:", "r: {}", 5, "unknown key; .*did you mean rows"),
+    ("sweep: {seeds: []}\nrows:", "r: {}", 5, "found 0 items; expected 1"),
+    ("sweep: {seeds: [1, 1]}\nrows:", "r: {}", 5, "not distinct"),
+    ("sweep: {seeds: [-1]}\nrows:", "r: {}", 5, "found -1; expected a number >= 0"),
+    ("sweep: {seeds: [4294967296]}\nrows:", "r: {}", 5, "expected a number <= 4294967295"),
+    ("sweep: {scheduler: {kind: asha, rungs: [4, 2]}}\nrows:", "r: {}", 5, "do not increase"),
+    ("sweep: {scheduler: {kind: asha, rungs: [400]}}\nrows:", "r: {}", 5, "expected at most train.max_steps, 4"),
+    ("sweep: {scheduler: {kind: asha}}\nrows:", "r: {}", 5, "rungs are missing"),
+    ("sweep: {scheduler: {kind: asha, rungs: [2], reduction_factor: 1}}\nrows:", "r: {}", 5, "expected a number > 1"),
+    ("sweep: {scheduler: {kind: asha, rungs: [2], metric: bleau}}\nrows:", "r: {}", 5, "expected one of valid/accuracy"),
+    ("sweep: {scheduler: {kind: asha, rungs: [2], mode: maximise}}\nrows:", "r: {}", 5, "expected one of max, min; did you mean max"),
+    ("sweep: {scheduler: {kind: asha, rungs: [2], mode: max}}\nrows:", "r: {}", 5, "keeps the worst"),
+    ("spec_version: 99\nrows:", "r: {}", 5, "unknown key"),
+    ("extends: nowhere.yaml\nrows:", "r: {}", 5, "no such file"),
+    ("extends: /etc/passwd\nrows:", "r: {}", 5, "relative to this file"),
+    ("extends: spec.yaml\nrows:", "r: {}", 5, "does not extend this one"),
+    ("rows: []\nassumed:", "[x]", 5, "found a list; expected a mapping"),
+]
+
+
+def check(path: Path, line: int, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve(path)
+    assert len(caught.value.lines) == 1, caught.value.lines
+    text = caught.value.lines[0]
+    assert "\n" not in text and text.isprintable()
+    assert re.search(rf"spec\.yaml:{line}: ", text), text
+    assert re.search(message, text), text
+
+
+@pytest.mark.parametrize(("rows", "line", "message"), ROWS, ids=[row[2][:40] for row in ROWS])
+def test_row(spec: Callable[..., Path], rows: str, line: int, message: str) -> None:
+    check(spec(rows + "\n"), line, message)
+
+
+@pytest.mark.parametrize(("head", "row", "line", "message"), HEADS, ids=[head[3][:40] for head in HEADS])
+def test_head(spec: Callable[..., Path], head: str, row: str, line: int, message: str) -> None:
+    path = spec(f"  {row}\n")
+    path.write_text(path.read_text().replace("rows:", head))
+    check(path, line, message)
+
+
+def test_all_faults_of_a_file_in_one_pass(spec: Callable[..., Path]) -> None:
+    rows = "  a: {model: {num_heds: 4}}\n  b: {train: {max_steps: fast}}\n  c: {}\n  d: {decode: {beem: 1}, lable: x}\n"
+    with pytest.raises(UserError) as caught:
+        resolve(spec(rows))
+    assert [re.search(r"spec\.yaml:(\d+)", line)[1] for line in caught.value.lines] == ["6", "7", "9", "9"]  # type: ignore[index]
+
+
+def test_a_fault_of_the_shared_part_is_told_once(spec: Callable[..., Path]) -> None:
+    path = spec("  a: {}\n  b: {}\n  c: {}\n")
+    path.write_text(path.read_text().replace("d_ff: 32", "d_ff: wide"))
+    check(path, 3, r"model\.d_ff: found 'wide'; expected a whole number")
+
+
+def test_a_fault_of_the_parent_file_names_the_parent(spec: Callable[..., Path], tmp_path: Path) -> None:
+    spec(text="model:\n  d_model: wide\n", name="base.yaml")
+    path = spec("  a: {}\n  b: {model: {d_ff: 8}}\n", head="extends: base.yaml\ndata: {corpus: toy-smoke}\ntrain: {max_steps: 1}\nrows:\n")
+    with pytest.raises(UserError) as caught:
+        resolve(path)
+    assert len(caught.value.lines) == 1 and "base.yaml:2: model.d_model: found 'wide'" in caught.value.lines[0]
+
+
+def test_five_hundred_rows_with_one_bad_cell(spec: Callable[..., Path]) -> None:
+    rows = "".join(f"  r{i}: {{model: {{d_ff: {'8x' if i == 321 else 8}}}}}\n" for i in range(500))
+    check(spec(rows), 6 + 321, "rows.r321.model.d_ff: found '8x'")
+
+
+def test_circle_of_files(spec: Callable[..., Path]) -> None:
+    spec(text="extends: b.yaml\n", name="a.yaml")
+    spec(text="extends: a.yaml\n", name="b.yaml")
+    with pytest.raises(UserError, match="does not extend this one"):
+        resolve(spec(text="extends: a.yaml\nrows: {r: {}}\n"))
+
+
+@pytest.mark.parametrize("text", ["", "# only\n", "- 1\n", "3\n", "rows: {}\n", "null\n"])
+def test_files_without_rows(spec: Callable[..., Path], text: str) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve(spec(text=text))
+    assert len(caught.value.lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("dou2018/table1/row91", "did you mean row9"),
+        ("dou2018/tabel1", "did you mean dou2018/table1"),
+        ("nowhere.yaml", "no such file"),
+        ("../x", "no such file|expected FILE"),
+        ("a", "expected FILE.yaml, paper/table"),
+        ("a/b/c/d/e", "expected FILE.yaml"),
+        ("a/b\n/c", "expected FILE"),
+        ("", "expected FILE"),
+        ("\0.yaml", "no such file"),
+        ("search_spaces", "no such file|expected FILE"),
+    ],
+)
+def test_addresses(address: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        resolve(address)
+    assert all(line.isprintable() for line in caught.value.lines)

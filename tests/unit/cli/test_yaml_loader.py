@@ -1,0 +1,113 @@
+"""YAML as we read it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator import yaml_loader
+from orchestrator.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-4", 1e-4),
+        ("1.0e-4", 1e-4),
+        (".5", 0.5),
+        ("-3", -3),
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("true", True),
+        ("no", "no"),
+        ("on", "on"),
+        ("yes", "yes"),
+        ("12:30", "12:30"),
+        ("1_000", "1_000"),
+        ("2020-01-01", "2020-01-01"),
+        ("~", None),
+        ("", None),
+        ("'012'", "012"),
+        ('"1e-4"', "1e-4"),
+        ("0", 0),
+        ("<<", "<<"),
+        ("=", "="),
+    ],
+)
+def test_scalars_are_yaml_1_2(text: str, value: object) -> None:
+    found = yaml_loader.parse(f"a: {text}", "f").data["a"]
+    assert found == value and type(found) is type(value)
+
+
+def test_lines_of_keys_and_items() -> None:
+    document = yaml_loader.parse("a:\n  b:\n    - 1\n    - {c: 2}\n", "f")
+    assert document.mark(("a", "b", 1, "c")).where == "f:4"
+    assert document.mark(("a", "b", "nowhere")).where == "f:2", "an unknown key points at its nearest ancestor"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "word"),
+    [
+        ("a: 1\na: 2", 2, "twice"),
+        ("x: 1\nm:\n  a: 1\n  b: 1\n  a: 2", 5, "m.a"),
+        ("a: !!python/object/apply:os.system [x]", 1, "tags are not allowed"),
+        ("a: !x 1", 1, "tags are not allowed"),
+        ("a: !!str 1", 1, "tags are not allowed"),
+        ("a: &x 1\nb: *x", 2, "aliases are not allowed"),
+        ("a: 012", 1, "leading zeros"),
+        ("a: 1\nb:\tc", 2, "tab"),
+        ("a: 1\n---\nb: 2", 2, "second document"),
+        ("? [x]\n: 1", 1, "as a key"),
+        ("a: [1, 2", 1, "not YAML"),
+        ("a: b: c", 1, "not YAML"),
+        ("a: 123456789012345678901", 1, "18 characters"),
+        ('a: "\\ud800"', 1, "surrogate"),
+        ("a: " + "[" * 60 + "]" * 60, 1, "nesting"),
+        ("[" * 20000, 1, "nested"),
+        ("a\0b: 1", 1, "U+0000"),
+    ],
+)
+def test_what_is_refused(text: str, line: int, word: str) -> None:
+    with pytest.raises(UserError) as caught:
+        yaml_loader.parse(text, "f.yaml")
+    assert any(message.startswith(f"f.yaml:{line}: ") and word in message for message in caught.value.lines), caught.value.lines
+
+
+def test_all_faults_of_a_file_at_once() -> None:
+    with pytest.raises(UserError) as caught:
+        yaml_loader.parse("a: 012\nb: !x 1\nc: 1\nc: 2\nd: &q 1\n", "f")
+    assert [line.split(":")[1] for line in caught.value.lines] == ["1", "2", "4", "5"]
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    big = tmp_path / "big.yaml"
+    big.write_bytes(b"#" * (yaml_loader.MAX_BYTES + 1))
+    latin = tmp_path / "latin.yaml"
+    latin.write_bytes(b"a: 1\nb: \xff\n")
+    fifo = tmp_path / "fifo.yaml"
+    os.mkfifo(fifo)
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("# nothing\n")
+    listed = tmp_path / "list.yaml"
+    listed.write_text("- 1\n")
+    for path, word in (
+        (big, "at most"),
+        (latin, ":2: found byte 0xff at offset 8"),
+        (fifo, "special file"),
+        (tmp_path, "directory"),
+        (empty, "empty"),
+        (listed, "a list at the top level"),
+        (tmp_path / "none.yaml", "no such file"),
+        (Path("/dev/zero"), "special file"),
+    ):
+        with pytest.raises(UserError, match=word) as caught:
+            yaml_loader.load(path)
+        assert len(caught.value.lines) == 1
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "bom.yaml"
+    path.write_bytes(b"\xef\xbb\xbfa: 1\r\nb: 2\r\n")
+    assert yaml_loader.load(path).data == {"a": 1, "b": 2}

@@ -1,0 +1,162 @@
+"""The rules that keep the layout: import directions, module sizes, nothing that runs foreign code, nothing about one machine."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = sorted(path for top in ("models", "orchestrator") for path in (ROOT / top).rglob("*.py"))
+SCRIPTS = sorted(path for top in ("cluster", "benchmarks") for path in (ROOT / top).rglob("*.py"))
+OURS = {"models", "orchestrator", "cluster", "tests", "benchmarks"}
+MAX_LINES = 300
+
+HEAVY = {"torch", "ray", "mlflow", "pydantic", "matplotlib", "numpy", "pandas", "sacrebleu", "sentencepiece", "sacremoses"}
+"""What a command's `--help` must not wait for."""
+
+# Spelled in two parts, so that this file passes its own test.
+HOSTS = [
+    "py" + "pi.org",
+    "python" + "hosted.org",
+    "npm" + "js.org",
+    "npm" + "js.com",
+    "deb." + "debian.org",
+    "mirrors." + "aliyun",
+    "tuna." + "tsinghua",
+]
+PLACES = ["/wo" + "rk/", "." + "library", "/opt/" + "pypi", "/opt/" + "wheels"]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """Dotted module names and lines, imports inside functions and under TYPE_CHECKING included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = ".".join(path.relative_to(ROOT).parts[: -node.level]) if node.level else ""
+            yield ".".join(filter(None, (package, node.module))), node.lineno
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(SOURCE) > 20
+
+
+@pytest.mark.parametrize("path", SOURCE + SCRIPTS, ids=name_of)
+def test_import_directions(path: Path) -> None:
+    name, bad = name_of(path), []
+    for module, line in imports(path):
+        top = module.partition(".")[0]
+        if name.startswith("models/"):
+            allowed = top in ("models", "torch") or top in sys.stdlib_module_names
+        else:
+            allowed = top not in OURS - {"models", "orchestrator"}
+        if top == "ray":
+            allowed &= re.fullmatch(r"orchestrator/launch/ray_\w+\.py", name) is not None
+        if top == "mlflow":
+            allowed &= re.fullmatch(r"orchestrator/tracking\w*\.py", name) is not None
+        if not allowed:
+            bad.append(f"{name}:{line}: {module}")
+    assert not bad, "\n".join(bad)
+
+
+def top_level(path: Path) -> Iterator[str]:
+    """Modules imported when `path` is, from its top level alone."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    for node in body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_help_waits_for_nothing_heavy() -> None:
+    """Follows the top-level imports from the CLI's modules through ours."""
+    todo = sorted((ROOT / "orchestrator").glob("cli*.py")) + sorted((ROOT / "orchestrator" / "cli").rglob("*.py"))
+    seen, bad = set(todo), []
+    while todo:
+        path = todo.pop()
+        for module in top_level(path):
+            if module.partition(".")[0] in HEAVY:
+                bad.append(f"{name_of(path)}: {module}")
+            base = ROOT.joinpath(*module.split("."))
+            for ours in (base.with_suffix(".py"), base / "__init__.py"):
+                if ours.is_file() and ours not in seen:
+                    seen.add(ours)
+                    todo.append(ours)
+    assert not bad, "imported at the top level of what the CLI imports:\n" + "\n".join(bad)
+
+
+@pytest.mark.parametrize("path", SOURCE + SCRIPTS, ids=name_of)
+def test_size(path: Path) -> None:
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= MAX_LINES, f"{name_of(path)} has {lines} lines, {MAX_LINES} at most: one concept a module"
+
+
+@pytest.mark.parametrize("path", SOURCE + SCRIPTS, ids=name_of)
+def test_nothing_runs_foreign_code(path: Path) -> None:
+    bad = [f"{name_of(path)}:{line}: {module}" for module, line in imports(path) if module.partition(".")[0] in UNSAFE_MODULES]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        text = f"{name_of(path)}:{node.lineno}: {called}"
+        if called in UNSAFE_CALLS or called in ("os.system", "os.popen"):
+            bad.append(text)
+        if any(
+            k.arg in ("allow_pickle", "shell") and not (isinstance(k.value, ast.Constant) and k.value.value is False) for k in node.keywords
+        ):
+            bad.append(f"{text} with allow_pickle or shell")
+    assert not bad, "\n".join(bad)
+
+
+UNSAFE_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+UNSAFE_CALLS = {"eval", "exec", "torch.load", "torch.save", "yaml.load", "yaml.load_all", "yaml.unsafe_load", "yaml.full_load"}
+
+
+def test_no_packages_where_there_are_none() -> None:
+    """Tests are imported by path, cluster scripts run by path."""
+    assert [name_of(path) for top in ("tests", "cluster") for path in (ROOT / top).rglob("__init__.py")] == []
+
+
+def tracked() -> list[Path]:
+    """Files of the repository, as git has them or will; all of the tree where there is no git."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True)
+    if listed.returncode == 0:
+        return [ROOT / name for name in listed.stdout.decode().split("\0") if name and (ROOT / name).is_file()]
+    return [path for path in ROOT.rglob("*") if path.is_file() and ".venv" not in path.parts and ".git" not in path.parts]
+
+
+def test_no_registry_and_no_machine_is_named() -> None:
+    bad = []
+    for path in tracked():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        bad += [f"{name_of(path)}: {word}" for word in HOSTS + PLACES if word in text]
+    assert not bad, "\n".join(bad)
+
+
+def test_lock_is_whole_and_leaves_torch_alone() -> None:
+    """Every line is an exact version with hashes; torch comes first, by `make setup`."""
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    entries = re.findall(r"^([a-z0-9][\w.-]*)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", text, re.MULTILINE)
+    names = [name for name, _, _ in entries]
+    assert sum(1 + hashes.count("\n") for _, _, hashes in entries) == text.count("\n"), (
+        "the lock has a line that is no pinned, hashed version"
+    )
+    assert len(names) == len(set(names)) > 100
+    assert not {"torch", "triton", "pip"} & set(names) and not [name for name in names if name.startswith("nvidia-")]
+    assert {"filelock", "fsspec", "jinja2", "networkx", "setuptools", "sympy", "typing-extensions"} <= set(names), "what torch needs"
+    assert dict((name, version) for name, version, _ in entries)["mlflow"] == "3.17.2"
