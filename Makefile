@@ -37,7 +37,7 @@ quickstart: setup  ## six variants x two seeds on the built-in corpus, about six
 	$(BIN)/nmt-ablate sweep search_spaces/quickstart.yaml
 
 test: setup  ## the fast suite
-	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope -m "$(FAST)"
+	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "$(FAST)"
 
 test-slow: setup chromium  ## ray, slow, browser and chaos tests
 	@rc=0; $(TEST_ENV) $(BIN)/python -m pytest -q -m "$(SLOW)" --timeout 600 || rc=$$?; \

@@ -118,8 +118,10 @@ def _matmul() -> dict[str, Any] | None:
     torch = sys.modules.get("torch")
     if torch is None:
         return None
+    from orchestrator import cpu
+
     return {
-        "precision": torch.get_float32_matmul_precision(),
+        "path": cpu.matmul_path(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "mkldnn": bool(torch.backends.mkldnn.is_available()),
         "cuda": torch.version.cuda,

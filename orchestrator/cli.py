@@ -59,13 +59,15 @@ def run(arguments: Sequence[str]) -> int:
         _layout()
         app(args=list(arguments), prog_name="nmt-ablate", standalone_mode=True)
     except SystemExit as end:
+        if end.code == 130:  # typer ends so at Ctrl-C
+            return _interrupted()
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except UserError as error:
         return _say(2, *error.lines)
     except (LockedError, FencedError) as error:
         return _say(3, str(error))
     except KeyboardInterrupt:
-        return _say(130, "interrupted; the same command goes on from the last checkpoint")
+        return _interrupted()
     except BrokenPipeError:
         sys.stderr.close()
         return 1
@@ -75,6 +77,10 @@ def run(arguments: Sequence[str]) -> int:
         text = " ".join(str(error).split())
         return _say(1, f"{type(error).__name__}: {text[:500]} (nmt-ablate --debug ... shows where)")
     return 0
+
+
+def _interrupted() -> int:
+    return _say(130, "interrupted; the same command goes on from the last checkpoint")
 
 
 def _say(code: int, *lines: str) -> int:

@@ -10,7 +10,9 @@ import typer
 from orchestrator.cli_common import CACHE, AsJson, CacheDir, DataDir, Profile, Sets
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Corpora: fetch, check, prepare.\n\nExample:  nmt-ablate data check multi30k-de-en --data-dir DIR"
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Corpora: fetch, check, prepare.\n\nExample:  nmt-ablate data check multi30k-de-en --data-dir DIR",
 )
 
 

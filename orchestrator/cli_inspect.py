@@ -59,7 +59,9 @@ def plan(
         console().print(_plan_table(found))
     totals = found.as_json()["totals"]
     counts = ", ".join(f"{totals[name]} {name}" for name in ("new", "shared", "done", "needs-data") if name in totals)
-    note(f"{totals['runs']} runs: {counts or 'none'}; {found.trainings} trainings to do, {len(found.parents)} of rows that others start from")
+    note(
+        f"{totals['runs']} runs: {counts or 'none'}; {found.trainings} trainings to do, {len(found.parents)} of rows that others start from"
+    )
     for line in found.notes:
         note(line)
 
@@ -72,7 +74,11 @@ def _plan_table(found: Plan) -> Any:
     for name, justify in (("row", "left"), ("seed", "right"), ("params", "right"), ("train key", "left"), ("status", "left")):
         out.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
     for row in (*found.parents, *found.rows):
-        status = row.status + (f" as {row.same_as}" if row.status == "shared" else "") + (" (others start from it)" if row in found.parents else "")
+        status = (
+            row.status
+            + (f" as {row.same_as}" if row.status == "shared" else "")
+            + (" (others start from it)" if row in found.parents else "")
+        )
         params = "?" if row.params is None else f"{row.params:,}"
         out.add_row(escape(row.id), str(row.seed), params, (row.keys.train or "")[:16], escape(status))
     return out
@@ -163,5 +169,6 @@ def table(
     rows = resolve(target, sets=sets, profile=profile)
     address = "/".join(rows[0].id.split("/")[:2])
     columns = find(target).table.columns
-    made = make(address, rows, Finder(ledger(Path(results)), Data(data_dir)), columns, sweep_of(target).seeds)
+    scale = ", ".join([f"profile {profile}"] * bool(profile) + [f"--set {text}" for text in sets or []])
+    made = make(address, rows, Finder(ledger(Path(results)), Data(data_dir)), columns, sweep_of(target).seeds, scale)
     sys.stdout.write(FORMATS[form](made))

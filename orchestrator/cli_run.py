@@ -76,7 +76,18 @@ def sweep(
     address = "/".join(rows[0].id.split("/")[:2])
     name = _name(address, profile, sets)
     _execute(
-        rows, wanted or section.seeds, name, section.model_dump(), engine, workers, results, data_dir, cache_dir, export, no_tracking, as_json
+        rows,
+        wanted or section.seeds,
+        name,
+        section.model_dump(),
+        engine,
+        workers,
+        results,
+        data_dir,
+        cache_dir,
+        export,
+        no_tracking,
+        as_json,
     )
 
 
@@ -137,12 +148,23 @@ def _execute(
         for record in records:
             emit(record)
     out = console(stderr=as_json)
-    out.print(summary(records, {row.id: row.label for row in todo}))
+    out.print(summary(records, _labels(todo)))
     for line in reasons(records):
         note(line)
     _next_steps(out, todo, results, profile_of(name))
     if any(record["status"] not in ("done", "stopped") for record in records):
         raise typer.Exit(1)
+
+
+def _labels(rows: list[Row]) -> dict[str, str]:
+    """Of the rows and of those that they start from."""
+    labels: dict[str, str] = {}
+    for row in rows:
+        current: Row | None = row
+        while current is not None:
+            labels.setdefault(current.id, current.label)
+            current = current.parent
+    return labels
 
 
 def profile_of(name: str) -> str:

@@ -60,7 +60,7 @@ def translate(
 ) -> None:
     """Translate stdin to stdout, line by line, with a row's trained model.
 
-    Example:  echo "ein Haus ." | nmt-ablate translate sweeps/multi30k-first/baseline --data-dir DIR
+    Example:  nmt-ablate translate sweeps/multi30k-first/baseline --data-dir DIR < source.de > target.en
     """
     from orchestrator.cli_common import need_folder
     from orchestrator.cli_translate import translate_stream

@@ -64,7 +64,10 @@ def schema(registry: str, kind: str) -> type[BaseModel]:
 def check_component(
     registry: str, value: Any, site: dict[str, Any] | None, at: KeyPath = ()
 ) -> tuple[dict[str, Any] | None, list[Problem]]:
-    """The component with its defaults filled in, or its problems. `site`: side, num_layers, d_model, num_heads; None skips the class's own check."""
+    """The component with its defaults filled in, or its problems.
+
+    `site`: side, num_layers, d_model, num_heads, for the class's own `check`; None skips that.
+    """
     if not isinstance(value, dict):
         return None, [Problem(at, f"found {describe(value)}; expected a mapping such as {{kind: {_example(registry)}}}")]
     if "kind" not in value:

@@ -34,7 +34,14 @@ def _one(registry: str, name: str) -> dict[str, Any]:
     for option, info in schema(registry, name).model_fields.items():
         if option != "kind":
             kind = schema(registry, name).model_json_schema()["properties"][option]
-            options.append({"name": option, "type": _type(kind), "default": None if info.is_required() else info.default, "required": info.is_required()})
+            options.append(
+                {
+                    "name": option,
+                    "type": _type(kind),
+                    "default": None if info.is_required() else info.default,
+                    "required": info.is_required(),
+                }
+            )
     source = inspect.getsourcefile(cls) or ""
     return {
         "registry": registry,

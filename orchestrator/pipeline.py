@@ -47,6 +47,7 @@ def run_row(
         return {}
     with RunLock(task.run_dir / "lock") as lock:
         ledger = ledger_of(task, lock)
+        ledger.sweep(task.train_key)
         own = [HistoryReporter(task.run_dir / "history.jsonl"), RungReporter(ledger, task.train_key, decide), *reporters]
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)

@@ -23,8 +23,10 @@ SECTIONS = ("data", "batch", "train", "decode", "score")
 
 
 class Profile(Strict):
-    """`width` multiplies d_model, d_ff and every component option named `d_*`. `warmup` (at most so many steps) and `restart_after_steps` act on
-    the schedules and the restart that the row has. The other sections merge onto the row's."""
+    """`width` multiplies d_model, d_ff and every component option named `d_*`; the other sections merge onto the row's.
+
+    `warmup` (at most so many steps) and `restart_after_steps` act on the schedules and the restart that the row has.
+    """
 
     width: Annotated[float, Field(gt=0, le=4)] = 1.0
     warmup: Natural | None = None

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from orchestrator import yaml_loader
 from orchestrator.errors import UserError
 from orchestrator.marked import Marked
-from orchestrator.places import Document, Mark, describe, display, dotted, nearest, shown
+from orchestrator.places import Document, Mark, describe, display, nearest, shown
 from orchestrator.problems import problems_of
 from orchestrator.row_schema import SEGMENT, SEGMENT_WORDS, RowHead, Source, Sweep, TableHead, segments
 from orchestrator.spec_check import SECTIONS, defaults
@@ -61,11 +61,6 @@ class TableFile:
 def read(path: Path) -> TableFile:
     """The file and what it extends. UserError where it cannot be read as YAML; everything else is in `problems`."""
     return _read(str(path), _stamp(path))
-
-
-def forget() -> None:
-    """Drop cached files."""
-    _read.cache_clear()
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -186,11 +181,6 @@ def _row(table: TableFile, name: str, value: Any) -> None:
         table.problems.append(own.mark((first,)).line(f"found in a row of kind {head.kind}; expected only in rows of kind run"))
     _only_mappings(own, table.problems)
     table.rows[name] = RawRow(name, head or RowHead(), table.shared.merged(own), mark)
-
-
-def where(mark: Mark) -> str:
-    """`FILE:LINE: KEY.PATH` of a mark."""
-    return f"{mark.where}: {dotted(mark.path)}"
 
 
 def missing(path: Path) -> str:

@@ -20,7 +20,10 @@ MAX_RUNS = 10_000
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table. `spec` is None for rows that are quoted or analyses. `parent`: the resolved row that `init_from` names, same seed."""
+    """A line of a table.
+
+    `spec` is None for rows that are quoted or analyses; `parent` is the resolved row that `init_from` names, with the same seed.
+    """
 
     id: str
     label: str
@@ -71,7 +74,10 @@ def resolve(
 
 
 def sweep_of(address_or_file: str | Path, profile: str | None = None) -> Sweep:
-    """The file's sweep section, or the default one: seed 1, every row to its full budget. Under a profile, rungs beyond its steps are dropped."""
+    """The file's sweep section, or the default one: seed 1, every row to its full budget.
+
+    Under a profile, rungs beyond its steps are dropped.
+    """
     sweep = row_index.find(str(address_or_file)).table.sweep or Sweep()
     steps = None if profile is None else profiles.load(profile)[0].train.get("max_steps")
     if not isinstance(steps, int):
@@ -165,18 +171,19 @@ def _parent(table: TableFile, raw: RawRow) -> tuple[TableFile, str]:
 def _init_problems(table: TableFile, raw: RawRow) -> list[str]:
     if raw.head.init_from is None:
         return []
-    seen, home, current = [raw.name], table, raw
+    seen: list[str] = []
+    home, current, name = table, raw, raw.name
     try:
-        while current.head.init_from is not None:
+        while current.head.init_from is not None and f"{home.address}/{name}" not in seen:
+            seen.append(f"{home.address}/{name}")
             home, name = _parent(home, current)
             current = home.rows[name]
-            place = f"{home.address}/{name}"
-            if place in seen or (home is table and name == raw.name):
-                mark = table.document.mark(("rows", raw.name, "init_from"))
-                return [mark.line(f"found a circle through {place}; expected a row that does not start from this one")]
-            seen.append(place)
     except UserError as error:
-        return error.lines if home is table and current is raw else []
+        return error.lines if len(seen) == 1 else []
+    order = [f"{table.address}/{known}" for known in table.rows]
+    if current is raw and min(seen, key=lambda place: order.index(place) if place in order else len(order)) == seen[0]:
+        mark = table.document.mark(("rows", raw.name, "init_from"))
+        return [mark.line(f"found a circle: {' -> '.join(seen)}; expected a row that does not start from this one")]
     return []
 
 

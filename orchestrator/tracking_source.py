@@ -84,8 +84,9 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def sweep_files(results: Path) -> list[Path]:
-    """Every sweep file below `results`, by name."""
-    return sorted((results / "sweeps").glob("*.json"))
+    """Every sweep file below `results`, by name; not what lies beside them (owners of locks, ASHA's order, temporary files)."""
+    beside = (".lock.json", ".asha.json")
+    return sorted(path for path in (results / "sweeps").glob("*.json") if not path.name.endswith(beside) and not path.name.startswith("."))
 
 
 def run_directory(roots: Sequence[Path], train_key: str) -> Path | None:

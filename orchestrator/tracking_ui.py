@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.tracking_store import ENVIRONMENT, default_uri, redact, sqlite_path
+from orchestrator.tracking_store import ENVIRONMENT, EXPERIMENT, default_uri, redact, sqlite_path
 
 HOST = "127.0.0.1"
 START_LIMIT = 120.0
@@ -37,6 +39,18 @@ class UiServer:
 
     def __init__(self, url: str, process: subprocess.Popen[bytes], log: Path) -> None:
         self.url, self.process, self.log = url, process, log
+
+    @property
+    def page(self) -> str:
+        """Address of the list of runs; without `workflowType` the UI shows its GenAI side."""
+        query = urllib.parse.urlencode({"experiment_name": EXPERIMENT})
+        with (
+            contextlib.suppress(OSError, ValueError, KeyError),
+            _open(f"{self.url}/api/2.0/mlflow/experiments/get-by-name?{query}") as answer,
+        ):
+            experiment = json.load(answer)["experiment"]["experiment_id"]
+            return f"{self.url}/#/experiments/{experiment}/runs?workflowType=machine_learning"
+        return self.url
 
     def stop(self) -> None:
         """Ends the server and its workers."""
@@ -99,7 +113,7 @@ def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, say: Ca
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         with start_ui(results, port, uri) as server:
-            say(f"MLflow: {server.url}  (Ctrl-C ends it)")
+            say(f"MLflow: {server.page}  (Ctrl-C ends it)")
             while server.process.poll() is None:
                 time.sleep(0.2)
             raise UserError(f"the MLflow server ended by itself; its log: {server.log}")
@@ -124,11 +138,15 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
+def _open(url: str) -> Any:
+    """An answer of the server on this machine; never through a proxy. OSError if there is none in time."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5)
+
+
 def _wait(server: UiServer) -> None:
     deadline = time.monotonic() + START_LIMIT
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while time.monotonic() < deadline and server.process.poll() is None:
-        with contextlib.suppress(urllib.error.URLError, OSError), direct.open(f"{server.url}/health", timeout=2) as answer:
+        with contextlib.suppress(OSError), _open(f"{server.url}/health") as answer:
             if answer.status == 200:
                 return
         time.sleep(0.2)

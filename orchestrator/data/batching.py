@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class Batches:
             rng = _generator(self.seed, e)
             order = self._sorted(rng)
             starts = self._cut(order)
-            batches = [order[a:b] for a, b in zip(starts, [*starts[1:], len(order)], strict=True)]
+            batches = [order[a:b] for a, b in pairwise([*starts, len(order)])]
             self._last = e, [batches[i] for i in rng.permutation(len(batches))]
         return self._last[1]
 

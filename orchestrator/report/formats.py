@@ -32,7 +32,17 @@ def latex(table: Table) -> str:
     head = " & ".join(_tex(header) for header in headers) + r" \\"
     columns = "ll" + "r" * (len(headers) - 3) + "l"
     notes = [f"% {note}" for note in table.notes]
-    lines = [f"% {table.table}", *notes, rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
+    lines = [
+        f"% {table.table}",
+        *notes,
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        head,
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
     return "\n".join(lines) + "\n"
 
 

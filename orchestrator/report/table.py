@@ -49,8 +49,11 @@ class Table:
         return {"table": self.table, "columns": self.columns, "rows": rows, "notes": self.notes}
 
 
-def make(name: str, rows: Sequence[Row], finder: Finder, columns: Sequence[str] = (), seeds: Iterable[int] = ()) -> Table:
-    """The table of resolved rows. `columns`: order of the reported columns (default: as they appear)."""
+def make(name: str, rows: Sequence[Row], finder: Finder, columns: Sequence[str] = (), seeds: Iterable[int] = (), scale: str = "") -> Table:
+    """The table of resolved rows.
+
+    `columns`: order of the reported columns (default: as they appear). `scale`: how ours differ from the published setting, for a note.
+    """
     seeds = list(seeds)
     outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
     figures = {row_id: _figures(found) for row_id, found in outcomes.items()}
@@ -65,7 +68,12 @@ def make(name: str, rows: Sequence[Row], finder: Finder, columns: Sequence[str] 
     order = [*columns, *(c for line in lines for c in line.reported)]
     if any(line.ours is not None and "bleu" in line.ours for line in lines):
         order += OURS
-    return Table(name, list(dict.fromkeys(order)), lines, _notes(outcomes))
+    return Table(
+        name,
+        list(dict.fromkeys(order)),
+        lines,
+        ([f"ours: {scale}; not comparable with the paper's numbers"] if scale else []) + _notes(outcomes),
+    )
 
 
 def _figures(found: Sequence[Outcome]) -> dict[str, Any] | None:
@@ -115,7 +123,8 @@ def _mean(values: Iterable[float | None]) -> float | None:
 def _notes(outcomes: dict[str, list[Outcome]]) -> list[str]:
     """Says in what rows differ that should be alike: code, lock, libraries, device, signature."""
     done = [o for found in outcomes.values() for o in found if o.status == "done"]
-    differ = differences([o.capsule for o in done if o.capsule is not None])
+    capsules = [{k: v for k, v in o.capsule.items() if k not in ("key", "digest")} for o in done if o.capsule is not None]
+    differ = differences(capsules)
     notes = [f"rows come from different environments: {', '.join(differ)} differ"] if differ else []
     signatures = sorted({str(o.signature) for o in done})
     return notes + ([f"rows are scored differently: {'; '.join(signatures)}"] if len(signatures) > 1 else [])

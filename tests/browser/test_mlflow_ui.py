@@ -70,14 +70,15 @@ def experiment(results: Path) -> str:
 
 def test_run_list_and_a_run(results: Path, server: UiServer, browse: Callable[..., str], tmp_path: Path) -> None:
     runs = {run.info.run_name: run for run in Store(results).search("sweep-1")}
-    listed = browse(f"{server.url}/#/experiments/{experiment(results)}/runs", "--dump-dom")
-    assert "fake sweep" in listed
+    assert server.page.startswith(f"{server.url}/#/experiments/{experiment(results)}/runs?")
+    listed = browse(server.page, "--dump-dom")
+    assert "fake sweep" in listed and "Model training" in listed
     dense = runs["fake/table1/dense:1"].info.run_id
     page = browse(f"{server.url}/#/experiments/{experiment(results)}/runs/{dense}", "--dump-dom")
     assert "fake/table1/dense:1" in page
     assert "28.42" in page and "bleu" in page
     listing = Path(os.environ.get("SCREENSHOTS", tmp_path)) / "mlflow-runs.png"
-    browse(f"{server.url}/#/experiments/{experiment(results)}/runs", f"--screenshot={listing}")
+    browse(server.page, f"--screenshot={listing}")
     shot = Path(os.environ.get("SCREENSHOTS", tmp_path)) / "mlflow-run.png"
     browse(f"{server.url}/#/experiments/{experiment(results)}/runs/{dense}", f"--screenshot={shot}")
     assert shot.stat().st_size > 20_000
@@ -109,7 +110,7 @@ def test_ends_with_its_parent_and_takes_the_next_port(results: Path, server: UiS
         assert parent.stdout is not None
         said = parent.stdout.readline()
         url = next(word for word in said.split() if word.startswith("http"))
-        assert int(url.rpartition(":")[2]) > port
+        assert int(url.split("/")[2].rpartition(":")[2]) > port
         children = _descendants(parent.pid)
         assert len(children) >= 2
         os.kill(parent.pid, number)

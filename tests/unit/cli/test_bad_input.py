@@ -34,12 +34,20 @@ ROWS = [
     ("  r: {data: 3}", 6, "rows.r.data: found 3; expected a mapping"),
     ("  r: {model: {d_model: 100, num_heads: 8}}", 6, "d_model 100 is not divisible by num_heads 8"),
     ("  r: {model: {d_model: 0}}", 6, "found 0; expected a number >= 1"),
-    ("  r: {model: {d_model: 999999999999}}", 6, "expected at most"),
+    ("  r: {model: {d_model: 1000000000}}", 6, "expected at most"),
     ("  r: {model: {encoder: {num_layers: 100000}}}", 6, "expected at most 1000"),
     ("  r: {model: {norm: postt}}", 6, "found 'postt'; expected one of post, pre; did you mean post"),
-    ("  r: {model: {encoder: {connection: {kind: hierarchicle}}}}", 6, "connection.kind: found 'hierarchicle'; .*did you mean hierarchical"),
+    (
+        "  r: {model: {encoder: {connection: {kind: hierarchicle}}}}",
+        6,
+        "connection.kind: found 'hierarchicle'; .*did you mean hierarchical",
+    ),
     ("  r: {model: {encoder: {connection: hierarchical}}}", 6, "expected a mapping such as {kind"),
-    ("  r: {model: {encoder: {connection: {kind: hierarchical, activaton: relu}}}}", 6, "activaton: unknown key; .*did you mean activation"),
+    (
+        "  r: {model: {encoder: {connection: {kind: hierarchical, activaton: relu}}}}",
+        6,
+        "activaton: unknown key; .*did you mean activation",
+    ),
     ("  r: {model: {encoder: {connection: {kind: hierarchical, activation: matrix}}}}", 6, "found 'matrix'; expected one of relu, sigmoid"),
     ("  r: {model: {encoder: {num_layers: 3, connection: {kind: hierarchical}}}}", 6, "num_layers 3 is odd"),
     ("  r: {model: {encoder: {connection: {activation: relu}}}}", 6, "activation: unknown key"),
@@ -81,7 +89,7 @@ ROWS = [
     ("  ☃: {}", 6, "row name"),
     ('  "a\\x1b[31m": {}', 6, r"row name 'a\\x1b"),
     ("  r: !!python/object/apply:os.system [x]", 6, "tags are not allowed"),
-    ("  r: &a {}\n  s: *a", 7, "aliases are not allowed"),
+    ("  r: {}\n  s: *a", 7, "aliases are not allowed"),
 ]
 HEADS = [
     ("row:", "r: {}", 5, "unknown key; .*did you mean rows"),

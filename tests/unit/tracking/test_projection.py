@@ -51,6 +51,9 @@ from orchestrator.tracking import reconcile
 reconcile(Path(sys.argv[1]))
 """
 
+SLOW_KILLS = [("create", 1), ("write_params", 2), ("write_artifact", 2)]
+KILLS = [("create", 3), ("write_points", 1), ("write_status", 2), *(pytest.param(*kill, marks=pytest.mark.slow) for kill in SLOW_KILLS)]
+
 
 @pytest.fixture(scope="module")
 def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -157,10 +160,7 @@ def test_again_changes_nothing_and_from_nothing_is_the_same(fake_results: Any, b
     assert dump(fake_results.root) == resumed
 
 
-@pytest.mark.parametrize(
-    ("method", "count"),
-    [("create", 1), ("create", 3), ("write_points", 1), ("write_params", 2), ("write_artifact", 2), ("write_status", 2)],
-)
+@pytest.mark.parametrize(("method", "count"), KILLS)
 def test_killed_between_two_writes(fake_results: Any, blank: Path, method: str, count: int) -> None:
     sweep_id, _ = fake_results.typical()
     seed_store(fake_results.root, blank)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.tracking_history import flatten, number, read_points
-from orchestrator.tracking_source import read_result, read_sweep, stamp
+from orchestrator.tracking_source import read_result, read_sweep, stamp, sweep_files
 from orchestrator.tracking_store import metric_key, redact, text
 
 
@@ -80,6 +80,13 @@ def test_bad_sweep_files_are_named(tmp_path: Path, content: str) -> None:
     path.write_text(content)
     with pytest.raises(ValueError, match=r"bad\.json"):
         read_sweep(path)
+
+
+def test_only_sweep_files_are_sweeps(fake_results: Any) -> None:
+    fake_results.typical()
+    for name in ("sweep-1.lock.json", "sweep-1.asha.json", ".sweep-1.json.12.tmp", ".x.json"):
+        (fake_results.root / "sweeps" / name).write_text("{}")
+    assert [path.name for path in sweep_files(fake_results.root)] == ["sweep-1.json"]
 
 
 def test_names_values_and_secrets() -> None:

@@ -1,0 +1,175 @@
+"""Damaged specs: an error that names file and line, or a valid spec; never a trace, never a key that is ignored."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orchestrator import row_file, row_index, yaml_loader
+from orchestrator.errors import UserError
+from orchestrator.overrides import parse
+from orchestrator.paths import SEARCH_SPACES
+from orchestrator.rows import resolve, validate
+from orchestrator.spec import RunSpec
+
+FILES = [*row_index.table_files(), *sorted((SEARCH_SPACES / "base").glob("*.yaml"))]
+EDITS = 40
+ALPHABET = "abz019 .:-_{}[],#'\"\n\t&*!|>%@`~=\\/é\u2028\x00\x1b"
+NAMES_ARE_FREE = ("rows", "expect")
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("fuzz") / "search_spaces"
+    shutil.copytree(SEARCH_SPACES, place)
+    return place
+
+
+def attempt(path: Path) -> list[str]:
+    """Error lines of a file; [] where it is valid."""
+    try:
+        validate(row_file.read(path))
+    except UserError as error:
+        assert error.lines
+        for line in error.lines:
+            assert "\n" not in line and line.isprintable(), line
+            assert re.match(r".*\.yaml(:\d+)?: .", line), line
+        return error.lines
+    return []
+
+
+@pytest.mark.parametrize("original", FILES, ids=lambda p: p.stem)
+def test_single_character_edits(original: Path, tree: Path) -> None:
+    path = tree / original.relative_to(SEARCH_SPACES)
+    rows = "rows: {r: {}}\n" if original.parent.name == "base" else ""
+    text, rng = original.read_text(encoding="utf-8") + rows, random.Random(original.stem)
+    for _ in range(EDITS):
+        at, new = rng.randrange(len(text)), rng.choice(ALPHABET)
+        cut = rng.choice((0, 1))
+        path.write_bytes((text[:at] + (new if cut == 0 or rng.random() < 0.7 else "") + text[at + cut :]).encode())
+        attempt(path)
+    path.write_text(original.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+@pytest.mark.parametrize("original", FILES, ids=lambda p: p.stem)
+def test_no_misspelt_key_is_ignored(original: Path, tree: Path) -> None:
+    path = tree / original.relative_to(SEARCH_SPACES)
+    text = original.read_text(encoding="utf-8")
+    lines = text.split("\n")
+    keys = [(n, m) for n, line in enumerate(lines) for m in re.finditer(r"(?<![\w-])([a-z_]+):(?=\s|$)", line.split("#")[0])]
+    document = yaml_loader.load(original)
+    free = {mark.where.rpartition(":")[2] + str(p[-1]) for p, mark in document.marks.items() if len(p) > 1 and p[-2] in NAMES_ARE_FREE}
+    assert keys
+    for number, match in random.Random(1).sample(keys, min(len(keys), 40)):
+        if f"{number + 1}{match[1]}" in free or (original.parent.name == "base" and match[1] == "kind"):
+            continue
+        changed = [*lines]
+        changed[number] = lines[number][: match.end(1)] + "q" + lines[number][match.end(1) :]
+        path.write_text("\n".join(changed), encoding="utf-8")
+        if original.parent.name == "base":
+            rows = "\nrows: {r: {}}\n" if "rows:" not in text else ""
+            path.write_text("\n".join(changed) + rows, encoding="utf-8")
+        found = attempt(path)
+        assert found, f"{match[1]}q of line {number + 1} was ignored"
+    path.write_text(text, encoding="utf-8")
+
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(["pre", "bpe", "hierarchical", "toy-smoke", 1e-4]),
+)
+keys = st.one_of(
+    st.text(min_size=1, max_size=6),
+    st.sampled_from(
+        [
+            "kind",
+            "rows",
+            "data",
+            "model",
+            "optim",
+            "train",
+            "sweep",
+            "encoder",
+            "connection",
+            "regularizers",
+            "extends",
+            "init_from",
+            "expect",
+            "spec",
+            "id",
+        ]
+    ),
+)
+trees = st.recursive(scalars, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(keys, inner, max_size=5)), max_leaves=20)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(content=trees)
+def test_any_tree(content: Any, tree: Path) -> None:
+    path = tree / "any.yaml"
+    path.write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
+    try:
+        resolve(path)
+    except UserError as error:
+        assert error.lines and all(line.isprintable() for line in error.lines)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every path of a nested value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(p for name, inner in items for p in places(inner, (*path, name)))]
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data())
+def test_any_value_at_any_place_of_a_resolved_row(data: st.DataObject, tree: Path) -> None:
+    from orchestrator.show import to_yaml
+
+    content = yaml_loader.parse(to_yaml(resolve("quickstart/fusion/mlrf-self-attention")[0]), "f").data
+    at = data.draw(st.sampled_from(places(content)[1:]))
+    target = content
+    for part in at[:-1]:
+        target = target[part]
+    target[at[-1]] = data.draw(trees)
+    path = tree / "one.yaml"
+    path.write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
+    try:
+        (row,) = resolve(path)
+        assert row.spec is None or RunSpec.model_validate(row.spec.model_dump()) == row.spec
+    except UserError as error:
+        assert error.lines and all(line.isprintable() for line in error.lines)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    text=st.one_of(
+        st.text(max_size=30), st.builds("{}={}".format, st.sampled_from(["model.d_ff", "model.regularizers.0.weight"]), st.text(max_size=9))
+    )
+)
+def test_any_override(text: str) -> None:
+    try:
+        sets = [override.text for override in parse([text])]
+        resolve("quickstart/fusion/hierarchical-diversity", sets=sets)
+    except UserError as error:
+        assert all(line.isprintable() and line.startswith("--set") for line in error.lines), error.lines
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(max_size=30))
+def test_any_address(text: str) -> None:
+    try:
+        resolve(text)
+    except UserError as error:
+        assert all(line.isprintable() for line in error.lines), error.lines

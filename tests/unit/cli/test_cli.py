@@ -1,0 +1,228 @@
+"""The command line: exit codes, what goes where, help that is fast."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import LockedError
+
+ROOT = Path(__file__).resolve().parents[3]
+Cli = Callable[..., tuple[int, str, str]]
+Write = Callable[..., Path]
+COMMANDS = [
+    "run", "sweep", "plan", "show", "list", "describe", "schema", "table", "status", "translate", "ui", "reconcile", "stop",
+    "data get", "data prepare", "data check",
+]  # fmt: skip
+HEAVY = ("torch", "ray", "mlflow", "matplotlib", "pydantic", "numpy", "models", "sacrebleu")
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_has_an_example_and_imports_nothing_heavy(command: str) -> None:
+    code = (
+        "import sys\nfrom orchestrator.cli import run\n"
+        f"code = run({[*command.split(), '--help']!r})\n"
+        f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules and name != 'pydantic'])\nsys.exit(code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Example:  nmt-ablate" in done.stdout and "HEAVY []" in done.stdout
+
+
+def test_module_and_version() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "--version"], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+    )
+    assert done.returncode == 0 and done.stdout.startswith("nmt-ablate ")
+
+
+def test_plan_prints_json_and_nothing_else(cli: Cli, spec: Write, tmp_path: Path) -> None:
+    code, out, err = cli("plan", spec("  a: {}\n  b: {}\n"), "--json", "--results", tmp_path / "r", "--seeds", "1,2")
+    assert code == 0 and out.count("\n") == 1 and "4 runs" in err
+    found = json.loads(out)["rows"]
+    assert [(row["id"], row["seed"], row["status"], row["same_as"]) for row in found] == [
+        ("demo/small/a", 1, "new", None),
+        ("demo/small/b", 1, "shared", "demo/small/a"),
+        ("demo/small/a", 2, "new", None),
+        ("demo/small/b", 2, "shared", "demo/small/a"),
+    ]
+    assert set(found[0]["keys"]) == {"train", "decode", "score"} and not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["plan", "nowhere.yaml"], "no such file"),
+        (["plan", "dou2018/table1", "--profile", "smok"], "did you mean smoke"),
+        (["plan", "dou2018/table1", "--set", "model.n_head=8"], "did you mean"),
+        (["plan", "dou2018/table1", "--seeds", "1,1"], "distinct"),
+        (["plan", "dou2018/table1", "--seeds", "-1"], "whole numbers"),
+        (["plan", "dou2018/table1", "--seeds", "4294967296"], "whole numbers"),
+        (["plan", "dou2018/table1", "--data-dir", "/nowhere"], "no such folder"),
+        (["run", "dou2018/table1/row99"], "no such row"),
+        (["run", "dou2018/table1/row1", "--workers", "2"], "expected --engine ray"),
+        (["run", "dou2018/table1/row1", "--engine", "rya"], "did you mean ray"),
+        (["run", "dou2018/table1/row1"], "wmt14-en-de"),
+        (["show", "dou2018/table1"], "expected one"),
+        (["table", "dou2018/table1", "--format", "xls"], "expected one of html"),
+        (["describe", "hierarchicle"], "did you mean hierarchical"),
+        (["list", "nothing"], "no row has such an address"),
+        (["status", "--results", "/nowhere"], "no such folder"),
+        (["stop", "--results", "/nowhere"], "no such folder"),
+        (["reconcile", "--results", "/nowhere"], "no such folder"),
+        (["ui", "--results", "/nowhere"], "no such folder"),
+        (["translate", "dou2018/table1"], "expected one"),
+        (["data", "check", "toy-smok"], "did you mean toy-smoke"),
+        (["data", "prepare", "nowhere.yaml"], "no such file"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(
+    cli: Cli, arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = cli(*arguments)
+    assert code == 2 and out == "" and message in err, err
+    assert all(line.startswith("error: ") for line in err.splitlines()) and "Traceback" not in err
+    assert list(tmp_path.iterdir()) == [], "nothing was started"
+
+
+@pytest.mark.parametrize("arguments", [["bogus"], ["run"], ["plan"], ["run", "x", "--seed", "many"], ["run", "x", "--no-such"], ["data"]])
+def test_usage_errors_exit_2(cli: Cli, arguments: list[str]) -> None:
+    assert cli(*arguments)[0] == 2
+
+
+def test_data_check_of_unequal_line_counts(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "a.de").write_text("ein\nzwei\n")
+    (tmp_path / "a.en").write_text("one\n")
+    code, _, err = cli("data", "check", tmp_path / "a.de", tmp_path / "a.en")
+    assert code == 2 and "2 lines" in err and "1 lines" in err
+    (tmp_path / "a.en").write_text("one\ntwo\n")
+    assert cli("data", "check", tmp_path / "a.de", tmp_path / "a.en")[0] == 0
+
+
+def test_show_gives_a_file_that_plans_alike(cli: Cli, spec: Write, tmp_path: Path) -> None:
+    path = spec("  a: {}\n  b: {init_from: a, model: {d_ff: 8}}\n")
+    code, out, _ = cli("show", f"{path}#b", "--seed", "3")
+    assert code == 0
+    shown = tmp_path / "shown.yaml"
+    shown.write_text(out)
+    first = json.loads(cli("plan", f"{path}#b", "--seeds", "3", "--json")[1])["rows"]
+    assert json.loads(cli("plan", shown, "--seeds", "3", "--json")[1])["rows"] == first
+
+
+def test_list_describe_schema(cli: Cli) -> None:
+    assert "dou2018/table1" in cli("list")[1] and "dou2018/table1/row9" in cli("list", "dou2018/table1")[1]
+    rows = json.loads(cli("list", "dou2018/table1/", "--json")[1])["rows"]
+    assert rows[0]["id"] == "dou2018/table1/row1"
+    assert "activation" in cli("describe", "hierarchical")[1] and "diversity" in cli("describe")[1]
+    described = json.loads(cli("describe", "connection", "--json")[1])
+    assert {"residual", "dense", "hierarchical"} <= {component["kind"] for component in described}
+    properties = json.loads(cli("schema")[1])["properties"]
+    assert {"extends", "source", "rows", "sweep", "model", "data"} <= set(properties)
+
+
+def test_table_without_results(cli: Cli, tmp_path: Path) -> None:
+    code, out, _ = cli("table", "dou2018/table1", "--format", "json", "--results", tmp_path / "r")
+    found = json.loads(out)
+    assert code == 0 and found["table"] == "dou2018/table1" and found["rows"][0]["reported"]["params"] == 88e6
+    assert "not run" in cli("table", "dou2018/table1", "--results", tmp_path / "r")[1]
+
+
+class Fake:
+    """An engine that gives back records, or raises."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:
+        from orchestrator import engine
+
+        self.calls: list[tuple[list[str], list[int], object]] = []
+
+        def execute(rows: list, seeds: list[int], options: object) -> list[dict[str, object]]:  # type: ignore[type-arg]
+            self.calls.append(([row.id for row in rows], list(seeds), options))
+            if isinstance(outcome, BaseException):
+                raise outcome
+            base = {"bleu": None, "params": None, "tokens_per_second": None, "steps": 4}
+            return [{"id": row.id, "seed": seed, "status": outcome, **base} for row in rows for seed in seeds]
+
+        monkeypatch.setattr(engine, "execute", execute)
+
+
+@pytest.mark.parametrize(("status", "code"), [("done", 0), ("stopped", 0), ("failed", 1), ("diverged", 1)])
+def test_exit_code_follows_the_rows(cli: Cli, spec: Write, monkeypatch: pytest.MonkeyPatch, status: str, code: int) -> None:
+    Fake(monkeypatch, status)
+    found, out, err = cli("run", spec(), "--json")
+    assert found == code and json.loads(out)["status"] == status and "base" in err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (LockedError("results/x is locked by process 7"), 3, "process 7"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (RuntimeError("boom\nsecond line"), 1, "RuntimeError: boom second line"),
+    ],
+)
+def test_errors_become_one_line(
+    cli: Cli, spec: Write, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str
+) -> None:
+    Fake(monkeypatch, error)
+    found, out, err = cli("run", spec(), "--json")
+    assert found == code and out == "" and message in err and err.count("\n") == 1
+
+
+def test_debug_keeps_the_traceback(spec: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    from orchestrator.cli import run
+
+    Fake(monkeypatch, RuntimeError("boom"))
+    with pytest.raises(RuntimeError, match="boom"):
+        run(["--debug", "run", str(spec())])
+
+
+def test_sweep_takes_seeds_and_scheduler_of_the_file(cli: Cli, spec: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Fake(monkeypatch, "done")
+    path = spec("  a: {}\n  q: {kind: quoted, expect: {bleu: 3}}\n  b: {model: {d_ff: 8}}\n")
+    path.write_text(path.read_text().replace("rows:", "sweep: {seeds: [3, 4], scheduler: {kind: asha, rungs: [2]}}\nrows:"))
+    assert cli("sweep", path)[0] == 0
+    ids, seeds, options = fake.calls[0]
+    assert ids == ["demo/small/a", "demo/small/b"] and seeds == [3, 4], "quoted rows are not executed"
+    assert options.sweep["scheduler"]["rungs"] == [2] and options.engine == "ray" and options.name == "demo/small"  # type: ignore[attr-defined]
+    cli("sweep", path, "--seeds", "9", "--engine", "local", "--set", "model.d_ff=8")
+    assert fake.calls[1][1] == [9] and fake.calls[1][2].name != "demo/small"  # type: ignore[attr-defined]
+    cli("run", f"{path}#a", "--seed", "6", "--profile", "smoke")
+    ids, seeds, options = fake.calls[2]
+    assert (ids, seeds, options.sweep, options.name) == (["demo/small/a"], [6], None, "demo/small/a@smoke:6")  # type: ignore[attr-defined]
+
+
+def test_only_quoted_rows_are_nothing_to_run(cli: Cli, spec: Write) -> None:
+    code, _, err = cli("run", spec("  q: {kind: quoted}\n"))
+    assert code == 2 and "nothing to execute" in err
+
+
+def test_the_layout_is_checked(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.util
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    code, _, err = cli("list")
+    assert code == 2 and "expected beside `orchestrator`" in err
+
+
+def test_status_and_stop(cli: Cli, tmp_path: Path) -> None:
+    sweeps = tmp_path / "sweeps"
+    sweeps.mkdir()
+    key = "a" * 64
+    rows = [{"id": "p/t/a", "seed": 1, "keys": {"train": key, "decode": key, "score": key}, "spec": {}}]
+    (sweeps / "p-t.json").write_text(json.dumps({"name": "p/t", "rows": rows}))
+    (sweeps / "p-t.lock.json").write_text(json.dumps({"held": True, "pid": 1, "host": "h", "boot_id": None}))
+    (sweeps / "half.json").write_text('{"rows": [')
+    code, out, _ = cli("status", "--results", tmp_path, "--json")
+    (sweep,) = json.loads(out)["sweeps"]
+    assert code == 0 and sweep["driver"]["host"] == "h"
+    assert sweep["rows"] == [{"id": "p/t/a", "seed": 1, "status": "new", "steps": 0, "key": key}]
+    assert "p/t/a" in cli("status", "--results", tmp_path)[1]
+    code, _, err = cli("stop", "--results", tmp_path)
+    assert code == 2 and "its driver runs on h; expected this machine" in err
+    assert cli("stop", "nothing", "--results", tmp_path)[0] == 2

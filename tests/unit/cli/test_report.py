@@ -1,0 +1,158 @@
+"""Tables of results in every format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from orchestrator.plan import Data, keys_for
+from orchestrator.report.find import Finder, Outcome
+from orchestrator.report.formats import FORMATS
+from orchestrator.report.summary import states, summary
+from orchestrator.report.table import Table, make
+from orchestrator.results import Ledger
+from orchestrator.rows import resolve
+
+Write = Callable[..., Path]
+ROWS = (
+    "  base: {label: Baseline, expect: {bleu: 27.64, params: 88.0M}}\n"
+    "  fused: {label: 'a|b <script> & 100% $x_1', model: {d_ff: 48}, expect: {bleu: 28.09, delta: 0.45}}\n"
+    "  cut: {model: {d_ff: 56}, expect: {bleu: 28}}\n"
+    "  never: {model: {d_ff: 64}}\n"
+    "  theirs: {kind: quoted, expect: {bleu: 20.73}}\n"
+)
+
+
+def ledger_with(path: Path, rows: list, figures: dict[str, dict[int, tuple[str, float]]]) -> Ledger:  # type: ignore[type-arg]
+    ledger, data = Ledger(path), Data(None)
+    for row in rows:
+        for seed, (status, bleu) in figures.get(row.id.rsplit("/", 1)[1], {}).items():
+            seeded = row.at(seed)
+            keys = keys_for(seeded, data)
+            ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": seeded.spec.model_dump(), "keys": keys.as_dict()})
+            record = {"status": status, "steps": 4, "params": int(1000 + bleu), "tokens_per_second": 100.0, "reason": ""}
+            ledger.write_train(keys.train, record)
+            if status == "done":
+                ledger.write_decode(keys.train, keys.decode, {"sentences_per_second": 5.0}, ["a"])
+                score = {"decode_key": keys.decode, "bleu": bleu, "signature": "BLEU|x", "chrf": {"score": 50.0}}
+                ledger.write_score(keys.train, keys.score, score)
+    return ledger
+
+
+@pytest.fixture
+def table(spec: Write, tmp_path: Path) -> Table:
+    rows = resolve(spec(ROWS))
+    figures = {
+        "base": {1: ("done", 30.0), 2: ("done", 32.0)},
+        "fused": {1: ("done", 33.5), 2: ("stopped", 0)},
+        "cut": {1: ("stopped", 0.0)},
+    }
+    return make("demo/small", rows, Finder(ledger_with(tmp_path / "r", rows, figures), Data(None)), ["params", "bleu"])
+
+
+def test_figures(table: Table) -> None:
+    base, fused, cut, never, theirs = table.as_json()["rows"]
+    assert base["reported"] == {"bleu": 27.64, "params": 88e6}
+    assert (base["ours"]["bleu"], base["ours"]["bleu_spread"], base["ours"]["seeds"]) == (31.0, pytest.approx(1.4142), [1, 2])
+    assert (fused["ours"]["bleu"], fused["ours"]["delta"], fused["ours"]["seeds"]) == (33.5, 2.5, [1])
+    assert fused["ours"]["unfinished"] == {"2": "stopped at step 4"}
+    assert cut["ours"] == {"status": "stopped", "reason": "stopped at step 4", "seeds": [1]}, "a stopped row has no figures"
+    assert never["ours"] is None and theirs["ours"] is None and theirs["kind"] == "quoted"
+    assert table.columns[:2] == ["params", "bleu"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_formats_say_what_did_not_run(table: Table, form: str) -> None:
+    text = FORMATS[form](table)
+    assert "27.64" in text and "31.0" in text
+    if form != "json":
+        assert "not run" in text and "stopped at step 4" in text and "quoted" in text
+
+
+def test_markdown_is_one_table(table: Table) -> None:
+    lines = [line for line in FORMATS["md"](table).splitlines() if line.startswith("|")]
+    assert len(lines) == 2 + 5 and len({line.replace("\\|", "").count("|") for line in lines}) == 1
+    assert r"a\|b \<script\> & 100% $x\_1" in lines[3]
+
+
+def test_html_is_escaped_and_balanced(table: Table) -> None:
+    text = FORMATS["html"](table)
+    assert "<script" not in text and "&lt;script&gt;" in text
+    tags: list[str] = []
+
+    class Parser(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            tags.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            tags.reverse()
+            tags.remove(tag)
+            tags.reverse()
+
+    Parser().feed(text)
+    assert tags == []
+
+
+def test_latex_is_escaped(table: Table) -> None:
+    text = FORMATS["latex"](table)
+    assert r"a|b <script> \& 100\% \$x\_1" in text
+    body = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert len({line.replace(r"\&", "").count("&") for line in body}) == 1
+
+
+def test_json_is_json(table: Table) -> None:
+    assert set(json.loads(FORMATS["json"](table))) == {"table", "columns", "rows", "notes"}
+
+
+def test_without_data_results_are_found_by_their_spec(spec: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = resolve(spec(ROWS))
+    ledger = ledger_with(tmp_path / "r", rows, {"base": {3: ("done", 30.0)}})
+    monkeypatch.setattr(Data, "manifest", lambda self, data: None)
+    mirror = Ledger(tmp_path / "empty", [tmp_path / "r"])
+    assert ledger.run_dir is not None
+    found = Finder(mirror, Data(None)).outcomes(rows[0])
+    assert [(o.seed, o.status, o.bleu) for o in found] == [(3, "done", 30.0)]
+    assert Finder(mirror, Data(None)).outcomes(rows[1]) == []
+
+
+def test_notes_name_what_differs(spec: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = resolve(spec("  a: {}\n  b: {model: {d_ff: 8}}\n"))
+    commits, keys = iter(["one", "two"]), iter(["k", "l"])
+    monkeypatch.setattr(
+        Finder,
+        "outcomes",
+        lambda self, row, seeds=(): [
+            Outcome(1, "done", "", 4, bleu=3.0, signature="s", params=5, capsule={"key": next(keys), "git_commit": next(commits)})
+        ],
+    )
+    made = make("t", rows, Finder(Ledger(Path("x")), Data(None)), scale="profile smoke")
+    assert made.notes == [
+        "ours: profile smoke; not comparable with the paper's numbers",
+        "rows come from different environments: git_commit differ",
+    ]
+
+
+def test_summary_of_a_sweep() -> None:
+    from rich.console import Console
+
+    def record(name: str, seed: int, status: str, bleu: float | None) -> dict[str, object]:
+        return {"id": f"p/t/{name}", "seed": seed, "status": status, "bleu": bleu, "params": 123456, "tokens_per_second": 10.0, "steps": 40}
+
+    records = [
+        record("a", 1, "done", 40.0),
+        record("a", 2, "done", 42.0),
+        record("b", 1, "done", 41.0),
+        record("b", 2, "stopped", None),
+        record("c", 1, "stopped", None),
+        record("c", 2, "stopped", None),
+    ]
+    console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    console.print(summary(records, {"p/t/a": "[bold]A[/bold]"}))
+    text = console.export_text()
+    assert "41.00" in text and "1.41" in text and "[bold]A[/bold]" in text and "done (2 seeds)" in text
+    assert "seed 1 done; seed 2 stopped by ASHA at step 40" in text and "stopped by ASHA at step 40 (2 seeds)" in text
+    assert states([record("d", 1, "failed", None)]) == "failed"

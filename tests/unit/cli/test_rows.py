@@ -1,0 +1,248 @@
+"""Resolution: merging, inheritance, parents, overrides, profiles, and the file that `show` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import UserError
+from orchestrator.overrides import parse
+from orchestrator.row_schema import number
+from orchestrator.rows import MAX_RUNS, Row, resolve, runs, sweep_of
+from orchestrator.show import to_yaml
+
+Write = Callable[..., Path]
+
+
+def one(path: Path, name: str, **options: object) -> Row:
+    return resolve(f"{path}#{name}", **options)[0]  # type: ignore[arg-type]
+
+
+def test_a_row_is_its_difference(spec: Write) -> None:
+    base, wide = resolve(spec("  base: {}\n  wide: {model: {d_ff: 64}, decode: {beam_size: 2}}\n"))
+    assert (base.id, wide.id) == ("demo/small/base", "demo/small/wide")
+    assert base.spec is not None and wide.spec is not None
+    assert wide.spec.model.model_dump(exclude={"d_ff"}) == base.spec.model.model_dump(exclude={"d_ff"})
+    assert (base.spec.model.d_ff, wide.spec.model.d_ff, wide.spec.decode.beam_size) == (32, 64, 2)
+    assert base.line == 6 and wide.line == 7
+
+
+def test_numbers_of_equal_value(spec: Write) -> None:
+    row = one(spec("  r: {optim: {schedule: {kind: inverse-sqrt, lr: 1e-4}}, decode: {max_ratio: 2}}\n"), "r")
+    assert row.spec is not None and row.spec.optim.schedule.lr == 1e-4 and row.spec.decode.max_ratio == 2.0
+
+
+def test_components_merge_by_kind(spec: Write) -> None:
+    head = (
+        "source: {paper: demo, table: small}\ndata: {corpus: toy-smoke}\ntrain: {max_steps: 4}\n"
+        "model: {encoder: {aggregation: {kind: mlrf-self-attention, n_hop: 6, d_a: 32}}}\nrows:\n"
+    )
+    rows = (
+        "  hop: {model: {encoder: {aggregation: {n_hop: 2}}}}\n"
+        "  same: {model: {encoder: {aggregation: {kind: mlrf-self-attention, d_f: 8}}}}\n"
+        "  other: {model: {encoder: {aggregation: {kind: mlrf-fnn}}}}\n"
+    )
+    hop, same, other = (row.spec.model.encoder.aggregation for row in resolve(spec(rows, head=head)) if row.spec)
+    assert (hop["n_hop"], hop["d_a"]) == (2, 32)
+    assert (same["n_hop"], same["d_a"], same["d_f"]) == (6, 32, 8)
+    assert other == {"kind": "mlrf-fnn", "d_f": 512, "word_embedding": True, "layer_embedding": True}
+
+
+def test_a_schedule_of_another_kind_replaces_the_whole(spec: Write) -> None:
+    path = spec("  r: {optim: {schedule: {kind: fixed, lr: 5.0e-5, warmup: 0}}}\n  s: {optim: {schedule: {warmup: 7}}}\n")
+    fixed, noam = resolve(path)
+    assert fixed.spec is not None and noam.spec is not None
+    assert (fixed.spec.optim.schedule.kind, noam.spec.optim.schedule.warmup, noam.spec.optim.schedule.kind) == ("fixed", 7, "noam")
+
+
+def test_null_takes_away(spec: Write) -> None:
+    restart = "optim: {restart: {after_steps: 2, schedule: {kind: fixed, lr: 1e-3}}}\nrows:"
+    path = spec("  with: {}\n  without: {optim: {restart: null}}\n")
+    path.write_text(path.read_text().replace("rows:", restart))
+    first, second = resolve(path)
+    assert first.spec is not None and second.spec is not None
+    assert first.spec.optim.restart is not None and second.spec.optim.restart is None
+
+
+def test_extends_inherits_sections_and_assumptions_but_not_rows(spec: Write) -> None:
+    spec("  old: {}\n", name="base.yaml")
+    path = spec(text="extends: base.yaml\nassumed: [model.norm]\nmodel: {d_ff: 48}\nrows: {new: {assumed: [train]}}\n")
+    (row,) = resolve(path)
+    assert row.id == "local/spec/new" and row.assumed == ["model.norm", "train"]
+    assert row.spec is not None and (row.spec.model.d_ff, row.spec.model.d_model) == (48, 16)
+
+
+def test_a_missing_value_takes_the_default_of_the_spec(spec: Write) -> None:
+    row = one(spec("  r:\n"), "r")
+    assert row.spec is not None and row.spec.score.metric == "sacrebleu" and row.spec.seed == 1
+
+
+def test_parent_has_the_same_seed_profile_and_overrides(spec: Write) -> None:
+    path = spec("  base: {}\n  child: {init_from: base, model: {encoder: {connection: {kind: dense}}}}\n")
+    child = one(path, "child", seed=5, sets=["model.d_ff=40", "train.max_steps=3"])
+    assert child.spec is not None and child.parent is not None and child.parent.spec is not None
+    assert child.spec.init_from == child.parent.id == "demo/small/base"
+    assert (child.parent.spec.seed, child.parent.spec.model.d_ff, child.parent.spec.train.max_steps) == (5, 40, 3)
+    other = child.at(9)
+    assert other.spec is not None and other.parent is not None and other.parent.spec is not None
+    assert (other.spec.seed, other.parent.spec.seed, child.spec.seed) == (9, 9, 5)
+    smoke = one(path, "child", profile="smoke")
+    assert smoke.spec is not None and smoke.parent is not None and smoke.parent.spec is not None
+    assert smoke.parent.spec.train == smoke.spec.train and smoke.parent.spec.data == smoke.spec.data
+
+
+def test_an_override_of_the_variant_stays_with_the_variant(spec: Write) -> None:
+    rows = (
+        "  base: {}\n  child: {init_from: base, model: {regularizers: [{kind: diversity}], encoder: {connection: {kind: hierarchical}}}}\n"
+    )
+    child = one(spec(rows), "child", sets=["model.regularizers.0.weight=0.5", "model.encoder.connection.activation=relu"])
+    assert child.spec is not None and child.parent is not None and child.parent.spec is not None
+    assert child.spec.model.regularizers[0]["weight"] == 0.5
+    assert child.spec.model.encoder.connection == {"kind": "hierarchical", "activation": "relu"}
+    assert child.parent.spec.model.regularizers == [] and child.parent.spec.model.encoder.connection == {"kind": "residual"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model.n_head=8", "model.n_head: unknown key; .*did you mean num_heads"),
+        ("modl.d_model=8", "did you mean model"),
+        ("model.d_model", "expected KEY=VALUE"),
+        ("model.d_model=", "expected KEY=VALUE"),
+        ("=8", "expected KEY=VALUE"),
+        ("model.d_model=wide", "found 'wide'; expected a whole number"),
+        ("model.d_model=15", "not divisible"),
+        ("model..d_ff=1", "unknown key"),
+        ("model=3", "expected a mapping"),
+        ("seed=3", "use --seed"),
+        ("init_from=x", "part of the row"),
+        ("model.d_ff=!!int 3", "tags are not allowed"),
+        ("model.d_ff=[", "not YAML"),
+        ("model.regularizers.0.weight=1", "one of the list's 0 items"),
+        ("model.encoder.connection.kind=hierarchicle", "did you mean hierarchical"),
+        ("optim.schedule.lr=1e-3", "lr is not used by schedule noam"),
+        ("model.d_ff=\x1b[31m", "U\\+001B"),
+    ],
+)
+def test_bad_overrides_name_the_option(spec: Write, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        resolve(spec(), sets=[text])
+    assert len(caught.value.lines) == 1 and caught.value.lines[0].startswith("--set ") and caught.value.lines[0].isprintable()
+
+
+def test_overrides_are_yaml_values() -> None:
+    values = {
+        o.path: o.value
+        for o in parse(["data.corpus=no", "optim.eps=1e-9", "train.max_epochs=null", "model.regularizers=[{kind: diversity}]"])
+    }
+    assert list(values.values()) == ["no", 1e-9, None, [{"kind": "diversity"}]]
+
+
+def test_every_bad_override_is_told_at_once(spec: Write) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve(spec(), sets=["a=1", "b", "model.d_ff=8"])
+    assert len(caught.value.lines) == 2
+
+
+def test_a_profile_scales_widths_and_keeps_the_variant(spec: Write) -> None:
+    rows = "  r: {model: {d_model: 512, d_ff: 2048, num_heads: 8, encoder: {num_layers: 6, aggregation: {kind: mlrf-fnn, d_f: 512}}}}\n"
+    row = one(spec(rows), "r", profile="smoke", sets=["train.max_steps=5"])
+    assert row.spec is not None
+    model = row.spec.model
+    assert (model.d_model, model.d_ff, model.num_heads, model.encoder.num_layers) == (32, 128, 8, 6)
+    assert model.encoder.aggregation["d_f"] == 32 and model.d_model // model.num_heads % 2 == 0
+    assert row.spec.data.corpus == "toy-smoke" and row.spec.train.max_steps == 5, "--set wins over the profile"
+
+
+@pytest.mark.parametrize("profile", ["smoke", "cpu", "gpu"])
+def test_a_profile_reaches_a_restart(spec: Write, profile: str) -> None:
+    rows = "  r: {optim: {restart: {after_epochs: 40, schedule: {kind: fixed, lr: 1e-3}, batch: {unit: sentences, size: 32}}}}\n"
+    row = one(spec(rows), "r", profile=profile)
+    assert row.spec is not None and row.spec.optim.restart is not None and row.spec.train.max_steps is not None
+    assert row.spec.optim.restart.after_steps is not None and row.spec.optim.restart.after_steps < row.spec.train.max_steps
+
+
+def test_unknown_profile(spec: Write) -> None:
+    with pytest.raises(UserError, match="did you mean smoke"):
+        resolve(spec(), profile="smok")
+
+
+def test_rungs_beyond_a_profile_are_dropped(spec: Write) -> None:
+    path = spec("  r: {train: {max_steps: 900}}\n")
+    path.write_text(path.read_text().replace("rows:", "sweep: {seeds: [3, 4], scheduler: {kind: asha, rungs: [4, 400]}}\nrows:"))
+    assert sweep_of(path).scheduler.rungs == [4, 400]
+    assert sweep_of(path, "smoke").scheduler.rungs == [4]
+    assert sweep_of(path).seeds == [3, 4]
+
+
+def test_shown_rows_come_back(spec: Write, tmp_path: Path) -> None:
+    rows = (
+        "  base: {expect: {bleu: 27.64, params: 88.0M}, label: 'no: \"quotes\" # €'}\n"
+        "  mid: {init_from: base, model: {regularizers: [{kind: diversity, weight: 1}]}}\n"
+        "  leaf: {init_from: mid, assumed: [model.norm], workers: 2, pinned: true, optim: {eps: 1e-9}}\n"
+    )
+    path = spec(rows)
+    for options in ({}, {"seed": 7}, {"profile": "smoke"}, {"sets": ["model.d_ff=8"]}):
+        for row in resolve(path, **options):  # type: ignore[arg-type]
+            file = tmp_path / "shown.yaml"
+            file.write_text(to_yaml(row))
+            (again,) = resolve(file)
+            assert again.spec == row.spec and to_yaml(again) == to_yaml(row)
+            assert (again.id, again.label, again.expect, again.assumed, again.workers, again.pinned) == (
+                row.id,
+                row.label,
+                row.expect,
+                row.assumed,
+                row.workers,
+                row.pinned,
+            )
+            assert (again.parent and again.parent.spec) == (row.parent and row.parent.spec)
+
+
+def test_a_shown_row_takes_overrides_profile_and_seed(spec: Write, tmp_path: Path) -> None:
+    path = spec("  base: {}\n  leaf: {init_from: base}\n")
+    file = tmp_path / "shown.yaml"
+    file.write_text(to_yaml(one(path, "leaf")))
+    (row,) = resolve(file, sets=["model.d_ff=8"], seed=4, profile="smoke")
+    assert row.spec is not None and row.parent is not None and row.parent.spec is not None
+    assert (row.spec.model.d_ff, row.spec.seed, row.parent.spec.model.d_ff, row.parent.spec.seed) == (8, 4, 8, 4)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("num_heads", "num_heds", "did you mean num_heads"),
+        ("id: demo/small/leaf", "id: ../x", "expected paper/table/row"),
+        ("kind: run", "kind: quoted", "of kind quoted with a spec"),
+        ("init_from: demo/small/base", "init_from: demo/small/none", "not among the file's parents"),
+        ("seed: 1", "seed: -1", "expected a whole number >= 0"),
+    ],
+)
+def test_a_damaged_shown_row(spec: Write, tmp_path: Path, old: str, new: str, message: str) -> None:
+    file = tmp_path / "shown.yaml"
+    text = to_yaml(one(spec("  base: {}\n  leaf: {init_from: base}\n"), "leaf"))
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    with pytest.raises(UserError, match=message):
+        resolve(file)
+
+
+def test_quoted_rows_have_no_spec(spec: Write) -> None:
+    quoted, run = resolve(spec("  q: {kind: quoted, expect: {bleu: 20.73, params: 65M}}\n  r: {}\n"))
+    assert quoted.spec is None and run.spec is not None
+    assert [(row.id, seed) for row, seed in runs([quoted, run], [1, 2])] == [("demo/small/r", 1), ("demo/small/r", 2)]
+
+
+def test_too_many_runs_are_refused(spec: Write) -> None:
+    rows = resolve(spec())
+    with pytest.raises(UserError, match="expected at most 10000"):
+        runs(rows, list(range(MAX_RUNS + 1)))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [(27.64, 27.64), ("88.0M", 88e6), ("+0.3", 0.3), ("+14.7M", 14.7e6), ("-1.5k", -1500.0), (None, None)]
+)
+def test_reported_numbers(text: float | str | None, value: float | None) -> None:
+    assert number(text) == value

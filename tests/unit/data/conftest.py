@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.data import catalogue
+from orchestrator.data.catalogue import Entry
+
+
+def entry_of(name: str = "tiny", references: int = 1, **fields: object) -> Entry:
+    """An entry whose files are train.a, train.b, ... in DIR/NAME."""
+
+    def split(stem: str, count: int) -> dict[str, object]:
+        return {"src": f"{stem}.a", "tgt": [f"{stem}.b"] if count == 1 else [f"{stem}.b{i}" for i in range(count)]}
+
+    return Entry.model_validate(
+        {
+            "name": name,
+            "description": "a test",
+            "licence": "none",
+            "src": "de",
+            "tgt": "en",
+            "folders": [name],
+            "splits": {"train": split("train", 1), "valid": split("valid", 1), "test": split("test", references)},
+            "sources": [{"kind": "user", "obtain": "write it yourself"}],
+        }
+        | fields
+    )
+
+
+WORDS = [
+    "der",
+    "die",
+    "das",
+    "hund",
+    "katze",
+    "haus",
+    "baum",
+    "sieht",
+    "rennt",
+    "schnell",
+    "langsam",
+    "gross",
+    "klein",
+    "rot",
+    "blau",
+    "und",
+]
+
+
+def sentences(count: int, start: int = 0) -> list[str]:
+    """Distinct sentences of 3 to 8 words."""
+    return [" ".join(WORDS[(n * 7 + i * (1 + n // 16)) % 16] for i in range(3 + n % 6)) + f" x{n}" for n in range(start, start + count)]
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory with the corpus `tiny`: 60 + 6 + 6 pairs; the target is the source in upper case."""
+    folder = tmp_path / "data" / "tiny"
+    folder.mkdir(parents=True)
+    for stem, start, count in (("train", 0, 60), ("valid", 60, 6), ("test", 66, 6)):
+        lines = sentences(count, start)
+        (folder / f"{stem}.a").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+        (folder / f"{stem}.b").write_text("".join(line.upper() + "\n" for line in lines), encoding="utf-8")
+    use_entry(monkeypatch)(entry_of())
+    return tmp_path / "data"
+
+
+def use_entry(monkeypatch: pytest.MonkeyPatch) -> Callable[[Entry], None]:
+    """Puts an entry into the catalogue, wherever it has been imported."""
+
+    def use(entry: Entry) -> None:
+        import orchestrator.data.fetch
+        import orchestrator.data.prepare
+
+        for module in (catalogue, orchestrator.data.prepare, orchestrator.data.fetch):
+            monkeypatch.setattr(module, "load_entry", lambda name: entry)
+
+    return use
+
+
+@pytest.fixture
+def catalogued(monkeypatch: pytest.MonkeyPatch) -> Callable[[Entry], None]:
+    return use_entry(monkeypatch)
+
+
+@pytest.fixture
+def tiny_entry() -> Callable[..., Entry]:
+    return entry_of

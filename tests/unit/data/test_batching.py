@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from orchestrator.data.batching import Batches, collate, shard
+from orchestrator.data.store import Pairs
+from orchestrator.spec import BatchSpec
+
+BOS, EOS = 2, 3
+
+
+def made(count: int, longest: int = 30, seed: int = 0) -> Pairs:
+    """Pairs of correlated lengths; ids are random, above the specials."""
+    rng = np.random.default_rng(seed)
+    src = rng.integers(1, longest + 1, count)
+    tgt = np.clip(src + rng.integers(-3, 4, count), 1, None)
+    offsets = [np.concatenate([[0], np.cumsum(n)]).astype(np.int64) for n in (src, tgt)]
+    flat = [rng.integers(4, 60000, o[-1]).astype(np.uint16) for o in offsets]
+    return Pairs(flat[0], offsets[0], flat[1], offsets[1])
+
+
+PAIRS = made(2000)
+UNITS = [BatchSpec(unit="tokens", size=700), BatchSpec(unit="sentences", size=48), BatchSpec(unit="tokens", size=5)]
+
+
+@pytest.mark.parametrize("batch", UNITS, ids=lambda b: f"{b.unit}-{b.size}")
+def test_every_pair_once_an_epoch(batch):
+    for epoch in range(3):
+        order = Batches(PAIRS, batch, 1).epoch(epoch)
+        assert np.array_equal(np.sort(np.concatenate(order)), np.arange(2000))
+        assert all(len(indices) for indices in order)
+
+
+def test_token_budget_holds_on_both_sides_but_for_single_pairs():
+    for indices in Batches(PAIRS, BatchSpec(size=200), 1).epoch(0):
+        widest = max(PAIRS.src_lengths[indices].max(), PAIRS.tgt_lengths[indices].max()) + 1
+        assert len(indices) * widest <= 200 or len(indices) == 1
+    alone = [b for b in Batches(PAIRS, BatchSpec(size=20), 1).epoch(0) if PAIRS.tgt_lengths[b].max() >= 20]
+    assert alone and all(len(indices) == 1 for indices in alone)
+
+
+def test_a_batch_may_reach_the_budget_exactly():
+    offsets = np.arange(0, 9 * 41, 9, dtype=np.int64)
+    pairs = Pairs(np.full(9 * 40, 7, np.uint16), offsets, np.full(9 * 40, 7, np.uint16), offsets)
+    assert [len(b) for b in Batches(pairs, BatchSpec(size=100), 1).epoch(0)] == [10] * 4, "EOS makes nine tokens ten"
+
+
+def test_sentence_batches_are_full_but_one():
+    sizes = sorted(len(indices) for indices in Batches(PAIRS, BatchSpec(unit="sentences", size=48), 1).epoch(0))
+    assert sizes[1:] == [48] * 41 and sizes[0] == 2000 - 41 * 48
+
+
+def test_budget_is_used():
+    """Greedy cutting: two neighbours never fit into one batch, so batches are nearly full."""
+    order = Batches(PAIRS, BatchSpec(size=700), 1).epoch(0)
+    tokens = int((PAIRS.tgt_lengths + 1).sum())
+    assert len(order) < 1.25 * tokens / 700 + 1
+
+
+def test_order_depends_on_seed_and_epoch_alone():
+    def cut(seed: int, epoch: int) -> list[list[int]]:
+        return [b.tolist() for b in Batches(PAIRS, BatchSpec(size=700), seed).epoch(epoch)]
+
+    np.random.seed(0)
+    first = cut(1, 0)
+    np.random.seed(1)
+    assert cut(1, 0) == first
+    assert cut(2, 0) != first and cut(1, 1) != first
+    together = {frozenset(b) for b in first}
+    assert sum(frozenset(b) in together for b in cut(1, 1)) < len(first) / 4, "epochs cut afresh, not only shuffle"
+
+
+def test_order_is_the_same_in_another_process(repository):
+    code = (
+        "from test_batching import *; import hashlib; o = Batches(PAIRS, BatchSpec(size=700), 1).epoch(3);"
+        "print(hashlib.sha256(b'|'.join(b.tobytes() for b in o)).hexdigest())"
+    )
+    import hashlib
+
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": f"{repository}:{repository}/tests/unit/data", "PYTHONHASHSEED": "7"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    order = Batches(PAIRS, BatchSpec(size=700), 1).epoch(3)
+    assert run.stdout.strip() == hashlib.sha256(b"|".join(b.tobytes() for b in order)).hexdigest()
+
+
+def test_large_seeds_are_fine():
+    assert Batches(PAIRS, BatchSpec(size=700), 2**63 + 11).epoch(0)
+
+
+@pytest.mark.parametrize("batch", UNITS[:2], ids=lambda b: b.unit)
+def test_resumption_in_mid_epoch(batch):
+    whole = list(islice(Batches(PAIRS, batch, 5).iterate(), 150))
+    assert whole[-1][0] > 0, "the test must cross an epoch"
+    for cut in (1, 17, 100):
+        epoch, index, _ = whole[cut]
+        rest = list(islice(Batches(PAIRS, batch, 5).iterate(epoch, index), 150 - cut))
+        assert [(e, i, b.tolist()) for e, i, b in rest] == [(e, i, b.tolist()) for e, i, b in whole[cut:]]
+
+
+def test_resuming_at_the_end_of_an_epoch_goes_on_with_the_next():
+    batches = Batches(PAIRS, BatchSpec(size=700), 5)
+    epoch, index, _ = next(batches.iterate(0, len(batches.epoch(0))))
+    assert (epoch, index) == (1, 0)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 7])
+def test_shards_are_even_and_make_up_the_batch(world_size):
+    for indices in Batches(PAIRS, BatchSpec(size=700), 1).epoch(0):
+        shares = [shard(indices, rank, world_size) for rank in range(world_size)]
+        assert np.array_equal(np.sort(np.concatenate(shares)), np.sort(indices))
+        assert max(map(len, shares)) - min(map(len, shares)) <= 1
+    with pytest.raises(ValueError, match="rank 2 of 2"):
+        shard(np.arange(4), 2, 2)
+
+
+def naive(pairs: Pairs, indices: list[int]) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
+    rows = [pairs[i] for i in indices]
+    s, t = max(len(a) for a, _ in rows) + 1, max(len(b) for _, b in rows) + 1
+
+    def padded(ids: list[int], width: int) -> list[int]:
+        return ids + [0] * (width - len(ids))
+
+    return (
+        [padded([*a, EOS], s) for a, _ in rows],
+        [padded([BOS, *b], t) for _, b in rows],
+        [padded([*b, EOS], t) for _, b in rows],
+    )
+
+
+def test_collate_is_the_obvious_loop():
+    for indices in Batches(PAIRS, BatchSpec(size=300), 1).epoch(0)[:40]:
+        batch = collate(PAIRS, indices)
+        src, tgt_in, tgt_out = naive(PAIRS, indices.tolist())
+        assert (batch.src.tolist(), batch.tgt_in.tolist(), batch.tgt_out.tolist()) == (src, tgt_in, tgt_out)
+        assert batch.num_src_tokens == int((batch.src != 0).sum()) and batch.num_tgt_tokens == int((batch.tgt_out != 0).sum())
+        assert batch.num_padding == int((batch.src == 0).sum() + (batch.tgt_out == 0).sum())
+        assert str(batch.src.dtype) == "torch.int64"
+
+
+def test_collate_of_nothing_and_of_empty_sentences():
+    empty = collate(PAIRS, [])
+    assert empty.src.shape == (0, 1) and empty.tgt_in.shape == (0, 1) and empty.num_padding == 0
+    none = np.zeros(0, np.uint16)
+    pairs = Pairs(none, np.zeros(3, np.int64), none, np.zeros(3, np.int64))
+    batch = collate(pairs, [0, 1])
+    assert batch.src.tolist() == [[EOS]] * 2 and batch.tgt_in.tolist() == [[BOS]] * 2 and batch.tgt_out.tolist() == [[EOS]] * 2
+    assert len(Batches(pairs, BatchSpec(size=10), 1).epoch(0)) == 1
+
+
+def test_no_pairs_no_batches():
+    none = Pairs(np.zeros(0, np.uint16), np.zeros(1, np.int64), np.zeros(0, np.uint16), np.zeros(1, np.int64))
+    batches = Batches(none, BatchSpec(), 1)
+    assert batches.epoch(0) == [] and list(batches.iterate()) == [] and batches.padding_share() == 0.0
+
+
+def test_bucketing_saves_padding():
+    batches = Batches(PAIRS, BatchSpec(unit="sentences", size=48), 1)
+    order = batches.epoch(0)
+    padding = sum(collate(PAIRS, indices).num_padding for indices in order)
+    real = int((PAIRS.src_lengths + PAIRS.tgt_lengths + 2).sum())
+    assert batches.padding_share(0) == pytest.approx(padding / (padding + real))
+    assert batches.padding_share(0) < 0.15
+    shuffled = np.array_split(np.random.default_rng(0).permutation(2000), 42)
+    unsorted = sum(collate(PAIRS, indices).num_padding for indices in shuffled)
+    assert padding < unsorted / 3
+
+
+def test_a_million_pairs_are_cut_in_seconds():
+    pairs = made(1_000_000)
+    started = time.perf_counter()
+    order = Batches(pairs, BatchSpec(size=4096), 1).epoch(0)
+    assert time.perf_counter() - started < 10
+    assert sum(map(len, order)) == 1_000_000

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from orchestrator.data import corpus
+from orchestrator.data.check import check
+from orchestrator.errors import UserError
+
+
+def lines_of(problem) -> list[str]:
+    with pytest.raises(UserError) as caught:
+        problem()
+    return caught.value.lines
+
+
+def test_only_newlines_end_lines(tmp_path):
+    path = tmp_path / "t"
+    path.write_bytes("a\u2028b\x0cc\x85d\r\n\x1ce\n".encode())
+    assert corpus.read_lines(path) == ["a\u2028b\x0cc\x85d", "\x1ce"]
+
+
+def test_a_last_line_without_newline_counts(tmp_path):
+    (tmp_path / "t").write_bytes(b"a\nb")
+    assert corpus.read_lines(tmp_path / "t") == ["a", "b"]
+
+
+def test_gzip_is_told_from_the_content(tmp_path):
+    (tmp_path / "plain").write_bytes(b"a\nb\n")
+    (tmp_path / "packed").write_bytes(gzip.compress(b"a\nb\n"))
+    assert corpus.read_lines(tmp_path / "packed") == ["a", "b"]
+    assert corpus.content_hash(tmp_path / "plain") == corpus.content_hash(tmp_path / "packed")
+
+
+def test_cut_gzip_is_one_line(tmp_path):
+    path = tmp_path / "t.gz"
+    path.write_bytes(gzip.compress(b"sentence\n" * 500 + bytes(range(1, 200)))[:-20])
+    (line,) = lines_of(lambda: corpus.read_lines(path))
+    assert "t.gz" in line and "damaged gzip" in line
+    assert "damaged gzip" in lines_of(lambda: corpus.content_hash(path))[0]
+
+
+def test_bad_bytes_are_located(tmp_path):
+    path = tmp_path / "t"
+    path.write_bytes(b"fine\nna\xefve\n")
+    (line,) = lines_of(lambda: corpus.read_lines(path))
+    assert line == f"{path}: line 2 is not UTF-8: byte 0xef at offset 2 of the line"
+
+
+def test_a_huge_line_is_refused_without_reading_it_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "MAX_LINE_BYTES", 10)
+    path = tmp_path / "t"
+    path.write_bytes(b"0123456789\n01234567890\n")
+    assert lines_of(lambda: corpus.read_lines(path)) == [f"{path}: line 2 is longer than 10 bytes; one sentence a line is expected"]
+
+
+def test_unequal_files_name_both_counts(tmp_path):
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.write_text("1\n2\n3\n4\n5\n")
+    b.write_text("1\n2\n")
+    (line,) = lines_of(lambda: list(corpus.parallel([a, b])))
+    assert f"{a} has 5 lines" in line and f"{b} has 2 lines" in line
+    assert f"{a} has 5 lines" in lines_of(lambda: list(corpus.parallel([b, a])))[0]
+
+
+def test_a_good_corpus_has_no_problems(tiny, tiny_entry):
+    report = check(tiny_entry(), tiny)
+    assert report.problems == [] and report.warnings == []
+    assert report.splits["train"].pairs == 60 and report.splits["test"].references == 1
+    report.raise_problems()
+
+
+BAD = {
+    "unequal": ("train.b", lambda b: b + b"MORE\n", "train.a has 60 lines"),
+    "nul": ("train.a", lambda b: b.replace(b"x3\n", b"x\x003\n"), "NUL characters in 1 line (line 4)"),
+    "not UTF-8": ("valid.a", lambda b: b + b"\xff\n", "line 7 is not UTF-8: byte 0xff at offset 0"),
+    "empty line": ("test.b", lambda b: b"\n" + b.split(b"\n", 1)[1], "1 empty line (line 1); test must have none"),
+    "empty file": ("valid.b", lambda b: b"", "the file is empty"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_each_fault_is_one_line_that_names_the_file(tiny, tiny_entry, what):
+    name, spoil, expected = BAD[what]
+    path = tiny / "tiny" / name
+    path.write_bytes(spoil(path.read_bytes()))
+    problems = [line for line in check(tiny_entry(), tiny).problems if expected in line]
+    assert len(problems) == 1 and name in problems[0] and "\n" not in problems[0]
+    with pytest.raises(UserError):
+        check(tiny_entry(), tiny).raise_problems()
+
+
+def test_empty_training_lines_are_a_warning(tiny, tiny_entry):
+    path = tiny / "tiny" / "train.a"
+    path.write_bytes(b"\n" + path.read_bytes().split(b"\n", 1)[1])
+    report = check(tiny_entry(), tiny)
+    assert report.problems == [] and "1 empty line (line 1); these pairs are left out" in report.warnings[0]
+
+
+def test_a_missing_file_names_its_neighbour_and_the_way_to_get_it(tiny, tiny_entry):
+    (tiny / "tiny" / "train.a").rename(tiny / "tiny" / "trian.a")
+    (line,) = check(tiny_entry(), tiny).problems
+    assert "tiny/train.a[.gz]: no such file (there is trian.a)" in line and "write it yourself" in line
+
+
+@pytest.mark.parametrize("where", [None, "nowhere"])
+def test_a_missing_directory_is_one_line(tmp_path, tiny_entry, where):
+    (line,) = check(tiny_entry(), where and tmp_path / where).problems
+    assert "--data-dir" in line
+
+
+def test_overlap_and_unusual_content_are_warnings(tiny, tiny_entry):
+    folder = tiny / "tiny"
+    (folder / "valid.a").write_bytes(b"".join((folder / "train.a").read_bytes().splitlines(keepends=True)[:6]))
+    entry = tiny_entry()
+    usual = entry.splits["train"].model_copy(update={"pairs": 61, "sha256": ["0" * 64, "0" * 64]})
+    report = check(entry.model_copy(update={"splits": entry.splits | {"train": usual}}), tiny)
+    assert report.problems == []
+    text = "\n".join(report.warnings)
+    assert "6 sources of valid (100.0%) are in train too" in text
+    assert "60 lines; 61 are usual" in text and text.count("is not the usual") == 2

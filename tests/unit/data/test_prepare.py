@@ -1,0 +1,326 @@
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orchestrator.data import build, subword
+from orchestrator.data import prepare as module
+from orchestrator.data.prepare import manifest, manifest_key, prepare, split_key, training_key
+from orchestrator.errors import UserError
+from orchestrator.spec import DataSpec, Subword
+
+SPEC = DataSpec(corpus="tiny", subword=Subword(size=120))
+KINDS = [Subword(kind=kind, size=140, joint=joint) for kind in ("bpe", "unigram", "word") for joint in (True, False)]
+
+
+def spec(**fields) -> DataSpec:
+    return SPEC.model_copy(update=fields)
+
+
+@pytest.mark.parametrize("how", KINDS, ids=lambda how: f"{how.kind}-{'joint' if how.joint else 'separate'}")
+def test_text_comes_back(tiny, tmp_path, how):
+    ready = prepare(spec(subword=how), tiny, tmp_path / "cache")
+    assert ready.joint is how.joint and max(ready.src_size, ready.tgt_size) <= 140
+    assert (ready.src_size == ready.tgt_size) or not how.joint
+    lines = [line for split in ("valid", "test") for line in ready.sources(split)]
+    if how.kind == "word":
+        lines = [" ".join(word for word in line.split() if not word.startswith("x")) for line in lines]
+    ids = ready.encode(lines, "src")
+    assert ready.decode(ids, "src") == lines
+    assert not {0, 2, 3} & {i for line in ids for i in line}
+    assert ready.decode([[2, *line, 3, 0, 0] for line in ids], "src") == lines, "PAD, BOS and EOS are no text"
+
+
+@pytest.mark.parametrize("how", KINDS, ids=lambda how: f"{how.kind}-{'joint' if how.joint else 'separate'}")
+def test_pairs_hold_what_encode_gives(tiny, tmp_path, how):
+    ready = prepare(spec(subword=how), tiny, tmp_path / "cache")
+    pairs = ready.pairs("test")
+    assert len(pairs) == 6 and pairs.src.dtype == np.uint16 and pairs.src_offsets.dtype == np.int64
+    assert isinstance(pairs.src, np.memmap)
+    assert [pairs[i][0] for i in range(6)] == ready.encode(ready.sources("test"), "src")
+    assert [pairs[i][1] for i in range(6)] == ready.encode(ready.references("test")[0], "tgt")
+    assert [len(pairs[i][1]) for i in range(6)] == pairs.tgt_lengths.tolist()
+
+
+def test_tokenisation_and_case_are_applied_and_undone(tiny, tmp_path):
+    for stem in ("train", "valid", "test"):
+        for side in "ab":
+            path = tiny / "tiny" / f"{stem}.{side}"
+            path.write_text("".join(f'{line}, (it\'s "{side}")!\n' for line in path.read_text().splitlines()))
+    ready = prepare(spec(tokenizer="moses", lowercase=True), tiny, tmp_path / "cache")
+    raw = ready.references("test")[0]
+    assert raw[0].endswith(', (it\'s "b")!') and raw[0].upper() != raw[0], "references stay as they are"
+    tokens = ready.tokenise(raw, "tgt")
+    assert tokens[0].endswith(' , ( it \'s " b " ) !') and tokens[0] == tokens[0].lower()
+    ids = ready.encode(raw, "tgt")
+    assert ready.decode_tokens(ids) == tokens
+    assert ready.decode(ids) == [line.lower() for line in raw]
+
+
+def test_prepared_once_per_content(tiny, tmp_path, monkeypatch):
+    first = prepare(SPEC, tiny, tmp_path / "cache")
+    monkeypatch.setattr(module, "build", None)  # would fail if called
+    again = prepare(spec(vocab={"src": 5, "tgt": 6}), tiny, tmp_path / "cache")
+    assert again.path == first.path and again.key == first.key == manifest_key(first.manifest)
+    assert [p.name for p in (tmp_path / "cache").iterdir() if not p.name.endswith(".lock")] == [first.key[:16]]
+
+
+def test_learning_is_deterministic(tiny, tmp_path):
+    one, two = (prepare(SPEC, tiny, tmp_path / name) for name in ("one", "two"))
+    files = sorted(p.name for p in one.path.iterdir())
+    assert files == sorted(p.name for p in two.path.iterdir())
+    for name in files:
+        assert (one.path / name).read_bytes() == (two.path / name).read_bytes(), name
+
+
+def test_manifest_is_of_content_not_of_names(tiny, tmp_path):
+    before = manifest(SPEC, tiny)
+    path = tiny / "tiny" / "train.a"
+    (tiny / "train.a.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    assert manifest(SPEC, tiny) == before
+    assert prepare(SPEC, tiny, tmp_path / "cache").stats["splits"]["train"]["pairs"] == 60
+    (tiny / "train.a.gz").write_bytes(gzip.compress(b"another\n" * 60))
+    assert manifest(SPEC, tiny) != before
+
+
+@pytest.mark.parametrize("change", [{"lowercase": True}, {"max_words": 5}, {"subword": Subword(size=99)}, {"tokenizer": "moses"}])
+def test_every_option_is_in_the_keys(tiny, change):
+    one, two = manifest(SPEC, tiny), manifest(spec(**change), tiny)
+    assert manifest_key(one) != manifest_key(two) and training_key(one) != training_key(two)
+    assert manifest(spec(vocab={"src": 9, "tgt": 9}), tiny) == one, "declared sizes decide nothing"
+
+
+def test_a_changed_test_set_changes_only_its_own_keys(tiny):
+    before = manifest(SPEC, tiny)
+    path = tiny / "tiny" / "test.b"
+    path.write_text(path.read_text().lower())
+    after = manifest(SPEC, tiny)
+    assert training_key(after) == training_key(before) and manifest_key(after) != manifest_key(before)
+    assert split_key(after, "test") != split_key(before, "test") and split_key(after, "valid") == split_key(before, "valid")
+    with pytest.raises(UserError, match="nosuch"):
+        split_key(after, "nosuch")
+
+
+def test_absent_data_is_no_error_until_it_is_needed(tiny, tmp_path):
+    assert manifest(SPEC, None) is None
+    (tiny / "tiny" / "valid.b").unlink()
+    assert manifest(SPEC, tiny) is None
+    with pytest.raises(UserError) as caught:
+        prepare(SPEC, tiny, tmp_path / "cache")
+    (line,) = caught.value.lines
+    assert "valid.b[.gz]: no such file (there is valid.a)" in line
+
+
+def test_generated_manifest_needs_no_generation(monkeypatch):
+    monkeypatch.setattr(module.toy, "generate", None)
+    found = manifest(DataSpec(corpus="toy-smoke"), None)
+    assert found is not None and found["text"]["generator"] == 1
+    assert json.loads(json.dumps(found)) == found
+    assert split_key(found, "test") != split_key(found, "valid")
+
+
+def test_filters_touch_the_training_text_only(tiny, tmp_path):
+    train = tiny / "tiny" / "train.a"
+    lines = train.read_text().splitlines()
+    lines[3] = ""
+    lines[4] = "haus " * 4 + "katze"
+    train.write_text("\n".join(lines) + "\n")
+    ready = prepare(spec(max_words=6, max_length=14, max_ratio=1.9), tiny, tmp_path / "cache")
+    train_stats = ready.stats["splits"]["train"]
+    dropped = train_stats["dropped"]
+    assert dropped["empty"] == 1 and dropped["max_words"] > 0 and dropped["max_length"] > 0
+    assert train_stats["pairs"] + sum(dropped.values()) == 60
+    pairs = ready.pairs("train")
+    assert max(pairs.src_lengths.max(), pairs.tgt_lengths.max()) <= 14
+    longer, shorter = np.maximum(*pairs.lengths), np.minimum(*pairs.lengths)
+    assert (longer <= 1.9 * shorter).all()
+    assert len(ready.pairs("valid")) == len(ready.pairs("test")) == 6
+
+
+def test_the_ratio_is_of_the_longer_to_the_shorter_side(tiny, tmp_path):
+    for i, side in enumerate("ab"):
+        path = tiny / "tiny" / f"train.{side}"
+        lines = path.read_text().splitlines()
+        lines[i] = "x"
+        lines[2:4] = ["haus baum hund", "haus baum hund rot"]
+        path.write_text("\n".join(lines) + "\n")
+    words = Subword(kind="word", size=300, joint=False)
+    lengths = zip(*prepare(spec(subword=words), tiny, tmp_path / "cache").pairs("train").lengths, strict=True)
+    ratios = [max(pair) / min(pair) for pair in lengths]
+    assert [r > 1 for r in ratios] == [True, True] + [False] * 58
+    for limit in (min(ratios[:2]), max(ratios), min(ratios[:2]) - 0.01):
+        ready = prepare(spec(subword=words, max_ratio=limit), tiny, tmp_path / "cache")
+        assert ready.stats["splits"]["train"]["dropped"]["max_ratio"] == sum(r > limit for r in ratios)
+
+
+def test_several_references(tiny, tiny_entry, catalogued, tmp_path):
+    catalogued(tiny_entry(references=3))
+    text = (tiny / "tiny" / "test.b").read_text()
+    for i in range(3):
+        (tiny / "tiny" / f"test.b{i}").write_text(text.replace("\n", f" R{i}\n"))
+    ready = prepare(SPEC, tiny, tmp_path / "cache")
+    assert [stream[0][-2:] for stream in ready.references("test")] == ["R0", "R1", "R2"]
+    assert len(ready.references("valid")) == 1
+    assert ready.decode([ready.pairs("test")[0][1]])[0] == ready.references("test")[0][0]
+
+
+def test_unknown_splits_and_raw_training_lines_are_refused(tiny, tmp_path):
+    ready = prepare(SPEC, tiny, tmp_path / "cache")
+    assert ready.splits == ["train", "valid", "test"]
+    for call in (ready.pairs, ready.sources, ready.references):
+        with pytest.raises(UserError, match="train, valid, test"):
+            call("test_2031")
+    with pytest.raises(UserError, match="not kept"):
+        ready.sources("train")
+
+
+SPOILT = {
+    "unequal counts": ("train.a", lambda text: text + b"more\n", "train.a has 61 lines"),
+    "bytes": ("valid.a", lambda text: b"\xfe" + text, "line 1 is not UTF-8"),
+    "empty": ("test.a", lambda text: b"\n" + text.split(b"\n", 1)[1], "the first is line 1"),
+    "nothing": ("train.b", lambda text: b"", "train.b has 0 lines"),
+}
+
+
+@pytest.mark.parametrize("what", SPOILT)
+def test_malformed_text_leaves_nothing_behind(tiny, tmp_path, what):
+    name, spoil, expected = SPOILT[what]
+    path = tiny / "tiny" / name
+    path.write_bytes(spoil(path.read_bytes()))
+    with pytest.raises(UserError) as caught:
+        prepare(SPEC, tiny, tmp_path / "cache")
+    assert len(caught.value.lines) == 1 and expected in caught.value.lines[0]
+    assert [p for p in (tmp_path / "cache").iterdir() if p.is_dir()] == []
+
+
+def test_filters_that_leave_nothing_say_so(tiny, tmp_path):
+    with pytest.raises(UserError, match=r"no training pair is left.*60 by max_words"):
+        prepare(spec(max_words=1), tiny, tmp_path / "cache")
+    with pytest.raises(UserError, match=r"no training pair is left.*60 by max_length"):
+        prepare(spec(max_length=1), tiny, tmp_path / "cache")
+
+
+def test_a_vocabulary_too_small_for_the_alphabet_says_so(tiny, tmp_path):
+    with pytest.raises(UserError, match=r"cannot learn a bpe vocabulary of 10 pieces: .*required_chars"):
+        prepare(spec(subword=Subword(size=10)), tiny, tmp_path / "cache")
+    with pytest.raises(UserError, match="cannot learn a word vocabulary of 4"):
+        prepare(spec(subword=Subword(kind="word", size=4)), tiny, tmp_path / "cache")
+
+
+def test_damaged_stores_are_built_again(tiny, tmp_path):
+    ready = prepare(SPEC, tiny, tmp_path / "cache")
+    good = (ready.path / "train.src.npy").read_bytes()
+    for damage in (lambda p: p.unlink(), lambda p: p.write_bytes(p.read_bytes()[:-3])):
+        damage(ready.path / "train.src.npy")
+        assert prepare(SPEC, tiny, tmp_path / "cache").pairs("train").src.size
+        assert (ready.path / "train.src.npy").read_bytes() == good
+    (ready.path / "about.json").write_text('{"half')
+    assert len(prepare(SPEC, tiny, tmp_path / "cache").pairs("train")) == 60
+    assert list((tmp_path / "cache").glob(".*.tmp")) == []
+
+
+def test_a_store_of_another_key_is_refused(tiny, tmp_path):
+    ready = prepare(SPEC, tiny, tmp_path / "cache")
+    about = json.loads((ready.path / "about.json").read_text())
+    (ready.path / "about.json").write_text(json.dumps(about | {"key": "0" * 64}))
+    with pytest.raises(UserError, match="holds data of key 0000"):
+        prepare(SPEC, tiny, tmp_path / "cache")
+
+
+def test_what_a_killed_process_left_is_swept(tiny, tmp_path):
+    key = manifest_key(manifest(SPEC, tiny))
+    leftover = tmp_path / "cache" / f".{key[:16]}.999-dead.tmp"
+    leftover.mkdir(parents=True)
+    prepare(SPEC, tiny, tmp_path / "cache")
+    assert not leftover.exists()
+
+
+def test_progress_is_reported(tiny, tmp_path):
+    seen: list[tuple[str, int, int | None]] = []
+    prepare(SPEC, tiny, tmp_path / "cache", lambda *report: seen.append(report))
+    assert seen == [("tokenise", 60, None), ("vocabulary", 0, None), ("encode", 60, 60)]
+
+
+def test_large_vocabularies_use_wide_ids(tiny, tmp_path, monkeypatch):
+    class Shifted:
+        size = 70_000
+
+        def encode(self, lines):
+            return [[69_999] for _ in lines]
+
+        def save(self, path):
+            path.write_text("")
+
+    monkeypatch.setattr(build.subword, "learn", lambda *args: Shifted())
+    ready = prepare(SPEC, tiny, tmp_path / "cache")
+    assert ready.pairs("train").src.dtype == np.int32 and ready.pairs("train")[0] == ([69_999], [69_999])
+
+
+RACE = """
+import sys
+from pathlib import Path
+from orchestrator.data import build, prepare as module
+from orchestrator.spec import DataSpec
+if sys.argv[2] == "unlocked":
+    module.fcntl.flock = lambda *args: (_ for _ in ()).throw(OSError("no locks here"))
+built = []
+original = module.build
+module.build = lambda *args: (built.append(1), original(*args))[1]
+sys.stdin.readline()
+ready = module.prepare(DataSpec(corpus="toy-smoke"), None, Path(sys.argv[1]))
+print(len(built), ready.key, len(ready.pairs("train")), int(ready.pairs("train").src.sum()))
+"""
+
+
+@pytest.mark.parametrize("locks", ["locked", "unlocked"])
+def test_racing_processes_end_with_one_store(tmp_path, locks, repository):
+    cache = tmp_path / "cache"
+    environment = os.environ | {"PYTHONPATH": str(repository)}
+    command = [sys.executable, "-c", RACE, str(cache), locks]
+    racers = [subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=environment) for _ in range(3)]
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    outputs = [racer.communicate(timeout=60)[0].split() for racer in racers]
+    assert all(racer.returncode == 0 for racer in racers)
+    assert len({tuple(output[1:]) for output in outputs}) == 1
+    assert sum(int(output[0]) for output in outputs) == 1 or locks == "unlocked"
+    assert sorted(p.name for p in cache.iterdir() if p.is_dir()) == [outputs[0][1][:16]]
+
+
+def test_words_by_frequency_then_alphabet():
+    words = subword.Words.learn(["b b a a c d"], 7)
+    assert words.words[4:] == ["a", "b", "c"]
+    assert words.encode(["d c"]) == [[1, 6]] and words.decode([[1, 6]]) == ["<unk> c"]
+
+
+def _find(start: Path) -> Path:
+    return next((up / "shared" / "data" for up in start.parents if (up / "shared" / "data" / "multi30k").is_dir()), Path())
+
+
+REAL = _find(Path(__file__).resolve())
+
+
+@pytest.mark.skipif(Path() == REAL, reason="no ../shared/data/multi30k beside the checkout")
+def test_multi30k(tmp_path):
+    from orchestrator.data.catalogue import load_entry
+    from orchestrator.data.check import check
+
+    report = check(load_entry("multi30k-de-en"), REAL)
+    assert report.problems == [] and not [w for w in report.warnings if "usual" in w]
+    ready = prepare(DataSpec(corpus="multi30k-de-en", subword=Subword(size=8000)), REAL, tmp_path / "cache")
+    assert [ready.stats["splits"][s]["pairs"] for s in ready.splits] == [29000, 1014, 1000, 1000, 1000, 1071]
+    assert ready.src_size == ready.tgt_size == 8000
+    for split in ("valid", "test_2018_flickr"):
+        (references,) = ready.references(split)
+        assert ready.decode(ready.encode(references, "tgt")) == [" ".join(line.split()) for line in references]
+    assert manifest(DataSpec(corpus="multi30k-de-en"), REAL / "multi30k") == manifest(DataSpec(corpus="multi30k-de-en"), REAL)

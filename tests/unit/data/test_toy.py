@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import hashlib
+import time
+
+import pytest
+
+from orchestrator.data import toy
+from orchestrator.data.catalogue import load_entry
+from orchestrator.data.toy_lexicon import ToyParams
+
+SMALL = ToyParams(seed=7, vocabulary=120, train=400, valid=50, test=60)
+
+
+def test_the_text_is_the_same_on_every_machine():
+    corpus = toy.generate(SMALL)
+    text = "".join(f"{split}\t{a}\t{b}\n" for split in sorted(corpus) for a, b in corpus[split])
+    assert hashlib.sha256(text.encode()).hexdigest() == "09e6f204fe8606cd88f7457f6db6ed6932b45dbf434de3b7fd0e6661e49f20cc"
+
+
+def test_sizes_and_lengths():
+    corpus = toy.generate(SMALL)
+    assert {name: len(pairs) for name, pairs in corpus.items()} == {"train": 400, "valid": 50, "test": 60}
+    lengths = [len(line.split()) for pairs in corpus.values() for pair in pairs for line in pair]
+    assert min(lengths) >= 3 and max(lengths) <= 40
+    assert max(lengths) > 25
+
+
+def test_no_source_is_in_two_splits():
+    """So poor a language that train repeats itself: it would repeat valid and test as well."""
+    poor = ToyParams(seed=3, vocabulary=50, complexity=0.0, train=3000, valid=50, test=60)
+    corpus = {name: [a for a, _ in pairs] for name, pairs in toy.generate(poor).items()}
+    assert len(set(corpus["train"])) < 2900
+    assert not set(corpus["train"]) & (set(corpus["valid"]) | set(corpus["test"]))
+    assert not set(corpus["valid"]) & set(corpus["test"])
+    assert len(set(corpus["valid"])) == 50 and len(set(corpus["test"])) == 60
+
+
+def test_more_training_text_begins_with_the_smaller_one():
+    longer = toy.generate(SMALL.model_copy(update={"train": 500}))
+    shorter = toy.generate(SMALL)
+    assert longer["train"][:400] == shorter["train"]
+    assert longer["test"] == shorter["test"]
+
+
+def test_seeds_give_other_languages():
+    other = toy.generate(SMALL.model_copy(update={"seed": 8}))
+    assert not {a for a, _ in other["train"]} & {a for a, _ in toy.generate(SMALL)["train"]}
+
+
+def test_the_target_is_a_function_of_the_source():
+    params = load_entry("toy-quickstart").generated
+    assert params is not None
+    known: dict[str, str] = {}
+    for a, b in toy.generate(params)["train"]:
+        assert known.setdefault(a, b) == b
+
+
+def test_context_decides_meanings():
+    """Some source words have several frequent translations: a dictionary cannot be right."""
+    pairs = toy.aligned(ToyParams(vocabulary=100, train=4000, ambiguity=0.5))["train"]
+    meanings: dict[str, set[str]] = {}
+    for a, b in pairs:
+        by_node: dict[int, str] = {}
+        for word, node in b:
+            by_node[node] = f"{by_node.get(node, '')} {word}"
+        for word, node in a:
+            meanings.setdefault(word, set()).add(by_node.get(node, ""))
+    assert sum(len(found) > 1 for found in meanings.values()) > len(meanings) / 4
+
+
+def test_a_dictionary_stays_under_25_bleu():
+    params = load_entry("toy-quickstart").generated
+    assert params is not None
+    assert 1 < toy.dictionary_bleu(params) < 25
+
+
+def test_large_vocabularies_are_quick():
+    params = ToyParams(vocabulary=30000, train=20000)
+    started = time.perf_counter()
+    pairs = toy.generate(params)["train"]
+    assert time.perf_counter() - started < 20
+    assert len({word for a, _ in pairs for word in a.split()}) > 20000
+
+
+def test_words_follow_zipf():
+    """The most frequent tenth of the words make up most of the text."""
+    counts: dict[str, int] = {}
+    for a, _ in toy.generate(ToyParams(vocabulary=2000, train=5000))["train"]:
+        for word in a.split():
+            counts[word] = counts.get(word, 0) + 1
+    ranked = sorted(counts.values(), reverse=True)
+    assert sum(ranked[: len(ranked) // 10]) > 0.6 * sum(ranked)
+
+
+@pytest.mark.parametrize("bad", [{"vocabulary": 10}, {"train": 0}, {"complexity": 1.0}, {"words": 3}])
+def test_impossible_parameters_are_refused(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        ToyParams(**bad)
