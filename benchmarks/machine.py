@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,5 +25,6 @@ def matmul_gflops(precision: str = "fp32", seconds: float = 0.5) -> float:
 
 
 def describe() -> dict[str, Any]:
-    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.processor())
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
     return {"cpu": model, "torch": torch.__version__, "python": platform.python_version(), "threads": torch.get_num_threads()}

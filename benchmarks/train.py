@@ -52,7 +52,6 @@ class PlainLoss(torch.nn.Module):
 def step(objective: torch.nn.Module, optimizer: torch.optim.Optimizer, update: Update, precision: str) -> None:
     optimizer.zero_grad(set_to_none=True)
     for batch in update.micro:
-        assert batch is not None
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
             loss, _ = objective(batch.src, batch.tgt_in, batch.tgt_out, Share(update.src_tokens, update.tgt_tokens, 1.0))
             loss.backward()
@@ -146,7 +145,9 @@ def main() -> None:
     if "--json" in sys.argv:
         print(json.dumps(result))
         return
-    print(f"{result['params']:,} parameters, {result['precision']}, batches of {result['batch_tokens']} tokens, padding {result['padding_share']:.1%}")
+    print(
+        f"{result['params']:,} parameters, {result['precision']}, batches of {result['batch_tokens']} tokens, padding {result['padding_share']:.1%}"
+    )
     print(f"matrix products: {result['matmul_gflops']} GFLOP/s on {result['machine']['threads']} thread(s), path {result['matmul_path']}")
     for name in ("fast", "plain"):
         r = result[name]

@@ -68,4 +68,3 @@ class Cache:
         """Memory held, in bytes."""
         grown = sum(t.numel() * t.element_size() for buffers in self._grown.values() for t in buffers)
         return grown + sum(t.numel() * t.element_size() for values in self._made.values() for t in values)
-

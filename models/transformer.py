@@ -126,5 +126,3 @@ def build(config: Mapping[str, Any], src_vocab: int, tgt_vocab: int, seed: int =
 def count_parameters(model: nn.Module) -> int:
     """Distinct trainable numbers; tied matrices count once."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
-
-

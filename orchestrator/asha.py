@@ -32,7 +32,14 @@ class Asha:
         finite = isinstance(value, (int, float)) and math.isfinite(value)
         cutoff = self._cutoff([r["value"] for r in earlier if r["value"] is not None])
         good = finite and (cutoff is None or self.sign * value >= cutoff or run in self.pinned)
-        earlier.append({"run": run, "value": float(value) if finite else None, "cutoff": None if cutoff is None else self.sign * cutoff, "continue": good})
+        earlier.append(
+            {
+                "run": run,
+                "value": float(value) if finite else None,
+                "cutoff": None if cutoff is None else self.sign * cutoff,
+                "continue": good,
+            }
+        )
         self._save()
         return good
 
@@ -53,7 +60,9 @@ class Asha:
     def _save(self) -> None:
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            atomic.write_json(self.path, {"eta": self.eta, "sign": self.sign, "rungs": {str(k): v for k, v in self.records.items()}}, points="asha")
+            atomic.write_json(
+                self.path, {"eta": self.eta, "sign": self.sign, "rungs": {str(k): v for k, v in self.records.items()}}, points="asha"
+            )
 
     def _load(self, data: dict[str, Any]) -> None:
         if data["eta"] == self.eta and data["sign"] == self.sign:

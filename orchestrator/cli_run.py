@@ -129,9 +129,10 @@ def _execute(
     runs(todo, seeds)
 
     from orchestrator import engine as engines
+    from orchestrator.make_tasks import Options
     from orchestrator.report.summary import reasons, summary
 
-    options = engines.Options(
+    options = Options(
         name=name,
         engine=engine,
         workers=workers,

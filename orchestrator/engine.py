@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from orchestrator import atomic
-from orchestrator.errors import UserError
-from orchestrator.keys import digest, keys_of
+from orchestrator.keys import digest
+from orchestrator.launch.ray_cluster import local_cpus, preflight
 from orchestrator.lock import RunLock
+from orchestrator.make_tasks import Options, jobs_of, levels, make_tasks
 from orchestrator.results import Ledger
 from orchestrator.task import Task
 
@@ -26,92 +26,18 @@ if TYPE_CHECKING:
     from orchestrator.rows import Row
 
 
-@dataclass(frozen=True)
-class Options:
-    """How and where to run; nothing here is part of a result's meaning. `sweep`: the `sweep` section of a spec, as plain data."""
-
-    name: str
-    engine: str = "local"
-    workers: int | None = None
-    results: Path = Path("results")
-    data_dir: Path | None = None
-    cache_dir: Path = Path(".data-cache")
-    mirrors: tuple[Path, ...] = ()
-    export: Path | None = None
-    sweep: dict[str, Any] | None = None
-    tracking: bool = True
-
-    @property
-    def slug(self) -> str:
-        return self.name.replace("/", "-").replace(":", "-")
-
-    @property
-    def scheduler(self) -> dict[str, Any]:
-        return (self.sweep or {}).get("scheduler") or {"kind": "fifo"}
-
-
 def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list[dict[str, Any]]:
     """Bring every row and seed to its result; one public record each, in the order given (see `pipeline.result_of`).
 
     UserError before anything starts where data or resources are missing; LockedError where another driver has this sweep.
     """
     tasks = make_tasks(rows, seeds, options)
+    if options.engine == "ray" and "RAY_ADDRESS" not in os.environ:
+        preflight(tasks, local_cpus())
     _prepare_data(tasks, options)
     (options.results / "sweeps").mkdir(parents=True, exist_ok=True)
     with RunLock(options.results / "sweeps" / f"{options.slug}.lock"):
         return _Sweep(tasks, options).run()
-
-
-def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list[Task]:
-    """A task for each row and seed, parents before children. UserError names every row whose data is absent."""
-    from orchestrator.data.prepare import manifest
-
-    scheduler = options.scheduler
-    manifests: dict[str, Any] = {}
-    tasks: dict[str, Task] = {}
-    missing: list[str] = []
-
-    def add(row: Row, seed: int, wanted: bool) -> Task | None:
-        parent = None if row.parent is None else add(row.parent, seed, False)
-        assert row.spec is not None
-        spec = row.spec.model_copy(update={"seed": seed})
-        name = f"{row.id}:{seed}"
-        if name in tasks:
-            return tasks[name]
-        data = spec.data.model_dump_json()
-        if data not in manifests:
-            manifests[data] = manifest(spec.data, options.data_dir)
-        if manifests[data] is None:
-            where = "give --data-dir" if options.data_dir is None else f"not under {options.data_dir}"
-            missing.append(f"{row.id}: corpus {spec.data.corpus} is absent ({where}); see `nmt-ablate data get {spec.data.corpus}`")
-            return None
-        if row.parent is not None and parent is None:
-            return None
-        keys = keys_of(spec, manifests[data], None if parent is None else parent.train_key)
-        tasks[name] = Task(
-            id=row.id,
-            seed=seed,
-            label=row.label or row.id,
-            spec=spec.model_dump(),
-            keys=keys.as_dict(),
-            results=str(options.results),
-            parent_key=None if parent is None else parent.train_key,
-            data_dir=None if options.data_dir is None else str(options.data_dir),
-            cache_dir=str(options.cache_dir),
-            mirrors=[str(m) for m in options.mirrors],
-            workers=options.workers or row.workers,
-            pinned=row.pinned,
-            rungs=list(scheduler.get("rungs", [])) if scheduler["kind"] == "asha" and wanted else [],
-            sweep=options.slug,
-        )
-        return tasks[name]
-
-    for row in rows:
-        for seed in seeds:
-            add(row, seed, True)
-    if missing:
-        raise UserError(*dict.fromkeys(missing))
-    return list(tasks.values())
 
 
 def _prepare_data(tasks: Sequence[Task], options: Options) -> None:
@@ -141,6 +67,7 @@ class _Sweep:
             with self._tracking():
                 failures = self._work(pending)
                 self._mark_stopped()
+                self._mark_failed(failures)
         results = [self._result(task, failures) for task in self.tasks]
         self._export()
         return results
@@ -150,10 +77,10 @@ class _Sweep:
 
         failures: dict[str, str] = {}
         with LiveProgress(pending, self.console):
-            for level in _levels(pending):
+            for level in levels(pending):
                 blocked = [t for t in level if any(p.train_key == t.parent_key and p.name in failures for p in self.tasks)]
                 failures |= {t.name: "its parent failed" for t in blocked}
-                jobs = _jobs([t for t in self._order(level) if t not in blocked])
+                jobs = jobs_of([t for t in self._order(level) if t not in blocked])
                 failures |= self._engine(jobs) if jobs else {}
         return failures
 
@@ -213,6 +140,18 @@ class _Sweep:
                     },
                 )
 
+    def _mark_failed(self, failures: dict[str, str]) -> None:
+        """For whoever looks at the ledger; the next call tries again."""
+        for task in self.tasks:
+            record = self.ledger.read_train(task.train_key) if task.name in failures else {"status": "done"}
+            if record is None or record["status"] not in ("done", "diverged"):
+                task.run_dir.mkdir(parents=True, exist_ok=True)
+                with RunLock(task.run_dir / "lock").acquire(timeout=30) as lock:
+                    Ledger(self.options.results, lock=lock).write_train(
+                        task.train_key,
+                        {"key": task.train_key, "sweep": task.sweep, "status": "failed", "reason": failures[task.name], "steps": 0},
+                    )
+
     def _result(self, task: Task, failures: dict[str, str]) -> dict[str, Any]:
         from orchestrator.pipeline import result_of
 
@@ -248,7 +187,10 @@ class _Sweep:
         from orchestrator.tracking import BackgroundProjector
 
         projector = BackgroundProjector(
-            self.options.results, self.options.slug, mirrors=self.options.mirrors, warn=lambda line: self.console.print(line, highlight=False)
+            self.options.results,
+            self.options.slug,
+            mirrors=self.options.mirrors,
+            warn=lambda line: self.console.print(line, highlight=False),
         )
         projector.start()
         try:
@@ -262,24 +204,3 @@ class _Sweep:
             for task in self.tasks:
                 if (task.run_dir / "train.json").exists():
                     self.ledger.export(task.train_key, self.options.export)
-
-
-def _levels(tasks: Iterable[Task]) -> list[list[Task]]:
-    """Parents before children: a task waits for the level that trains its parent."""
-    left = list(tasks)
-    levels = []
-    while left:
-        open_keys = {task.train_key for task in left}
-        ready = [task for task in left if task.parent_key not in open_keys]
-        levels.append(ready)
-        left = [task for task in left if task not in ready]
-    return levels
-
-
-def _jobs(tasks: Sequence[Task]) -> list[list[Task]]:
-    """Tasks that share one training stand together, so that it happens once; they run on the workers of the first."""
-    jobs: dict[str, list[Task]] = {}
-    for task in tasks:
-        job = jobs.setdefault(task.train_key, [])
-        job.append(task if not job else replace(task, workers=job[0].workers))
-    return list(jobs.values())

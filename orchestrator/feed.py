@@ -18,12 +18,14 @@ from orchestrator.spec import BatchSpec
 
 @dataclass(frozen=True)
 class Update:
-    """One optimizer step: this worker's micro-batches (None where it has no share) and the real tokens of all workers together.
+    """One optimizer step: this worker's micro-batches and the real tokens of all workers together.
 
-    `epoch`, `index`: where the next update starts.
+    idle: this worker has no share of that micro-batch (fewer sentences than workers); it then holds one sentence that must count for nothing, for
+    gradients are summed over all workers. `epoch`, `index`: where the next update starts.
     """
 
-    micro: list[Batch | None]
+    micro: list[Batch]
+    idle: list[bool]
     src_tokens: int
     tgt_tokens: int
     padded_tokens: int
@@ -56,9 +58,8 @@ class Feed:
 
     def _update(self, group: list[np.ndarray], epoch: int, index: int) -> Update:
         everyone = np.concatenate(group)
-        micro = []
-        for indices in group:
-            mine = shard(indices, self.rank, self.world_size)
-            micro.append(collate(self.pairs, mine) if len(mine) else None)
+        shares = [shard(indices, self.rank, self.world_size) for indices in group]
+        idle = [len(share) == 0 for share in shares]
+        micro = [collate(self.pairs, indices[:1] if none else share) for indices, share, none in zip(group, shares, idle, strict=True)]
         padded = sum(len(g) * (int(self.src_lengths[g].max()) + int(self.tgt_lengths[g].max())) for g in group)
-        return Update(micro, int(self.src_lengths[everyone].sum()), int(self.tgt_lengths[everyone].sum()), padded, epoch, index)
+        return Update(micro, idle, int(self.src_lengths[everyone].sum()), int(self.tgt_lengths[everyone].sum()), padded, epoch, index)

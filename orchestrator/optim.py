@@ -47,7 +47,9 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: 
     for name, parameter in model.named_parameters():
         state = {key: tensors[f"{name}.{key}"].clone() for key in ("step", "exp_avg", "exp_avg_sq") if f"{name}.{key}" in tensors}
         if state:
-            optimizer.state[parameter] = {k: v if k == "step" and not parameter.is_cuda else v.to(parameter.device) for k, v in state.items()}
+            optimizer.state[parameter] = {
+                k: v if k == "step" and not parameter.is_cuda else v.to(parameter.device) for k, v in state.items()
+            }
 
 
 def clip(model: nn.Module, max_norm: float) -> Tensor | None:

@@ -51,11 +51,18 @@ def run_row(
         own = [HistoryReporter(task.run_dir / "history.jsonl"), RungReporter(ledger, task.train_key, decide), *reporters]
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)
-        if record is None or record["status"] == "stopped" or (record["status"] == "done" and not _scored(task, ledger) and not store.has_weights()):
+        if _to_train(record, _scored(task, ledger), store):
             record = _train(task, runtime, prepared, ledger, lock, own)
         if record["status"] == "done" and not _scored(task, ledger):
             _decode_and_score(task, runtime, prepared, ledger, store)
         return result_of(task, ledger)
+
+
+def _to_train(record: dict[str, Any] | None, scored: bool, store: Store) -> bool:
+    """Stopped and failed runs go on when they are asked for again; a finished one without weights (a mirror's) only where its score is missing."""
+    if record is None or record["status"] in ("stopped", "failed"):
+        return True
+    return record["status"] == "done" and not scored and not store.has_weights()
 
 
 def _scored(task: Task, ledger: Ledger) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ class HistoryReporter:
         self.lines = JsonLines(path)
 
     def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
-        self.lines.append(metrics)
+        self.lines.append(metrics | {"t": round(time.time(), 3)})
 
 
 class RungReporter:

@@ -125,10 +125,8 @@ class _Training:
         self.optimizer.zero_grad(set_to_none=True)
         for i, batch in enumerate(update.micro):
             torch.manual_seed(stream_seed(spec.seed, "dropout", step, i, self.runtime.rank))
-            if batch is None:  # fewer sentences than workers
-                continue
             tensors = (t.to(self.runtime.device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
-            share = Share(update.src_tokens, update.tgt_tokens, float(self.runtime.world_size))
+            share = Share(update.src_tokens, update.tgt_tokens, 0.0 if update.idle[i] else float(self.runtime.world_size))
             with (
                 self.runtime.no_sync(self.objective, i < len(update.micro) - 1),
                 torch.autocast(self.runtime.device.type, torch.bfloat16, enabled=spec.train.precision == "bf16"),
@@ -136,6 +134,7 @@ class _Training:
                 loss, log = self.objective(*tensors, share)
                 loss.backward()
             for name, value in log.items():
+                value = value * 0.0 if update.idle[i] else value
                 sums[name] = sums[name] + value if name in sums else value
         rate = learning_rate(schedule, p.phase_step + 1, spec.model.d_model)
         set_rate(self.optimizer, rate)

@@ -17,7 +17,9 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[
     for job in jobs:
         for task in job:
             try:
-                run_row(task, Runtime(device=best_device()), decide=lambda m, n=task.name: asha is None or asha.decide(n, m["rung"], m[metric]))
+                run_row(
+                    task, Runtime(device=best_device()), decide=lambda m, n=task.name: asha is None or asha.decide(n, m["rung"], m[metric])
+                )
             except (UserError, LockedError):
                 raise
             except Exception as error:

@@ -6,13 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
 import ray.train
 import ray.train.torch
+import torch
 from ray.train.torch import TorchTrainer
 from ray.tune.integration.ray_train import TuneReportCallback
+from torch import nn
 
 from orchestrator.pipeline import run_row
 from orchestrator.runtime import Runtime
