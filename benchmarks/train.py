@@ -2,7 +2,8 @@
 
     python benchmarks/train.py [--d-model 256] [--layers 3] [--precision bf16] [--threads 1] [--repeats 3] [--json]
 
-Text: the built-in toy language. `plain` is the same loop with torch's default matmul backend, dropout and loss. A time is the best of its repeats'
+Text: the built-in toy language. `plain` is the same loop with torch's default matmul backend, dropout and loss. A time is the best of its
+repeats'
 medians; the spread over repeats is printed beside it. MFU: floating-point operations of the step (counted by torch, times the share of real
 tokens) per second, over the rate of a large matrix product measured in the same run in the same precision.
 """
@@ -145,10 +146,10 @@ def main() -> None:
     if "--json" in sys.argv:
         print(json.dumps(result))
         return
-    print(
-        f"{result['params']:,} parameters, {result['precision']}, batches of {result['batch_tokens']} tokens, padding {result['padding_share']:.1%}"
-    )
-    print(f"matrix products: {result['matmul_gflops']} GFLOP/s on {result['machine']['threads']} thread(s), path {result['matmul_path']}")
+    print(f"{result['params']:,} parameters, {result['precision']}, batches of {result['batch_tokens']} tokens")
+    print(f"padding: {result['padding_share']:.1%} of all positions")
+    print(f"matrix products: {result['matmul_gflops']} GFLOP/s on {result['machine']['threads']} thread(s)")
+    print(f"path: {result['matmul_path']}")
     for name in ("fast", "plain"):
         r = result[name]
         print(f"{name:6} {r['tokens_per_second']:9.1f} target tokens/s   MFU {r['mfu']:.1%}   repeats {r['spread']}")

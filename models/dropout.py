@@ -1,7 +1,9 @@
 """Dropout with cheap exact masks on a CPU.
 
-torch draws one float per element; here one 64-bit draw serves four elements: an element is kept where its 16 bits are at least p * 2^16, so the
-probability is right to 2^-17. Masks are fresh at every call and come from torch's default CPU generator, which the training loop seeds by step.
+torch draws one float per element; here one 64-bit draw serves four elements: an element is kept where its 16 bits are at least p * 2^16,
+so the
+probability is right to 2^-17. Masks are fresh at every call and come from torch's default CPU generator, which the training loop seeds by
+step.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ def keep_mask(like: Tensor, p: float) -> Tensor:
 
 class _MaskedScale(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, mask: Tensor, scale: float) -> Tensor:  # type: ignore[no-untyped-def, override]
+    def forward(ctx, x: Tensor, mask: Tensor, scale: float) -> Tensor:  # type: ignore[no-untyped-def]
         ctx.save_for_backward(mask)
         ctx.scale = scale
         return (x * mask).mul_(scale)
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def, override]
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def]
         (mask,) = ctx.saved_tensors
         return (grad * mask).mul_(ctx.scale), None, None
 

@@ -18,7 +18,8 @@ def stream_seed(seed: int, *names: object) -> int:
 def initialise(model: nn.Module, scheme: str, seed: int) -> None:
     """Draw every parameter on the CPU, whatever its device.
 
-    Embeddings N(0, d^-0.5) as standard deviation; norms 1 and 0; `xavier`: uniform with variance 2/(fan_in + fan_out), biases 0 (Dou 2018, THUMT);
+    Embeddings N(0, d^-0.5) as standard deviation; norms 1 and 0; `xavier`: uniform with variance 2/(fan_in + fan_out), biases 0 (Dou
+    2018, THUMT);
     `fan-in`: weights and biases U(+-1/sqrt(fan_in)) (Wang 2018). A module with `initialise(name, generator)` draws its own.
     """
     done: set[int] = set()

@@ -15,7 +15,7 @@ class _ChunkedLoss(torch.autograd.Function):
     """Gradients are made in the forward pass, chunk by chunk, so that no [P, V] tensor outlives its chunk."""
 
     @staticmethod
-    def forward(ctx, hidden_PD, weight_VD, bias_V, target_P, smoothing, needs_grad):  # type: ignore[no-untyped-def, override]
+    def forward(ctx, hidden_PD, weight_VD, bias_V, target_P, smoothing, needs_grad):  # type: ignore[no-untyped-def]
         autocast = torch.is_autocast_enabled(hidden_PD.device.type)
         dtype = torch.get_autocast_dtype(hidden_PD.device.type) if autocast else hidden_PD.dtype
         with torch.autocast(hidden_PD.device.type, enabled=False):
@@ -38,7 +38,7 @@ class _ChunkedLoss(torch.autograd.Function):
                 loss += (lse - (1.0 - smoothing - off) * z_gold).sum()
                 if smoothing:
                     loss -= off * z.sum()
-                if needs_grad:
+                if d_hidden is not None:
                     p = z.sub_(lse).exp_()
                     if smoothing:
                         p -= off
@@ -53,7 +53,7 @@ class _ChunkedLoss(torch.autograd.Function):
         return loss, nll
 
     @staticmethod
-    def backward(ctx, grad_loss, grad_nll):  # type: ignore[no-untyped-def, override]
+    def backward(ctx, grad_loss, grad_nll):  # type: ignore[no-untyped-def]
         d_hidden, d_weight, d_bias = (None if d is None else d.mul_(grad_loss) for d in ctx.saved_tensors)
         return d_hidden, d_weight, d_bias, None, None, None
 

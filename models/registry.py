@@ -1,6 +1,7 @@
 """Registries of components. A variant is one file in one package that registers one class.
 
-A registered class takes a positional `Site` (where it sits) and keyword-only options (its schema). `version` is raised when the meaning of a
+A registered class takes a positional `Site` (where it sits) and keyword-only options (its schema). `version` is raised when the meaning
+of a
 class changes, so that results of the old meaning are not taken for results of the new one.
 """
 

@@ -81,7 +81,8 @@ class Layer(Component):
 
 
 class Bridge(Component):
-    """What each decoder layer attends to. `needs_output` is False where the encoder's output is not read (then its final norm is not built)."""
+    """What each decoder layer attends to. `needs_output` is False where the encoder's output is not read (then its final norm is not
+    built)."""
 
     needs_output = True
 

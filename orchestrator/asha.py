@@ -1,6 +1,7 @@
 """Asynchronous successive halving (Li et al. 2020) as a pure, durable decision: no clock, no randomness, no Ray.
 
-At each rung a run is compared with those that came there before it; it goes on where it is among the best 1/eta of them. The first always goes
+At each rung a run is compared with those that came there before it; it goes on where it is among the best 1/eta of them. The first always
+goes
 on. A decision is made once and kept in a file, so that a resumed sweep decides as the interrupted one did.
 """
 
@@ -15,7 +16,8 @@ from orchestrator import atomic
 
 
 class Asha:
-    """`rungs`: steps; `eta`: reduction factor; `pinned` runs are never stopped (except where the metric is not finite) but count for others."""
+    """`rungs`: steps; `eta`: reduction factor; `pinned` runs are never stopped (except where the metric is not finite) but count for
+    others."""
 
     def __init__(self, rungs: list[int], eta: float, mode: str, pinned: set[str], path: Path | None = None) -> None:
         self.rungs, self.eta, self.sign, self.pinned, self.path = sorted(rungs), eta, (1.0 if mode == "max" else -1.0), pinned, path

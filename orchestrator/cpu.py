@@ -22,8 +22,10 @@ def use(threads: int) -> str:
 def matmul_path() -> str:
     """Route fp32 products through oneDNN where that is faster and still fp32: `onednn` or `default`.
 
-    MKL takes a slow path on AMD. The switch is called bf16 because it allows the library to compute in bf16, which CPUs without matrix units do
-    not do; so the result is checked against fp64 and the switch taken back where the products are not fp32. NMT_MATMUL=default turns it off.
+    MKL takes a slow path on AMD. The switch is called bf16 because it allows the library to compute in bf16, which CPUs without matrix
+    units do
+    not do; so the result is checked against fp64 and the switch taken back where the products are not fp32. NMT_MATMUL=default turns it
+    off.
     """
     if os.environ.get("NMT_MATMUL") == "default" or not torch.backends.mkldnn.is_available():
         return "default"

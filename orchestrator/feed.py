@@ -1,6 +1,7 @@
 """Updates in order: which micro-batches an optimizer step sees, and where the run stands in its data.
 
-The order depends on the seed, the epoch and the batch size alone; N workers share every micro-batch, so 1 and N workers see the same updates.
+The order depends on the seed, the epoch and the batch size alone; N workers share every micro-batch, so 1 and N workers see the same
+updates.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from orchestrator.spec import BatchSpec
 class Update:
     """One optimizer step: this worker's micro-batches and the real tokens of all workers together.
 
-    idle: this worker has no share of that micro-batch (fewer sentences than workers); it then holds one sentence that must count for nothing, for
+    idle: this worker has no share of that micro-batch (fewer sentences than workers); it then holds one sentence that must count for
+    nothing, for
     gradients are summed over all workers. `epoch`, `index`: where the next update starts.
     """
 

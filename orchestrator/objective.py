@@ -28,7 +28,7 @@ class Objective(nn.Module):
     def __init__(self, model: Transformer, smoothing: float) -> None:
         super().__init__()
         self.model, self.smoothing = model, smoothing
-        self._network = [model]  # what runs the forward; in a list, so that it is not registered a second time
+        self._network: list[Any] = [model]  # what runs the forward; in a list, so that it is not registered a second time
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Run the network through torch.compile."""

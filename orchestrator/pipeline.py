@@ -48,18 +48,20 @@ def run_row(
     with RunLock(task.run_dir / "lock") as lock:
         ledger = ledger_of(task, lock)
         ledger.sweep(task.train_key)
-        own = [HistoryReporter(task.run_dir / "history.jsonl"), RungReporter(ledger, task.train_key, decide), *reporters]
+        own: list[Reporter] = [HistoryReporter(task.run_dir / "history.jsonl"), RungReporter(ledger, task.train_key, decide), *reporters]
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)
         if _to_train(record, _scored(task, ledger), store):
             record = _train(task, runtime, prepared, ledger, lock, own)
+        assert record is not None
         if record["status"] == "done" and not _scored(task, ledger):
             _decode_and_score(task, runtime, prepared, ledger, store)
         return result_of(task, ledger)
 
 
 def _to_train(record: dict[str, Any] | None, scored: bool, store: Store) -> bool:
-    """Stopped and failed runs go on when they are asked for again; a finished one without weights (a mirror's) only where its score is missing."""
+    """Stopped and failed runs go on when they are asked for again; a finished one without weights (a mirror's) only where its score is
+    missing."""
     if record is None or record["status"] in ("stopped", "failed"):
         return True
     return record["status"] == "done" and not scored and not store.has_weights()

@@ -202,7 +202,7 @@ class DecodeSpec(Strict):
 
 
 class ScoreSpec(Strict):
-    """`sacrebleu`: detokenised 13a; `multi-bleu`: the papers' tokenised figure, no smoothing; `mteval`: mteval-v13a of the detokenised text."""
+    """`sacrebleu`: detokenised 13a; `multi-bleu`: the papers' tokenised figure, no smoothing; `mteval`: mteval-v13a, detokenised."""
 
     test: str = "test"
     metric: Literal["sacrebleu", "multi-bleu", "mteval"] = "sacrebleu"

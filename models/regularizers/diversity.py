@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -30,7 +31,7 @@ class Diversity(Regularizer):
     def forward(self, history: History, mask: Tensor) -> tuple[Tensor, Tensor]:
         layers = history.kept[1:]
         total = torch.zeros((), device=mask.device)
-        for below, above in zip(layers, layers[1:], strict=False):
+        for below, above in pairwise(layers):
             cosine = F.cosine_similarity(below.float(), above.float(), dim=-1)
             total = total + ((cosine.square() - 1.0) * mask).sum()
         return total, mask.sum() * max(1, len(layers) - 1)

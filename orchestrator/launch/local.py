@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from orchestrator.asha import Asha
 from orchestrator.errors import LockedError, UserError
@@ -17,11 +18,13 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[
     for job in jobs:
         for task in job:
             try:
-                run_row(
-                    task, Runtime(device=best_device()), decide=lambda m, n=task.name: asha is None or asha.decide(n, m["rung"], m[metric])
-                )
+                run_row(task, Runtime(device=best_device()), decide=_decider(asha, task.name, metric))
             except (UserError, LockedError):
                 raise
             except Exception as error:
                 failures[task.name] = f"{type(error).__name__}: {error}"
     return failures
+
+
+def _decider(asha: Asha | None, name: str, metric: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda metrics: asha is None or asha.decide(name, metrics["rung"], metrics[metric])

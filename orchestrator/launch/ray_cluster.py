@@ -72,7 +72,7 @@ def cluster(results: Path, cpus: int | None = None) -> Iterator[int]:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     else:
         # the dashboard must run: placement groups of stopped trials are freed through it; a short path for its sockets
-        temp = tempfile.mkdtemp(prefix="nmt-ray-", dir="/tmp" if os.path.isdir("/tmp") else None)
+        temp = tempfile.mkdtemp(prefix="nmt-ray-", dir="/tmp" if Path("/tmp").is_dir() else None)
         ray.init(
             num_cpus=cpus or local_cpus(),
             resources={DRIVER: 64},

@@ -51,7 +51,9 @@ POINTS = [
 def run(spec: Path, results: Path, cache: Path, fault: str | None = None, engine: str = "local") -> subprocess.CompletedProcess[str]:
     env = {k: v for k, v in os.environ.items() if not k.startswith("NMT_FAULT")} | {"NMT_FAULT": fault} if fault else dict(os.environ)
     command = [sys.executable, "-m", "orchestrator", "run", str(spec), "--results", str(results), "--cache-dir", str(cache)]
-    return subprocess.run([*command, "--engine", engine, "--json"], cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        [*command, "--engine", engine, "--no-tracking", "--json"], cwd=ROOT, env=env, capture_output=True, text=True, timeout=300
+    )
 
 
 def result(done: subprocess.CompletedProcess[str]) -> dict:
@@ -128,7 +130,19 @@ def test_nan_is_diverged_exit_1_and_not_tried_again(golden, tmp_path):
 def test_two_drivers_at_once_one_is_refused(golden, tmp_path):
     spec, cache, want = golden
     results = tmp_path / "results"
-    command = [sys.executable, "-m", "orchestrator", "run", str(spec), "--results", str(results), "--cache-dir", str(cache), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "orchestrator",
+        "run",
+        str(spec),
+        "--results",
+        str(results),
+        "--cache-dir",
+        str(cache),
+        "--no-tracking",
+        "--json",
+    ]
     slow = os.environ | {"NMT_FAULT": "step@20:sleep8"}
     first = subprocess.Popen(command, cwd=ROOT, env=slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for _ in range(600):

@@ -1,0 +1,153 @@
+"""The Ray engine end to end on this machine: Tune, ASHA, Train with two workers, resume, faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+ROOT = Path(__file__).parents[2]
+SPEC = """
+source: {paper: try, table: ray}
+data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}
+batch: {unit: tokens, size: 300}
+model: {d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
+optim: {schedule: {kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}, label_smoothing: 0.1}
+train: {max_steps: 40, validate_every: 20, checkpoint_every: 10}
+decode: {beam_size: 2}
+sweep:
+  seeds: [1]
+  scheduler: {kind: asha, metric: valid/nll, mode: min, rungs: [10, 20], reduction_factor: 2.0, shuffle_seed: 1}
+rows:
+  baseline: {pinned: true}
+  slow: {optim: {schedule: {kind: inverse-sqrt, lr: 1.0e-5, warmup: 10}}}
+  two-workers: {workers: 2, pinned: true, model: {encoder: {aggregation: {kind: linear}}}}
+"""
+
+
+def command(spec: Path, base: Path, *more: str, verb: str = "sweep") -> list[str]:
+    places = ["--results", str(base / "results"), "--cache-dir", str(base.parent / "cache")]
+    return [sys.executable, "-m", "orchestrator", verb, str(spec), *places, "--json", *more]
+
+
+def call(spec: Path, base: Path, *more: str, verb: str = "sweep", **env: str) -> dict[str, dict]:
+    done = subprocess.run(
+        command(spec, base, *more, verb=verb), cwd=ROOT, env=os.environ | env, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return {record["id"].split("/")[-1]: record for record in map(json.loads, done.stdout.splitlines())}
+
+
+def executed(base: Path) -> int:
+    return sum(len(path.read_text().splitlines()) for path in base.glob("results/*/journal.jsonl"))
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("ray") / "ray.yaml"
+    path.write_text(SPEC)
+    return path
+
+
+@pytest.fixture(scope="module")
+def swept(spec):
+    base = spec.parent / "sweep"
+    return base, call(spec, base, "--engine", "ray")
+
+
+def test_a_sweep_with_asha_and_a_two_worker_row(swept):
+    base, rows = swept
+    assert {name: row["status"] for name, row in rows.items()} == {"baseline": "done", "slow": "stopped", "two-workers": "done"}
+    assert rows["slow"]["steps"] in (10, 20) and rows["slow"]["bleu"] is None
+    assert rows["baseline"]["signature"].startswith("BLEU|nrefs:1")
+    (two,) = [json.loads(p.read_text()) for p in base.glob("results/*/train.json") if rows["two-workers"]["keys"]["train"] in p.read_text()]
+    assert two["world_size"] == 2
+    token = base / "results" / "ray" / "auth_token"
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+
+
+def test_a_second_call_executes_nothing_and_leaves_stopped_rows_stopped(spec, swept):
+    base, rows = swept
+    before = executed(base)
+    again = call(spec, base, "--engine", "ray")
+    assert again == rows
+    assert executed(base) == before
+
+
+def test_mlflow_has_one_run_each_with_the_right_status(swept):
+    from mlflow.tracking import MlflowClient
+
+    base, _ = swept
+    client = MlflowClient(f"sqlite:///{base / 'results' / 'mlflow.db'}")
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    runs = client.search_runs(experiments)
+    children = {run.data.tags["nmt.row"].split("/")[-1]: run.info.status for run in runs if run.data.tags.get("nmt.kind") == "run"}
+    assert children == {"baseline": "FINISHED", "slow": "KILLED", "two-workers": "FINISHED"}
+    assert [run.info.status for run in runs if run.data.tags.get("nmt.kind") == "sweep"] == ["FINISHED"]
+
+
+def test_one_worker_has_the_bits_of_the_local_engine(spec, swept):
+    local = call(spec.with_name("ray.yaml#baseline"), spec.parent / "local", "--engine", "local", verb="run")
+    assert local["baseline"]["weights_sha256"] == swept[1]["baseline"]["weights_sha256"]
+    assert local["baseline"]["bleu"] == swept[1]["baseline"]["bleu"]
+
+
+@pytest.mark.chaos
+def test_a_killed_worker_is_replaced_and_ends_with_the_same_bits(spec, swept, tmp_path):
+    target = spec.with_name("ray.yaml#baseline")
+    env = {"NMT_FAULT": "step@17:kill", "NMT_FAULT_ONCE": str(tmp_path)}
+    rows = call(target, spec.parent / "killed", "--engine", "ray", "--no-tracking", verb="run", **env)
+    assert list(tmp_path.iterdir()), "the fault did not fire"
+    assert rows["baseline"]["weights_sha256"] == swept[1]["baseline"]["weights_sha256"]
+    assert executed(spec.parent / "killed") <= 40 + 10
+
+
+@pytest.mark.chaos
+def test_a_killed_driver_loses_no_acknowledged_rung(spec, swept):
+    base = spec.parent / "driver"
+    driver = subprocess.Popen(
+        command(spec, base, "--engine", "ray", "--no-tracking"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    for _ in range(1200):
+        if list(base.glob("results/*/rungs/*.json")):
+            break
+        time.sleep(0.1)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    rungs = {path: path.read_bytes() for path in base.glob("results/*/rungs/*.json")}
+    assert rungs
+    for _ in range(300):  # the orphans of a killed driver end by themselves
+        if all(_free(path) for path in base.glob("results/*/lock")):
+            break
+        time.sleep(0.2)
+    rows = call(spec, base, "--engine", "ray", "--no-tracking")
+    assert rows["baseline"]["weights_sha256"] == swept[1]["baseline"]["weights_sha256"]
+    assert all(path.read_bytes() == data for path, data in rungs.items())
+
+
+def _free(path: Path) -> bool:
+    import fcntl
+
+    with path.open("r") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+
+def test_what_cannot_fit_is_refused_at_once(spec, tmp_path):
+    done = subprocess.run(
+        command(spec, tmp_path, "--engine", "ray", "--workers", "64"), cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 2
+    assert "64 CPUs" in done.stderr and "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("results/*/journal.jsonl"))
