@@ -13,7 +13,7 @@ from torch import Tensor
 
 from models.initialise import stream_seed
 from models.transformer import Transformer, build, count_parameters
-from orchestrator import cpu
+from orchestrator import cpu, interrupt
 from orchestrator.data.prepare import Prepared
 from orchestrator.errors import StopTraining
 from orchestrator.faults import fault, injected_nan
@@ -112,6 +112,9 @@ class _Training:
             self._after_step()
             if self._finished():
                 return
+            if interrupt.requested() and self.runtime.world_size == 1:
+                self._save({}, always=True)
+                raise KeyboardInterrupt
             if self._restart_due():
                 self._restart()
                 return

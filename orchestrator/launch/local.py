@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from orchestrator import interrupt
 from orchestrator.asha import Asha
 from orchestrator.errors import LockedError, UserError
 from orchestrator.pipeline import run_row
@@ -18,7 +19,8 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[
     for job in jobs:
         for task in job:
             try:
-                run_row(task, Runtime(device=best_device()), decide=_decider(asha, task.name, metric))
+                with interrupt.listening():
+                    run_row(task, Runtime(device=best_device()), decide=_decider(asha, task.name, metric))
             except (UserError, LockedError):
                 raise
             except Exception as error:

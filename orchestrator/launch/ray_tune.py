@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +20,14 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str, *, name:
 
     Jobs of equal size run together, small ones first: a large one beside small ones could wait for ever for its workers.
     """
-    import os
-
     flat = [task for job in jobs for task in job]
     if "RAY_ADDRESS" not in os.environ:
         preflight(flat, local_cpus())
     failures: dict[str, str] = {}
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(
+            signal.SIGTERM, signal.default_int_handler
+        )  # `stop` ends a sweep as Ctrl-C does; checkpoints are what it goes on from
     with cluster(results) as cpus:
         preflight(flat, cpus)
         for size in sorted({cpus_needed(job[0]) for job in jobs}):

@@ -156,3 +156,29 @@ def test_two_drivers_at_once_one_is_refused(golden, tmp_path):
     assert first.returncode == 0, err
     assert json.loads(out)["weights_sha256"] == want["weights_sha256"]
     assert executed(results) == STEPS
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_ends_and_no_step_is_redone(golden, tmp_path, number):
+    spec, cache, want = golden
+    results = tmp_path / "results"
+    places = ["--results", str(results), "--cache-dir", str(cache), "--no-tracking", "--json"]
+    slow = os.environ | {"NMT_FAULT": "step@15:sleep3"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orchestrator", "run", str(spec), *places],
+        cwd=ROOT,
+        env=slow,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not any(path.stat().st_size > 0 for path in results.glob("*/journal.jsonl")):
+        assert process.poll() is None, process.stderr.read()
+        subprocess.run(["sleep", "0.1"], check=True)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert 0 < executed(results) < STEPS
+    assert result(run(spec, results, cache))["weights_sha256"] == want["weights_sha256"]
+    assert executed(results) == STEPS
