@@ -89,7 +89,8 @@ class _Sweep:
         if self.options.engine == "ray":
             from orchestrator.launch import ray_tune
 
-            return ray_tune.run(jobs, self.asha, metric, name=self.options.slug, results=self.options.results)
+            at_once = (self.options.sweep or {}).get("concurrency")
+            return ray_tune.run(jobs, self.asha, metric, name=self.options.slug, results=self.options.results, concurrency=at_once)
         from orchestrator.launch import local
 
         return local.run(jobs, self.asha, metric)

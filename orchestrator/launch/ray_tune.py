@@ -15,10 +15,13 @@ from orchestrator.launch.ray_cluster import DRIVER, cluster, cpus_needed, local_
 from orchestrator.task import Task
 
 
-def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str, *, name: str, results: Path) -> dict[str, str]:
+def run(
+    jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str, *, name: str, results: Path, concurrency: int | None = None
+) -> dict[str, str]:
     """Run every job; returns why those failed that failed, by task name. UserError where a job could never start.
 
-    Jobs of equal size run together, small ones first: a large one beside small ones could wait for ever for its workers.
+    At most `concurrency` run at a time. Jobs of equal size run together, small ones first: a large one beside small ones could wait
+    for ever for its workers.
     """
     flat = [task for job in jobs for task in job]
     if "RAY_ADDRESS" not in os.environ:
@@ -32,7 +35,7 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str, *, name:
         preflight(flat, cpus)
         for size in sorted({cpus_needed(job[0]) for job in jobs}):
             same = [job for job in jobs if cpus_needed(job[0]) == size]
-            failures |= _phase(same, asha, metric, max(1, cpus // size), name, results)
+            failures |= _phase(same, asha, metric, min(max(1, cpus // size), concurrency or cpus), name, results)
     return failures
 
 

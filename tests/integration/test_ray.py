@@ -25,6 +25,7 @@ train: {max_steps: 40, validate_every: 20, checkpoint_every: 10}
 decode: {beam_size: 2}
 sweep:
   seeds: [1]
+  concurrency: 1  # the order of arrival decides at a rung
   scheduler: {kind: asha, metric: valid/nll, mode: min, rungs: [10, 20], reduction_factor: 2.0, shuffle_seed: 1}
 rows:
   baseline: {pinned: true}
