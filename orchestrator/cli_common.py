@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,6 +53,20 @@ def emit(value: Any) -> None:
     """One compact line of JSON on stdout."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str) + "\n")
     sys.stdout.flush()
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Whatever libraries and their processes print on stdout goes to stderr: stdout is for results."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def note(text: str) -> None:

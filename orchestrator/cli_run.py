@@ -113,7 +113,7 @@ def _execute(
     no_tracking: bool,
     as_json: bool,
 ) -> None:
-    from orchestrator.cli_common import console, emit, mirrors, need_folder, note
+    from orchestrator.cli_common import console, emit, mirrors, need_folder, note, stdout_to_stderr
     from orchestrator.errors import UserError
     from orchestrator.places import nearest, shown
     from orchestrator.rows import runs
@@ -144,7 +144,8 @@ def _execute(
         sweep=section,
         tracking=not no_tracking,
     )
-    records = engines.execute(todo, seeds, options)
+    with stdout_to_stderr():
+        records = engines.execute(todo, seeds, options)
     if as_json:
         for record in records:
             emit(record)
