@@ -40,7 +40,7 @@ class Options:
 
 
 def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list[Task]:
-    """A task for each row and seed, parents before children. UserError names every row whose data is absent."""
+    """A task for each row and seed, parents before children; paths are absolute, for workers have a working directory of their own. UserError names every row whose data is absent."""
     from orchestrator.data.prepare import manifest
 
     scheduler = options.scheduler
@@ -71,11 +71,11 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> l
             label=row.label or row.id,
             spec=spec.model_dump(),
             keys=keys.as_dict(),
-            results=str(options.results),
+            results=str(options.results.resolve()),
             parent_key=None if parent is None else parent.train_key,
-            data_dir=None if options.data_dir is None else str(options.data_dir),
-            cache_dir=str(options.cache_dir),
-            mirrors=[str(m) for m in options.mirrors],
+            data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
+            cache_dir=str(options.cache_dir.resolve()),
+            mirrors=[str(m.resolve()) for m in options.mirrors],
             workers=options.workers or row.workers,
             pinned=row.pinned,
             rungs=list(scheduler.get("rungs", [])) if scheduler["kind"] == "asha" and wanted else [],

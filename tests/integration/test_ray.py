@@ -75,6 +75,15 @@ def test_a_sweep_with_asha_and_a_two_worker_row(swept):
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
 
 
+def test_relative_paths_mean_the_driver_s_directory(spec, swept, tmp_path):
+    run = [sys.executable, "-m", "orchestrator", "run", f"{spec}#baseline", "--engine", "ray", "--no-tracking", "--json"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(run, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout)["weights_sha256"] == swept[1]["baseline"]["weights_sha256"]
+    assert list((tmp_path / "results").glob("*/train.json"))
+
+
 def test_a_second_call_executes_nothing_and_leaves_stopped_rows_stopped(spec, swept):
     base, rows = swept
     before = executed(base)
