@@ -40,7 +40,10 @@ class Options:
 
 
 def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list[Task]:
-    """A task for each row and seed, parents before children; paths are absolute, for workers have a working directory of their own. UserError names every row whose data is absent."""
+    """A task for each row and seed, parents before children. UserError names every row whose data is absent.
+
+    Paths are absolute: workers have a working directory of their own.
+    """
     from orchestrator.data.prepare import manifest
 
     scheduler = options.scheduler
