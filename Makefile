@@ -33,7 +33,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
-quickstart: setup  ## six variants x two seeds on the built-in corpus, about six minutes
+quickstart: setup  ## six variants x two seeds on the built-in corpus
 	$(BIN)/nmt-ablate sweep search_spaces/quickstart.yaml
 
 test: setup  ## the fast suite
