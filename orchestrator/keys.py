@@ -23,7 +23,18 @@ from orchestrator.spec import RunSpec
 
 FORMAT = 1
 
-GROWN: dict[str, Any] = {}
+GROWN: dict[str, Any] = {
+    "connection/dense.mode": "literal",
+    "connection/dense.final_norm": False,
+    "connection/hierarchical.residual": "all",
+    "connection/hierarchical.dropout": 0.0,
+    "aggregation/iterative.residual": "all",
+    "aggregation/iterative.dropout": 0.0,
+    "aggregation/mlrf-fnn.activation": "relu",
+    "aggregation/mlrf-self-attention.w1": "shared",
+    "aggregation/mlrf-self-attention.attention_activation": "tanh",
+    "aggregation/mlrf-self-attention.activation": "relu",
+}
 """Fields younger than FORMAT 1: `model.positions_max` or `connection/dense.window` -> the value that older runs had in effect.
 
 A field with that value is left out of the key, so that a new option does not rename every finished run."""

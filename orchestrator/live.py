@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from orchestrator.task import Task
+from orchestrator.warm_start import told
 
 POLL_SECONDS = 0.5
 
@@ -87,6 +88,8 @@ class LiveProgress:
         self.totals[name] = int(line.get("total_steps", self.totals.get(name, 0)))
         if "warning" in line:
             self.console.print(f"{name}: {line['warning']}")
+        for text in told(line["warm_start"]) if "warm_start" in line else []:
+            self.console.print(f"{name}: {text}", highlight=False, markup=False)
         if name not in self.bars:
             self.bars[name] = self.progress.add_task(name, total=self.totals[name] or None, completed=step, note="")
         note = "  ".join(

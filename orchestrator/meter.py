@@ -33,10 +33,16 @@ class Meter:
             self.sums[name] = self.sums[name] + value if name in self.sums else value
 
     def read(self, share: float) -> dict[str, Any]:
-        """nll and loss per target token; regularizers as their mean per update. `share`: workers, whose local sums these are."""
+        """nll and loss per target token; accuracy of the sampled positions; regularizers as their mean per update.
+
+        `share`: workers, whose local sums these are.
+        """
         if not self.steps:
             return {}
         metrics: dict[str, Any] = {}
+        right, sampled = self.sums.pop("right", None), self.sums.pop("sampled", None)
+        if right is not None and sampled is not None:
+            metrics["train/accuracy"] = float(right) / max(1.0, float(sampled))
         for name, value in self.sums.items():
             per = self.tokens / share if name in ("nll", "loss") else self.steps / share
             metrics[f"train/{name}"] = float(value) / per

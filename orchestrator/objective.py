@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from models.loss import label_smoothed_loss
 from models.transformer import PAD, Transformer
 
+SAMPLE = 16
+"""One target position in so many counts for the accuracy in training, so that its argmax costs next to nothing."""
+
 
 class Share(NamedTuple):
     """What one worker's micro-batch is divided by: real tokens of the whole update on each side, and the factor DDP's mean takes out."""
@@ -40,7 +43,7 @@ class Objective(nn.Module):
         real = tgt_out_BT != PAD
         hidden_PD = output.hidden[real]
         loss, nll = label_smoothed_loss(hidden_PD, self.model.output.weight, self.model.output.bias, tgt_out_BT[real], self.smoothing)
-        log = {"nll": nll, "loss": loss.detach()}
+        log = {"nll": nll, "loss": loss.detach()} | self._accuracy(hidden_PD, tgt_out_BT[real])
         loss = loss / share.tgt_tokens
         for kind, side, weight, total, count in self.model.regularize(output, real):
             positions = output.src_mask.sum() / share.src_tokens if side == "encoder" else real.sum() / share.tgt_tokens
@@ -48,6 +51,12 @@ class Objective(nn.Module):
             log[f"{kind}_{side}"] = term.detach()
             loss = loss + weight * term
         return loss * share.scale, log
+
+    @torch.no_grad()
+    def _accuracy(self, hidden_PD: Tensor, gold_P: Tensor) -> dict[str, Tensor]:
+        """Sums over a sample of the positions: greedy predictions that are right, and positions."""
+        right = self.model.logits(hidden_PD[::SAMPLE]).argmax(-1) == gold_P[::SAMPLE]
+        return {"right": right.sum().float(), "sampled": right.new_full((), right.numel(), dtype=torch.float32)}
 
 
 @torch.no_grad()

@@ -25,7 +25,8 @@ SECTIONS = ("data", "batch", "train", "decode", "score")
 class Profile(Strict):
     """`width` multiplies d_model, d_ff and every component option named `d_*`; the other sections merge onto the row's.
 
-    `warmup` (at most so many steps) and `restart_after_steps` act on the schedules and the restart that the row has.
+    `warmup` (at most so many steps) and `restart_after_steps` act on the schedules and the restart that the row has. A shorter warm-up
+    would raise noam's highest rate, d_model^-0.5 * warmup^-0.5: the factor makes up for it, so that the rate depends on the width alone.
     """
 
     width: Annotated[float, Field(gt=0, le=4)] = 1.0
@@ -60,7 +61,10 @@ def apply(row: Marked, profile: Profile, document: Document) -> Marked:
     optim = data["optim"]
     if profile.warmup is not None:
         for schedule in [optim["schedule"]] + ([optim["restart"]["schedule"]] if optim["restart"] else []):
-            schedule["warmup"] = min(schedule["warmup"], profile.warmup)
+            shorter = min(schedule["warmup"], profile.warmup)
+            if schedule["kind"] == "noam" and shorter > 0:
+                schedule["factor"] = round(schedule["factor"] * (shorter / schedule["warmup"]) ** 0.5, 6)
+            schedule["warmup"] = shorter
     if profile.restart_after_steps is not None and optim["restart"]:
         optim["restart"] |= {"after_steps": profile.restart_after_steps, "after_epochs": None}
     if profile.batch and optim["restart"] and optim["restart"]["batch"]:

@@ -69,8 +69,7 @@ class _Training:
         self.store, self.rungs = store, rungs
         cpu.use(spec.train.threads)
         self.model: Transformer = build(spec.model.model_dump(), prepared.src_size, prepared.tgt_size, spec.seed)
-        if init_weights is not None:
-            warm_start(self.model, init_weights)
+        self.warm_start = None if init_weights is None else warm_start(self.model, init_weights)
         self.model.to(runtime.device)
         self.params = count_parameters(self.model)
         self.optimizer = adam(self.model, spec.optim)
@@ -91,6 +90,8 @@ class _Training:
         status, reason = "done", ""
         try:
             self._resume()
+            if self.warm_start is not None and self.progress.step == 0:
+                self._report({"warm_start": self.warm_start.to_json()})
             while not self._finished():
                 self._phase()
             if self.runtime.is_main:
@@ -99,7 +100,7 @@ class _Training:
             status, reason = "diverged", str(error)
         except StopTraining as stop:
             status, reason = stop.status, stop.reason
-        return TrainResult(status, reason, self.progress, self.params, self._weights(), self.executed)
+        return TrainResult(status, reason, self.progress, self.params, self._weights(), self.executed, self.warm_start)
 
     def _phase(self) -> None:
         """Until the training is finished or Adam restarts."""

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from orchestrator.progress import Progress
+from orchestrator.warm_start import WarmStart
 from orchestrator.weights import weights_sha256
 
 
@@ -22,6 +23,7 @@ class TrainResult:
     params: int
     weights: Mapping[str, Tensor]
     executed: int
+    warm_start: WarmStart | None = None
 
     def to_json(self) -> dict[str, Any]:
         p = self.progress
@@ -37,7 +39,7 @@ class TrainResult:
             "seconds": round(p.seconds, 2),
             "best_step": p.best_step,
             "valid": {"nll": p.last_nll, "best_nll": p.best_nll},
-        }
+        } | ({} if self.warm_start is None else {"warm_start": self.warm_start.to_json()})
 
 
 class Diverged(Exception):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +17,24 @@ class WarmStart(NamedTuple):
     copied: list[str]
     fresh: list[str]
     unused: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+def told(lists: Mapping[str, list[str]]) -> list[str]:
+    """A line for each list; the layers of a name are folded: `encoder.layers.*.sublayer.norm.weight (6)`."""
+    words = {"copied": "copied from its parent", "fresh": "fresh", "unused": "of the parent not used"}
+    return [
+        f"warm start: {len(lists.get(name, []))} tensors {said}: {_folded(lists.get(name, []))}"
+        for name, said in words.items()
+        if lists.get(name) or name != "unused"
+    ]
+
+
+def _folded(names: Iterable[str]) -> str:
+    counts = Counter(re.sub(r"(?<=\.)\d+(?=\.)", "*", name) for name in names)
+    return ", ".join(name if count == 1 else f"{name} ({count})" for name, count in counts.items()) or "none"
 
 
 def warm_start(model: nn.Module, weights: Mapping[str, Tensor]) -> WarmStart:

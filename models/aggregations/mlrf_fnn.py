@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from models.mlrf import FusionNetwork, FusionStates
+from models.mlrf import Activation, FusionNetwork, FusionStates
 from models.registry import AGGREGATIONS
 from models.seams import Aggregation
 from models.site import Flow, History, Site
@@ -13,14 +13,22 @@ from models.site import Flow, History, Site
 
 @AGGREGATIONS.register("mlrf-fnn")
 class MlrfFeedForward(Aggregation):
-    """z = LN(W_b relu(W_a [z~^0;..;z~^L] + b_a) + b_b), z~^l = z^l + E_l (Wang et al. 2018, section 3.2.2)."""
+    """z = LN(W_b s(W_a [z~^0;..;z~^L] + b_a) + b_b), z~^l = z^l + E_l (Wang et al. 2018, section 3.2.2)."""
 
     reads_top = False
 
-    def __init__(self, site: Site, *, d_f: int = 512, word_embedding: bool = True, layer_embedding: bool = True) -> None:
+    def __init__(
+        self,
+        site: Site,
+        *,
+        d_f: int = 512,
+        activation: Activation = "relu",
+        word_embedding: bool = True,
+        layer_embedding: bool = True,
+    ) -> None:
         super().__init__(site)
         self.states = FusionStates(site, words=word_embedding, layers=layer_embedding)
-        self.network = FusionNetwork(site, self.states.count, d_f)
+        self.network = FusionNetwork(site, self.states.count, d_f, activation)
 
     def forward(self, x_top: Tensor, history: History, flow: Flow) -> Tensor:
         return self.network(torch.cat(self.states(history), dim=-1))

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import Literal
+
+from torch import Tensor, nn
 
 from models.registry import CONNECTIONS
 from models.seams import Connection
-from models.site import Flow, History
+from models.site import Flow, History, Site
 
 
 @CONNECTIONS.register("dense")
 class Dense(Connection):
-    """H^1 = Layer(H^0); H^l = Layer(H^{l-1}) + sum_{i=1}^{l-1} H^i for l >= 2 (Dou et al. 2018, Eq. 4, literally).
+    """literal: H^1 = Layer(H^0); H^l = Layer(H^{l-1}) + sum_{i=1}^{l-1} H^i for l >= 2 (Dou et al. 2018, Eq. 4 as written).
 
-    The sum is added after the layer's last norm, so it is in the stack's output too. No parameters. A running sum stands for the H^i.
+    layer_outputs: layer l >= 2 reads u^1 + .. + u^{l-1}, the sum of the outputs u of the layers below, and so does the stack's output:
+    it grows linearly where the literal reading grows as 2^l. `final_norm`: one norm over the stack's output.
+    In the literal reading the sum is added after the layer's last norm. No parameters but the norm's; a running sum stands for the H^i.
     """
 
+    def __init__(self, site: Site, *, mode: Literal["literal", "layer_outputs"] = "literal", final_norm: bool = False) -> None:
+        super().__init__(site)
+        self.mode, self.num_layers = mode, site.num_layers
+        self.norm = site.layer_norm() if final_norm else nn.Identity()
+
     def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
-        total = history.memo.get(self)
-        kept = h if total is None else h + total
-        history.memo[self] = kept if total is None else total + kept
+        below = history.memo.get(self)
+        kept = h if below is None or self.mode == "layer_outputs" else h + below
+        history.memo[self] = kept if below is None else below + kept
         return kept
 
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
-        return history.kept[layer - 1]
+        x = history.memo[self] if self.mode == "layer_outputs" and layer > 1 else history.kept[layer - 1]
+        return self.norm(x) if layer == self.num_layers + 1 else x

@@ -29,7 +29,7 @@ class MultiLayerSelfAttention(SelfAttention):
         if self.reads:
             self.deeper = nn.ModuleList(MultiHeadAttention(site) for _ in range(k - 1))
             self.norms = nn.ModuleList(site.layer_norm() if site.norm == "pre" else nn.Identity() for _ in range(k - 1))
-            self.node = AggregationNode(site, k, activation="sigmoid")
+            self.node = AggregationNode(site, k)
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
@@ -44,6 +44,6 @@ class MultiLayerSelfAttention(SelfAttention):
 
         def attend(q: Tensor) -> Tensor:
             others = [mha(q, norm(h), flow) for mha, norm, h in zip(self.deeper, self.norms, lower[1:], strict=True)]
-            return self.node(self.attention(q, q, flow), *others)
+            return self.node((self.attention(q, q, flow), *others), flow)
 
         return self.sublayer(x, attend)

@@ -34,17 +34,20 @@ def layer_norm(x, norm):
     return (x - mean) / torch.sqrt(variance + norm.eps) * norm.weight + norm.bias
 
 
-def agg(node, *inputs):
-    """Dou et al. 2018, Eq. 7, row by row."""
+def agg(node, *inputs, activation="sigmoid", residual="all", top=0, causal=True):
+    """Dou et al. 2018, Eq. 7 and Table 4, row by row."""
     out = torch.empty_like(inputs[0])
     for b in range(out.shape[0]):
-        for t in range(out.shape[1]):
-            x = torch.cat([i[b, t] for i in inputs])
-            s = 1 / (1 + torch.exp(-(node.inner.weight @ x + node.inner.bias)))
-            y = node.outer.weight @ s + node.outer.bias
-            for i in inputs:
-                y = y + i[b, t]
-            out[b, t] = layer_norm(y, node.norm)
+        x = torch.cat([i[b] for i in inputs], -1)
+        if activation == "attention":
+            y = attention(node.attention, x, x, causal)
+        else:
+            inner = x @ node.inner.weight.T + node.inner.bias
+            s = 1 / (1 + torch.exp(-inner)) if activation == "sigmoid" else torch.clamp(inner, min=0)
+            y = s @ node.outer.weight.T + node.outer.bias
+        for n, i in enumerate(inputs):
+            y = y + i[b] if residual == "all" or (residual == "top" and n == top) else y
+        out[b] = layer_norm(y, node.norm)
     return out
 
 
@@ -53,24 +56,29 @@ def same(got, want):
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_hierarchical(norm):
-    model = build(config(norm, **both(connection={"kind": "hierarchical"})), VOCAB, VOCAB, 1).eval()
+@pytest.mark.parametrize("residual", ["all", "top", "none"])
+@pytest.mark.parametrize("activation", ["sigmoid", "relu", "attention"])
+def test_hierarchical(norm, residual, activation):
+    options = {"activation": activation, "residual": residual}
+    model = build(config(norm, **both(connection={"kind": "hierarchical"} | options)), VOCAB, VOCAB, 1).eval()
     hidden, h = states(model, *batch())
     nodes = model.decoder.connection.nodes
-    g1 = agg(nodes[0], h.outputs[1], h.outputs[2])
+    g1 = agg(nodes[0], h.outputs[1], h.outputs[2], top=1, **options)
     same(h.inputs[2], h.outputs[1])
     same(h.inputs[3], g1)
     same(h.inputs[4], h.outputs[3])
-    g2 = agg(nodes[1], h.outputs[3], h.outputs[4], g1)
+    g2 = agg(nodes[1], h.outputs[3], h.outputs[4], g1, top=1, **options)
     same(hidden, layer_norm(g2, model.decoder.aggregation.norm) if norm == "pre" else g2)
 
 
-def test_iterative():
-    model = build(config("post", **both(aggregation={"kind": "iterative"})), VOCAB, VOCAB, 1).eval()
+@pytest.mark.parametrize(("activation", "residual"), [("sigmoid", "all"), ("sigmoid", "top"), ("attention", "none"), ("relu", "all")])
+def test_iterative(activation, residual):
+    options = {"activation": activation, "residual": residual}
+    model = build(config("post", **both(aggregation={"kind": "iterative"} | options)), VOCAB, VOCAB, 1).eval()
     hidden, h = states(model, *batch())
     node = h.outputs[1]
     for l, module in zip(range(2, 5), model.decoder.aggregation.nodes, strict=True):
-        node = agg(module, h.outputs[l], node)
+        node = agg(module, h.outputs[l], node, **options)
     same(hidden, node)
     for l in range(2, 5):
         same(h.inputs[l], h.outputs[l - 1])
@@ -86,6 +94,30 @@ def test_dense_is_eq_4_literally():
     same(hidden, kept[4])
     u = h.outputs
     same(hidden, u[4] + u[3] + 2 * u[2] + 4 * u[1])
+
+
+def test_an_attention_node_of_the_encoder_looks_both_ways_and_past_padding():
+    options = {"activation": "attention"}
+    model = build(config("post", **both(connection={"kind": "hierarchical"} | options)), VOCAB, VOCAB, 1).eval()
+    src, tgt = batch()
+    model.requires_grad_(False)
+    h = model(src, tgt).encoder
+    for b in range(3):
+        real = src[b] != 0
+        two = [h.outputs[l][b, real][None] for l in (1, 2)]
+        same(h.inputs[3][b, real], agg(model.encoder.connection.nodes[0], *two, causal=False, **options)[0])
+
+
+@pytest.mark.parametrize("final_norm", [False, True])
+def test_dense_over_layer_outputs(final_norm):
+    options = {"mode": "layer_outputs", "final_norm": final_norm}
+    model = build(config("post", **both(connection={"kind": "dense"} | options)), VOCAB, VOCAB, 1).eval()
+    hidden, h = states(model, *batch())
+    u = h.outputs
+    same(h.inputs[1], u[0])
+    for l in range(2, 5):
+        same(h.inputs[l], sum(u[1:l]))
+    same(hidden, layer_norm(sum(u[1:5]), model.decoder.connection.norm) if final_norm else sum(u[1:5]))
 
 
 def test_linear_narrow_and_wide():
@@ -104,7 +136,7 @@ def test_linear_narrow_and_wide():
 def mlrf_states(model, h, words=True, layers=True):
     table = model.decoder.aggregation.states.embedding
     first = 0 if words else 1
-    return [h.outputs[l] + (table.weight[l] if layers else 0) for l in range(first, 5)]
+    return [h.outputs[l] + (table.weight[l - first] if layers else 0) for l in range(first, 5)]
 
 
 def fusion(network, x):
@@ -129,19 +161,37 @@ def test_mlrf_fnn(words, layers):
         assert model.encoder.aggregation.states.embedding is model.decoder.aggregation.states.embedding
 
 
-@pytest.mark.parametrize("n_hop", [1, 3])
-def test_mlrf_self_attention(n_hop):
-    component = {"kind": "mlrf-self-attention", "n_hop": n_hop, "d_a": 6, "d_f": 8}
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_hop": 1},
+        {"n_hop": 3},
+        {"n_hop": 2, "w1": "layer"},
+        {"n_hop": 3, "w1": "hop"},
+        {"word_embedding": False, "w1": "layer"},
+        {"layer_embedding": False},
+        {"attention_activation": "relu"},
+    ],
+    ids=str,
+)
+def test_mlrf_self_attention(options):
+    component = {"kind": "mlrf-self-attention", "d_a": 6, "d_f": 8} | options
     model = build(config("post", **both(aggregation=component)), VOCAB, VOCAB, 1).eval()
     hidden, h = states(model, *batch())
-    module, z = model.decoder.aggregation, mlrf_states(model, h)
+    module = model.decoder.aggregation
+    z = mlrf_states(model, h, options.get("word_embedding", True), options.get("layer_embedding", True))
+    s = torch.relu if "attention_activation" in options else torch.tanh
+
+    def energy(n, p, state):
+        w1 = {"layer": lambda: module.energy_in[n], "hop": lambda: module.energy_in[p]}.get(options.get("w1"), lambda: module.energy_in)()
+        return math.exp(float(module.energy_out.weight[p] @ s(w1.weight @ state)))
+
     want = torch.empty_like(hidden)
     for b in range(want.shape[0]):
         for t in range(want.shape[1]):
-            energies = [module.energy_out.weight @ torch.tanh(module.energy_in.weight @ state[b, t]) for state in z]
             hops = []
-            for p in range(n_hop):
-                e = [math.exp(float(energy[p])) for energy in energies]
+            for p in range(options.get("n_hop", 4)):
+                e = [energy(n, p, state[b, t]) for n, state in enumerate(z)]
                 hops.append(sum(w / sum(e) * state[b, t] for w, state in zip(e, z, strict=True)))
             want[b, t] = fusion(module.network, torch.cat(hops))
     same(hidden, want)

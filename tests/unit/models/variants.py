@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import torch
@@ -29,7 +30,8 @@ def config(norm: str, **changes: Any) -> dict[str, Any]:
 
 def variant(kind: str, name: str, norm: str) -> dict[str, Any]:
     """A model that uses component `name` of registry `kind` wherever it may stand."""
-    component = {"kind": name}
+    kind_name, *written = name.split(" ")
+    component: dict[str, Any] = {"kind": kind_name} | {key: json.loads(value) for key, value in (text.split("=") for text in written)}
     if kind in STACK_KINDS:
         return config(norm, encoder={"num_layers": 4, kind: component}, decoder={"num_layers": 4, kind: component})
     if kind == "cross_attention":
@@ -39,7 +41,23 @@ def variant(kind: str, name: str, norm: str) -> dict[str, Any]:
     return config(norm, **{kind: component})
 
 
-CASES = [(kind, name, norm) for kind, registry in REGISTRIES.items() for name in registry.names() for norm in ("pre", "post")]
+OPTIONS = [
+    ("connection", 'dense mode="layer_outputs" final_norm=true'),
+    ("connection", 'hierarchical activation="attention"'),
+    ("connection", 'hierarchical activation="relu" residual="none"'),
+    ("connection", 'hierarchical residual="top"'),
+    ("aggregation", 'iterative activation="attention" residual="top"'),
+    ("aggregation", 'linear mode="narrow"'),
+    ("aggregation", "mlrf-avg word_embedding=false"),
+    ("aggregation", "mlrf-fnn word_embedding=false"),
+    ("aggregation", 'mlrf-self-attention w1="layer" layer_embedding=false'),
+    ("aggregation", 'mlrf-self-attention w1="hop" word_embedding=false n_hop=3'),
+    ("self_attention", "multi_layer k=3"),
+]
+"""Options that change what is built, beside every component with its defaults."""
+
+COMPONENTS = [(kind, name) for kind, registry in REGISTRIES.items() for name in registry.names()] + OPTIONS
+CASES = [(kind, name, norm) for kind, name in COMPONENTS for norm in ("pre", "post")]
 IDS = ["-".join(case) for case in CASES]
 
 

@@ -6,8 +6,12 @@ import pytest
 import torch
 from support import KEY, SPEC, Recorder, changed, fit
 
+from models import build
+from orchestrator.feed import Feed
 from orchestrator.journal import executed_steps
+from orchestrator.objective import token_nll
 from orchestrator.store import Store
+from orchestrator.warm_start import told, warm_start
 from orchestrator.weights import weights_sha256
 
 
@@ -112,15 +116,34 @@ def test_average_is_the_mean_of_the_last_snapshots(prepared, tmp_path):
 def test_warm_start_copies_what_matches(prepared, tmp_path):
     parent = fit(SPEC, prepared, tmp_path / "parent")
     variant = changed(model={"decoder": SPEC.model.decoder.model_dump() | {"aggregation": {"kind": "linear"}}})
-    from models import build
-    from orchestrator.warm_start import warm_start
-
     model = build(variant.model.model_dump(), prepared.src_size, prepared.tgt_size, 9)
     report = warm_start(model, parent.weights)
     assert report.fresh and all(name.startswith("decoder.aggregation.combine") for name in report.fresh)
     for name in report.copied:
         assert torch.equal(dict(model.named_parameters())[name], parent.weights[name])
-    assert fit(variant, prepared, tmp_path / "child", init_weights=parent.weights).status == "done"
+    recorder = Recorder()
+    child = fit(variant, prepared, tmp_path / "child", recorder, init_weights=parent.weights)
+    assert child.status == "done"
+    lists = recorder.reports[0]["warm_start"]
+    assert lists == child.to_json()["warm_start"] == {"copied": report.copied, "fresh": report.fresh, "unused": []}
+    copied, fresh = told(lists)
+    assert f"{len(report.copied)} tensors copied" in copied and "encoder.layers.*.sublayer.norm.weight (2)" in copied
+    assert "decoder.aggregation.combine.*.weight (2)" in fresh
+
+
+def test_accuracy_in_training_is_that_of_the_sampled_positions(prepared, tmp_path, monkeypatch):
+    monkeypatch.setattr("orchestrator.objective.SAMPLE", 1)
+    off = changed(
+        model={"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}},
+        train={"max_steps": 1, "validate_every": 1, "snapshots": 0},
+    )
+    recorder = Recorder()
+    fit(off, prepared, tmp_path / "run", recorder)
+    model = build(off.model.model_dump(), prepared.src_size, prepared.tgt_size, off.seed)
+    update = next(iter(Feed(prepared.pairs("train"), off.batch, off.seed, 0, 1).updates(0, 0)))
+    right = sum(token_nll(model, b.src, b.tgt_in, b.tgt_out)[1] for b in update.micro)
+    metrics = next(m for m in recorder.reports if "train/accuracy" in m)
+    assert metrics["train/accuracy"] == pytest.approx(float(right) / update.tgt_tokens)
 
 
 def test_fast_paths_give_the_same_losses_at_dropout_0(prepared, tmp_path, monkeypatch):
