@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import errno
+import json
+import resource
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from orchestrator import atomic
+from orchestrator.errors import FencedError
+
+POINTS = ("pre_write", "pre_fsync", "pre_rename", "post_rename")
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_each_point_old_or_new(tmp_path, child, point):
+    path = tmp_path / "value.json"
+    atomic.write_json(path, {"value": 1})
+    assert child(lambda: atomic.write_json(path, {"value": 2}, points="result", step=5), f"result_{point}@5:kill") == -signal.SIGKILL
+    assert json.loads(path.read_text()) == {"value": 2 if point == "post_rename" else 1}
+    atomic.sweep(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["value.json"]
+
+
+@pytest.mark.parametrize("point", POINTS[:3])
+def test_disk_full_leaves_the_old_content_alone(tmp_path, monkeypatch, point):
+    path = tmp_path / "value.json"
+    atomic.write_json(path, {"value": 1})
+    monkeypatch.setenv("NMT_FAULT", f"result_{point}:enospc")
+    with pytest.raises(OSError) as caught:
+        atomic.write_json(path, {"value": 2}, points="result")
+    assert caught.value.errno == errno.ENOSPC and caught.value.filename == str(path) and "bytes" in str(caught.value)
+    assert json.loads(path.read_text()) == {"value": 1} and len(list(tmp_path.iterdir())) == 1
+
+
+def test_file_size_limit(tmp_path, child):
+    path = tmp_path / "big"
+    path.write_bytes(b"old")
+
+    def work() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        with pytest.raises(OSError, match="big") as caught:
+            atomic.write_bytes(path, bytes(5000))
+        assert caught.value.errno == errno.EFBIG
+
+    assert child(work) == 0
+    assert path.read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_real_full_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("mounting a tmpfs is not permitted here")
+    try:
+        atomic.write_bytes(disk / "file", b"old")
+        with pytest.raises(OSError) as caught:
+            atomic.write_bytes(disk / "file", bytes(200_000))
+        assert caught.value.errno == errno.ENOSPC
+        assert (disk / "file").read_bytes() == b"old" and [p.name for p in disk.iterdir()] == ["file"]
+        atomic.write_bytes(disk / "file", b"new")
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+        shutil.rmtree(disk)
+
+
+def test_fence_before_the_rename(tmp_path):
+    path = tmp_path / "value"
+    path.write_bytes(b"theirs")
+
+    def check() -> None:
+        raise FencedError("over")
+
+    with pytest.raises(FencedError):
+        atomic.write_bytes(path, b"ours", check=check)
+    assert path.read_bytes() == b"theirs" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_link_in_the_way_is_replaced_not_followed(tmp_path):
+    (tmp_path / "victim").write_bytes(b"safe")
+    (tmp_path / "value").symlink_to(tmp_path / "victim")
+    atomic.write_bytes(tmp_path / "value", b"new")
+    assert (tmp_path / "victim").read_bytes() == b"safe" and not (tmp_path / "value").is_symlink()
+
+
+def test_json_refuses_nan(tmp_path):
+    with pytest.raises(ValueError):
+        atomic.write_json(tmp_path / "value", float("nan"))
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import resource
+import signal
+
+import pytest
+import torch
+
+from orchestrator import checkpoint
+from orchestrator.errors import FencedError, UserError
+from orchestrator.lock import RunLock
+
+KEY = "ab" * 32
+POINTS = ("pre_write", "write_half", "pre_manifest", "pre_fsync", "pre_rename", "post_rename", "pre_delete", "post_delete")
+
+
+def tensors(step: int) -> dict[str, dict[str, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(step)
+    weight = torch.randn(5, 3, generator=generator)
+    moments = {"weight.exp_avg": torch.randn(5, 3, generator=generator), "step": torch.tensor(float(step))}
+    return {"model": {"weight": weight, "tied": weight, "half": weight[:2].bfloat16()}, "optimizer": moments}
+
+
+def save(directory, step, **options):
+    return checkpoint.save(directory, step, tensors(step), {"step": step, "rate": 0.1, "best": None}, key=KEY, **options)
+
+
+def steps(directory) -> list[int]:
+    return [step for step, _ in checkpoint.generations(directory)]
+
+
+def assert_holds(found, step):
+    assert found.step == step and found.state == {"step": step, "rate": 0.1, "best": None}
+    for group, named in tensors(step).items():
+        assert set(found.tensors[group]) == set(named)
+        for name, tensor in named.items():
+            assert torch.equal(found.tensors[group][name], tensor) and found.tensors[group][name].dtype == tensor.dtype
+
+
+@pytest.fixture
+def ckpt(tmp_path):
+    """Generations 20 and 40."""
+    save(tmp_path / "ckpt", 20)
+    save(tmp_path / "ckpt", 40)
+    return tmp_path / "ckpt"
+
+
+class Bad(list):
+    def __call__(self, path, reason):
+        assert "\n" not in reason
+        self.append((path.name, reason))
+
+
+def test_round_trip_and_two_kept(ckpt):
+    save(ckpt, 60)
+    assert steps(ckpt) == [40, 60]
+    assert_holds(checkpoint.latest_good(ckpt, key=KEY), 60)
+    assert sorted(p.name for p in ckpt.iterdir()) == ["step-00000040", "step-00000060"]
+
+
+def test_none_yet(tmp_path):
+    assert checkpoint.latest_good(tmp_path / "ckpt", key=KEY) is None
+    assert not (tmp_path / "ckpt").exists()
+
+
+def test_same_bytes_for_same_tensors(ckpt, tmp_path):
+    save(tmp_path / "again", 40)
+    for path in (ckpt / "step-00000040").iterdir():
+        assert path.read_bytes() == (tmp_path / "again" / "step-00000040" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_each_point(ckpt, child, point):
+    assert child(lambda: save(ckpt, 60), f"ckpt_{point}@60:kill") == -signal.SIGKILL
+    done = point in ("post_rename", "pre_delete", "post_delete")
+    bad = Bad()
+    assert_holds(checkpoint.latest_good(ckpt, bad, key=KEY), 60 if done else 40)
+    assert bad == [] and not [p for p in ckpt.iterdir() if "tmp" in p.name]
+    save(ckpt, 60)
+    save(ckpt, 80)
+    assert steps(ckpt) == [60, 80] and len(list(ckpt.iterdir())) == 2
+
+
+@pytest.mark.parametrize("point", POINTS[:5])
+def test_disk_full_keeps_the_old(ckpt, monkeypatch, point):
+    monkeypatch.setenv("NMT_FAULT", f"ckpt_{point}@60:enospc")
+    with pytest.raises(OSError, match="step-0000006") as caught:
+        save(ckpt, 60)
+    assert caught.value.errno == errno.ENOSPC
+    assert steps(ckpt) == [20, 40] and len(list(ckpt.iterdir())) == 2
+    assert_holds(checkpoint.latest_good(ckpt, key=KEY), 40)
+
+
+def test_file_size_limit(ckpt, child):
+    def work() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))
+        with pytest.raises(OSError, match=r"writing \d+ bytes.*model.safetensors"):
+            save(ckpt, 60)
+
+    assert child(work) == 0
+    assert steps(ckpt) == [20, 40] and len(list(ckpt.iterdir())) == 2
+
+
+FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("share", [0, 0.5, 1])
+def test_truncated_falls_back(ckpt, name, share):
+    path = ckpt / "step-00000040" / name
+    size = path.stat().st_size
+    os.truncate(path, min(int(size * share), size - 1))
+    bad = Bad()
+    assert_holds(checkpoint.latest_good(ckpt, bad, key=KEY), 20)
+    assert [name for name, _ in bad] == ["step-00000040"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_one_flipped_bit_falls_back(ckpt, name):
+    path, chance = ckpt / "step-00000040" / name, random.Random(name)
+    whole = path.read_bytes()
+    for _ in range(25):
+        damaged = bytearray(whole)
+        damaged[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
+        path.write_bytes(damaged)
+        bad = Bad()
+        assert_holds(checkpoint.latest_good(ckpt, bad, key=KEY, repair=False), 20)
+        assert len(bad) == 1
+    path.write_bytes(whole)
+    assert_holds(checkpoint.latest_good(ckpt, Bad(), key=KEY), 40)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_missing_file_falls_back(ckpt, name):
+    (ckpt / "step-00000040" / name).unlink()
+    bad = Bad()
+    assert_holds(checkpoint.latest_good(ckpt, bad, key=KEY), 20)
+    assert "missing" in bad[0][1]
+
+
+def test_files_of_another_generation_are_noticed(ckpt):
+    (ckpt / "step-00000020" / "model.safetensors").replace(ckpt / "step-00000040" / "model.safetensors")
+    assert checkpoint.latest_good(ckpt, bad := Bad(), key=KEY) is None and len(bad) == 2
+
+
+def test_renamed_generation_is_noticed(ckpt):
+    (ckpt / "step-00000040").rename(ckpt / "step-00000050")
+    assert_holds(checkpoint.latest_good(ckpt, bad := Bad(), key=KEY), 20)
+    assert "step 40" in bad[0][1]
+
+
+def test_default_report_is_one_line(ckpt, capsys):
+    os.truncate(ckpt / "step-00000040" / "state.json", 3)
+    checkpoint.latest_good(ckpt, key=KEY)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: ") and "step-00000040" in line
+
+
+def test_bad_generation_never_counts_as_kept(ckpt):
+    """After a fall-back to 20 the steps are done again; the bad 40 takes nobody's place and goes when a good one is there."""
+    os.truncate(ckpt / "step-00000040" / "state.json", 3)
+    checkpoint.latest_good(ckpt, Bad(), key=KEY)
+    assert sorted(p.name for p in ckpt.iterdir()) == ["bad-step-00000040", "step-00000020"]
+    save(ckpt, 30)
+    assert sorted(p.name for p in ckpt.iterdir()) == ["step-00000020", "step-00000030"]
+
+
+def test_all_bad_then_a_new_start(ckpt):
+    for step in (20, 40):
+        os.truncate(ckpt / f"step-{step:08d}" / "model.safetensors", 10)
+    assert checkpoint.latest_good(ckpt, bad := Bad(), key=KEY) is None and len(bad) == 2
+    save(ckpt, 10)
+    assert steps(ckpt) == [10] and len(list(ckpt.iterdir())) == 1
+
+
+def test_an_earlier_step_drops_the_later_ones(ckpt):
+    """Whoever saves 30 has gone on from 20: 40 belongs to a lost timeline and must not be resumed from."""
+    save(ckpt, 30)
+    assert steps(ckpt) == [20, 30]
+    assert_holds(checkpoint.latest_good(ckpt, key=KEY), 30)
+
+
+def test_saving_a_step_again_replaces_it(ckpt):
+    checkpoint.save(ckpt, 40, {"model": {"w": torch.zeros(1)}}, {"again": True}, key=KEY)
+    assert checkpoint.latest_good(ckpt, key=KEY).state == {"again": True} and steps(ckpt) == [20, 40]
+
+
+def test_reader_without_the_lock_changes_nothing(ckpt):
+    (ckpt / "step-00000060.tmp-1").mkdir()
+    os.truncate(ckpt / "step-00000040" / "state.json", 3)
+    before = sorted(p.name for p in ckpt.iterdir())
+    assert_holds(checkpoint.latest_good(ckpt, Bad(), key=KEY, repair=False), 20)
+    assert sorted(p.name for p in ckpt.iterdir()) == before
+
+
+def test_another_runs_checkpoint_is_an_error(ckpt):
+    with pytest.raises(UserError, match="abababababababab, expected cdcd"):
+        checkpoint.latest_good(ckpt, Bad(), key="cd" * 32)
+    assert steps(ckpt) == [20, 40]
+
+
+def test_stale_owner_writes_nothing(ckpt, tmp_path):
+    stale = RunLock(tmp_path / "lock").acquire()
+    RunLock(tmp_path / "lock").acquire(steal=True)
+    for write in (
+        lambda: save(ckpt, 60, lock=stale),
+        lambda: checkpoint.save_snapshot(tmp_path / "s", 1, {"w": torch.zeros(1)}, 2, key=KEY, lock=stale),
+        lambda: checkpoint.save_weights(tmp_path / "w", "best", {"w": torch.zeros(1)}, {}, key=KEY, lock=stale),
+    ):
+        with pytest.raises(FencedError):
+            write()
+    assert steps(ckpt) == [20, 40] and len(list(ckpt.iterdir())) == 2
+    assert not list((tmp_path / "s").iterdir()) and not list((tmp_path / "w").iterdir())
+
+
+# ---------------------------------------------------------------- weights alone
+
+
+def snapshot(directory, step, keep=3):
+    return checkpoint.save_snapshot(directory, step, {"w": torch.full((2,), float(step))}, keep, key=KEY)
+
+
+def snapshot_steps(directory) -> list[int]:
+    return [int(path.stem.removeprefix("step-")) for path in checkpoint.snapshots(directory)]
+
+
+def test_last_snapshots_are_kept(tmp_path):
+    for step in range(10, 60, 10):
+        path = snapshot(tmp_path, step)
+    assert snapshot_steps(tmp_path) == [30, 40, 50] and len(list(tmp_path.iterdir())) == 6
+    assert torch.equal(checkpoint.load_snapshot(path, key=KEY)["w"], torch.full((2,), 50.0))
+    snapshot(tmp_path, 40)  # resumed from before 40
+    snapshot(tmp_path, 50)
+    assert snapshot_steps(tmp_path) == [30, 40, 50]
+
+
+@pytest.mark.parametrize(
+    "point", [f"{p}_{s}" for p in ("snapshot", "snapshot_manifest") for s in ("pre_write", "pre_rename", "post_rename")]
+)
+def test_killed_in_a_snapshot(tmp_path, child, point):
+    for step in (10, 20):
+        snapshot(tmp_path, step)
+    assert child(lambda: snapshot(tmp_path, 30), f"{point}@30:kill") == -signal.SIGKILL
+    for path in checkpoint.snapshots(tmp_path):
+        checkpoint.load_snapshot(path, key=KEY)
+    assert snapshot_steps(tmp_path)[:2] == [10, 20]
+    snapshot(tmp_path, 30)
+    assert snapshot_steps(tmp_path) == [10, 20, 30] and len(list(tmp_path.iterdir())) == 6
+
+
+def test_killed_while_replacing_a_snapshot(tmp_path, child):
+    snapshot(tmp_path, 10)
+    other = {"w": torch.zeros(2)}
+    work = lambda: checkpoint.save_snapshot(tmp_path, 10, other, 3, key=KEY)  # noqa: E731
+    assert child(work, "snapshot_post_rename:kill") == -signal.SIGKILL
+    assert checkpoint.snapshots(tmp_path) == []
+    assert torch.equal(checkpoint.load_snapshot(work(), key=KEY)["w"], other["w"])
+
+
+def test_damaged_snapshot_and_slot(tmp_path):
+    path = snapshot(tmp_path, 10)
+    slot = checkpoint.save_weights(tmp_path, "best", {"w": torch.ones(2)}, {"step": 1}, key=KEY)
+    for file, load in (
+        (path, lambda: checkpoint.load_snapshot(path, key=KEY)),
+        (slot, lambda: checkpoint.load_weights(tmp_path, "best", key=KEY)),
+    ):
+        data = bytearray(file.read_bytes())
+        data[-1] ^= 1
+        file.write_bytes(data)
+        with pytest.raises(checkpoint.CorruptError):
+            load()
+
+
+def test_weights_of_another_run(tmp_path):
+    path = snapshot(tmp_path, 10)
+    checkpoint.save_weights(tmp_path, "best", {"w": torch.ones(2)}, {"step": 1}, key=KEY)
+    with pytest.raises(UserError, match="expected 0000"):
+        checkpoint.load_snapshot(path, key="00" * 32)
+    with pytest.raises(UserError, match="expected 0000"):
+        checkpoint.load_weights(tmp_path, "best", key="00" * 32)
+
+
+@pytest.mark.parametrize(
+    "point", [f"{p}_{s}" for p in ("weights", "weights_manifest") for s in ("pre_write", "pre_fsync", "pre_rename", "post_rename")]
+)
+def test_slot_changes_with_its_meta_or_not_at_all(tmp_path, child, point):
+    def store(value: int) -> None:
+        checkpoint.save_weights(tmp_path, "best", {"w": torch.full((2,), float(value))}, {"step": value}, key=KEY)
+
+    assert checkpoint.load_weights(tmp_path, "best", key=KEY) is None
+    store(1)
+    assert child(lambda: store(2), f"{point}:kill") == -signal.SIGKILL
+    weights, meta = checkpoint.load_weights(tmp_path, "best", key=KEY)
+    assert meta["step"] == (2 if point == "weights_manifest_post_rename" else 1) and torch.equal(
+        weights["w"], torch.full((2,), float(meta["step"]))
+    )
+    store(3)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_slots_do_not_meet(tmp_path):
+    for name, value in (("best", 1.0), ("best-ever", 2.0), ("best", 3.0)):
+        checkpoint.save_weights(tmp_path, name, {"w": torch.tensor(value)}, {}, key=KEY)
+    assert [checkpoint.load_weights(tmp_path, name, key=KEY)[0]["w"].item() for name in ("best", "best-ever")] == [3.0, 2.0]
+
+
+def test_no_pickle_on_disk(ckpt):
+    assert {path.name for path in (ckpt / "step-00000040").iterdir()} == set(FILES)
+    json.loads((ckpt / "step-00000040" / "manifest.json").read_bytes())
+
+
+def test_weights_sha256():
+    base = {"a": torch.arange(4.0), "b": torch.tensor(1.0)}
+    assert checkpoint.weights_sha256(base) == checkpoint.weights_sha256(dict(reversed(base.items())))
+    assert checkpoint.weights_sha256({"a": torch.arange(8.0)[::2]}) == checkpoint.weights_sha256({"a": torch.tensor([0.0, 2.0, 4.0, 6.0])})
+    others = (
+        {"a": torch.arange(4.0), "c": torch.tensor(1.0)},
+        {"a": torch.arange(4.0).reshape(2, 2), "b": torch.tensor(1.0)},
+        {"a": torch.arange(4.0).view(torch.int32), "b": torch.tensor(1.0)},
+        {"a": torch.nextafter(torch.arange(4.0), torch.tensor(9.0)), "b": torch.tensor(1.0)},
+        {"a": torch.arange(4.0)},
+    )
+    assert len({checkpoint.weights_sha256(one) for one in (base, *others)}) == 6

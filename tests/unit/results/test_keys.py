@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import copy
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from orchestrator import keys
+from orchestrator.errors import UserError
+from orchestrator.keys import Keys, canonical, component_versions, digest, keys_of, short
+from orchestrator.spec import RunSpec
+
+MANIFEST = {
+    "format": 1,
+    "preparation": {"subword": {"kind": "bpe", "size": 8000}},
+    "text": {"train": {"src": "aa", "tgt": "bb"}, "valid": {"src": "cc", "tgt": "dd"}},
+    "tests": {"test": {"src": "ee", "tgt": "ff"}, "test2017": {"src": "ee", "tgt": "ff"}},
+}
+PARENT = "12" * 32
+BASE: dict[str, Any] = {
+    "data": {"corpus": "toy"},
+    "train": {"max_steps": 100},
+    "optim": {"schedule": {"kind": "noam"}, "restart": {"after_steps": 50, "schedule": {"kind": "fixed", "lr": 1e-4}}},
+}
+
+
+class Plain:
+    version = 1
+
+    def __init__(self, site, *, wide: bool = True, size: int = 4) -> None: ...
+
+
+class Newer(Plain):
+    version = 2
+
+
+@pytest.fixture(autouse=True)
+def stubs(monkeypatch):
+    """A registry of our own: its kinds and versions are known here."""
+    names = ("connection", "aggregation", "self_attention", "cross_attention", "layer", "bridge", "extra_encoder", "context", "regularizer")
+    kinds = dict.fromkeys(("residual", "top", "single", "transformer", "dense", "birnn", "gru", "diversity"), Plain)
+    registries = {name: type("Registry", (), {"get": staticmethod(dict(kinds).__getitem__)}) for name in names}
+    registry = types.ModuleType("models.registry")
+    registry.REGISTRIES = registries
+    monkeypatch.setitem(sys.modules, "models.registry", registry)
+    return registries
+
+
+def spec(*changes: tuple[str, Any]) -> RunSpec:
+    data = copy.deepcopy(BASE)
+    for path, value in changes:
+        *parents, last = path.split(".")
+        place = data
+        for name in parents:
+            place = place.setdefault(name, {})
+        place[last] = value
+    return RunSpec.model_validate(data)
+
+
+def key(*changes: tuple[str, Any], manifest: Any = MANIFEST, parent: str | None = None) -> Keys:
+    return keys_of(spec(*changes), manifest, parent)
+
+
+TRAIN = [
+    ("model.d_model", 256),
+    ("model.d_ff", 1024),
+    ("model.num_heads", 4),
+    ("model.norm", "pre"),
+    ("model.norm_eps", 1e-5),
+    ("model.activation", "gelu"),
+    ("model.positions", "none"),
+    ("model.embeddings", "three-way"),
+    ("model.embedding_scale", False),
+    ("model.encoder_embedding_bias", True),
+    ("model.output_bias", True),
+    ("model.init", "fan-in"),
+    ("model.dropout.embedding", 0.2),
+    ("model.dropout.ffn", 0.1),
+    ("model.encoder.num_layers", 3),
+    ("model.decoder.num_layers", 3),
+    ("model.encoder.connection", {"kind": "dense"}),
+    ("model.decoder.connection", {"kind": "dense"}),
+    ("model.encoder.connection", {"kind": "residual", "size": 5}),
+    ("model.decoder.cross_attention", {"kind": "dense"}),
+    ("model.bridge", {"kind": "dense"}),
+    ("model.extra_encoder", {"kind": "birnn"}),
+    ("model.context", {"kind": "gru"}),
+    ("model.regularizers", [{"kind": "diversity"}]),
+    ("optim.betas", [0.9, 0.999]),
+    ("optim.eps", 1e-8),
+    ("optim.schedule.warmup", 8000),
+    ("optim.schedule.factor", 2.0),
+    ("optim.restart", None),
+    ("optim.restart.after_steps", 60),
+    ("optim.restart.schedule.lr", 1e-3),
+    ("optim.restart.batch", {"size": 80}),
+    ("optim.clip_norm", 1.0),
+    ("optim.label_smoothing", 0.1),
+    ("batch.unit", "sentences"),
+    ("batch.size", 1000),
+    ("batch.accumulate", 2),
+    ("train.max_steps", 200),
+    ("train.max_epochs", 3),
+    ("train.validate_every", 10),
+    ("train.snapshots", 5),
+    ("train.patience", 3),
+    ("train.precision", "bf16"),
+    ("train.threads", 2),
+    ("train.compile", True),
+    ("seed", 2),
+]
+DECODE = [
+    ("decode.checkpoint", "best"),
+    ("decode.beam_size", 5),
+    ("decode.length_penalty.alpha", 1.0),
+    ("decode.length_penalty.kind", "exponent"),
+    ("decode.max_ratio", 2.0),
+    ("decode.max_extra", 10),
+    ("score.test", "test2017"),
+]
+SCORE = [("score.metric", "multi-bleu"), ("score.lowercase", True), ("score.split_compounds", True)]
+NEUTRAL = [
+    ("train.checkpoint_every", 7),
+    ("train.snapshot_every", 7),  # without snapshots
+    ("data.vocab", {"src": 100, "tgt": 100}),  # declared sizes: the manifest decides
+    ("data.corpus", "another name of the same text"),
+    ("optim.restart.schedule.factor", 3.0),  # of a schedule that does not use it
+    ("model.encoder.connection", {"kind": "residual", "wide": True, "size": 4}),  # defaults written out
+]
+
+
+def name(change: tuple[str, Any]) -> str:
+    return f"{change[0]}={change[1]}"
+
+
+@pytest.mark.parametrize("change", TRAIN, ids=name)
+def test_training_changes_all_three(change):
+    new, old = key(change), key()
+    assert new.train != old.train and new.decode != old.decode and new.score != old.score
+
+
+@pytest.mark.parametrize("change", DECODE, ids=name)
+def test_decoding_leaves_the_training(change):
+    new, old = key(change), key()
+    assert new.train == old.train and new.decode != old.decode and new.score != old.score
+
+
+@pytest.mark.parametrize("change", SCORE, ids=name)
+def test_scoring_leaves_the_decoding(change):
+    new, old = key(change), key()
+    assert (new.train, new.decode) == (old.train, old.decode) and new.score != old.score
+
+
+@pytest.mark.parametrize("change", NEUTRAL, ids=name)
+def test_neutral(change):
+    assert key(change) == key()
+
+
+def test_all_different():
+    trains = [key(change).train for change in TRAIN]
+    assert len(set(trains)) == len(trains)
+
+
+def test_every_field_is_tried():
+    """A new field of the spec must be put into one of the lists above."""
+    sections = {"model", "optim", "batch", "train", "decode", "score"}
+    tried = {tuple(path.split(".")[:2]) for path, _ in TRAIN + DECODE + SCORE + NEUTRAL}
+    fields = {(s, f) for s in sections for f in RunSpec.model_fields[s].annotation.model_fields}
+    assert fields - tried == {("optim", "name")}  # has one value
+
+
+def test_snapshots_use_the_effective_interval():
+    kept = ("train.snapshots", 5)
+    assert key(kept).train == key(kept, ("train.snapshot_every", 1000)).train  # the default of checkpoint_every
+    assert key(kept).train != key(kept, ("train.snapshot_every", 500)).train
+    assert key(kept).train != key(kept, ("train.checkpoint_every", 500)).train
+    assert key(kept, ("train.snapshot_every", 500)).train == key(kept, ("train.snapshot_every", 500), ("train.checkpoint_every", 9)).train
+
+
+def test_alpha_without_a_penalty():
+    none = ("decode.length_penalty.kind", "none")
+    assert key(none) == key(none, ("decode.length_penalty.alpha", 0.1))
+
+
+def test_numbers_and_orders():
+    assert key(("optim.clip_norm", 1)) == key(("optim.clip_norm", 1.0))
+    assert key(("model.encoder.connection", {"size": 4.0, "kind": "residual"})) == key()
+    assert key(manifest=dict(reversed(MANIFEST.items()))) == key()
+
+
+def test_manifest_and_parent():
+    assert key(manifest=None) == Keys(None, None, None)
+    assert key(manifest={**MANIFEST, "format": 2}).train != key().train
+    assert key(manifest={**MANIFEST, "text": MANIFEST["text"] | {"train": {"src": "aa", "tgt": "b0"}}}).train != key().train
+    first, second = (key(("init_from", address), parent=PARENT) for address in ("dou2018/table1/row1", "other/table/row"))
+    assert first == second and first.train != key().train
+    assert key(("init_from", "a/b/c"), parent="34" * 32).train != first.train
+    with pytest.raises(ValueError, match="init_from"):
+        key(("init_from", "a/b/c"))
+    with pytest.raises(ValueError, match="init_from"):
+        key(parent=PARENT)
+
+
+def test_text_of_the_test_set():
+    """Another test set retrains and decodes nothing; another text of the one in use is decoded again."""
+    tests = MANIFEST["tests"]
+    assert key(manifest={**MANIFEST, "tests": tests | {"test2018": {"src": "11", "tgt": "22"}}}) == key()
+    changed = key(manifest={**MANIFEST, "tests": tests | {"test": {"src": "e0", "tgt": "ff"}}})
+    assert changed.train == key().train and changed.decode != key().decode and changed.score != key().score
+    with pytest.raises(UserError, match="test2019"):
+        key(("score.test", "test2019"))
+
+
+def test_version_of_a_used_component(stubs):
+    before, unused = key().train, {"dense": Newer}
+    stubs["aggregation"].get = staticmethod({"top": Plain, **unused}.__getitem__)
+    assert key().train == before
+    stubs["aggregation"].get = staticmethod({"top": Newer}.__getitem__)
+    assert key().train != before
+    assert component_versions(spec().model) == {
+        "aggregation/top": 2,
+        "bridge/top": 1,
+        "connection/residual": 1,
+        "cross_attention/single": 1,
+        "layer/transformer": 1,
+        "self_attention/single": 1,
+    }
+
+
+def test_unknown_component_is_a_user_error():
+    with pytest.raises(UserError, match="bridge: 'draw' is not registered"):
+        key(("model.bridge", {"kind": "draw"}))
+
+
+def test_grown_fields(monkeypatch):
+    """A field that came later, at the value that older runs had, is not in the key."""
+    before = key().train
+    monkeypatch.setattr(keys, "GROWN", {"model.norm_eps": 1e-6, "connection/residual.size": 4})
+    grown = key().train
+    assert grown != before
+    monkeypatch.setattr(Plain.__init__, "__kwdefaults__", {"wide": True})
+    assert key(("model.norm_eps", 1e-5)).train != grown
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (1, 1.0),
+        (-0.0, 0),
+        (1e300, int(1e300)),
+        ((1, (2,)), [1.0, [2]]),
+        ({"a": 1, "b": 2}, {"b": 2.0, "a": 1}),
+        (0.1 + 0.2, 0.30000000000000004),
+    ],
+)
+def test_canonical_equal(left, right):
+    assert canonical(left) == canonical(right)
+
+
+@pytest.mark.parametrize(("left", "right"), [(1, True), (1, "1"), (None, 0), (None, "null"), ([], {}), (0.1, 0.1000001), ("é", "e")])
+def test_canonical_different(left, right):
+    assert canonical(left) != canonical(right)
+
+
+@pytest.mark.parametrize(
+    ("value", "error"), [(float("nan"), ValueError), (float("inf"), ValueError), ({1: 2}, TypeError), ({1, 2}, TypeError), (b"", TypeError)]
+)
+def test_not_plain_data(value, error):
+    with pytest.raises(error):
+        canonical({"x": [value]})
+
+
+def test_pinned():
+    """Keys name finished work. If this fails, results already in a ledger would be trained again: for a new field add it to GROWN."""
+    assert digest({"b": [1, 2.5, None, True, "ü"], "a": {}}) == "1c922e1eab358e36a50c0245289284ba60874441d900ab3ef821d07c1ef0d859"
+    assert key().train == "54ea522ab8e9324792686411ab75fb6efaf21ea7d0bd6eca711ebd5817b8c756"
+    assert short(key().train) == key().train[:16]

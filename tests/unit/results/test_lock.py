@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import orchestrator
+from orchestrator.errors import FencedError, LockedError
+from orchestrator.lock import RunLock, owner
+
+HOLD = """
+import pathlib, sys, time
+from orchestrator.lock import RunLock
+lock = RunLock(pathlib.Path(sys.argv[1])).acquire()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def other(tmp_path):
+    """A process that holds tmp_path/run/lock."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(orchestrator.__file__).parents[1])}
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "run" / "lock")], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_loser_is_told_the_owner(tmp_path, other):
+    with pytest.raises(LockedError, match=f"process {other.pid} on ") as caught:
+        RunLock(tmp_path / "run" / "lock").acquire()
+    assert "\n" not in str(caught.value)
+    assert owner(tmp_path / "run" / "lock")["pid"] == other.pid
+
+
+def test_killed_owner_is_taken_over(tmp_path, other):
+    other.kill()
+    other.wait()
+    assert owner(tmp_path / "run" / "lock") is None
+    with RunLock(tmp_path / "run" / "lock") as lock:
+        assert lock.epoch == 2
+        lock.check()
+        assert owner(lock.path)["pid"] == os.getpid()
+    assert owner(tmp_path / "run" / "lock") is None
+
+
+def test_waits_for_the_owner(tmp_path, other):
+    lock = RunLock(tmp_path / "run" / "lock")
+    with pytest.raises(LockedError):
+        lock.acquire(timeout=0.2)
+    other.kill()
+    lock.acquire(timeout=20)
+    lock.release()
+
+
+def test_stopped_owner_is_fenced(tmp_path, other):
+    """A stopped process keeps its flock: only `steal` takes it, and the sleeper's epoch is over when it wakes."""
+    os.kill(other.pid, signal.SIGSTOP)
+    with pytest.raises(LockedError):
+        RunLock(tmp_path / "run" / "lock").acquire()
+    thief = RunLock(tmp_path / "run" / "lock").acquire(steal=True)
+    assert thief.epoch == 2
+    thief.check()
+    os.kill(other.pid, signal.SIGCONT)
+    with pytest.raises(LockedError, match=f"process {os.getpid()} "):
+        RunLock(tmp_path / "run" / "lock").acquire()
+    thief.release()
+
+
+def test_stale_epoch_is_refused_and_its_release_harms_nobody(tmp_path):
+    stale = RunLock(tmp_path / "lock").acquire()
+    new = RunLock(tmp_path / "lock").acquire(steal=True)
+    with pytest.raises(FencedError, match="epoch 1 is over"):
+        stale.check()
+    stale.release()
+    new.check()
+    with pytest.raises(LockedError):
+        RunLock(tmp_path / "lock").acquire()
+    new.release()
+    with pytest.raises(FencedError):
+        new.check()
+
+
+def test_same_epoch_by_another_is_refused(tmp_path):
+    lock = RunLock(tmp_path / "lock").acquire()
+    record = json.loads(lock.record_path.read_text())
+    lock.record_path.write_text(json.dumps({**record, "token": "somebody else"}))
+    with pytest.raises(FencedError):
+        lock.check()
+    lock.record_path.unlink()
+    with pytest.raises(FencedError):
+        lock.check()
+
+
+def test_epoch_grows_over_releases(tmp_path):
+    epochs = []
+    for _ in range(3):
+        with RunLock(tmp_path / "lock") as lock:
+            epochs.append(lock.epoch)
+    assert epochs == [1, 2, 3]
+
+
+def test_file_replaced_between_open_and_flock(tmp_path, monkeypatch):
+    """The flock of a file that is no longer there excludes nobody: the one that is there is taken."""
+    path, real = tmp_path / "lock", fcntl.flock
+
+    def race(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", real)
+        path.unlink()
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", race)
+    with RunLock(path), pytest.raises(LockedError):
+        RunLock(path).acquire()
+
+
+def test_two_in_one_process_contend(tmp_path):
+    with RunLock(tmp_path / "lock"), pytest.raises(LockedError):
+        RunLock(tmp_path / "lock").acquire()
+
+
+def test_children_do_not_keep_it(tmp_path):
+    """Neither a forked child nor an executed one keeps the lock of an owner that has let go."""
+    lock = RunLock(tmp_path / "lock").acquire()
+    executed = subprocess.Popen(["sleep", "30"], close_fds=False)
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(30)
+        os._exit(0)
+    try:
+        time.sleep(0.1)
+        lock.release()
+        RunLock(tmp_path / "lock").acquire().release()
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        executed.kill()
+        executed.wait()
+
+
+def test_forked_child_may_check_but_does_not_release(tmp_path, child):
+    with RunLock(tmp_path / "lock") as lock:
+
+        def work() -> None:
+            lock.check()
+            lock.release()
+
+        assert child(work) == 0
+        lock.check()
+        with pytest.raises(LockedError):
+            RunLock(tmp_path / "lock").acquire()
+
+
+def test_record_of_another_host_or_reused_pid(tmp_path):
+    """The flock is the truth: whatever the record says, a free lock is taken. `owner` trusts pid only with its start time."""
+    record = {"host": "elsewhere", "pid": 1, "boot_id": "x", "start_time": 1, "epoch": 41, "token": "t", "held": True}
+    (tmp_path / "lock.json").write_text(json.dumps(record))
+    assert owner(tmp_path / "lock")["host"] == "elsewhere"
+    with RunLock(tmp_path / "lock") as lock:
+        assert lock.epoch == 42
+        mine = json.loads(lock.record_path.read_text())
+        lock.record_path.write_text(json.dumps({**mine, "start_time": mine["start_time"] - 1}))
+        assert owner(tmp_path / "lock") is None
+
+
+def test_damaged_record(tmp_path):
+    (tmp_path / "lock.json").write_text('{"epoch": 4')
+    with RunLock(tmp_path / "lock") as lock:
+        lock.check()
+
+
+@pytest.mark.parametrize("point", ["pre_write", "pre_rename", "post_rename"])
+def test_killed_while_taking_it(tmp_path, child, point):
+    assert child(lambda: RunLock(tmp_path / "lock").acquire(), f"lock_{point}:kill") == -signal.SIGKILL
+    with RunLock(tmp_path / "lock") as lock:
+        assert lock.epoch == (2 if point == "post_rename" else 1)

@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import signal
+
+import pytest
+
+from orchestrator.errors import FencedError, UserError
+from orchestrator.lock import RunLock
+from orchestrator.results import Ledger
+
+TRAIN, OTHER, DECODE, SCORE = (hashlib.sha256(name).hexdigest() for name in (b"train", b"other", b"decode", b"score"))
+DONE = {"status": "done", "steps": 100, "valid": {"nll": 2.5}, "reason": ""}
+TEXTS = ["ein haus .", "", "line\u2028separator\rkept", "=cmd"]
+
+
+class Bad(list):
+    def __call__(self, path, reason):
+        assert "\n" not in reason
+        self.append(path.name)
+
+
+@pytest.fixture
+def bad():
+    return Bad()
+
+
+@pytest.fixture
+def ledger(tmp_path, bad):
+    return Ledger(tmp_path / "results", on_bad=bad)
+
+
+def fill(ledger: Ledger) -> None:
+    ledger.write_spec(TRAIN, {"id": "a/b/c", "spec": {"optim": {"eps": 1e-9}, "language": "no"}})
+    ledger.write_capsule(TRAIN, {"python": "3.11"})
+    ledger.write_rung(TRAIN, 50, {"nll": 3.0})
+    ledger.append_history(TRAIN, {"step": 50, "nll": 3.0})
+    ledger.write_train(TRAIN, DONE)
+    ledger.write_decode(TRAIN, DECODE, {"seconds": 1.0, "tokens": [["a"]]}, TEXTS)
+    ledger.write_score(TRAIN, SCORE, {"bleu": 41.5, "decode_key": DECODE})
+
+
+def check(ledger: Ledger) -> None:
+    assert ledger.read_train(TRAIN) == DONE | {"key": TRAIN}
+    decoded = ledger.read_decode(TRAIN, DECODE)
+    assert decoded["hypotheses"] == TEXTS and decoded["tokens"] == [["a"]] and decoded["key"] == DECODE and decoded["lines"] == 4
+    assert ledger.read_score(TRAIN, SCORE) == {"key": SCORE, "train_key": TRAIN, "decode_key": DECODE, "bleu": 41.5}
+    assert ledger.read_rungs(TRAIN) == {50: {"key": TRAIN, "step": 50, "nll": 3.0}}
+    assert ledger.read_capsule(TRAIN) == {"key": TRAIN, "python": "3.11"}
+    assert ledger.read_spec(TRAIN) == {"key": TRAIN, "id": "a/b/c", "spec": {"optim": {"eps": 1e-9}, "language": "no"}}
+    assert ledger.history(TRAIN) == [{"step": 50, "nll": 3.0}]
+    assert [record["key"] for record in ledger.decodes(TRAIN)] == [DECODE] and [record["bleu"] for record in ledger.scores(TRAIN)] == [41.5]
+
+
+def files(ledger: Ledger) -> dict[str, int]:
+    return {str(path.relative_to(ledger.root)): path.stat().st_mtime_ns for path in ledger.root.rglob("*") if path.is_file()}
+
+
+def test_empty(ledger):
+    assert ledger.read_train(TRAIN) is None and ledger.read_decode(TRAIN, DECODE) is None and ledger.read_score(TRAIN, SCORE) is None
+    assert ledger.read_rungs(TRAIN) == {} and ledger.history(TRAIN) == [] and list(ledger.runs()) == [] and ledger.read_spec(TRAIN) is None
+    assert not ledger.root.exists()
+
+
+def test_round_trip_and_layout(ledger):
+    fill(ledger)
+    check(ledger)
+    run = TRAIN[:16]
+    names = {"train.json", "capsule.json", "spec.yaml", "history.jsonl", "rungs/50.json", f"score/{SCORE[:16]}.json"}
+    assert set(files(ledger)) == {f"{run}/{name}" for name in names | {f"decode/{DECODE[:16]}.{suffix}" for suffix in ("json", "txt")}}
+    assert json.loads((ledger.run_dir(TRAIN) / "train.json").read_text())["key"] == TRAIN
+    (found,) = ledger.runs()
+    assert (found.key, found.path, found.mirror) == (TRAIN, ledger.run_dir(TRAIN), False)
+
+
+def test_writing_again_touches_nothing(ledger):
+    fill(ledger)
+    (ledger.run_dir(TRAIN) / "history.jsonl").unlink()
+    before = files(ledger)
+    fill(ledger)
+    (ledger.run_dir(TRAIN) / "history.jsonl").unlink()
+    assert files(ledger) == before
+
+
+def test_a_stopped_run_may_become_done(ledger):
+    ledger.write_train(TRAIN, {"status": "stopped"})
+    ledger.write_train(TRAIN, DONE)
+    assert ledger.read_train(TRAIN)["status"] == "done"
+
+
+def test_an_acknowledged_rung_stays(ledger):
+    first = ledger.write_rung(TRAIN, 50, {"nll": 3.0, "seconds": 1.0})
+    assert ledger.write_rung(TRAIN, 50, {"nll": 3.0, "seconds": 9.0}) == first == ledger.read_rungs(TRAIN)[50]
+    ledger.write_rung(TRAIN, 200, {})
+    ledger.write_rung(TRAIN, 100, {})
+    assert list(ledger.read_rungs(TRAIN)) == [50, 100, 200]
+
+
+def test_diverged_numbers_are_null(ledger):
+    ledger.write_train(TRAIN, {"status": "diverged", "valid": {"nll": math.nan, "grad": math.inf}, "pair": (1, 2)})
+    assert ledger.read_train(TRAIN)["valid"] == {"nll": None, "grad": None} and ledger.read_train(TRAIN)["pair"] == [1, 2]
+
+
+POINTS = ("pre_write", "pre_fsync", "pre_rename", "post_rename")
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("kind", ["train", "rung", "score", "capsule", "spec", "decode", "hypotheses"])
+def test_killed_at_each_point(ledger, child, bad, kind, point):
+    assert child(lambda: fill(ledger), f"{kind}_{point}:kill") == -signal.SIGKILL
+    present = {
+        "train": ledger.read_train(TRAIN),
+        "rung": ledger.read_rungs(TRAIN).get(50),
+        "score": ledger.read_score(TRAIN, SCORE),
+        "capsule": ledger.read_capsule(TRAIN),
+        "spec": ledger.read_spec(TRAIN),
+        "decode": ledger.read_decode(TRAIN, DECODE),
+        "hypotheses": None,
+    }[kind]
+    assert (present is not None) == (point == "post_rename" and kind != "hypotheses")
+    ledger.sweep(TRAIN)
+    assert not [name for name in files(ledger) if "tmp" in name]
+    fill(ledger)
+    assert bad == []
+    assert ledger.read_train(TRAIN) == DONE | {"key": TRAIN} and ledger.read_decode(TRAIN, DECODE)["hypotheses"] == TEXTS
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"key": 1', "\x00", "9" * 5000])
+def test_damaged_record_is_told_and_absent(ledger, bad, content):
+    fill(ledger)
+    path = ledger.run_dir(TRAIN) / "train.json"
+    path.write_text(content)
+    assert ledger.read_train(TRAIN) is None
+    assert bad == ["train.json"] and path.with_name("train.json.corrupt").exists() and not path.exists()
+    assert ledger.read_train(TRAIN) is None and len(bad) == 1
+    assert [run.key for run in ledger.runs()] == [TRAIN]
+    fill(ledger)
+    assert ledger.read_train(TRAIN)["status"] == "done"
+
+
+def test_a_changed_figure_is_damage(ledger, bad):
+    fill(ledger)
+    path = ledger.run_dir(TRAIN) / "score" / f"{SCORE[:16]}.json"
+    path.write_text(path.read_text().replace("41.5", "51.5"))
+    assert ledger.scores(TRAIN) == [] and bad == [path.name]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda p: p.unlink(), lambda p: p.write_bytes(p.read_bytes()[:-1]), lambda p: p.write_bytes(b"other\n" * 4)]
+)
+def test_damaged_hypotheses(ledger, bad, damage):
+    fill(ledger)
+    damage(ledger.run_dir(TRAIN) / "decode" / f"{DECODE[:16]}.txt")
+    assert ledger.read_decode(TRAIN, DECODE) is None and len(bad) == 1
+    fill(ledger)
+    assert ledger.read_decode(TRAIN, DECODE)["hypotheses"] == TEXTS
+
+
+def test_default_report_is_one_line(tmp_path, capsys):
+    ledger = Ledger(tmp_path)
+    ledger.run_dir(TRAIN).mkdir()
+    (ledger.run_dir(TRAIN) / "train.json").write_text("{")
+    assert ledger.read_train(TRAIN) is None
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: ") and "train.json" in line
+
+
+def test_another_key_inside_is_an_error(ledger):
+    fill(ledger)
+    ledger.run_dir(TRAIN).rename(ledger.run_dir(OTHER))
+    with pytest.raises(UserError, match=OTHER):
+        ledger.read_train(OTHER)
+    with pytest.raises(UserError, match=OTHER):
+        ledger.write_train(OTHER, DONE)
+    assert list(ledger.runs()) == []
+    with pytest.raises(ValueError):
+        ledger.write_train(TRAIN, {"key": OTHER})
+
+
+@pytest.mark.parametrize("key", ["", "../x", "abc", TRAIN.upper(), TRAIN + "0", "/" * 64])
+def test_what_is_no_key_makes_no_path(ledger, key):
+    for call in (ledger.run_dir, ledger.read_train, lambda k: ledger.read_score(TRAIN, k), lambda k: ledger.write_decode(TRAIN, k, {}, [])):
+        with pytest.raises(ValueError):
+            call(key)
+
+
+def test_line_feed_in_a_hypothesis(ledger):
+    with pytest.raises(ValueError):
+        ledger.write_decode(TRAIN, DECODE, {}, ["two\nlines"])
+
+
+def test_foreign_files_are_passed_over(ledger, bad):
+    fill(ledger)
+    for name in (
+        "README.md",
+        "0123456789abcdef",
+        "notes/x.json",
+        f"{TRAIN[:16]}/score/mine.json",
+        f"{TRAIN[:16]}/rungs/x.json",
+        f"{TRAIN[:16]}/decode/.hidden",
+    ):
+        path = ledger.root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("not ours")
+    (ledger.root / "fedcba9876543210").mkdir()
+    (ledger.root / ("0" * 16)).unlink(missing_ok=True)
+    assert [run.key for run in ledger.runs()] == [TRAIN]
+    check(ledger)
+    assert bad == []
+
+
+def test_run_in_progress_is_listed_by_its_spec(ledger):
+    ledger.write_spec(TRAIN, {"id": "a/b/c"})
+    assert [run.key for run in ledger.runs()] == [TRAIN]
+
+
+def test_history_after_a_crash(ledger):
+    for report in (
+        {"step": 10, "nll": 4.0},
+        {"step": 20, "nll": 3.0},
+        {"step": 30, "nll": 2.0},
+        {"step": 20, "nll": 3.5},
+        {"step": 20, "valid": 1.0},
+    ):
+        ledger.append_history(TRAIN, report)
+    with (ledger.run_dir(TRAIN) / "history.jsonl").open("a") as file:
+        file.write('{"step": 40, "nl')
+    assert ledger.history(TRAIN) == [{"step": 10, "nll": 4.0}, {"step": 20, "nll": 3.5, "valid": 1.0}, {"step": 30, "nll": 2.0}]
+    ledger.append_history(TRAIN, {"step": 40})
+    assert ledger.history(TRAIN)[-1] == {"step": 40}
+
+
+def test_stale_owner_writes_nothing(tmp_path):
+    lock = RunLock(tmp_path / "lock").acquire()
+    ledger = Ledger(tmp_path / "results", lock=lock)
+    fill(ledger)
+    before = files(ledger)
+    RunLock(tmp_path / "lock").acquire(steal=True)
+    for write in (
+        lambda: ledger.write_train(TRAIN, {"status": "failed"}),
+        lambda: ledger.write_rung(TRAIN, 99, {}),
+        lambda: ledger.write_decode(TRAIN, DECODE, {}, ["other"]),
+        lambda: ledger.write_score(TRAIN, SCORE, {"bleu": 1}),
+        lambda: ledger.write_capsule(TRAIN, {}),
+        lambda: ledger.write_spec(TRAIN, {}),
+        lambda: ledger.append_history(TRAIN, {"step": 1}),
+    ):
+        with pytest.raises(FencedError):
+            write()
+    assert files(ledger) == before
+
+
+def test_export_and_mirror(ledger, tmp_path, bad):
+    fill(ledger)
+    run = ledger.run_dir(TRAIN)
+    for name in ("lock", "lock.json", "journal.jsonl", "ckpt", "weights"):
+        (run / name).touch()
+    dest = tmp_path / "docs" / "ledger"
+    assert ledger.export(TRAIN, dest) == dest / TRAIN[:16]
+    exported = {path.name for path in (dest / TRAIN[:16]).rglob("*") if path.is_file()}
+    assert exported == {"train.json", "capsule.json", "spec.yaml", "history.jsonl", "50.json"} | {
+        f"{DECODE[:16]}.{s}" for s in ("json", "txt")
+    } | {f"{SCORE[:16]}.json"}
+    reader = Ledger(tmp_path / "empty", [dest], on_bad=bad)
+    check(reader)
+    (found,) = reader.runs()
+    assert found.mirror and found.key == TRAIN
+    ledger.export(found, dest)
+    check(reader)
+    before = (dest / TRAIN[:16] / "train.json").read_bytes()
+    reader.write_train(TRAIN, {"status": "failed"})
+    assert reader.read_train(TRAIN)["status"] == "failed" and (dest / TRAIN[:16] / "train.json").read_bytes() == before
+
+
+def test_damaged_mirror_is_left_as_it_is(ledger, tmp_path, bad):
+    fill(ledger)
+    dest = tmp_path / "mirror"
+    ledger.export(TRAIN, dest)
+    path = dest / TRAIN[:16] / "train.json"
+    path.write_text("{")
+    assert Ledger(tmp_path / "empty", [dest], on_bad=bad).read_train(TRAIN) is None
+    assert path.read_text() == "{" and bad == ["train.json"]
+    assert Ledger(ledger.root, [dest], on_bad=bad).read_train(TRAIN)["status"] == "done"
+
+
+def test_full_disk_is_not_acknowledged(ledger, monkeypatch):
+    monkeypatch.setenv("NMT_FAULT", "train_pre_fsync:enospc")
+    with pytest.raises(OSError, match=r"train\.json"):
+        ledger.write_train(TRAIN, DONE)
+    monkeypatch.delenv("NMT_FAULT")
+    assert ledger.read_train(TRAIN) is None
+    ledger.write_train(TRAIN, DONE)
+    assert ledger.read_train(TRAIN)["status"] == "done"
