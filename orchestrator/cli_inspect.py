@@ -1,4 +1,4 @@
-"""`plan`, `show`, `list` and `table`: look before and after, change nothing."""
+"""`plan`, `show` and `list`: look, change nothing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ def register(app: typer.Typer) -> None:
     app.command("plan")(plan)
     app.command("show")(show)
     app.command("list")(list_rows)
-    app.command("table")(table)
 
 
 def plan(
-    targets: Annotated[list[str], typer.Argument(metavar="SPEC|ROW..", help="Files, tables or rows.")],
+    targets: Annotated[list[str], typer.Argument(metavar="SPEC|ROW..", help="Files, folders, tables or rows.")],
     seeds: Seeds = None,
     profile: Profile = None,
     sets: Sets = None,
@@ -107,7 +106,7 @@ def show(
 
 
 def list_rows(
-    prefix: Annotated[str, typer.Argument(help="Only addresses that start so; a table lists its rows.")] = "",
+    prefix: Annotated[str, typer.Argument(help="Only addresses that start so (a table lists its rows), or the tables of a folder.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Tables, or the rows of one.
@@ -116,9 +115,11 @@ def list_rows(
     """
     from orchestrator.cli_common import emit, note
     from orchestrator.errors import UserError
-    from orchestrator.row_index import tables
+    from orchestrator.row_index import find_all, tables
 
     known, problems = tables()
+    if prefix and prefix not in known and Path(prefix).is_dir():
+        known, prefix = {target.table.address: target.table for target in find_all(prefix)}, ""
     rows = [
         {"id": f"{address}/{name}", "label": raw.head.label or name, "kind": raw.head.kind, "file": table.document.file}
         for address, table in known.items()
@@ -137,38 +138,3 @@ def list_rows(
             typer.echo(f"{address:<32} {len(table.rows):>3} rows   {table.document.file}")
     for line in problems:
         note(f"warning: {line}")
-
-
-def table(
-    target: Annotated[str, typer.Argument(metavar="TABLE", help="paper/table or FILE.yaml.")],
-    form: Annotated[str, typer.Option("--format", help="md, json, latex or html.")] = "md",
-    profile: Profile = None,
-    sets: Sets = None,
-    data_dir: DataDir = None,
-    results: Results = RESULTS,
-) -> None:
-    """A paper's table with its number beside ours. Rows that did not run say so; stopped rows show no figure.
-
-    Example:  nmt-ablate table dou2018/table1 --format md
-    """
-    import sys
-
-    from orchestrator.cli_common import ledger, need_folder
-    from orchestrator.errors import UserError
-    from orchestrator.places import nearest, shown
-    from orchestrator.plan import Data
-    from orchestrator.report.find import Finder
-    from orchestrator.report.formats import FORMATS
-    from orchestrator.report.table import make
-    from orchestrator.row_index import find
-    from orchestrator.rows import resolve, sweep_of
-
-    if form not in FORMATS:
-        raise UserError(f"--format {shown(form)}: {nearest(form, FORMATS)}")
-    need_folder(data_dir, "--data-dir")
-    rows = resolve(target, sets=sets, profile=profile)
-    address = "/".join(rows[0].id.split("/")[:2])
-    columns = find(target).table.columns
-    scale = ", ".join([f"profile {profile}"] * bool(profile) + [f"--set {text}" for text in sets or []])
-    made = make(address, rows, Finder(ledger(Path(results)), Data(data_dir)), columns, sweep_of(target).seeds, scale)
-    sys.stdout.write(FORMATS[form](made))

@@ -24,7 +24,9 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    target: Annotated[str, typer.Argument(metavar="ROW|FILE", help="paper/table/row, FILE.yaml, FILE.yaml#row or what `show` printed.")],
+    target: Annotated[
+        str, typer.Argument(metavar="ROW|FILE|FOLDER", help="paper/table/row, FILE.yaml, FILE.yaml#row, a folder, or what `show` printed.")
+    ],
     seed: Seed = None,
     profile: Profile = None,
     sets: Sets = None,
@@ -37,7 +39,7 @@ def run(
     no_tracking: NoTracking = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train, decode and score one row (or every row of a file, to its full budget). What is done is not done again.
+    """Train, decode and score one row (or every row of a file or folder, to its full budget). What is done is not done again.
 
     Example:  nmt-ablate run dou2018/table1/row9 --profile smoke
     """
@@ -45,12 +47,12 @@ def run(
 
     rows = resolve(target, sets=sets, profile=profile, seed=seed)
     seeds = [seed] if seed is not None else sorted({row.spec.seed for row in rows if row.spec is not None} or {1})
-    name = _name(rows[0].id if len(rows) == 1 else rows[0].id.rsplit("/", 1)[0], profile, sets) + "".join(f":{s}" for s in seeds)
+    name = _name(rows[0].id if len(rows) == 1 else _address(target, rows), profile, sets) + "".join(f":{s}" for s in seeds)
     _execute(rows, seeds, name, None, engine, workers, results, data_dir, cache_dir, export, no_tracking, as_json)
 
 
 def sweep(
-    target: Annotated[str, typer.Argument(metavar="FILE|TABLE", help="FILE.yaml or paper/table.")],
+    target: Annotated[str, typer.Argument(metavar="FILE|TABLE|FOLDER", help="FILE.yaml, paper/table, or a folder of tables.")],
     seeds: Seeds = None,
     profile: Profile = None,
     sets: Sets = None,
@@ -65,6 +67,8 @@ def sweep(
 ) -> None:
     """Every row of a file with every seed, under the scheduler of its sweep section. The same command goes on after an interruption.
 
+    Of a folder: every row of all its tables, work that they share done once; none of them may have a scheduler that cuts rows.
+
     Example:  nmt-ablate sweep search_spaces/quickstart.yaml
     """
     from orchestrator.cli_common import parse_seeds
@@ -73,8 +77,7 @@ def sweep(
     wanted = parse_seeds(seeds)
     rows = resolve(target, sets=sets, profile=profile)
     section = sweep_of(target, profile)
-    address = "/".join(rows[0].id.split("/")[:2])
-    name = _name(address, profile, sets)
+    name = _name(_address(target, rows), profile, sets)
     _execute(
         rows,
         wanted or section.seeds,
@@ -89,6 +92,15 @@ def sweep(
         no_tracking,
         as_json,
     )
+
+
+def _address(target: str, rows: list[Row]) -> str:
+    """The table's address, or the folder's own name."""
+    from orchestrator.row_schema import SEGMENT
+
+    tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
+    folder = Path(target).resolve().name if len(tables) > 1 or Path(target).is_dir() else ""
+    return (folder if SEGMENT.fullmatch(folder) else "folder") if folder else tables[0]
 
 
 def _name(address: str, profile: str | None, sets: list[str] | None) -> str:
@@ -177,7 +189,8 @@ def profile_of(name: str) -> str:
 
 def _next_steps(out: Any, rows: list[Row], results: Path, profile: str) -> None:
     where = "" if results == RESULTS else f" --results {results}"
-    address = "/".join(rows[0].id.split("/")[:2])
+    tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
     out.print(f"MLflow UI:  nmt-ablate ui{where}", markup=False)
     out.print(f"one row:    nmt-ablate show {rows[0].id}{profile}", markup=False)
-    out.print(f"the table:  nmt-ablate table {address}{profile}{where}", markup=False)
+    for address in tables:
+        out.print(f"the table:  nmt-ablate table {address}{profile}{where}", markup=False)

@@ -168,7 +168,8 @@ class _Sweep:
         for task in self.tasks:
             parts = task.id.split("/")
             address = {"paper": parts[0], "table": parts[1] if len(parts) > 1 else "", "row": "/".join(parts[2:])}
-            rows.append({"id": task.id, "label": task.label, "seed": task.seed, "keys": task.keys, "spec": task.spec} | address)
+            row = {"id": task.id, "label": task.label, "seed": task.seed, "keys": task.keys, "spec": task.spec, "also": task.also}
+            rows.append(row | address)
         record = {
             "sweep_id": self.options.slug,
             "name": self.options.name,

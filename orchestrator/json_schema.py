@@ -24,6 +24,8 @@ def json_schema() -> dict[str, Any]:
     definitions["ModelSpec"]["properties"]["regularizers"] = {"type": "array", "items": _component("regularizer", False)}
     sections = {name: spec["properties"][name] for name in SECTIONS}
     table, row = TableHead.model_json_schema(), RowHead.model_json_schema()
+    for head in (table, row):
+        head["properties"]["also"]["additionalProperties"] = {"anyOf": [sections["score"], {"type": "null"}]}
     definitions |= table.pop("$defs", {}) | row.pop("$defs", {})
     entry = {"type": ["object", "null"], "additionalProperties": False, "properties": row["properties"] | copy.deepcopy(sections)}
     properties = table["properties"] | sections | {"rows": {"type": "object", "additionalProperties": entry}}

@@ -67,7 +67,12 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> l
             return None
         if row.parent is not None and parent is None:
             return None
-        keys = keys_of(spec, manifests[data], None if parent is None else parent.train_key)
+        parent_key = None if parent is None else parent.train_key
+        keys = keys_of(spec, manifests[data], parent_key)
+        also = {
+            name: (score, keys_of(spec.model_copy(update={"score": score}), manifests[data], parent_key))
+            for name, score in row.also.items()
+        }
         tasks[name] = Task(
             id=row.id,
             seed=seed,
@@ -75,7 +80,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> l
             spec=spec.model_dump(),
             keys=keys.as_dict(),
             results=str(options.results.resolve()),
-            parent_key=None if parent is None else parent.train_key,
+            parent_key=parent_key,
             data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
             cache_dir=str(options.cache_dir.resolve()),
             mirrors=[str(m.resolve()) for m in options.mirrors],
@@ -83,6 +88,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> l
             pinned=row.pinned,
             rungs=list(scheduler.get("rungs", [])) if scheduler["kind"] == "asha" and wanted else [],
             sweep=options.slug,
+            also={name: {"score": score.model_dump(), "keys": found.as_dict()} for name, (score, found) in also.items()},
         )
         return tasks[name]
 

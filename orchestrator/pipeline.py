@@ -21,7 +21,7 @@ from orchestrator.results import Ledger
 from orchestrator.runtime import Reporter, Runtime
 from orchestrator.spec import RunSpec
 from orchestrator.store import Store
-from orchestrator.task import Task
+from orchestrator.task import Scoring, Task
 from orchestrator.train import train
 from orchestrator.translate import decode_corpus
 
@@ -51,25 +51,32 @@ def run_row(
         own: list[Reporter] = [HistoryReporter(task.run_dir / "history.jsonl"), RungReporter(ledger, task.train_key, decide), *reporters]
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)
-        if _to_train(record, _scored(task, ledger), store):
+        if _to_train(record, _undecoded(task, ledger), store):
             record = _train(task, runtime, prepared, ledger, lock, own)
         assert record is not None
-        if record["status"] == "done" and not _scored(task, ledger):
+        if record["status"] == "done":
             _decode_and_score(task, runtime, prepared, ledger, store)
         return result_of(task, ledger)
 
 
-def _to_train(record: dict[str, Any] | None, scored: bool, store: Store) -> bool:
-    """Stopped and failed runs go on when they are asked for again; a finished one without weights (a mirror's) only where its score is
-    missing."""
+def _to_train(record: dict[str, Any] | None, undecoded: bool, store: Store) -> bool:
+    """Stopped and failed runs go on when they are asked for again; a finished one without weights (a mirror's) only where a translation
+    is missing."""
     if record is None or record["status"] in ("stopped", "failed"):
         return True
-    return record["status"] == "done" and not scored and not store.has_weights()
+    return record["status"] == "done" and undecoded and not store.has_weights()
 
 
-def _scored(task: Task, ledger: Ledger) -> bool:
-    keys = task.run_keys
-    return keys.score is not None and ledger.read_score(task.train_key, keys.score) is not None
+def _missing(task: Task, ledger: Ledger) -> list[Scoring]:
+    """What has no score yet: the row's own scoring, or one of `also`."""
+    wanted = task.scorings.values()
+    return [s for s in wanted if s.keys.score is None or ledger.read_score(task.train_key, s.keys.score) is None]
+
+
+def _undecoded(task: Task, ledger: Ledger) -> bool:
+    """Is a translation missing that a score needs?"""
+    keys = [s.keys.decode for s in _missing(task, ledger)]
+    return any(key is None or ledger.read_decode(task.train_key, key) is None for key in keys)
 
 
 def _train(
@@ -111,50 +118,63 @@ def load_model(task_spec: RunSpec, prepared: Prepared, store: Store, device: tor
 
 
 def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, store: Store) -> None:
-    spec, keys = task.run_spec, task.run_keys
-    assert keys.decode is not None and keys.score is not None
-    decoded = ledger.read_decode(task.train_key, keys.decode)
-    if decoded is None:
-        cpu.use(spec.train.threads)
-        model = load_model(spec, prepared, store, runtime.device)
-        started = time.perf_counter()
-        found = decode_corpus(model, prepared.encode(prepared.sources(spec.score.test)), spec.decode)
-        seconds = time.perf_counter() - started
-        ids = [hypotheses[0].ids for hypotheses in found]
-        decoded = {
-            "key": keys.decode,
-            "train_key": task.train_key,
-            "sentences": len(ids),
-            "seconds": round(seconds, 3),
-            "sentences_per_second": round(len(ids) / seconds, 2),
-            "tokens_per_second": round(sum(len(i) + 1 for i in ids) / seconds, 1),
-            "params": count_parameters(model),
-            "tokens": prepared.decode_tokens(ids),
-        }
-        ledger.write_decode(task.train_key, keys.decode, decoded, prepared.decode(ids))
-        decoded = ledger.read_decode(task.train_key, keys.decode)
-        assert decoded is not None
-    scored = score(decoded["hypotheses"], decoded["tokens"], prepared, spec.score.test, spec.score)
-    ledger.write_score(task.train_key, keys.score, {"key": keys.score, "decode_key": keys.decode, "train_key": task.train_key} | scored)
+    """Every scoring that is missing; those of one test set share its decoding, and all share the model."""
+    model: Transformer | None = None
+    for scoring in _missing(task, ledger):
+        decode_key, score_key, test = scoring.keys.decode, scoring.keys.score, scoring.spec.test
+        assert decode_key is not None and score_key is not None
+        decoded = ledger.read_decode(task.train_key, decode_key)
+        if decoded is None:
+            if model is None:
+                cpu.use(task.run_spec.train.threads)
+                model = load_model(task.run_spec, prepared, store, runtime.device)
+            _decode(task, model, prepared, ledger, test, decode_key)
+            decoded = ledger.read_decode(task.train_key, decode_key)
+            assert decoded is not None
+        scored = score(decoded["hypotheses"], decoded["tokens"], prepared, test, scoring.spec)
+        about = {"key": score_key, "decode_key": decode_key, "train_key": task.train_key, "score": scoring.spec.model_dump()}
+        ledger.write_score(task.train_key, score_key, about | scored)
+
+
+def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, test: str, key: str) -> None:
+    started = time.perf_counter()
+    found = decode_corpus(model, prepared.encode(prepared.sources(test)), task.run_spec.decode)
+    seconds = time.perf_counter() - started
+    ids = [hypotheses[0].ids for hypotheses in found]
+    record = {
+        "key": key,
+        "train_key": task.train_key,
+        "sentences": len(ids),
+        "seconds": round(seconds, 3),
+        "sentences_per_second": round(len(ids) / seconds, 2),
+        "tokens_per_second": round(sum(len(i) + 1 for i in ids) / seconds, 1),
+        "params": count_parameters(model),
+        "tokens": prepared.decode_tokens(ids),
+    }
+    ledger.write_decode(task.train_key, key, record, prepared.decode(ids))
 
 
 def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
-    """The public result of a row and seed; `status` is `new` where nothing is there."""
+    """The public result of a row and seed; `status` is `new` where nothing is there, `trained` where a score is missing.
+
+    `also`: name -> {"bleu", "signature"} of each other scoring, null where it is missing.
+    """
     keys = task.run_keys
     train_record = ledger.read_train(task.train_key) or {}
     decoded = ledger.read_decode(task.train_key, keys.decode) if keys.decode else None
-    scored = ledger.read_score(task.train_key, keys.score) if keys.score else None
+    scores = {name: ledger.read_score(task.train_key, s.keys.score) if s.keys.score else None for name, s in task.scorings.items()}
+    scored = scores[""]
     status = train_record.get("status", "new")
     return {
         "id": task.id,
         "seed": task.seed,
         "keys": task.keys,
-        "status": status if status != "done" or scored else "trained",
+        "status": status if status != "done" or None not in scores.values() else "trained",
         "reason": train_record.get("reason", ""),
         "steps": train_record.get("steps", 0),
-        "bleu": scored["bleu"] if scored else None,
-        "signature": scored["signature"] if scored else None,
+        **_figure(scored),
         "chrf": scored["chrf"]["score"] if scored else None,
+        "also": {name: _figure(found) for name, found in scores.items() if name},
         "params": train_record.get("params"),
         "tokens_per_second": train_record.get("tokens_per_second"),
         "sentences_per_second": decoded["sentences_per_second"] if decoded else None,
@@ -162,3 +182,7 @@ def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
         "seconds": train_record.get("seconds"),
         "result": str(task.run_dir),
     }
+
+
+def _figure(scored: dict[str, Any] | None) -> dict[str, Any]:
+    return {"bleu": scored["bleu"] if scored else None, "signature": scored["signature"] if scored else None}

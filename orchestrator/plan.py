@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ class Planned:
     params: int | None
     status: str
     same_as: str | None = None
+    also: dict[str, Keys] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -34,6 +35,7 @@ class Planned:
             "params": self.params,
             "status": self.status,
             "same_as": self.same_as,
+            "also": {name: keys.as_dict() for name, keys in self.also.items()},
         }
 
 
@@ -131,14 +133,22 @@ def keys_for(row: Row, data: Data) -> Keys:
     return keys_of(row.spec, None if row.parent is not None and parent is None else manifest, parent)
 
 
-def is_done(ledger: Ledger, keys: Keys) -> bool:
-    """Scored, or diverged: nothing is left to do."""
-    if keys.train is None or keys.score is None:
+def also_keys(row: Row, data: Data) -> dict[str, Keys]:
+    """Name -> keys of each other scoring of the row's training."""
+    assert row.spec is not None
+    return {name: keys_for(replace(row, spec=row.spec.model_copy(update={"score": score})), data) for name, score in row.also.items()}
+
+
+def is_done(ledger: Ledger, keys: Keys, also: Mapping[str, Keys] | None = None) -> bool:
+    """Scored in every way that is wanted, or diverged: nothing is left to do."""
+    wanted = [keys, *(also or {}).values()]
+    if keys.train is None or any(k.score is None for k in wanted):
         return False
     record = ledger.read_train(keys.train)
     if record is None:
         return False
-    return record["status"] == "diverged" or (record["status"] == "done" and ledger.read_score(keys.train, keys.score) is not None)
+    scored = all(k.score is not None and ledger.read_score(keys.train, k.score) is not None for k in wanted)
+    return record["status"] == "diverged" or (record["status"] == "done" and scored)
 
 
 def _ancestors(row: Row) -> list[Row]:
@@ -158,7 +168,10 @@ def _one(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str],
     params = None if sizes is None else counting.params(row.spec, *sizes)
     if keys.score is None:
         return Planned(row.id, seed, keys, params, "needs-data")
-    same_as = first.get(keys.score)
-    first.setdefault(keys.score, row.id)
-    status = "done" if is_done(ledger, keys) else "shared" if same_as is not None else "new"
-    return Planned(row.id, seed, keys, params, status, same_as)
+    also = also_keys(row, data)
+    wanted = [keys.score, *(k.score for k in also.values() if k.score is not None)]
+    same_as, shared = first.get(keys.score), all(key in first for key in wanted)
+    for key in wanted:
+        first.setdefault(key, row.id)
+    status = "done" if is_done(ledger, keys, also) else "shared" if shared else "new"
+    return Planned(row.id, seed, keys, params, status, same_as, also)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from orchestrator import yaml_loader
 from orchestrator.components import slots
@@ -19,14 +19,17 @@ from orchestrator.places import Document, nearest, shown
 from orchestrator.problems import problems_of
 from orchestrator.spec import Natural, Positive, Strict
 
+VALID = "valid"
 SECTIONS = ("data", "batch", "train", "decode", "score")
 
 
 class Profile(Strict):
     """`width` multiplies d_model, d_ff and every component option named `d_*`; the other sections merge onto the row's.
 
-    `warmup` (at most so many steps) and `restart_after_steps` act on the schedules and the restart that the row has. A shorter warm-up
-    would raise noam's highest rate, d_model^-0.5 * warmup^-0.5: the factor makes up for it, so that the rate depends on the width alone.
+    `corpora`: other numbers for the rows that are published on that corpus, since models of small corpora are small themselves.
+
+    `warmup` (at most so many steps) and `restart_after_steps` act on the schedules and the restart that the row has. A smaller width and a
+    shorter warm-up would raise noam's highest rate, d_model^-0.5 * warmup^-0.5: the factor keeps it as published.
     """
 
     width: Annotated[float, Field(gt=0, le=4)] = 1.0
@@ -37,6 +40,20 @@ class Profile(Strict):
     train: dict[str, Any] = Field(default_factory=dict)
     decode: dict[str, Any] = Field(default_factory=dict)
     score: dict[str, Any] = Field(default_factory=dict)
+    corpora: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _corpora(self) -> Profile:
+        for corpus in self.corpora:
+            self.of(corpus)
+        return self
+
+    def of(self, corpus: str) -> Profile:
+        """What holds for rows that are published on this corpus."""
+        own = self.corpora.get(corpus, {})
+        if unknown := set(own) - {"width", "warmup", "restart_after_steps", "train"}:
+            raise ValueError(f"corpora.{corpus} has {sorted(unknown)[0]!r}; expected width, warmup, restart_after_steps or train")
+        return Profile.model_validate(self.model_dump(exclude={"corpora", *own}) | own)
 
 
 def names() -> list[str]:
@@ -57,19 +74,28 @@ def load(name: str) -> tuple[Profile, Document]:
 def apply(row: Marked, profile: Profile, document: Document) -> Marked:
     """A valid, fully written-out row at the profile's scale."""
     data = copy.deepcopy(row.data)
+    corpus = data["data"]["corpus"]
+    profile = profile.of(corpus)
+    width = data["model"]["d_model"]
     _scale(data["model"], profile.width)
     optim = data["optim"]
     if profile.warmup is not None:
         for schedule in [optim["schedule"]] + ([optim["restart"]["schedule"]] if optim["restart"] else []):
             shorter = min(schedule["warmup"], profile.warmup)
             if schedule["kind"] == "noam" and shorter > 0:
-                schedule["factor"] = round(schedule["factor"] * (shorter / schedule["warmup"]) ** 0.5, 6)
+                ratio = data["model"]["d_model"] / width * shorter / schedule["warmup"]
+                schedule["factor"] = round(schedule["factor"] * ratio**0.5, 6)
             schedule["warmup"] = shorter
     if profile.restart_after_steps is not None and optim["restart"]:
         optim["restart"] |= {"after_steps": profile.restart_after_steps, "after_epochs": None}
     if profile.batch and optim["restart"] and optim["restart"]["batch"]:
         optim["restart"]["batch"] = {**optim["restart"]["batch"], **profile.batch}
-    return Marked(data, row.home, row.marks).merged(Marked.of(document, (), lambda key: key in SECTIONS))
+    scaled = Marked(data, row.home, row.marks).merged(Marked.of(document, (), lambda key: key in SECTIONS))
+    if corpus in document.data.get("corpora", {}):
+        scaled = scaled.merged(Marked.of(document, ("corpora", corpus), lambda key: key in SECTIONS))
+    if data["score"]["test"] == VALID:  # every corpus has it: a table of validation scores stays one
+        scaled.data["score"]["test"] = VALID
+    return scaled
 
 
 def _scale(model: dict[str, Any], factor: float) -> None:

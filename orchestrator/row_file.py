@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from orchestrator import yaml_loader
+from orchestrator import row_figures, yaml_loader
 from orchestrator.errors import UserError
 from orchestrator.marked import Marked
 from orchestrator.places import Document, Mark, describe, display, nearest, shown
 from orchestrator.problems import problems_of
+from orchestrator.row_figures import Figures
 from orchestrator.row_schema import SEGMENT, SEGMENT_WORDS, RowHead, Source, Sweep, TableHead, segments
 from orchestrator.spec_check import SECTIONS, defaults
 
@@ -23,12 +24,13 @@ H = TypeVar("H", bound=BaseModel)
 
 @dataclass
 class RawRow:
-    """A row before validation of its spec: head, merged sections, place."""
+    """A row before validation of its spec: head, merged sections, place; the file's figures and its own merged."""
 
     name: str
     head: RowHead
     spec: Marked
     mark: Mark
+    figures: Figures
 
 
 @dataclass
@@ -43,6 +45,7 @@ class TableFile:
     rows: dict[str, RawRow] = field(default_factory=dict)
     sweep: Sweep | None = None
     columns: list[str] = field(default_factory=list)
+    figures: Figures = field(default_factory=Figures)
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -93,6 +96,7 @@ def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
         table.source, table.columns = head.source, head.expect_columns
         table.sweep = head.sweep or table.sweep
         table.assumed = list(dict.fromkeys([*table.assumed, *head.assumed]))
+        table.figures = table.figures.merged(document, (), head)
     rows = data.get("rows")
     if isinstance(rows, dict):
         _names(table, rows)
@@ -124,7 +128,7 @@ def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
         return
     _fill(parent, chain)
     table.problems += parent.problems
-    table.shared, table.assumed = parent.shared, parent.assumed
+    table.shared, table.assumed, table.figures = parent.shared, parent.assumed, parent.figures
     table.shared.home = table.document.mark(())
 
 
@@ -180,7 +184,9 @@ def _row(table: TableFile, name: str, value: Any) -> None:
         first = next(iter(own.data))
         table.problems.append(own.mark((first,)).line(f"found in a row of kind {head.kind}; expected only in rows of kind run"))
     _only_mappings(own, table.problems)
-    table.rows[name] = RawRow(name, head or RowHead(), table.shared.merged(own), mark)
+    head = head or RowHead()
+    figures = row_figures.of_row(table.figures, document, path, head, table.problems) if not problems else Figures()
+    table.rows[name] = RawRow(name, head, table.shared.merged(own), mark, figures)
 
 
 def missing(path: Path) -> str:

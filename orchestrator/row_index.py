@@ -9,7 +9,7 @@ from pathlib import Path
 from orchestrator import row_file
 from orchestrator.errors import UserError
 from orchestrator.paths import SEARCH_SPACES
-from orchestrator.places import shown
+from orchestrator.places import display, shown
 from orchestrator.row_file import TableFile
 from orchestrator.row_schema import segments
 
@@ -53,7 +53,7 @@ def find(text: str) -> Target:
     if name.endswith((".yaml", ".yml")) or Path(name).is_file() or Path(name).is_absolute() or name.startswith("."):
         return _in_file(Path(name), row or None, bool(_))
     if "#" in text or not segments(text, 2, 4):
-        raise UserError(f"{shown(text, 200)}: found no file and no address; expected FILE.yaml, paper/table or paper/table/row")
+        raise UserError(f"{shown(text, 200)}: found no file and no address; expected FILE.yaml, paper/table, paper/table/row or a folder")
     known, problems = tables()
     parts = text.split("/")
     table = known.get("/".join(parts[:2]))
@@ -62,6 +62,39 @@ def find(text: str) -> Target:
     if len(parts) == 2:
         return Target(table, None)
     return _in_table(table, "/".join(parts[2:]), text)
+
+
+def find_all(text: str) -> list[Target]:
+    """What `find` finds, or every table in the folder that `text` names, in order of file names. UserError if there is none.
+
+    Folders below it are not looked into; files with shared sections alone are passed over.
+    """
+    folder = Path(text)
+    if not text or "\0" in text or "#" in text or not folder.is_dir() or text in tables()[0]:
+        return [find(text)]
+    found: dict[str, Target] = {}
+    problems: list[str] = []
+    for path in sorted(folder.glob("[!.]*.yaml")):
+        if not _is_table(path):
+            continue
+        try:
+            table = row_file.read(path)
+        except UserError as error:
+            problems += error.lines
+            continue
+        if table.address in found:
+            problems.append(f"{table.document.file}:1: source: found {table.address}, the address of another file too")
+        elif (table.rows or table.problems) and not table.is_single:
+            found[table.address] = Target(table, None)
+    if problems or not found:
+        raise UserError(*(problems or [f"{display(folder)}: found no table in this folder; expected FILE.yaml with rows"]))
+    return list(found.values())
+
+
+def _is_table(path: Path) -> bool:
+    """Not a base, data entry or profile of ours."""
+    resolved = path.resolve()
+    return not resolved.is_relative_to(SEARCH_SPACES) or resolved.relative_to(SEARCH_SPACES).parts[0] not in _APART
 
 
 def _in_file(path: Path, row: str | None, named: bool) -> Target:

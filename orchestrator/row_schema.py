@@ -13,10 +13,19 @@ SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SEGMENT_WORDS = "letters, digits and ._- (at most 64, first a letter or digit)"
 NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?[kMG]?")
 METRIC_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,63}")
+FIGURE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
+RESERVED = ("bleu", "sacrebleu", "tokenised", "mteval")
+"""Names of figures that every score record has."""
 MAX_SEED = 2**32 - 1
 _UNIT = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
+Kind = Literal["run", "quoted", "analysis"]
+AnalysisName = Literal["length", "exploitation", "hops", "accuracy", "layer-attention", "properties", "significance", "speed"]
+Also = dict[str, dict[str, Any] | None]
+"""Name of a figure -> its differences to the row's `score` section; null takes the file's away."""
+Means = dict[str, list[str] | None]
+"""Name of a figure -> the figures it is the mean of."""
 
 
 def segments(text: str, low: int, high: int) -> bool:
@@ -25,8 +34,10 @@ def segments(text: str, low: int, high: int) -> bool:
     return low <= len(parts) <= high and all(SEGMENT.fullmatch(part) for part in parts)
 
 
-def number(value: float | str | None) -> float | None:
-    """What a paper reports as a number: 27.64, '88.0M' -> 88000000.0, '+0.3' -> 0.3."""
+def number(value: float | str | bool | None) -> float | None:
+    """What a paper reports as a number: 27.64, '88.0M' -> 88000000.0, '+0.3' -> 0.3. None for true and false."""
+    if isinstance(value, bool):
+        return None
     if value is None or not isinstance(value, str):
         return value
     scale = _UNIT.get(value[-1], 1.0)
@@ -79,31 +90,67 @@ class Sweep(Strict):
         return self
 
 
-class RowHead(Strict):
-    """A row without its spec sections."""
+class FigureHead(Strict):
+    """What a file and a row may both say about scoring and looking."""
 
-    label: str = ""
-    kind: Literal["run", "quoted", "analysis"] = "run"
-    expect: dict[str, Any] = Field(default_factory=dict)
-    assumed: list[str] = Field(default_factory=list)
-    init_from: str | None = None
-    workers: Annotated[int, Field(ge=1, le=4096)] = 1
-    pinned: bool = False
+    also: Also = Field(default_factory=dict)
+    means: Means = Field(default_factory=dict)
+    analysis: AnalysisName | None = None
 
     @model_validator(mode="after")
-    def _expect(self) -> RowHead:
-        for name, value in self.expect.items():
-            if not METRIC_NAME.fullmatch(name):
-                raise ValueError(f"expect has the column {name[:80]!r}; expected {SEGMENT_WORDS}")
-            plain = value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300)
-            if not plain and not (isinstance(value, str) and len(value) < 40 and NUMBER.fullmatch(value)):
-                shown = value if isinstance(value, str) else type(value).__name__
-                raise ValueError(f"expect {name} is {str(shown)[:60]!r}; expected a number such as 27.64, +0.3 or 88.0M")
+    def _names(self) -> FigureHead:
+        for section in ("also", "means"):
+            for name in getattr(self, section):
+                if not FIGURE.fullmatch(name) or name in RESERVED:
+                    wanted = f"letters, digits and _- (at most 32), and none of {', '.join(RESERVED)}"
+                    raise ValueError(f"{section} has the figure {name[:80]!r}; expected {wanted}")
         return self
 
 
-class TableHead(Strict):
-    """A file without its spec sections and rows."""
+class Head(FigureHead):
+    """What stands around a row's spec, in a table's file and in a file that `show` printed."""
+
+    label: str = ""
+    kind: Kind = "run"
+    expect: dict[str, Any] = Field(default_factory=dict)
+    assumed: list[str] = Field(default_factory=list)
+    workers: Annotated[int, Field(ge=1, le=4096)] = 1
+    pinned: bool = False
+    of: list[str] = Field(default_factory=list)
+    note: Annotated[str, Field(max_length=1000)] = ""
+
+    @model_validator(mode="after")
+    def _expect(self) -> Head:
+        for name, value in self.expect.items():
+            if not METRIC_NAME.fullmatch(name):
+                raise ValueError(f"expect has the column {name[:80]!r}; expected {SEGMENT_WORDS}")
+            plain = value is None or (isinstance(value, (int, float)) and abs(value) < 1e300)
+            if not plain and not (isinstance(value, str) and len(value) < 40 and NUMBER.fullmatch(value)):
+                shown = value if isinstance(value, str) else type(value).__name__
+                raise ValueError(f"expect {name} is {str(shown)[:60]!r}; expected a number such as 27.64, +0.3 or 88.0M, or true or false")
+        return self
+
+    @model_validator(mode="after")
+    def _kind(self) -> Head:
+        if self.of and self.kind != "analysis":
+            raise ValueError(f"of is given in a row of kind {self.kind}; expected only in rows of kind analysis")
+        if self.kind == "analysis" and not self.of:
+            raise ValueError("of is missing; expected the rows that the analysis looks at")
+        if self.kind != "run" and (self.also or self.means):
+            raise ValueError(f"{'also' if self.also else 'means'} is given in a row of kind {self.kind}; expected only in rows of kind run")
+        if not self.note.isprintable():
+            raise ValueError("note has more than one line; expected one")
+        return self
+
+
+class RowHead(Head):
+    """A row of a table's file without its spec sections."""
+
+    init_from: str | None = None
+
+
+class TableHead(FigureHead):
+    """A file without its spec sections and rows. What it says of figures goes for all its rows that run, and for files that extend it."""
 
     extends: str | None = None
     source: Source | None = None
@@ -113,15 +160,9 @@ class TableHead(Strict):
     rows: dict[str, Any] = Field(default_factory=dict)
 
 
-class SingleHead(Strict):
+class SingleHead(Head):
     """What `show` prints: one resolved row that needs no other file. `parents`: address of each row it starts from -> its spec."""
 
     id: str
-    label: str = ""
-    kind: Literal["run", "quoted", "analysis"] = "run"
-    expect: dict[str, Any] = Field(default_factory=dict)
-    assumed: list[str] = Field(default_factory=list)
-    workers: Annotated[int, Field(ge=1, le=4096)] = 1
-    pinned: bool = False
     spec: dict[str, Any] | None = None
     parents: dict[str, dict[str, Any]] = Field(default_factory=dict)

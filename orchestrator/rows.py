@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator import overrides, profiles, row_index, spec_check
+from orchestrator import overrides, profiles, row_figures, row_index, row_links, spec_check
 from orchestrator.errors import UserError
 from orchestrator.marked import Marked
 from orchestrator.overrides import Override
-from orchestrator.places import Mark, nearest, shown
-from orchestrator.row_file import RawRow, TableFile
-from orchestrator.row_schema import Sweep, segments
-from orchestrator.spec import RunSpec
+from orchestrator.row_figures import Figures
+from orchestrator.row_file import TableFile
+from orchestrator.row_schema import Sweep
+from orchestrator.spec import RunSpec, ScoreSpec
 
 MAX_RUNS = 10_000
 
@@ -23,19 +23,26 @@ class Row:
     """A line of a table.
 
     `spec` is None for rows that are quoted or analyses; `parent` is the resolved row that `init_from` names, with the same seed.
+    also: name -> another scoring of the same training. means: name -> figures (named in `also`, or `bleu`) it is the mean of.
+    of: addresses of the rows that an analysis looks at. analysis: the kind of analysis that the row is, or is there for.
     """
 
     id: str
     label: str
     kind: str
     spec: RunSpec | None
-    expect: dict[str, float | str | None]
+    expect: dict[str, float | str | bool | None]
     assumed: list[str]
     workers: int
     pinned: bool
     source_file: str
     line: int
     parent: Row | None = field(default=None, repr=False)
+    also: dict[str, ScoreSpec] = field(default_factory=dict)
+    means: dict[str, list[str]] = field(default_factory=dict)
+    of: list[str] = field(default_factory=list)
+    analysis: str | None = None
+    note: str = ""
 
     def at(self, seed: int) -> Row:
         """The same row, and its parents, with another seed."""
@@ -47,16 +54,29 @@ class Row:
 def resolve(
     address_or_file: str | Path, *, sets: list[str] | None = None, profile: str | None = None, seed: int | None = None
 ) -> list[Row]:
-    """The row, or all rows of the table or file. UserError with one line for every problem of the file.
+    """The row, or all rows of the table, file or folder of tables. UserError with one line for every problem of the files.
 
-    Accepts `paper/table`, `paper/table/row[/part]`, `FILE.yaml`, `FILE.yaml#row` and files that `show` printed.
+    Accepts `paper/table`, `paper/table/row[/part]`, `FILE.yaml`, `FILE.yaml#row`, `FOLDER` and files that `show` printed.
     """
-    target = row_index.find(str(address_or_file))
     resolver = Resolver(overrides.parse(list(sets or [])), profile, 1 if seed is None else seed)
-    if target.table.is_single:
-        from orchestrator.show import read_single
+    problems: list[str] = []
+    rows: list[Row] = []
+    for target in row_index.find_all(str(address_or_file)):
+        if target.table.is_single:
+            from orchestrator.show import read_single
 
-        return [read_single(target.table, resolver if sets or profile else None, seed)]
+            rows.append(read_single(target.table, resolver if sets or profile else None, seed))
+            continue
+        try:
+            rows += _rows(target, resolver)
+        except UserError as error:
+            problems += error.lines
+    if problems:
+        raise UserError(*dict.fromkeys(problems))
+    return rows
+
+
+def _rows(target: row_index.Target, resolver: Resolver) -> list[Row]:
     validate(target.table)
     names = list(target.table.rows) if target.row is None else [target.row]
     if not names:
@@ -69,16 +89,19 @@ def resolve(
         except UserError as error:
             problems += error.lines
     if problems:
-        raise UserError(*dict.fromkeys(problems))
+        raise UserError(*problems)
     return rows
 
 
 def sweep_of(address_or_file: str | Path, profile: str | None = None) -> Sweep:
     """The file's sweep section, or the default one: seed 1, every row to its full budget.
 
-    Under a profile, rungs beyond its steps are dropped.
+    Under a profile, rungs beyond its steps are dropped. Of a folder: all seeds of its tables, and none of them may cut rows (UserError).
     """
-    sweep = row_index.find(str(address_or_file)).table.sweep or Sweep()
+    tables = [target.table for target in row_index.find_all(str(address_or_file))]
+    if len(tables) > 1:
+        return _union(tables)
+    sweep = tables[0].sweep or Sweep()
     steps = None if profile is None else profiles.load(profile)[0].train.get("max_steps")
     if not isinstance(steps, int):
         return sweep
@@ -87,13 +110,28 @@ def sweep_of(address_or_file: str | Path, profile: str | None = None) -> Sweep:
     return sweep.model_copy(update={"scheduler": sweep.scheduler.model_copy(update={"rungs": rungs, "kind": kind})})
 
 
+def _union(tables: list[TableFile]) -> Sweep:
+    sweeps = [table.sweep or Sweep() for table in tables]
+    problems = [
+        table.document.mark(("sweep", "scheduler", "kind")).line(f"found {sweep.scheduler.kind}; expected fifo in every table of a folder")
+        for table, sweep in zip(tables, sweeps, strict=True)
+        if sweep.scheduler.kind != "fifo"
+    ]
+    if problems:
+        raise UserError(*problems)
+    seeds = list(dict.fromkeys(seed for sweep in sweeps for seed in sweep.seeds))
+    limits = [sweep.concurrency for sweep in sweeps if sweep.concurrency is not None]
+    return Sweep(seeds=sorted(seeds), concurrency=min(limits, default=None))
+
+
 def validate(table: TableFile) -> None:
     """UserError with every problem of the file, sorted by line: structure, specs, init_from."""
     problems = list(table.problems)
     for raw in table.rows.values():
         if raw.head.kind == "run":
-            problems += spec_check.check(raw.spec)[1]
-        problems += _init_problems(table, raw)
+            spec, found = spec_check.check(raw.spec)
+            problems += found if spec is None else row_figures.resolve(raw.figures.also, spec)[1]
+        problems += row_links.problems_of(table, raw)
     if not problems and table.sweep is not None:
         problems += _rungs(table)
     if problems:
@@ -114,20 +152,39 @@ class Resolver:
         where, _, line = raw.mark.where.rpartition(":")
         spec: RunSpec | None = None
         parent: Row | None = None
+        also: dict[str, ScoreSpec] = {}
         if raw.head.kind == "run":
             address = None
             if raw.head.init_from is not None:
                 if row_id in chain:
                     raise UserError(raw.mark.under("init_from").line(f"found a circle: {' -> '.join((*chain, row_id))}"))
-                home, parent_name = _parent(table, raw)
+                home, parent_name = row_links.parent(table, raw)
                 address = f"{home.address}/{parent_name}"
                 validate(home) if home is not table else None
                 reach = overrides.for_parent(sets, raw.spec.data, home.rows[parent_name].spec.data)
                 parent = self.row(home, parent_name, reach, (*chain, row_id))
             spec = self.spec(raw.spec, sets, address)
+            also = self.also(raw.figures, spec)
         assumed = list(dict.fromkeys([*table.assumed, *raw.head.assumed])) if spec is not None else raw.head.assumed
         head = raw.head
-        return Row(row_id, head.label or name, head.kind, spec, head.expect, assumed, head.workers, head.pinned, where, int(line), parent)
+        return Row(
+            row_id,
+            head.label or name,
+            head.kind,
+            spec,
+            head.expect,
+            assumed,
+            head.workers,
+            head.pinned,
+            where,
+            int(line),
+            parent,
+            also=also,
+            means=dict(raw.figures.means.data),
+            of=row_links.subjects(table, raw),
+            analysis=raw.figures.analysis,
+            note=head.note,
+        )
 
     def spec(self, row: Marked, sets: list[Override], init_from: str | None) -> RunSpec:
         """File, then profile, then overrides."""
@@ -144,47 +201,13 @@ class Resolver:
             raise UserError(*problems)
         return spec
 
-
-def _parent(table: TableFile, raw: RawRow) -> tuple[TableFile, str]:
-    """Where the row lies that `init_from` names. UserError if nowhere."""
-    name = raw.head.init_from or ""
-    mark = Mark(table.document.mark(("rows", raw.name, "init_from")).where, ("rows", raw.name, "init_from"))
-    if name in table.rows:
-        home, row = table, name
-    elif segments(name, 3, 4) and name.startswith(table.address + "/") and name[len(table.address) + 1 :] in table.rows:
-        home, row = table, name[len(table.address) + 1 :]
-    elif segments(name, 3, 4):
-        try:
-            target = row_index.find(name)
-        except UserError as error:
-            raise UserError(mark.line(f"found '{name}': {error.lines[0]}")) from None
-        home, row = target.table, target.row or ""
-    else:
-        raise UserError(mark.line(f"found '{shown(name)}'; {nearest(name, table.rows)}"))
-    if home.rows[row].head.kind != "run":
-        raise UserError(mark.line(f"found '{name}', a row of kind {home.rows[row].head.kind}; expected one of kind run"))
-    if home is table and row == raw.name:
-        raise UserError(mark.line(f"found the row itself, '{name}'; expected another row"))
-    return home, row
-
-
-def _init_problems(table: TableFile, raw: RawRow) -> list[str]:
-    if raw.head.init_from is None:
-        return []
-    seen: list[str] = []
-    home, current, name = table, raw, raw.name
-    try:
-        while current.head.init_from is not None and f"{home.address}/{name}" not in seen:
-            seen.append(f"{home.address}/{name}")
-            home, name = _parent(home, current)
-            current = home.rows[name]
-    except UserError as error:
-        return error.lines if len(seen) == 1 else []
-    order = [f"{table.address}/{known}" for known in table.rows]
-    if current is raw and min(seen, key=lambda place: order.index(place) if place in order else len(order)) == seen[0]:
-        mark = table.document.mark(("rows", raw.name, "init_from"))
-        return [mark.line(f"found a circle: {' -> '.join(seen)}; expected a row that does not start from this one")]
-    return []
+    def also(self, figures: Figures, spec: RunSpec) -> dict[str, ScoreSpec]:
+        """The row's other scorings, from its resolved spec."""
+        test = None if self.profile is None else self.profile[0].score.get("test")
+        found, problems = row_figures.resolve(figures.also, spec, test)
+        if problems:
+            raise UserError(*problems)
+        return found
 
 
 def _rungs(table: TableFile) -> list[str]:
@@ -215,5 +238,11 @@ def runs(rows: list[Row], seeds: list[int], force: bool = False) -> list[tuple[R
 
 def as_data(row: Row) -> dict[str, Any]:
     """The row's head as plain data, without its spec."""
-    head = {"id": row.id, "label": row.label, "kind": row.kind, "expect": dict(row.expect), "assumed": list(row.assumed)}
-    return head | ({"workers": row.workers} if row.workers != 1 else {}) | ({"pinned": True} if row.pinned else {})
+    also = {} if row.spec is None else {name: row_figures.differences(score, row.spec.score) for name, score in row.also.items()}
+    head: dict[str, Any] = {"id": row.id, "label": row.label, "kind": row.kind, "expect": dict(row.expect), "assumed": list(row.assumed)}
+    if row.workers != 1:
+        head["workers"] = row.workers
+    if row.pinned:
+        head["pinned"] = True
+    rest = {"also": also, "means": dict(row.means), "of": list(row.of), "analysis": row.analysis, "note": row.note}
+    return head | {name: value for name, value in rest.items() if value}

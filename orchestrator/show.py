@@ -7,13 +7,15 @@ from typing import Any
 
 import yaml
 
-from orchestrator import overrides, spec_check
+from orchestrator import overrides, row_figures, spec_check
 from orchestrator.errors import UserError
 from orchestrator.marked import Marked
+from orchestrator.places import shown
+from orchestrator.row_figures import Figures
 from orchestrator.row_file import TableFile, head_of
-from orchestrator.row_schema import SEGMENT_WORDS, RowHead, SingleHead, segments
+from orchestrator.row_schema import SEGMENT_WORDS, SingleHead, segments
 from orchestrator.rows import Resolver, Row, as_data
-from orchestrator.spec import RunSpec
+from orchestrator.spec import RunSpec, ScoreSpec
 
 _OWN = ("seed", "init_from")
 
@@ -40,19 +42,30 @@ def read_single(table: TableFile, resolver: Resolver | None, seed: int | None) -
         raise UserError(*problems)
     if not segments(head.id, 3, 4):
         problems.append(document.mark(("id",)).line(f"found '{head.id[:80]}'; expected paper/table/row: {SEGMENT_WORDS} each"))
-    head_of(document, (), RowHead, [n for n in ("label", "kind", "expect", "assumed", "workers", "pinned") if n in document.data], problems)
+    problems += [
+        document.mark(("of", i)).line(f"found '{shown(address)}'; expected paper/table/row: {SEGMENT_WORDS} each")
+        for i, address in enumerate(head.of)
+        if not segments(address, 3, 4)
+    ]
     if (head.spec is None) == (head.kind == "run"):
         problems.append(
             document.mark(("kind",)).line(f"found a row of kind {head.kind} {'without' if head.spec is None else 'with'} a spec")
         )
     specs = {address: _spec(table, ("parents", address), problems) for address in head.parents}
     spec = _spec(table, ("spec",), problems) if head.spec is not None else None
+    figures = row_figures.of_row(Figures(), document, (), head, problems)
+    also: dict[str, ScoreSpec] = {}
+    if spec is not None:
+        also, found = row_figures.resolve(figures.also, spec)
+        problems += found
     if problems:
         raise UserError(*dict.fromkeys(problems))
     row = Row(head.id, head.label, head.kind, spec, head.expect, head.assumed, head.workers, head.pinned, document.file, 1)
+    row = replace(row, also=also, means=dict(figures.means.data), of=head.of, analysis=head.analysis, note=head.note)
     row = replace(row, parent=_chain(table, row, specs, ()))
     if resolver is not None:
         row = _again(table, row, resolver, ("spec",), resolver.sets)
+        row = row if row.spec is None else replace(row, also=resolver.also(figures, row.spec))
     return row if seed is None else row.at(seed)
 
 

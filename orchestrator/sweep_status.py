@@ -80,6 +80,11 @@ def _row(ledger: Ledger, row: dict[str, Any]) -> dict[str, Any]:
         history = ledger.history(key)
         steps = history[-1].get("step", 0) if history else 0
         status = "running" if owner(ledger.run_dir(key) / "lock") is not None else "interrupted" if history else "new"
-    elif status == "done" and ledger.read_score(key, row["keys"]["score"]) is None:
+    elif status == "done" and any(ledger.read_score(key, wanted) is None for wanted in _scores(row)):
         status = "trained"
     return {"id": row["id"], "seed": row["seed"], "status": status, "steps": steps or 0, "key": key}
+
+
+def _scores(row: dict[str, Any]) -> list[str]:
+    """Score keys of the row, its other scorings included (files of older sweeps have none)."""
+    return [keys["score"] for keys in (row["keys"], *(other["keys"] for other in (row.get("also") or {}).values()))]

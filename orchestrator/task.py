@@ -7,13 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.keys import Keys
-from orchestrator.spec import RunSpec
+from orchestrator.spec import RunSpec, ScoreSpec
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """A test set and a metric, and the keys of its decoding and its score."""
+
+    spec: ScoreSpec
+    keys: Keys
 
 
 @dataclass(frozen=True)
 class Task:
     """`workers`, paths, `rungs`, `pinned` and `sweep` are not part of the run's meaning; spec and keys are.
 
+    `also`: name -> {"score": section, "keys": {..}} of each other scoring of the same training.
     `parent_key`: train key of the run whose weights start this one. `mirrors`: read-only ledgers that are looked in too.
     """
 
@@ -31,6 +40,7 @@ class Task:
     pinned: bool = False
     rungs: list[int] = field(default_factory=list)
     sweep: str | None = None
+    also: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -50,6 +60,13 @@ class Task:
     @property
     def run_keys(self) -> Keys:
         return Keys(**self.keys)
+
+    @property
+    def scorings(self) -> dict[str, Scoring]:
+        """All that is to be scored, the row's own (named "") first."""
+        own = {"": Scoring(self.run_spec.score, self.run_keys)}
+        others = {name: Scoring(ScoreSpec.model_validate(item["score"]), Keys(**item["keys"])) for name, item in self.also.items()}
+        return own | others
 
     @property
     def run_dir(self) -> Path:

@@ -10,17 +10,18 @@ import contextlib
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from orchestrator import tracking_analysis
 from orchestrator.errors import LockedError, UserError
 from orchestrator.lock import RunLock, owner
 from orchestrator.tracking_projector import Projector
 from orchestrator.tracking_source import read_sweep, sweep_files
 from orchestrator.tracking_store import redact
 
-__all__ = ["BackgroundProjector", "Projector", "reconcile", "sweep_lock"]
+__all__ = ["BackgroundProjector", "Projector", "log_analysis", "reconcile", "sweep_lock"]
 
 
 class BackgroundProjector:
@@ -82,9 +83,9 @@ class BackgroundProjector:
 
 
 def reconcile(results: Path, uri: str | None = None, *, mirrors: Sequence[Path] = ()) -> tuple[Counter[str], list[str]]:
-    """Projects every sweep, from nothing if need be -> rows in each state, and a line for each sweep file that cannot be read.
+    """Projects every sweep and analysis, from nothing if need be -> rows in each state, and a line for each file that cannot be read.
 
-    Runs that nobody is running any more are no longer RUNNING afterwards.
+    Runs that nobody is running any more are no longer RUNNING afterwards. Analyses are not counted.
     """
     projector = Projector(results, uri, mirrors=mirrors)
     counts: Counter[str] = Counter()
@@ -96,7 +97,20 @@ def reconcile(results: Path, uri: str | None = None, *, mirrors: Sequence[Path] 
             problems.append(str(error))
             continue
         counts += projector.project(sweep, live=owner(sweep_lock(results, sweep.id)) is not None)
-    return counts, problems
+    return counts, problems + tracking_analysis.project(results, uri)[1]
+
+
+def log_analysis(
+    results: Path, name: str, kind: str, files: Sequence[Path], params: Mapping[str, Any], tags: Mapping[str, str], uri: str | None = None
+) -> str | None:
+    """Logs the files of an analysis to MLflow -> None, or a line saying why the store does not have them (`reconcile` brings them)."""
+    note = tracking_analysis.record(results, name, kind, files, params, tags)
+    try:
+        tracking_analysis.project(results, uri, note)
+    except Exception as error:
+        reason = next(iter(redact(str(error)).strip().splitlines()), "")
+        return f"warning: MLflow cannot be written ({type(error).__name__}: {reason}); `nmt-ablate reconcile` brings it up to date"
+    return None
 
 
 def sweep_lock(results: Path, sweep_id: str) -> Path:

@@ -1,7 +1,7 @@
 """What tracking reads: sweep files and the ledger's run directories. Read-only, and never in a training loop.
 
     ROOT/sweeps/SWEEP.json   {"sweep_id", "name", "started", "rows": [{"id", "label", "seed", "paper", "table", "row",
-                              "keys": {"train", "decode", "score"}, "spec": {..resolved}}]}
+                              "keys": {"train", "decode", "score"}, "spec": {..resolved}, "also": {NAME: {"keys"}}}]}
     ROOT/TRAIN16/            train.json, decode/DECODE16.{json,txt}, score/SCORE16.json, history.jsonl, spec.yaml, capsule.json
 
 A file that is missing, torn or of another key counts as absent: the ledger, not tracking, reports damage.
@@ -38,10 +38,12 @@ class Row:
     decode: str | None
     score: str | None
     spec: dict[str, Any]
+    also: dict[str, str] = field(default_factory=dict)
+    """Score keys of other scorings of the same training, by name."""
 
     @property
     def key(self) -> str:
-        """Identity of the row within its sweep: address, seed and the three keys."""
+        """Identity of the row within its sweep: address, seed and the three keys. A scoring more is the same row."""
         parts = (self.id, str(self.seed), self.train or "", self.decode or "", self.score or "")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -114,16 +116,17 @@ def read_result(roots: Sequence[Path], row: Row, sweep: Sweep) -> Result | None:
     """Reads everything of the row; None while there is nothing."""
     if row.train is None or stamp(roots, row) is None or (run := run_directory(roots, row.train)) is None:
         return None
-    train_path, decode_path, score_path, history_path, spec_path = _files(run, row)
+    train_path, decode_path, score_path, history_path, spec_path, *also_paths = _files(run, row)
     train, decode, score = _json(train_path, row.train), _json(decode_path, row.decode), _json(score_path, row.score)
+    also = {name: _json(_score_file(run, key), key) for name, key in row.also.items()}
     state = str(train.get("status", "running"))
-    if state == "done" and row.score is not None and not score:
+    if state == "done" and row.score is not None and not (score and all(also.values())):
         state = "running"
     start = _modified(spec_path) or sweep.started
     points, nonfinite = read_points(history_path, start)
-    result = Result(state, start, None, int(train.get("steps", 0)), _finals(train, decode, score), {}, points, nonfinite)
+    result = Result(state, start, None, int(train.get("steps", 0)), _finals(train, decode, score, also), {}, points, nonfinite)
     if state in FINAL:
-        result.end = max(filter(None, (_modified(path) for path in (train_path, decode_path, score_path))), default=start)
+        result.end = max(filter(None, (_modified(path) for path in (train_path, decode_path, score_path, *also_paths))), default=start)
     named = {"train.json": train_path, "spec.yaml": spec_path, "capsule.json": run / "capsule.json"}
     if row.decode is not None:
         named["hypotheses.txt"] = decode_path.with_suffix(".txt")
@@ -132,7 +135,8 @@ def read_result(roots: Sequence[Path], row: Row, sweep: Sweep) -> Result | None:
     result.artifacts = {name: path for name, path in named.items() if path.is_file()}
     said = {"reason": train.get("reason"), "signature": score.get("signature"), "weights_sha256": train.get("weights_sha256")}
     result.tags = {name: str(value) for name, value in said.items() if value}
-    seen = json.dumps([train, {k: v for k, v in decode.items() if k != "tokens"}, score, len(points), points[-1:], nonfinite], default=str)
+    about = [train, {k: v for k, v in decode.items() if k != "tokens"}, score, len(points), points[-1:], nonfinite]
+    seen = json.dumps(about + [also] * bool(also), default=str)
     result.content = hashlib.sha256(seen.encode()).hexdigest()
     return result
 
@@ -141,7 +145,8 @@ def _row(item: Mapping[str, Any]) -> Row:
     keys = item.get("keys") or {}
     names = {name: str(item.get(name) or "") for name in ("label", "paper", "table", "row")}
     identity: dict[str, Any] = {name: keys.get(name) for name in ("train", "decode", "score")}
-    return Row(id=str(item["id"]), seed=int(item["seed"]), spec=dict(item.get("spec") or {}), **names, **identity)
+    also = {str(name): str(other["keys"]["score"]) for name, other in (item.get("also") or {}).items()}
+    return Row(id=str(item["id"]), seed=int(item["seed"]), spec=dict(item.get("spec") or {}), also=also, **names, **identity)
 
 
 def _milliseconds(value: Any, path: Path) -> int:
@@ -154,9 +159,13 @@ def _milliseconds(value: Any, path: Path) -> int:
 
 
 def _files(run: Path, row: Row) -> list[Path]:
-    decode, score = (row.decode or "none")[:16], (row.score or "none")[:16]
-    results = [run / "train.json", run / "decode" / f"{decode}.json", run / "score" / f"{score}.json"]
-    return [*results, run / "history.jsonl", run / "spec.yaml"]
+    """train, decode, score, history, spec; then the scores of `also`."""
+    results = [run / "train.json", run / "decode" / f"{(row.decode or 'none')[:16]}.json", _score_file(run, row.score)]
+    return [*results, run / "history.jsonl", run / "spec.yaml", *(_score_file(run, key) for key in row.also.values())]
+
+
+def _score_file(run: Path, key: str | None) -> Path:
+    return run / "score" / f"{(key or 'none')[:16]}.json"
 
 
 def _json(path: Path, key: str | None) -> dict[str, Any]:
@@ -174,7 +183,9 @@ def _modified(path: Path) -> int | None:
         return None
 
 
-def _finals(train: Mapping[str, Any], decode: Mapping[str, Any], score: Mapping[str, Any]) -> dict[str, float]:
+def _finals(
+    train: Mapping[str, Any], decode: Mapping[str, Any], score: Mapping[str, Any], also: Mapping[str, Mapping[str, Any]]
+) -> dict[str, float]:
     chrf = score.get("chrf")
     found = {
         "params": train.get("params"),
@@ -188,4 +199,5 @@ def _finals(train: Mapping[str, Any], decode: Mapping[str, Any], score: Mapping[
     for name in ("sacrebleu", "tokenised", "mteval"):
         if isinstance(figure := score.get(name), Mapping):
             found[f"bleu_{name}"] = figure.get("score")
+    found |= {f"bleu_{name}": other.get("bleu") for name, other in also.items()}
     return {name: figure for name, value in found.items() if (figure := number(value)) is not None and math.isfinite(figure)}

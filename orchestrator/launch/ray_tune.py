@@ -41,14 +41,13 @@ def run(
 
 def trial(config: dict[str, Any]) -> None:
     """One Tune trial. In this process where one CPU worker does it; else the driver of a Train run."""
-    import torch
     from ray import tune
 
     from orchestrator.pipeline import run_row
     from orchestrator.runtime import Runtime
 
     tasks = [Task.of(data) for data in config["job"]]
-    if tasks[0].workers > 1 or torch.cuda.is_available():
+    if not _in_process(tasks[0]):
         from orchestrator.launch import ray_train
 
         ray_train.fit(config["job"], tasks[0].workers, tasks[0].run_spec.train.threads, config["storage"])
@@ -68,10 +67,14 @@ def _resources(config: dict[str, Any]) -> Any:
     from ray import tune
 
     task = Task.of(config["job"][0])
+    return tune.PlacementGroupFactory([{"CPU": float(task.run_spec.train.threads)} if _in_process(task) else {DRIVER: 1}])
+
+
+def _in_process(task: Task) -> bool:
+    """Does a trial train this in its own process, without Ray Train under it?"""
     import torch
 
-    nested = task.workers > 1 or torch.cuda.is_available()
-    return tune.PlacementGroupFactory([{DRIVER: 1} if nested else {"CPU": float(task.run_spec.train.threads)}])
+    return task.workers == 1 and not torch.cuda.is_available()
 
 
 def _phase(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str, concurrent: int, name: str, results: Path) -> dict[str, str]:
@@ -88,6 +91,7 @@ def _phase(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str, concu
         tune_config=tune.TuneConfig(
             scheduler=None if asha is None else AblationASHA(asha, metric),
             max_concurrent_trials=concurrent,
+            reuse_actors=_in_process(jobs[0][0]),  # the next trial finds torch loaded
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,
         ),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.report.table import OURS, Line, Table
+from orchestrator.report.figures import OURS
+from orchestrator.report.speeds import SPEEDS
+from orchestrator.report.table import Line, Table
+from orchestrator.row_schema import number
 
 _TITLES = {
     "params": "params",
@@ -15,61 +18,97 @@ _TITLES = {
     "tokens_per_second": "tokens/s",
     "sentences_per_second": "sentences/s",
 }
-_MEANS = ("bleu", "delta", "bleu_spread")
+_SCORES = ("bleu", "delta", "bleu_spread")
+_HIDDEN = ("tokens_per_second", "sentences_per_second")
+"""Speeds of single runs, each with whatever else the machine did meanwhile: they do not compare, and stay in the JSON."""
 
 
 def cells(table: Table) -> tuple[list[str], list[list[str]]]:
-    """(headers, rows). A column that is both reported and ours takes two; the last column says what became of the row."""
-    reported = [c for c in table.columns if any(line.reported.get(c) is not None for line in table.rows)]
-    measured = [c for c in table.columns if c in OURS and any((line.ours or {}).get(c) is not None for line in table.rows)]
-    both = [c for c in table.columns if c in reported or c in measured]
+    """(headers, rows). A column that is both reported and ours takes two; the last columns say on what, and what became of the row."""
+    reported = {c for c in table.columns if any(line.reported.get(c) is not None for line in table.rows)}
+    mine = ({*OURS} - {*_HIDDEN, "significant"}) | table.scores | (reported & {"significant"})
+    measured = {c for c in table.columns if c in mine and any((line.ours or {}).get(c) is not None for line in table.rows)}
     headers, picks = ["row", "system"], []
-    for column in both:
-        title = _TITLES.get(column, column.replace("_", " "))
+    for column in table.columns:
+        title = _title(column, table)
         if column in reported:
             headers.append(f"{title} (paper)")
             picks.append((column, False))
         if column in measured:
             headers.append(f"{title} (ours)" if column in reported else title)
             picks.append((column, True))
-    rows = [[_short(line, table), line.label, *(_cell(line, column, ours) for column, ours in picks), state(line)] for line in table.rows]
-    return [*headers, "status"], rows
+    rows = [[_short(line, table), line.label, *(_cell(table, line, column, ours) for column, ours in picks)] for line in table.rows]
+    if measured:
+        headers += ["data", "steps", "seeds"]
+        rows = [row + _conditions(line) for row, line in zip(rows, table.rows, strict=True)]
+    return [*headers, "status"], [[*row, state(line)] for row, line in zip(rows, table.rows, strict=True)]
 
 
 def state(line: Line) -> str:
     """`done`, `not run`, `quoted`, or why there is no figure."""
     if line.kind != "run":
-        return line.kind
+        kind = f"{line.kind} ({line.analysis})" if line.analysis else line.kind
+        return f"{kind}: {line.note}" if line.note else kind
     if line.ours is None:
         return "not run"
     if line.ours["status"] != "done":
         return str(line.ours["reason"])
-    count, unfinished = len(line.ours["seeds"]), line.ours["unfinished"]
-    note = "done" if count == 1 else f"done, {count} seeds"
-    return note + "".join(f"; seed {seed} {why}" for seed, why in unfinished.items())
+    return "done" + "".join(f"; seed {seed} {why}" for seed, why in line.ours["unfinished"].items())
 
 
 def figure(column: str, value: Any) -> str:
-    """One of our numbers: 88.0M, 27.64, +0.30, 1,234."""
+    """One of our numbers: 88.00M, 27.64, +0.30, 1,234; yes and no."""
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if column in ("params", "params_added"):
         sign = "+" if column == "params_added" else ""
-        return f"{sign}{value / 1e6:.2f}M" if abs(value) >= 1e5 or value == 0 else f"{sign}{value:,}"
-    if column in _MEANS:
+        return f"{value / 1e6:{sign}.2f}M" if abs(value) >= 1e5 or value == 0 else f"{value:{sign},}"
+    if column in (*_SCORES, *SPEEDS):
         return f"{value:+.2f}" if column == "delta" else f"{value:.2f}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
 
 
-def _cell(line: Line, column: str, ours: bool) -> str:
+def _title(column: str, table: Table) -> str:
+    title = _TITLES.get(column, column.replace("_", " "))
+    return f"{title} × {table.base.removeprefix(table.table + '/')}" if column in SPEEDS and table.base is not None else title
+
+
+def _conditions(line: Line) -> list[str]:
+    """Corpus, updates and seeds of a row with figures."""
+    ours = line.ours or {}
+    if "bleu" not in ours:
+        return ["", "", ""]
+    steps = ours["steps"] if len(set(ours["steps"])) > 1 else ours["steps"][:1]
+    return [str(ours["data"] or ""), ", ".join(f"{step:,}" for step in steps), ", ".join(str(seed) for seed in ours["seeds"])]
+
+
+def _cell(table: Table, line: Line, column: str, ours: bool) -> str:
+    score = column in table.scores
     if ours:
-        return figure(column, (line.ours or {}).get(column))
+        mark = str((line.ours or {}).get("significance", {}).get("mark", "")) if column == "bleu" else ""
+        return figure("bleu" if score else column, (line.ours or {}).get(column)) + mark
     value = line.reported.get(column)
-    if value is None:
-        return ""
-    if isinstance(value, float) and column in _MEANS:
-        return f"{value:+.2f}" if column == "delta" else f"{value:.2f}"
+    if value is None or isinstance(value, bool):
+        return figure(column, value)
+    if column in SPEEDS and (base := _reported_base(table, column)):
+        return f"{(number(value) or 0.0) / base:.2f}"
+    if isinstance(value, float):
+        return f"{value:{'+' if column == 'delta' else ''}.{2 if score or column in _SCORES else _decimals(table, column)}f}"
     return str(value)
+
+
+def _decimals(table: Table, column: str) -> int:
+    """YAML has no 41.20: as many as the column's longest."""
+    values = [line.reported.get(column) for line in table.rows]
+    return max((len(repr(value).partition(".")[2]) for value in values if isinstance(value, float)), default=0)
+
+
+def _reported_base(table: Table, column: str) -> float | None:
+    """The paper's own speed of the base row: what its other speeds are shown relative to. None: shown as they are."""
+    value = next((line.reported.get(column) for line in table.rows if line.id == table.base), None)
+    return None if value is None or isinstance(value, bool) else number(value)
 
 
 def _short(line: Line, table: Table) -> str:

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from orchestrator.data import prepare, store
+from orchestrator.data.store import Prepared
+from orchestrator.errors import UserError
 from orchestrator.keys import Keys, digest
 from orchestrator.plan import Data, keys_for
-from orchestrator.results import Ledger
+from orchestrator.results import Ledger, Record
 from orchestrator.rows import Row
-from orchestrator.spec import RunSpec
+from orchestrator.spec import DataSpec, RunSpec, ScoreSpec
+
+NO_KEYS = Keys(None, None, None)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One seed of a row. status: done | stopped | diverged | failed | trained; figures only where it is done."""
+    """One seed of a row. status: done | stopped | diverged | failed | trained; figures only where it is done.
+
+    also: BLEU by the name of each other scoring that has a record. keys: what the figures, hypotheses and tensors are found by.
+    """
 
     seed: int
     status: str
@@ -32,6 +40,8 @@ class Outcome:
     tokens_per_second: float | None = None
     sentences_per_second: float | None = None
     capsule: dict[str, Any] | None = None
+    also: dict[str, float] = field(default_factory=dict)
+    keys: Keys = NO_KEYS
 
 
 class Finder:
@@ -40,32 +50,71 @@ class Finder:
     def __init__(self, ledger: Ledger, data: Data) -> None:
         self.ledger, self.data = ledger, data
         self._by_spec: dict[str, dict[int, Keys]] | None = None
+        self._searches: dict[str, dict[int, Keys]] = {}
+        self._seeds: dict[str, set[int]] = {}
 
     def outcomes(self, row: Row, seeds: Iterable[int] = ()) -> list[Outcome]:
         """Every seed of the row that has a record, in order of seeds. `seeds`: to look for besides those in the ledger."""
         if row.spec is None:
             return []
-        known = self._index().get(_meaning(row.spec), {})
-        found: list[Outcome] = []
-        for seed in sorted({*known, *seeds}):
-            keys = keys_for(row.at(seed), self.data)
-            if keys.train is None:
-                keys = known.get(seed, keys)
-            if keys.train is not None and keys.decode is not None and keys.score is not None:
-                outcome = self._outcome(seed, keys.train, keys.decode, keys.score)
-                found += [outcome] if outcome is not None else []
+        found = [self._outcome(row.at(seed), seed, keys) for seed, keys in self.seeds(row, seeds).items()]
+        return [outcome for outcome in found if outcome is not None]
+
+    def seeds(self, row: Row, seeds: Iterable[int] = ()) -> dict[int, Keys]:
+        """Keys by seed, in order: of every seed in the ledger, and of `seeds`. Not those whose data is absent and that never ran."""
+        if row.spec is None:
+            return {}
+        self._index()
+        trained = self._seeds.get(_training(row.spec), set())
+        keys = {seed: self.keys(row.at(seed)) for seed in sorted({*trained, *seeds})}
+        return {seed: found for seed, found in keys.items() if found is not None}
+
+    def keys(self, row: Row) -> Keys | None:
+        """Of the row at its own seed; by a run of the same spec where its data is absent; None where nothing is known of it."""
+        if row.spec is None:
+            return None
+        try:
+            found = keys_for(row, self.data)
+        except UserError:  # a test set that is not there
+            found = NO_KEYS
+        if found.score is None:
+            return self._index().get(_meaning(row.spec), {}).get(row.spec.seed) or self._by_record(row.spec)
         return found
 
-    def _outcome(self, seed: int, train: str, decode: str, score: str) -> Outcome | None:
+    def _by_record(self, spec: RunSpec) -> Keys | None:
+        """By a run of the same training and search that was scored in several ways: the record whose `score` is the spec's."""
+        trained = self._searches.get(_search(spec), {}).get(spec.seed)
+        if trained is None or trained.train is None:
+            return None
+        wanted = spec.score.model_dump()
+        found = next((record for record in self.ledger.scores(trained.train) if record.get("score") == wanted), None)
+        return None if found is None else Keys(trained.train, found["decode_key"], found["key"])
+
+    def prepared(self, data: DataSpec) -> Prepared | None:
+        """The row's corpus where it lies prepared in the cache; nothing is prepared here."""
+        manifest = self.data.manifest(data)
+        if manifest is None or self.data.cache_dir is None:
+            return None
+        key = prepare.manifest_key(manifest)
+        return store.load(self.data.cache_dir / key[:16], key)
+
+    def score(self, row: Row, keys: Keys) -> Record | None:
+        """The score record of a row's keys."""
+        return None if keys.train is None or keys.score is None else self.ledger.read_score(keys.train, keys.score)
+
+    def _outcome(self, row: Row, seed: int, keys: Keys) -> Outcome | None:
+        train, decode, score = keys.train, keys.decode, keys.score
+        if train is None or decode is None or score is None:
+            return None
         record = self.ledger.read_train(train)
         if record is None:
             return None
         status, reason, steps = str(record["status"]), str(record.get("reason") or ""), int(record.get("steps") or 0)
         if status != "done":
-            return Outcome(seed, status, reason, steps)
+            return Outcome(seed, status, reason, steps, keys=keys)
         scored, decoded = self.ledger.read_score(train, score), self.ledger.read_decode(train, decode)
         if scored is None:
-            return Outcome(seed, "trained", "not scored", steps, params=record.get("params"))
+            return Outcome(seed, "trained", "not scored", steps, params=record.get("params"), keys=keys)
         return Outcome(
             seed,
             "done",
@@ -78,7 +127,18 @@ class Finder:
             tokens_per_second=record.get("tokens_per_second"),
             sentences_per_second=(decoded or {}).get("sentences_per_second"),
             capsule=self.ledger.read_capsule(train),
+            also=self._also(row),
+            keys=keys,
         )
+
+    def _also(self, row: Row) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for name, how in row.also.items():
+            other = rescored(row, how)
+            record = None if (keys := self.keys(other)) is None else self.score(other, keys)
+            if record is not None:
+                found[name] = record["bleu"]
+        return found
 
     def _index(self) -> dict[str, dict[int, Keys]]:
         """Meaning of a spec without its seed -> seed -> keys."""
@@ -87,9 +147,16 @@ class Finder:
             for record in self._records():
                 try:
                     spec, keys = RunSpec.model_validate(record["spec"]), Keys(**record["keys"])
-                except (ValidationError, KeyError, TypeError):
+                    also = [other for other in (record.get("also") or {}).values() if "score" in other]
+                    others = [(ScoreSpec.model_validate(other["score"]), Keys(**other["keys"])) for other in also]
+                except (ValidationError, KeyError, TypeError, AttributeError):
                     continue  # of a version whose specs had other fields
                 self._by_spec.setdefault(_meaning(spec), {})[spec.seed] = keys
+                self._searches.setdefault(_search(spec), {}).setdefault(spec.seed, keys)
+                for score, its in others:
+                    other = spec.model_copy(update={"score": score})
+                    self._by_spec.setdefault(_meaning(other), {}).setdefault(spec.seed, its)
+                self._seeds.setdefault(_training(spec), set()).add(spec.seed)
         return self._by_spec
 
     def _records(self) -> Iterator[dict[str, Any]]:
@@ -99,6 +166,11 @@ class Finder:
                 yield from _sweep_rows(path)
         for run in self.ledger.runs():
             yield self.ledger.read_spec(run.key) or {}
+
+
+def rescored(row: Row, how: ScoreSpec) -> Row:
+    """The same training and search, with another test set or metric."""
+    return row if row.spec is None else replace(row, spec=row.spec.model_copy(update={"score": how}))
 
 
 def _sweep_rows(path: Path) -> list[dict[str, Any]]:
@@ -111,3 +183,13 @@ def _sweep_rows(path: Path) -> list[dict[str, Any]]:
 
 def _meaning(spec: RunSpec) -> str:
     return digest(spec.model_dump(mode="json", exclude={"seed"}))
+
+
+def _search(spec: RunSpec) -> str:
+    """Of all rows that share a training and differ at most in what they are scored on."""
+    return digest(spec.model_dump(mode="json", exclude={"seed", "score"}))
+
+
+def _training(spec: RunSpec) -> str:
+    """Of all rows that may share a training: what they score, and the address of the row they start from, may differ."""
+    return digest(spec.model_dump(mode="json", exclude={"seed", "decode", "score", "init_from"}))

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from orchestrator.report.cells import cells
 from orchestrator.report.table import Table
 
-_TEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {c: f"\\{c}" for c in "&%$#_{}"}
+_TEX = (
+    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"}
+    | {"|": r"\textbar{}", "†": r"\textdagger{}", "*": r"\textasteriskcentered{}", "×": r"\texttimes{}", "±": r"\textpm{}"}
+    | {c: f"\\{c}" for c in "&%$#_{}"}
+)
+"""LaTeX needs these escaped, or (`<`, `>`, `|`) shows other characters in its default font encoding."""
 
 
 def markdown(table: Table) -> str:
     headers, rows = cells(table)
-    shown = [[_md(cell) for cell in row] for row in rows]
-    widths = [max(len(header), *(len(row[i]) for row in shown)) if shown else len(header) for i, header in enumerate(headers)]
-    lines = [_line(headers, widths), _line(["-" * width for width in widths], widths), *(_line(row, widths) for row in shown)]
+    heads, shown = [_md(header) for header in headers], [[_md(cell) for cell in row] for row in rows]
+    widths = [max(len(header), *(len(row[i]) for row in shown)) if shown else len(header) for i, header in enumerate(heads)]
+    lines = [_line(heads, widths), _line(["-" * width for width in widths], widths), *(_line(row, widths) for row in shown)]
     notes = "".join(f"\n{_md(note)}\n" for note in table.notes)
     return f"**{_md(table.table)}**\n\n" + "\n".join(lines) + "\n" + notes
 
@@ -26,15 +31,15 @@ def as_json(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """Needs the package booktabs."""
+    """Needs the package booktabs. The notes follow the table in small print."""
     headers, rows = cells(table)
     body = [" & ".join(_tex(cell) for cell in row) + r" \\" for row in rows]
     head = " & ".join(_tex(header) for header in headers) + r" \\"
     columns = "ll" + "r" * (len(headers) - 3) + "l"
-    notes = [f"% {note}" for note in table.notes]
+    notes = [rf"\\[2pt] \footnotesize {_tex(note)}" for note in table.notes]
     lines = [
-        f"% {table.table}",
-        *notes,
+        f"% {' '.join(table.table.split())}",
+        r"\begingroup\raggedright\noindent",
         rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
         head,
@@ -42,6 +47,8 @@ def latex(table: Table) -> str:
         *body,
         r"\bottomrule",
         r"\end{tabular}",
+        *notes,
+        r"\par\endgroup",
     ]
     return "\n".join(lines) + "\n"
 
@@ -60,6 +67,15 @@ def as_html(table: Table) -> str:
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "json": as_json, "latex": latex, "html": as_html}
+
+
+def several(tables: Sequence[Table], form: str) -> str:
+    """One table as its format has it; of several the texts one after the other, in JSON {"tables": [...]}."""
+    if len(tables) == 1:
+        return FORMATS[form](tables[0])
+    if form == "json":
+        return json.dumps({"tables": [table.as_json() for table in tables]}, ensure_ascii=False, allow_nan=False) + "\n"
+    return "\n".join(FORMATS[form](table) for table in tables)
 
 
 def _line(values: list[str], widths: list[int]) -> str:

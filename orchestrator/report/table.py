@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.capsule import differences
-from orchestrator.report.find import Finder, Outcome
+from orchestrator.report import speeds
+from orchestrator.report.counts import differing
+from orchestrator.report.figures import OURS, against, figures, short_id
+from orchestrator.report.find import Finder
+from orchestrator.report.notes import notes
 from orchestrator.row_schema import number
 from orchestrator.rows import Row
 
-OURS = ("params", "params_added", "bleu", "delta", "bleu_spread", "tokens_per_second", "sentences_per_second")
-"""Columns that we measure. `bleu`: mean over seeds; `bleu_spread`: sample standard deviation, null for one seed; speeds: means."""
+if TYPE_CHECKING:
+    from orchestrator.analysis.comparing import Comparer
 
 
 @dataclass(frozen=True)
 class Line:
-    """One row. `reported`: as the file has it; `ours`: None where the row was not run."""
+    """One row. reported: as the file has it; ours: None where the row was not run (nor its speed measured); note, analysis: the file's."""
 
     id: str
     label: str
     kind: str
-    reported: dict[str, float | str | None]
+    reported: dict[str, Any]
     ours: dict[str, Any] | None
+    note: str = ""
+    analysis: str | None = None
 
 
 @dataclass(frozen=True)
 class Table:
+    """`base`: the row that speeds are relative to. `scores`: columns that are BLEU, beside `bleu` itself."""
+
     table: str
     columns: list[str]
     rows: list[Line]
     notes: list[str] = field(default_factory=list)
+    base: str | None = None
+    scores: frozenset[str] = frozenset()
 
     def as_json(self) -> dict[str, Any]:
         """{"table", "columns", "rows": [{"id", "label", "kind", "reported", "ours"}], "notes"}; reported numbers as numbers."""
@@ -41,7 +49,7 @@ class Table:
                 "id": line.id,
                 "label": line.label,
                 "kind": line.kind,
-                "reported": {name: number(value) for name, value in line.reported.items()},
+                "reported": {name: value if isinstance(value, bool) else number(value) for name, value in line.reported.items()},
                 "ours": line.ours,
             }
             for line in self.rows
@@ -49,82 +57,92 @@ class Table:
         return {"table": self.table, "columns": self.columns, "rows": rows, "notes": self.notes}
 
 
-def make(name: str, rows: Sequence[Row], finder: Finder, columns: Sequence[str] = (), seeds: Iterable[int] = (), scale: str = "") -> Table:
+def make(
+    name: str,
+    rows: Sequence[Row],
+    finder: Finder,
+    columns: Sequence[str] = (),
+    seeds: Iterable[int] = (),
+    scale: str = "",
+    *,
+    base: str | None = None,
+    comparer: Comparer | None = None,
+    full_size: bool = False,
+) -> Table:
     """The table of resolved rows.
 
-    `columns`: order of the reported columns (default: as they appear). `scale`: how ours differ from the published setting, for a note.
+    columns: order of the reported columns (default: as they appear). scale: how ours differ from the published setting, for a note.
+    base: row to compare with; default: the one that a row starts from where it is in the table, else the table's `baseline`.
+    comparer: for significance marks; None: no marks. full_size: models are as published, so that parameters must be as reported.
     """
     seeds = list(seeds)
     outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
-    figures = {row_id: _figures(found) for row_id, found in outcomes.items()}
-    base = next((row.id for row in rows if row.kind == "run"), None)
-    lines = []
-    for row in rows:
-        ours = figures[row.id]
-        start = row.spec.init_from if row.spec is not None and row.spec.init_from in figures else base
-        if ours is not None and start is not None and start != row.id:
-            ours = _against(ours, figures[start])
-        lines.append(Line(row.id, row.label, row.kind, dict(row.expect), ours))
+    start = _starts(rows, base)
+    first = base if base is not None else baseline(rows)
+    found = {row.id: figures(row, outcomes[row.id]) for row in rows}
+    ours = {row_id: against(one, found[start[row_id]]) if one is not None and row_id in start else one for row_id, one in found.items()}
+    if comparer is not None:
+        from orchestrator.report.marks import significance
+
+        for row in rows:
+            if row.id in start and "bleu" in (ours[row.id] or {}):
+                tested = significance(row, outcomes[row.id], start[row.id], outcomes[start[row.id]], comparer)
+                ours[row.id] = (ours[row.id] or {}) | _tested(tested)
+    rates, measured = _speeds(rows, finder, seeds, first)
+    for row_id, speed in rates.items():
+        ours[row_id] = (ours[row_id] or {"status": "not run", "reason": "not run", "seeds": []}) | speed
+    lines = [Line(row.id, row.label, row.kind, dict(row.expect), ours[row.id], row.note, row.analysis) for row in rows]
+    scores = [*dict.fromkeys(score for row in rows for score in (*row.also, *row.means))]
     order = [*columns, *(c for line in lines for c in line.reported)]
     if any(line.ours is not None and "bleu" in line.ours for line in lines):
-        order += OURS
-    return Table(
-        name,
-        list(dict.fromkeys(order)),
-        lines,
-        ([f"ours: {scale}; not comparable with the paper's numbers"] if scale else []) + _notes(outcomes),
-    )
+        order += [*OURS[: OURS.index("tokens_per_second")], *scores, *OURS[OURS.index("tokens_per_second") :]]
+    made = notes(rows, outcomes, ours, scale, first, measured)
+    if full_size:
+        made += differing(rows, finder, start)
+    return Table(name, list(dict.fromkeys(order)), lines, made + _untested(rows, ours, start, comparer), first, frozenset(scores))
 
 
-def _figures(found: Sequence[Outcome]) -> dict[str, Any] | None:
-    """Means over the seeds that are done; status and reason alone where none is."""
-    if not found:
-        return None
-    done = [o for o in found if o.status == "done" and o.bleu is not None]
-    if not done:
-        first = found[0]
-        return {"status": first.status, "reason": status(first.status, first.reason, first.steps), "seeds": [o.seed for o in found]}
-    bleus = [o.bleu for o in done if o.bleu is not None]
-    return {
-        "status": "done",
-        "seeds": [o.seed for o in done],
-        "params": done[0].params,
-        "bleu": round(statistics.fmean(bleus), 4),
-        "bleu_spread": round(statistics.stdev(bleus), 4) if len(bleus) > 1 else None,
-        "chrf": _mean(o.chrf for o in done),
-        "tokens_per_second": _mean(o.tokens_per_second for o in done),
-        "sentences_per_second": _mean(o.sentences_per_second for o in done),
-        "steps": [o.steps for o in done],
-        "signature": done[0].signature,
-        "unfinished": {str(o.seed): status(o.status, o.reason, o.steps) for o in found if o not in done},
-    }
+def baseline(rows: Sequence[Row]) -> str | None:
+    """The first row that is pinned (which baselines are, so that a search never cuts them), else the first that runs."""
+    runs = [row for row in rows if row.kind == "run"]
+    return next((row.id for row in runs if row.pinned), runs[0].id if runs else None)
 
 
-def status(name: str, reason: str, steps: int) -> str:
-    """`stopped by ASHA at step 400`, `diverged: ...`, `done`."""
-    if name == "stopped":
-        return reason if reason.startswith("stopped") else f"stopped at step {steps}"
-    return f"{name}: {reason}" if reason and name != "done" else name
+def _starts(rows: Sequence[Row], base: str | None) -> dict[str, str]:
+    """Row -> the one it is compared with, on the same corpus."""
+    corpora = {row.id: row.spec.data.corpus for row in rows if row.spec is not None}
+    found = {}
+    for row in rows:
+        if row.spec is None:
+            continue
+        alike = [other for other in rows if corpora.get(other.id) == row.spec.data.corpus]
+        start = base or (row.spec.init_from if row.spec.init_from in corpora else baseline(alike))
+        if start is not None and start != row.id and corpora[start] == row.spec.data.corpus:
+            found[row.id] = start
+    return found
 
 
-def _against(ours: dict[str, Any], base: dict[str, Any] | None) -> dict[str, Any]:
-    """Differences to the row it starts from, where both have figures."""
-    if base is None or "bleu" not in base or "bleu" not in ours:
-        return ours
-    added = None if ours["params"] is None or base["params"] is None else ours["params"] - base["params"]
-    return ours | {"params_added": added, "delta": round(ours["bleu"] - base["bleu"], 4)}
+def _tested(found: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if found is None else {"significance": dict(found), "significant": bool(found["mark"])}
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return round(statistics.fmean(known), 2) if known else None
+def _untested(
+    rows: Sequence[Row], ours: Mapping[str, dict[str, Any] | None], start: Mapping[str, str], comparer: Comparer | None
+) -> list[str]:
+    """Both have figures and yet no test was made."""
+    done = {row_id for row_id, one in ours.items() if one is not None and "bleu" in one}
+    lacking = [row.id for row in rows if {row.id, start.get(row.id)} <= done and "significance" not in (ours[row.id] or {})]
+    if comparer is None or not lacking:
+        return []
+    names = ", ".join(short_id(row_id) for row_id in lacking)
+    return [f"not tested for significance: {names} (no prepared corpus in the cache, other seeds, or scored in another way)"]
 
 
-def _notes(outcomes: dict[str, list[Outcome]]) -> list[str]:
-    """Says in what rows differ that should be alike: code, lock, libraries, device, signature."""
-    done = [o for found in outcomes.values() for o in found if o.status == "done"]
-    capsules = [{k: v for k, v in o.capsule.items() if k not in ("key", "digest")} for o in done if o.capsule is not None]
-    differ = differences(capsules)
-    notes = [f"rows come from different environments: {', '.join(differ)} differ"] if differ else []
-    signatures = sorted({str(o.signature) for o in done})
-    return notes + ([f"rows are scored differently: {'; '.join(signatures)}"] if len(signatures) > 1 else [])
+def _speeds(
+    rows: Sequence[Row], finder: Finder, seeds: Sequence[int], base: str | None
+) -> tuple[dict[str, dict[str, float]], dict[str, Any] | None]:
+    """Ratios of each row to the base, and the measurement."""
+    if base is None:
+        return {}, None
+    keys = {row.id: {k.train for k in finder.seeds(row, seeds or [1]).values() if k.train is not None} for row in rows if row.kind == "run"}
+    return speeds.ratios(finder.ledger, keys, base)

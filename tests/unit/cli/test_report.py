@@ -99,7 +99,7 @@ def test_html_is_escaped_and_balanced(table: Table) -> None:
 
 def test_latex_is_escaped(table: Table) -> None:
     text = FORMATS["latex"](table)
-    assert r"a|b <script> \& 100\% \$x\_1" in text
+    assert r"a\textbar{}b \textless{}script\textgreater{} \& 100\% \$x\_1" in text
     body = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert len({line.replace(r"\&", "").count("&") for line in body}) == 1
 
@@ -132,6 +132,7 @@ def test_notes_name_what_differs(spec: Write, monkeypatch: pytest.MonkeyPatch) -
     made = make("t", rows, Finder(Ledger(Path("x")), Data(None)), scale="profile smoke")
     assert made.notes == [
         "ours: profile smoke; not comparable with the paper's numbers",
+        "ours: trained on toy-smoke, 4 updates a row",
         "rows come from different environments: git_commit differ",
     ]
 

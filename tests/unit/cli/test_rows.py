@@ -47,7 +47,8 @@ def test_components_merge_by_kind(spec: Write) -> None:
     hop, same, other = (row.spec.model.encoder.aggregation for row in resolve(spec(rows, head=head)) if row.spec)
     assert (hop["n_hop"], hop["d_a"]) == (2, 32)
     assert (same["n_hop"], same["d_a"], same["d_f"]) == (6, 32, 8)
-    assert other == {"kind": "mlrf-fnn", "d_f": 512, "word_embedding": True, "layer_embedding": True}
+    assert other.items() >= {"kind": "mlrf-fnn", "d_f": 512, "word_embedding": True, "layer_embedding": True}.items()
+    assert not {"n_hop", "d_a"} & set(other)
 
 
 def test_a_schedule_of_another_kind_replaces_the_whole(spec: Write) -> None:
@@ -100,7 +101,7 @@ def test_an_override_of_the_variant_stays_with_the_variant(spec: Write) -> None:
     child = one(spec(rows), "child", sets=["model.regularizers.0.weight=0.5", "model.encoder.connection.activation=relu"])
     assert child.spec is not None and child.parent is not None and child.parent.spec is not None
     assert child.spec.model.regularizers[0]["weight"] == 0.5
-    assert child.spec.model.encoder.connection == {"kind": "hierarchical", "activation": "relu"}
+    assert (child.spec.model.encoder.connection["kind"], child.spec.model.encoder.connection["activation"]) == ("hierarchical", "relu")
     assert child.parent.spec.model.regularizers == [] and child.parent.spec.model.encoder.connection == {"kind": "residual"}
 
 

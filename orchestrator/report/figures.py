@@ -1,0 +1,90 @@
+"""Our figures of one row: over its seeds, and against the row it is compared with."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from orchestrator.report.find import Outcome
+from orchestrator.rows import Row
+
+OURS = (
+    "params",
+    "params_added",
+    "train_speed",
+    "decode_speed",
+    "bleu",
+    "delta",
+    "bleu_spread",
+    "significant",
+    "tokens_per_second",
+    "sentences_per_second",
+)
+"""Columns that we measure, beside the row's `also` and `means`.
+
+bleu: mean over seeds; bleu_spread: sample standard deviation, null for one seed; train_speed, decode_speed: ratios to the baseline,
+measured in one run; tokens_per_second, sentences_per_second: what the runs happened to reach, which does not compare.
+"""
+
+
+def figures(row: Row, found: Sequence[Outcome]) -> dict[str, Any] | None:
+    """Means over the seeds that are done; status and reason alone where none is; None without a record."""
+    if not found:
+        return None
+    done = [o for o in found if o.status == "done" and o.bleu is not None]
+    if not done:
+        first = found[0]
+        return {"status": first.status, "reason": status(first.status, first.reason, first.steps), "seeds": [o.seed for o in found]}
+    bleus = [o.bleu for o in done if o.bleu is not None]
+    ours = {
+        "status": "done",
+        "seeds": [o.seed for o in done],
+        "params": done[0].params,
+        "bleu": round(statistics.fmean(bleus), 4),
+        "bleu_spread": round(statistics.stdev(bleus), 4) if len(bleus) > 1 else None,
+        "chrf": _mean(o.chrf for o in done),
+        "tokens_per_second": _mean(o.tokens_per_second for o in done),
+        "sentences_per_second": _mean(o.sentences_per_second for o in done),
+        "data": row.spec.data.corpus if row.spec is not None else None,
+        "steps": [o.steps for o in done],
+        "signature": done[0].signature,
+        "unfinished": {str(o.seed): status(o.status, o.reason, o.steps) for o in found if o not in done},
+    }
+    return _others(row, done) | ours
+
+
+def _others(row: Row, done: Sequence[Outcome]) -> dict[str, Any]:
+    """The row's other scorings, and means of scores; a figure that a seed lacks is left out."""
+    each = [o.also | {"bleu": o.bleu} for o in done if o.bleu is not None]
+    wanted = {name: [name] for name in row.also} | row.means
+    found = {}
+    for name, parts in wanted.items():
+        if all(part in one for one in each for part in parts):
+            found[name] = round(statistics.fmean(one[part] for one in each for part in parts), 4)
+    return found
+
+
+def against(ours: dict[str, Any], base: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Differences to the row it is compared with, where both have figures."""
+    if base is None or "bleu" not in base or "bleu" not in ours:
+        return ours
+    added = None if ours["params"] is None or base["params"] is None else ours["params"] - base["params"]
+    return ours | {"params_added": added, "delta": round(ours["bleu"] - base["bleu"], 4)}
+
+
+def short_id(row_id: str) -> str:
+    """The address without paper and table: `row9`, `row7/en-de`."""
+    return "/".join(row_id.split("/")[2:])
+
+
+def status(name: str, reason: str, steps: int) -> str:
+    """`stopped by ASHA at step 400`, `diverged: ...`, `done`."""
+    if name == "stopped":
+        return reason if reason.startswith("stopped") else f"stopped at step {steps}"
+    return f"{name}: {reason}" if reason and name != "done" else name
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return round(statistics.fmean(known), 2) if known else None

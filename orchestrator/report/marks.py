@@ -1,0 +1,49 @@
+"""Significance marks: each seed of a row against the same seed of the row it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from orchestrator.analysis.comparing import Comparer
+from orchestrator.analysis.paired import MARKS, SAMPLES, mark
+from orchestrator.errors import UserError
+from orchestrator.report.figures import short_id
+from orchestrator.report.find import Outcome
+from orchestrator.rows import Row
+
+
+def significance(row: Row, found: Sequence[Outcome], base_id: str, base: Sequence[Outcome], comparer: Comparer) -> dict[str, Any] | None:
+    """{"against", "seeds", "p_sign", "p_bootstrap", "mark"}: a value for each seed, the mark by the weakest. None where nothing compares.
+
+    Rows that are scored in different ways do not compare, nor do two that are one run.
+    """
+    assert row.spec is not None
+    theirs = {o.seed: o for o in base if o.status == "done"}
+    pairs = [(o, theirs[o.seed]) for o in found if o.status == "done" and o.seed in theirs]
+    pairs = [(ours, other) for ours, other in pairs if ours.keys.score != other.keys.score and ours.signature == other.signature]
+    try:
+        tests = [(ours.seed, comparer.compare(row.spec, ours.keys, other.keys)) for ours, other in pairs]
+    except (UserError, ValueError):
+        return None
+    known = [(seed, test) for seed, test in tests if test is not None]
+    if not known or len(known) < len(tests):
+        return None
+    return {
+        "against": base_id,
+        "seeds": [seed for seed, _ in known],
+        "p_sign": [float(f"{test.sign.p:.4g}") for _, test in known],
+        "p_bootstrap": [float(f"{test.bootstrap.p:.4g}") for _, test in known],
+        "mark": mark(max(test.p for _, test in known)),
+    }
+
+
+def explained(tested: Sequence[dict[str, Any]]) -> str:
+    """The note that goes with the marks."""
+    levels = ", ".join(f"{sign} p < {level}" for sign, level in MARKS.items())
+    bases = " or ".join(dict.fromkeys(short_id(str(one["against"])) for one in tested))
+    seeds = "in each seed tested" if any(len(one["seeds"]) > 1 for one in tested) else f"seed {tested[0]['seeds'][0]}"
+    return (
+        f"{levels} against {bases}, {seeds}, in both tests, two-sided: sign test (Collins et al. 2005) and paired bootstrap "
+        f"(Koehn 2004, {SAMPLES:,} resamples); they ask whether other sentences would say otherwise, not whether other seeds would"
+    )

@@ -1,0 +1,65 @@
+"""Speeds that `nmt-ablate analyse --kind speed` measured: RESULTS/speed/KEY16.json, all rows of a file in one run, so that they compare.
+
+{"measured": "2026-01-31T12:00:00", "rows": [{"id", "train_key", "train_speed": [updates/s of each round], "decode_speed": [..]}, ..]}
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from orchestrator.results import Ledger
+
+FOLDER = "speed"
+SPEEDS = ("train_speed", "decode_speed")
+"""Column -> rate; a ratio above 1 is faster than the baseline."""
+
+
+def ratios(ledger: Ledger, keys: Mapping[str, Collection[str]], base: str) -> tuple[dict[str, dict[str, float]], dict[str, Any] | None]:
+    """Row -> its speeds over those of row `base`, and the measurement they come from (None: there is none).
+
+    keys: train keys of each row, any seed. Of several measurements the one with most of these rows, then the latest. Files that cannot be
+    read are passed over.
+    """
+    best: tuple[int, str, dict[str, dict[str, float]], dict[str, Any]] | None = None
+    for document in _documents(ledger):
+        found = _ratios(document, keys, base)
+        rank = (len(found), str(document.get("measured", "")))
+        if found and (best is None or rank > best[:2]):
+            best = (*rank, found, document)
+    return ({}, None) if best is None else best[2:]
+
+
+def _ratios(document: dict[str, Any], keys: Mapping[str, Collection[str]], base: str) -> dict[str, dict[str, float]]:
+    rows = {str(row.get("train_key")): row for row in document["rows"] if isinstance(row, dict)}
+    measured = {row_id: rows[key] for row_id, known in keys.items() for key in sorted(known) if key in rows}
+    if base not in measured:
+        return {}
+    return {
+        row_id: {name: ratio for name in SPEEDS if (ratio := ratio_of(row.get(name), measured[base].get(name))) is not None}
+        for row_id, row in measured.items()
+    }
+
+
+def ratio_of(rates: Any, base: Any) -> float | None:
+    """Median of the ratios of each round, so that a machine that slows down for a while slows both. None where they do not go together."""
+    if not isinstance(rates, list) or not isinstance(base, list) or len(rates) != len(base) or not rates:
+        return None
+    if not all(isinstance(rate, (int, float)) and rate > 0 for rate in (*rates, *base)):
+        return None
+    return round(statistics.median(own / other for own, other in zip(rates, base, strict=True)), 4)
+
+
+def _documents(ledger: Ledger) -> list[dict[str, Any]]:
+    found = []
+    for root in (ledger.root, *ledger.mirrors):
+        for path in sorted((root / FOLDER).glob("*.json")):
+            try:
+                document = json.loads(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                continue
+            if isinstance(document, dict) and isinstance(document.get("rows"), list):
+                found.append(document)
+    return found

@@ -1,0 +1,76 @@
+"""The 102 rows of Dou et al. 2018 and Wang et al. 2018 as data: address, kind, and which rows are one training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+
+def _rows(table: str, names: str) -> Iterator[str]:
+    """`row1-5 row6/en-de` -> dou2018/table2/row1, .."""
+    for name in names.split():
+        stem, dash, last = name.rpartition("-")
+        first = stem.removeprefix("row")
+        if dash and first.isdigit() and last.isdigit():
+            yield from (f"{table}/row{i}" for i in range(int(first), int(last) + 1))
+        else:
+            yield f"{table}/{name}"
+
+
+_PAIRS = " ".join(f"row{i}/{pair}" for i in (6, 7, 8, 9) for pair in ("en-de", "zh-en"))
+HOPS = (1, 2, 4, 6, 8, 10, 12, 14, 16, 18)
+
+RUN = [
+    *_rows("dou2018/table1", "row1-10"),
+    *_rows("dou2018/table2", _PAIRS),
+    *_rows("dou2018/table3", "row1-4"),
+    *_rows("dou2018/table4", "row1-6"),
+    *_rows("mlrf2018/table2", "row8-22"),
+    *_rows("mlrf2018/table3", "row4-13"),
+    *_rows("mlrf2018/table4", "row1-9"),
+    *(f"mlrf2018/fig3/hop{hops}" for hops in HOPS),
+    "mlrf2018/fig4/curve2",
+]
+QUOTED = [
+    *_rows("dou2018/table2", "row1-5"),
+    *_rows("mlrf2018/table2", "row1-7"),
+    *_rows("mlrf2018/table3", "row1-3"),
+]
+ANALYSIS = [
+    *_rows("dou2018/fig4", "base hier hier-div"),
+    *_rows("dou2018/fig5", "a b"),
+    "dou2018/text/significance",
+    *_rows("mlrf2018/table1", "row1-4"),
+    *_rows("mlrf2018/fig4", "curve1 curve3"),
+    "mlrf2018/fig5/all-hops",
+    "mlrf2018/text/train-speed",
+]
+KINDS = dict.fromkeys(RUN, "run") | dict.fromkeys(QUOTED, "quoted") | dict.fromkeys(ANALYSIS, "analysis")
+
+SAME = {
+    "dou2018/table2/row6/en-de": "dou2018/table1/row1",
+    "dou2018/table2/row7/en-de": "dou2018/table1/row9",
+    "dou2018/table3/row1": "dou2018/table1/row1",
+    "dou2018/table3/row4": "dou2018/table1/row9",
+    "dou2018/table4/row1": "dou2018/table1/row1",
+    "dou2018/table4/row4": "dou2018/table1/row9",
+    "mlrf2018/table4/row1": "mlrf2018/table2/row13",
+    "mlrf2018/table4/row4": "mlrf2018/table2/row18",
+    "mlrf2018/table4/row7": "mlrf2018/table2/row22",
+    "mlrf2018/fig3/hop4": "mlrf2018/table2/row18",
+    "mlrf2018/fig3/hop6": "mlrf2018/table2/row19",
+}
+"""Row -> the row that is the same training."""
+
+OWN = {
+    "dou2018/table1/row1-continued": None,
+    "dou2018/table1/row2-layer-outputs": None,
+    "dou2018/table1/row2-final-norm": None,
+    "dou2018/table1/row3-narrow": None,
+    "dou2018/table4/row4-no-diversity": "dou2018/table1/row5",
+    "mlrf2018/table2/row19-w1-hop": None,
+    "mlrf2018/table2/row19-hops-16": "mlrf2018/fig3/hop16",
+    "mlrf2018/fig3/baseline": "mlrf2018/table2/row9",
+}
+"""Rows that are not the papers' -> the row that is the same training, if one is."""
+
+PAPERS = ("search_spaces/dou2018", "search_spaces/mlrf2018")

@@ -1,0 +1,113 @@
+"""A results folder with finished rows that nobody trained: fresh weights, translations made up from the references, real scores."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.transformer import build
+from orchestrator.analysis.base import Context, Subject, options_of
+from orchestrator.data.prepare import Prepared, prepare
+from orchestrator.evaluate import score
+from orchestrator.plan import Data, keys_for
+from orchestrator.results import Ledger
+from orchestrator.rows import Row, resolve
+from orchestrator.store import Store
+
+HEAD = """\
+source: {paper: demo, table: small}
+data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}
+model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 4}, decoder: {num_layers: 2}}
+train: {max_steps: 4, validate_every: 2, checkpoint_every: 2}
+score: {metric: multi-bleu}
+rows:
+  base: {label: baseline}
+  hier: {label: hierarchical, model: {encoder: {connection: {kind: hierarchical}}, decoder: {connection: {kind: hierarchical}}}}
+  iter: {label: iterative, model: {encoder: {aggregation: {kind: iterative}}}}
+  hop1: {label: one hop, model: {decoder: {aggregation: {kind: mlrf-self-attention, n_hop: 1, d_a: 8, d_f: 8}}}}
+  hop3: {label: three hops, model: {decoder: {aggregation: {kind: mlrf-self-attention, n_hop: 3, d_a: 8, d_f: 8}}}}
+  later: {label: never run, model: {d_ff: 48}}
+"""
+
+
+class Lab:
+    """The demo table, its corpus and its results."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file, self.results, self.cache = folder / "demo.yaml", folder / "results", folder / "cache"
+        self.file.write_text(HEAD, encoding="utf-8")
+        self.rows = {row.id.rpartition("/")[2]: row for row in resolve(self.file)}
+        self.ledger = Ledger(self.results)
+        spec = self.rows["base"].spec
+        assert spec is not None
+        self.prepared: Prepared = prepare(spec.data, None, self.cache)
+
+    def finish(self, name: str, *, spoil: Callable[[str], bool] = lambda source: False, seed: int = 1, train: float | None = 0.5) -> None:
+        """Weights as they are drawn; the reference as translation, its words shuffled where `spoil` says so of the source line."""
+        row = self.rows[name].at(seed)
+        keys = keys_for(row, Data(None))
+        assert row.spec is not None and keys.train is not None and keys.decode is not None and keys.score is not None
+        model = build(row.spec.model.model_dump(), self.prepared.src_size, self.prepared.tgt_size, seed)
+        Store(self.ledger.run_dir(keys.train), keys.train).save_weights("last", dict(model.named_parameters()), {"step": 4})
+        self.ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": row.spec.model_dump(), "keys": keys.as_dict()})
+        for step, accuracy in ((2, 0.25), (4, 0.5)):
+            report: dict[str, Any] = {"step": step, "valid/accuracy": accuracy, "valid/nll": 2.0}
+            self.ledger.append_history(keys.train, report | ({} if train is None else {"train/accuracy": train * accuracy}))
+        self.ledger.write_train(keys.train, {"status": "done", "steps": 4, "params": 1})
+        sources, references = self.prepared.sources("test"), self.prepared.references("test")[0]
+        texts = [_shuffled(line) if spoil(source) else line for source, line in zip(sources, references, strict=True)]
+        tokens = self.prepared.tokenise(texts, "tgt")
+        self.ledger.write_decode(keys.train, keys.decode, {"tokens": tokens, "sentences": len(texts)}, texts)
+        scored = score(texts, tokens, self.prepared, "test", row.spec.score)
+        self.ledger.write_score(keys.train, keys.score, {"decode_key": keys.decode} | scored)
+
+    def subject(self, row: str | Row, asked: Row | None = None) -> Subject:
+        found = self.rows[row] if isinstance(row, str) else row
+        return Subject(found, keys_for(found, Data(None)), found.label, asked)
+
+    def context(self, kind: str, *names: str, options: list[str] | None = None) -> Context:
+        return Context([self.subject(name) for name in names], self.ledger, None, self.cache, options_of(kind, options or []))
+
+
+def _shuffled(line: str) -> str:
+    words = line.split()
+    random.Random(1).shuffle(words)
+    return " ".join(words[:-1] or words)
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """base and iter are perfect but for what the tests spoil; `later` was never run. Read-only for the tests."""
+    made = Lab(tmp_path_factory.mktemp("lab"))
+    made.finish("base", spoil=lambda source: len(source.split()) > 6)
+    made.finish("hier", spoil=lambda source: len(source.split()) > 9)
+    made.finish("iter", train=None)
+    made.finish("hop1")
+    made.finish("hop3", spoil=lambda source: len(source.split()) > 9)
+    return made
+
+
+@pytest.fixture
+def about() -> Callable[..., Row]:
+    """A copy of a row with other fields."""
+    return lambda row, **changes: replace(row, **changes)
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs `nmt-ablate` in this process -> (exit code, stdout, stderr)."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        from orchestrator.cli import run as main
+
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run

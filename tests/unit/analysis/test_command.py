@@ -1,0 +1,142 @@
+"""`nmt-ablate analyse`: files, streams, exit codes, and MLflow."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.tracking import log_analysis, reconcile
+from orchestrator.tracking_store import EXPERIMENT, Store
+
+
+@pytest.fixture
+def analyse(lab: Any, cli: Any, tmp_path: Path) -> Any:
+    """The command over the demo's results; files in a folder of the test."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        where = ["--results", lab.results, "--cache-dir", lab.cache, "--out", tmp_path / "out", "--no-tracking"]
+        return cli("analyse", *arguments, *where)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        ("length", ["base", "hier"]),
+        ("exploitation", ["hier", "iter"]),
+        ("hops", ["base", "hop1", "hop3"]),
+        ("accuracy", ["base", "iter"]),
+        ("layer-attention", ["hop3"]),
+        ("properties", ["base", "hop3"]),
+    ],
+)
+def test_data_and_figure_of_each_kind(kind: str, rows: list[str], lab: Any, analyse: Any, tmp_path: Path) -> None:
+    code, out, err = analyse(*(f"{lab.file}#{row}" for row in rows), "--kind", kind, "--json")
+    assert code == 0, err
+    said = json.loads(out)
+    assert set(said) == {"kind", "columns", "records", "files", "notes"} and said["kind"] == kind
+    assert {ending: Path(path).name for ending, path in said["files"].items()} == {e: f"{kind}.{e}" for e in ("json", "csv", "png", "svg")}
+    kept = json.loads((tmp_path / "out" / f"{kind}.json").read_text())
+    assert kept["records"] == said["records"] != [] and [s["id"] for s in kept["subjects"]] == [f"demo/small/{row}" for row in rows]
+    with (tmp_path / "out" / f"{kind}.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert list(lines[0]) == said["columns"] and len(lines) == len(said["records"])
+    assert (tmp_path / "out" / f"{kind}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert "<svg" in (tmp_path / "out" / f"{kind}.svg").read_text()[:400]
+
+
+def test_the_same_analysis_gives_the_same_bytes(lab: Any, analyse: Any, tmp_path: Path) -> None:
+    contents = []
+    for _ in range(2):
+        assert analyse(f"{lab.file}#hier", "--kind", "exploitation")[0] == 0
+        contents.append({path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()})
+    assert contents[0] == contents[1] and len(contents[0]) == 4
+
+
+def test_nothing_is_written_into_a_run(lab: Any, analyse: Any) -> None:
+    def seen() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in lab.results.rglob("*") if path.is_file()}
+
+    before = seen()
+    assert analyse(f"{lab.file}#hop3", "--kind", "layer-attention")[0] == 0
+    assert seen() == before
+
+
+def test_people_are_shown_a_table_and_the_paths(lab: Any, analyse: Any) -> None:
+    code, out, err = analyse(f"{lab.file}#base", f"{lab.file}#later", "--kind", "length", "--option", "edges=6")
+    assert code == 0 and "<=6" in out and "length.png" in out
+    assert err.startswith("left out: demo/small/later seed 1: found no run in ") and err.count("\n") == 1
+
+
+def test_bad_input_is_one_line_and_exit_2(lab: Any, analyse: Any) -> None:
+    for arguments, message in (
+        ((f"{lab.file}#later", "--kind", "length"), "demo/small/later seed 1: found no run"),
+        ((f"{lab.file}#base",), "names no analysis; give --kind"),
+        ((f"{lab.file}#base", "--kind", "hop"), "--kind hop: expected one of"),
+        ((f"{lab.file}#base", "--kind", "length", "--option", "edges=x"), "--option edges=x: expected whole numbers"),
+        ((f"{lab.file}#base", "--kind", "exploitation"), "no aggregation node"),
+    ):
+        code, out, err = analyse(*arguments)
+        assert code == 2 and out == "" and err.startswith("error: ") and message in err and err.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def store(make_fake_results: Any) -> tuple[Any, Path]:
+    """A results folder with an empty store, and a copy of that store: making the tables takes seconds."""
+    fake = make_fake_results()
+    assert Store(fake.root).client
+    copy = fake.root.parent / "empty.db"
+    shutil.copy(fake.root / "mlflow.db", copy)
+    return fake, copy
+
+
+def runs(results: Path) -> dict[str, list[Any]]:
+    """Runs of the store by kind."""
+    client = Store(results).client
+    experiment = client.get_experiment_by_name(EXPERIMENT)
+    found: dict[str, list[Any]] = {}
+    for run in client.search_runs([experiment.experiment_id]):
+        found.setdefault(run.data.tags["nmt.kind"], []).append(run)
+    return found
+
+
+def test_an_analysis_is_a_run_of_its_own_that_reconcile_rebuilds(store: tuple[Any, Path], tmp_path: Path) -> None:
+    """Logged twice it is there once; training runs are counted as before; with the store empty again, all of it comes back."""
+    fake, empty = store
+    results = fake.root
+    fake.sweep([row := fake.row("baseline")])
+    fake.finished(row, steps=2)
+    counts, problems = reconcile(results)
+    assert counts == Counter(done=1) and problems == []
+    files = [tmp_path / "length.csv", tmp_path / "length.png"]
+    for path in files:
+        path.write_bytes(b"first")
+    for content in (b"first", b"second"):
+        files[0].write_bytes(content)
+        assert log_analysis(results, "length fake", "length", files, {"edges": "15"}, {"table": "fig4"}) is None
+    for lost in (False, True):
+        if lost:
+            shutil.copy(empty, results / "mlflow.db")
+        assert reconcile(results) == (counts, [])
+        found = runs(results)
+        assert {kind: len(these) for kind, these in found.items()} == {"run": 1, "sweep": 1, "analysis": 1}
+        run = found["analysis"][0]
+        assert run.info.status == "FINISHED" and run.data.tags["nmt.analysis_kind"] == "length" and run.data.params["edges"] == "15"
+        client = Store(results).client
+        assert sorted(item.path for item in client.list_artifacts(run.info.run_id)) == ["length.csv", "length.png"]
+        assert Path(client.download_artifacts(run.info.run_id, "length.csv")).read_bytes() == b"second"
+
+
+def test_a_store_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "hops.csv"
+    file.write_text("a\n")
+    (tmp_path / "no.db").write_text("this is no database" * 100)
+    warning = log_analysis(tmp_path / "results", "hops x", "hops", [file], {}, {}, uri=f"sqlite:///{tmp_path / 'no.db'}")
+    assert warning is not None and warning.startswith("warning: MLflow cannot be written") and "\n" not in warning

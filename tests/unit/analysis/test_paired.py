@@ -1,0 +1,145 @@
+"""BLEU statistics by sentence, the sign test and the paired bootstrap, each against an independent computation."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from orchestrator.analysis.bleu_statistics import Counts, corpus_bleu, statistics
+from orchestrator.analysis.paired import Comparison, binomial, bootstrap, compare, mark, sign_test
+from orchestrator.evaluate import score
+from orchestrator.spec import ScoreSpec
+
+WORDS = ["the", "a", "old", "new", "red", "house", "tree", "well-known", "Dog", "CAT", "runs", "sees", ",", ".", "in", "Ä", "3.5", "it's"]
+METRICS = ["sacrebleu", "multi-bleu", "mteval"]
+
+
+class Text:
+    """Reference streams; tokenisation leaves lines as they are."""
+
+    def __init__(self, streams: list[list[str]]) -> None:
+        self.streams = streams
+
+    def references(self, split: str) -> list[list[str]]:
+        return self.streams
+
+    def tokenise(self, lines: list[str], side: str) -> list[str]:
+        return lines
+
+
+def corpus(sentences: int, seed: int = 1) -> tuple[list[str], list[str], list[str]]:
+    """(reference, a good system, a worse one)."""
+    rng = random.Random(seed)
+    reference = [" ".join(rng.choices(WORDS, k=rng.randint(1, 14))) for _ in range(sentences)]
+
+    def noisy(line: str, share: float) -> str:
+        return " ".join(rng.choice(WORDS) if rng.random() < share else word for word in line.split())
+
+    return reference, [noisy(line, 0.15) for line in reference], [noisy(line, 0.3) for line in reference]
+
+
+def counts(system: list[str], streams: list[list[str]], spec: ScoreSpec) -> Counts:
+    return statistics(system, system, Text(streams), "test", spec)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("options", [{}, {"lowercase": True}, {"split_compounds": True}])
+def test_statistics_add_up_to_the_score(metric: str, options: dict[str, bool]) -> None:
+    reference, good, _ = corpus(60)
+    streams = [reference, corpus(60, 2)[0]]
+    spec = ScoreSpec.model_validate({"metric": metric, **options})
+    found = counts(good, streams, spec)
+    assert found.shape == (60, 10)
+    expected: dict[str, Any] = score(good, good, Text(streams), "test", spec)
+    assert 0 < expected["bleu"] < 100
+    assert float(corpus_bleu(found.sum(axis=0), spec)) == pytest.approx(expected["bleu"], abs=1e-9)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("system", ["", "nothing alike here", "the house", "the old red", "the"])
+def test_edges_of_bleu(metric: str, system: str) -> None:
+    streams, spec = [["the old house , in it"]], ScoreSpec.model_validate({"metric": metric})
+    found = counts([system], streams, spec)
+    assert float(corpus_bleu(found.sum(axis=0), spec)) == pytest.approx(score([system], [system], Text(streams), "test", spec)["bleu"])
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_sign_test_is_the_exchange_of_one_sentence(metric: str) -> None:
+    reference, good, bad = corpus(40)
+    good[3] = bad[3]
+    spec = ScoreSpec.model_validate({"metric": metric})
+
+    def bleu(system: list[str]) -> float:
+        return float(score(system, system, Text([reference]), "test", spec)["bleu"])
+
+    before = bleu(bad)
+    changes = [bleu([*bad[:i], good[i], *bad[i + 1 :]]) - before for i in range(len(bad))]
+    better, worse = sum(c > 1e-12 for c in changes), sum(c < -1e-12 for c in changes)
+    found = sign_test(counts(good, [reference], spec), counts(bad, [reference], spec), spec)
+    assert (found.better, found.worse, found.ties) == (better, worse, len(bad) - better - worse)
+    assert found.ties >= 1 and better > worse > 0
+
+
+def test_binomial_is_two_sided_and_exact() -> None:
+    assert binomial(0, 0) == 1.0 and binomial(7, 7) == 1.0
+    assert binomial(9, 1) == binomial(1, 9) == pytest.approx(2 * (1 + 10) / 2**10)
+    assert binomial(60, 40) == pytest.approx(2 * sum(math.comb(100, k) for k in range(41)) / 2**100)
+    assert 0 < binomial(1600, 1400) < 0.001, "no overflow at the size of test sets"
+
+
+@pytest.mark.parametrize("share", [0.12, 0.3])
+def test_bootstrap_is_sacrebleus(share: float) -> None:
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.significance import PairedTest
+
+    reference, good, _ = corpus(50)
+    rng = random.Random(9)
+    other = [" ".join(rng.choice(WORDS) if rng.random() < share else word for word in line.split()) for line in reference]
+    theirs = PairedTest([("base", other), ("good", good)], {"BLEU": BLEU(force=True)}, [reference], "bs", n_samples=300)()
+    spec = ScoreSpec()
+    found = bootstrap(counts(good, [reference], spec), counts(other, [reference], spec), spec, samples=300)
+    assert found.p == pytest.approx(theirs[1]["BLEU"][1].p_value, abs=1.01 / 301)
+    assert found.low < found.high and 0 <= found.wins <= 1
+    assert (found.p > 0.1) == (share < 0.2), "one of the two is not significant"
+
+
+def test_bootstrap_repeats_itself_and_knows_the_sign() -> None:
+    reference, good, bad = corpus(60)
+    spec = ScoreSpec(metric="multi-bleu")
+    a, b = counts(good, [reference], spec), counts(bad, [reference], spec)
+    first = bootstrap(a, b, spec, samples=200)
+    assert first == bootstrap(a, b, spec, samples=200) != bootstrap(a, b, spec, samples=200, seed=1)
+    other = bootstrap(b, a, spec, samples=200)
+    assert (other.p, other.low, other.high) == (first.p, pytest.approx(-first.high), pytest.approx(-first.low))
+
+
+def test_equal_translations_are_never_significant() -> None:
+    reference, good, _ = corpus(30)
+    spec = ScoreSpec()
+    same = counts(good, [reference], spec)
+    found = compare(same, same, spec, samples=50)
+    assert (found.delta, found.sign.ties, found.p) == (0.0, 30, 1.0) and found.bootstrap.p == 1.0
+    assert mark(found.p) == ""
+
+
+def test_both_tests_must_agree() -> None:
+    reference, good, bad = corpus(200)
+    spec = ScoreSpec()
+    a, b = counts(good, [reference], spec), counts(bad, [reference], spec)
+    better, worse = compare(a, b, spec, samples=200), compare(b, a, spec, samples=200)
+    assert better.delta > 5 and mark(better.p) == mark(worse.p) == "†"
+    assert better.p == max(better.sign.p, better.bootstrap.p)
+    torn = Comparison.of(better.to_json() | {"delta": -better.delta})
+    assert torn.p == 1.0, "a sign test that points the other way supports nothing"
+    assert (mark(0.0099), mark(0.01), mark(0.05)) == ("†", "*", "")
+
+
+def test_other_sentences_do_not_compare() -> None:
+    with pytest.raises(ValueError, match="same sentences"):
+        compare(np.ones((3, 10), dtype=np.int64), np.ones((2, 10), dtype=np.int64), ScoreSpec())
+    with pytest.raises(ValueError, match="at least one"):
+        compare(np.ones((0, 10), dtype=np.int64), np.ones((0, 10), dtype=np.int64), ScoreSpec())

@@ -1,0 +1,97 @@
+"""`analyse --kind significance`: who is compared with whom, seed by seed, and what is kept for tables."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.analysis import significance
+from orchestrator.analysis.comparing import Comparer
+from orchestrator.errors import UserError
+from orchestrator.results import Ledger
+
+
+@pytest.fixture
+def own(lab: Any, tmp_path: Path) -> Any:
+    """The demo with a results folder of the test's own: base is the worst, hier better, iter perfect."""
+    made = type(lab).__new__(type(lab))
+    made.__dict__ |= lab.__dict__ | {"results": tmp_path / "results"}
+    shutil.copytree(lab.results, made.results)
+    made.ledger = Ledger(made.results)
+    return made
+
+
+def test_rows_against_the_first(own: Any) -> None:
+    made = significance.analyse(own.context("significance", "base", "hier", "iter"))
+    hier, perfect = made.records
+    assert (hier["row"], hier["baseline"], hier["seed"]) == ("demo/small/hier", "demo/small/base", 1)
+    assert hier["bleu"] > hier["baseline_bleu"] and hier["delta"] == pytest.approx(hier["bleu"] - hier["baseline_bleu"], abs=1e-5)
+    assert hier["better"] > hier["worse"] and hier["better"] + hier["worse"] + hier["ties"] == 40
+    assert hier["low"] <= hier["delta"] <= hier["high"] and 0 < hier["p_sign"] <= 1
+    assert perfect["bleu"] == pytest.approx(100) and perfect["worse"] == 0 and perfect["mark"] == "†"
+    assert any("other seeds" in note for note in made.notes) and any("one seed" in note for note in made.notes)
+
+
+def test_the_figure_is_the_score(own: Any) -> None:
+    record = significance.analyse(own.context("significance", "base", "hier")).records[0]
+    context = own.context("significance", "base", "hier")
+    assert [record["baseline_bleu"], record["bleu"]] == pytest.approx([context.scored(s)["bleu"] for s in context.subjects], abs=1e-5)
+
+
+def test_a_chosen_baseline(own: Any) -> None:
+    made = significance.analyse(own.context("significance", "base", "hier", "iter", options=["baseline=demo/small/iter"]))
+    assert [(r["row"], r["baseline"]) for r in made.records] == [
+        ("demo/small/base", "demo/small/iter"),
+        ("demo/small/hier", "demo/small/iter"),
+    ]
+    assert all(r["delta"] < 0 and r["better"] == 0 for r in made.records)
+    with pytest.raises(UserError, match=r"baseline=nobody.*must be among the targets"):
+        significance.analyse(own.context("significance", "base", "hier", options=["baseline=nobody"]))
+    with pytest.raises(UserError, match="found no row to compare"):
+        significance.analyse(own.context("significance", "base"))
+    with pytest.raises(UserError, match="hier: its baseline demo/small/base is not among"):
+        significance.analyse(own.context("significance", "hier", "iter"))
+
+
+def test_each_seed_that_both_have(own: Any) -> None:
+    own.finish("base", spoil=lambda source: len(source.split()) > 5, seed=2)
+    own.finish("hier", spoil=lambda source: len(source.split()) > 7, seed=2)
+    own.finish("hier", seed=3)
+    made = significance.analyse(own.context("significance", "base", "hier"))
+    assert [record["seed"] for record in made.records] == [1, 2]
+    assert not any("one seed" in note for note in made.notes)
+
+
+def test_a_parent_is_the_baseline(own: Any) -> None:
+    base, hier = own.rows["base"], own.rows["hier"]
+    child = replace(hier, id="demo/small/child", parent=base, spec=hier.spec.model_copy(update={"init_from": base.id}))
+    own.rows = own.rows | {"child": child}
+    own.finish("child")
+    made = significance.analyse(own.context("significance", "child"))
+    assert [(r["row"], r["baseline"]) for r in made.records] == [("demo/small/child", "demo/small/base")]
+
+
+def test_what_was_tested_is_kept(own: Any) -> None:
+    made = significance.analyse(own.context("significance", "base", "hier"))
+    kept = list((own.results / "significance").glob("*.json"))
+    assert len(kept) == 1
+    base, hier = own.subject("base"), own.subject("hier")
+    blind = Comparer(Ledger(own.results / "none", [own.results]), lambda data: None)
+    found = blind.compare(hier.spec, hier.keys, base.keys)
+    assert found is not None and found.delta == pytest.approx(made.records[0]["delta"], abs=1e-6)
+    assert blind.compare(base.spec, base.keys, hier.keys) is None, "the other way round was not tested"
+    kept[0].write_text(json.dumps({"key": "x"}))
+    assert blind.compare(hier.spec, hier.keys, base.keys) is None, "a file that is not whole counts as absent"
+
+
+def test_translations_must_give_their_score(own: Any) -> None:
+    hier, base = own.subject("hier"), own.subject("base")
+    record = own.ledger.read_score(hier.train_key, hier.keys.score)
+    own.ledger.write_score(hier.train_key, hier.keys.score, record | {"bleu": 1.0})
+    with pytest.raises(UserError, match="of its translations"):
+        Comparer(own.ledger, lambda data: own.prepared).compare(hier.spec, hier.keys, base.keys)

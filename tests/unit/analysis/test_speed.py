@@ -1,0 +1,109 @@
+"""`analyse --kind speed`: rows in turns, equal outputs without trained weights, the paper's ratios, the file for tables."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from orchestrator.analysis import speed, timing
+from orchestrator.analysis.base import Context
+from orchestrator.errors import UserError
+from orchestrator.report.speeds import ratios
+from orchestrator.results import Ledger
+
+SMALL = ["rounds=2", "steps=1", "sentences=4"]
+
+
+@pytest.fixture
+def own(lab: Any, tmp_path: Path) -> Any:
+    made = type(lab).__new__(type(lab))
+    made.__dict__ |= lab.__dict__ | {"results": tmp_path / "results"}
+    shutil.copytree(lab.results, made.results)
+    made.ledger = Ledger(made.results)
+    return made
+
+
+def test_records_and_the_file(own: Any) -> None:
+    made = speed.analyse(own.context("speed", "base", "hier", options=SMALL))
+    base, hier = made.records
+    assert (base["weights"], hier["weights"]) == ("trained", "trained")
+    assert base["train_ratio"] == base["decode_ratio"] == 1.0
+    assert hier["train_low"] <= hier["train_ratio"] <= hier["train_high"] and hier["decode_ratio"] > 0
+    (path,) = (own.results / "speed").glob("*.json")
+    kept = json.loads(path.read_text())
+    assert (kept["rounds"], kept["steps"], kept["sentences"]) == (2, 1, 4) and kept["key"].startswith(path.stem)
+    assert [len(row["train_speed"]) for row in kept["rows"]] == [2, 2]
+
+
+def test_a_table_finds_it(own: Any) -> None:
+    made = speed.analyse(own.context("speed", "base", "hier", options=SMALL))
+    keys = {name: {own.subject(name).train_key} for name in ("base", "hier", "iter")}
+    found, document = ratios(Ledger(own.results / "none", [own.results]), keys, "base")
+    assert set(found) == {"base", "hier"} and found["base"] == {"train_speed": 1.0, "decode_speed": 1.0}
+    hier = {f"{name}_speed": made.records[1][f"{name}_ratio"] for name in ("train", "decode")}
+    assert found["hier"] == pytest.approx(hier, abs=2e-4)
+    assert document is not None and ratios(own.ledger, keys, "iter") == ({}, None)
+
+
+def test_the_order_of_work(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def train(self: timing.Case) -> float:
+        seen.append(("train", self.subject.row.label))
+        assert len(self.updates) == 1
+        return 1.0 if self.subject.row.label == "baseline" else 2.0
+
+    def decode(self: timing.Case) -> float:
+        seen.append(("decode", self.subject.row.label))
+        return 1.0
+
+    monkeypatch.setattr(timing.Case, "train", train)
+    monkeypatch.setattr(timing.Case, "decode", decode)
+    made = speed.analyse(own.context("speed", "base", "hier", options=SMALL))
+    turn = [("train", "baseline"), ("train", "hierarchical"), ("decode", "baseline"), ("decode", "hierarchical")]
+    back = [turn[1], turn[0], turn[3], turn[2]]
+    assert seen == turn + turn + back, "one untimed turn, then A, B, B, A"
+    assert [record["train_ratio"] for record in made.records] == [1.0, 0.5]
+    assert made.records[1]["decode_sentences_per_second"] == 4.0
+    kept = list((own.results / "speed").glob("*.json"))
+    speed.analyse(own.context("speed", "base", "hier", options=["rounds=1", "steps=1", "sentences=2"]))
+    assert list((own.results / "speed").glob("*.json")) == kept, "the same rows again replace the measurement"
+
+
+def test_fresh_weights_make_all_outputs_as_long_as_their_sources(own: Any) -> None:
+    made = speed.analyse(own.context("speed", "base", "later", options=SMALL))
+    assert [record["weights"] for record in made.records] == ["trained", "fresh"]
+    lengths = [len(ids) + 1 for ids in own.prepared.encode(own.prepared.sources("test")[::10][:4])]
+    assert {record["output_tokens"] for record in made.records} == {sum(lengths)}
+    assert any("as long as its source" in note for note in made.notes)
+
+
+def test_training_steps_leave_the_weights(own: Any) -> None:
+    context: Context = own.context("speed", "hier", options=SMALL)
+    cases, forced = timing.measure(context, timing.Settings(1, 1, 4, "wall"), torch.device("cpu"))
+    fresh = context.model(context.subjects[0])
+    assert not forced and all(torch.equal(a, b) for a, b in zip(cases[0].model.parameters(), fresh.parameters(), strict=True))
+    assert any(p.grad is not None and bool(p.grad.abs().sum() > 0) for p in cases[0].model.parameters()), "and yet they are steps"
+
+
+def test_the_papers_ratios(own: Any) -> None:
+    base, hier = (own.subject(name) for name in ("base", "hier"))
+    asked = replace(own.rows["base"], kind="analysis", spec=None, expect={"a": 2.6, "b": 2.4}, of=[base.row.id, hier.row.id])
+    assert [speed.reported(replace(s, asked=asked), "train_speed") for s in (base, hier)] == [2.6, 2.4]
+    assert speed.reported(replace(base, asked=asked), "decode_speed") is None
+    own_row = replace(hier.row, expect={"train_speed": 1.69})
+    assert speed.reported(replace(hier, row=own_row), "train_speed") == 1.69
+
+
+def test_bad_options(own: Any) -> None:
+    for option, found in (("rounds=0", ">= 1"), ("steps=1,2", "expected one"), ("clock=sun", "wall"), ("device=tpu", "cuda")):
+        with pytest.raises(UserError, match=f"--option {option}: .*{found}"):
+            speed.analyse(own.context("speed", "base", options=[option]))
+    with pytest.raises(UserError, match="expected wall"):
+        timing.clock_of("cpu", own.context("speed", "base"), torch.device("cuda"))

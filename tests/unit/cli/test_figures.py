@@ -1,0 +1,236 @@
+"""Figures of a row besides its own score, analysis rows, notes; and tables of a whole folder as one target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from orchestrator.analysis.base import KINDS
+from orchestrator.errors import UserError
+from orchestrator.json_schema import json_schema
+from orchestrator.plan import Data, also_keys, keys_for, plan
+from orchestrator.results import Ledger
+from orchestrator.row_schema import AnalysisName, number
+from orchestrator.rows import resolve, sweep_of
+from orchestrator.show import to_yaml
+
+Write = Callable[..., Path]
+
+ROWS = (
+    "  base: {expect: {bleu: 27.64, valid: 26.1, average: 26.9, significant: true}}\n"
+    "  lower: {also: {valid: {lowercase: true}, greedy-cased: null, extra: {metric: mteval}}, means: {average: null, best: [extra]}}\n"
+    "  theirs: {kind: quoted, expect: {bleu: 20.7}}\n"
+    "  look: {kind: analysis, of: [base, demo/small/lower], note: 'as plotted: \"higher\"', expect: {holds: false}}\n"
+)
+HEAD = "also: {valid: {test: valid}, greedy-cased: {metric: mteval}}\nmeans: {average: [valid, bleu]}\nanalysis: length\nrows:"
+
+
+def written(spec: Write, rows: str = ROWS, head: str = HEAD, name: str = "spec.yaml") -> Path:
+    path = spec(rows, name=name)
+    path.write_text(path.read_text().replace("rows:", head, 1))
+    return path
+
+
+def test_a_row_has_the_files_figures_and_its_own(spec: Write) -> None:
+    base, lower, theirs, look = resolve(written(spec))
+    assert base.spec is not None and lower.spec is not None
+    assert {name: (s.test, s.metric, s.lowercase) for name, s in base.also.items()} == {
+        "valid": ("valid", "sacrebleu", False),
+        "greedy-cased": ("test", "mteval", False),
+    }
+    assert {name: (s.test, s.metric, s.lowercase) for name, s in lower.also.items()} == {
+        "valid": ("valid", "sacrebleu", True),
+        "extra": ("test", "mteval", False),
+    }
+    assert (base.means, lower.means) == ({"average": ["valid", "bleu"]}, {"best": ["extra"]})
+    assert (theirs.also, theirs.means, theirs.analysis) == ({}, {}, None)
+    assert (look.of, look.analysis, look.note) == (["demo/small/base", "demo/small/lower"], "length", 'as plotted: "higher"')
+    assert base.analysis == "length" and base.expect["significant"] is True and look.expect["holds"] is False
+    assert number(True) is None
+
+
+def test_other_scorings_share_the_training_and_where_they_can_the_decoding(spec: Write) -> None:
+    base = resolve(written(spec))[0]
+    own, others = keys_for(base, Data(None)), also_keys(base, Data(None))
+    assert {keys.train for keys in others.values()} == {own.train}
+    assert others["greedy-cased"].decode == own.decode and others["greedy-cased"].score != own.score
+    assert others["valid"].decode != own.decode
+    bare = resolve(spec("  base: {}\n", name="bare.yaml"))[0]
+    assert keys_for(bare, Data(None)) == own, "heads are no part of keys"
+
+
+def test_overrides_and_profiles_reach_other_scorings(spec: Write) -> None:
+    path = written(spec, "  r: {also: {news: {test: test_2016_flickr}}, data: {corpus: multi30k-de-en}}\n")
+    row = resolve(f"{path}#r", sets=["score.lowercase=true"])[0]
+    assert {name: (s.test, s.lowercase) for name, s in row.also.items()} == {
+        "valid": ("valid", True),
+        "greedy-cased": ("test", True),
+        "news": ("test_2016_flickr", True),
+    }
+    smoke = resolve(f"{path}#r", profile="smoke")[0]
+    assert {name: s.test for name, s in smoke.also.items()} == {"valid": "valid", "greedy-cased": "test", "news": "test"}
+
+
+@pytest.mark.parametrize("profile", ["smoke", "cpu", "gpu"])
+def test_a_row_of_validation_scores_stays_one_under_a_profile(spec: Write, profile: str) -> None:
+    valid, test = resolve(spec("  valid: {score: {test: valid}}\n  test: {}\n"), profile=profile)
+    assert valid.spec is not None and test.spec is not None
+    assert (valid.spec.score.test, test.spec.score.test) == ("valid", "test")
+
+
+def test_figures_come_through_extends(spec: Write) -> None:
+    written(spec, name="base.yaml")
+    path = spec(
+        text="extends: base.yaml\nsource: {paper: demo, table: small}\nanalysis: hops\nrows: {r: {also: {more: {lowercase: true}}}}\n"
+    )
+    (row,) = resolve(path)
+    assert (list(row.also), row.means, row.analysis) == (["valid", "greedy-cased", "more"], {"average": ["valid", "bleu"]}, "hops")
+
+
+def test_shown_rows_keep_their_figures(spec: Write, tmp_path: Path) -> None:
+    file = tmp_path / "shown.yaml"
+    for row in resolve(written(spec)):
+        file.write_text(to_yaml(row))
+        (again,) = resolve(file)
+        assert (again.also, again.means, again.of, again.analysis, again.note, again.expect) == (
+            row.also,
+            row.means,
+            row.of,
+            row.analysis,
+            row.note,
+            row.expect,
+        )
+        assert to_yaml(again) == to_yaml(row)
+    file.write_text(to_yaml(resolve(written(spec))[0]))
+    (again,) = resolve(file, sets=["score.lowercase=true"], profile="smoke")
+    assert {name: (s.test, s.lowercase) for name, s in again.also.items()} == {"valid": ("valid", True), "greedy-cased": ("test", True)}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("also: {valid: {tset: valid}}", r"rows\.r\.also\.valid\.tset: unknown key; .*did you mean test"),
+        ("also: {valid: {test: vlaid}}", r"rows\.r\.also\.valid\.test: found 'vlaid'; .*did you mean valid"),
+        ("also: {valid: {metric: bleu}}", "found 'bleu'; expected one of mteval, multi-bleu, sacrebleu"),
+        ("also: {bleu: {test: valid}}", "also has the figure 'bleu'; expected letters"),
+        ("also: {a/b: {test: valid}}", "also has the figure 'a/b'; expected letters"),
+        ("also: {valid: 3}", r"rows\.r\.also\.valid: found 3; expected a mapping"),
+        ("means: {average: [mt04, bleu]}", r"rows\.r\.means\.average: found 'mt04'; expected bleu|expected one of bleu"),
+        ("means: {average: []}", "found an empty list; expected figures named in also, or bleu"),
+        ("also: {valid: {test: valid}}, means: {valid: [bleu]}", "found the name of a figure in also"),
+        ("kind: analysis, analysis: length", "of is missing"),
+        ("kind: analysis, of: [base]", "analysis is missing"),
+        ("kind: analysis, analysis: lenght, of: [base]", "found 'lenght'; .*did you mean length"),
+        ("kind: analysis, analysis: length, of: [bsae]", r"rows\.r\.of\[0\]: found 'bsae'; .*did you mean base"),
+        ("kind: analysis, analysis: length, of: [dou2018/table1/row99]", "no such row"),
+        ("kind: analysis, analysis: length, of: [dou2018/table2/row1]", "a row of kind quoted; expected one of kind run"),
+        ("of: [base]", "of is given in a row of kind run"),
+        ("kind: quoted, also: {valid: {test: valid}}", "also is given in a row of kind quoted"),
+        ('note: "two\\nlines"', "note has more than one line"),
+        ("expect: {significant: yes}", "expected a number such as"),
+    ],
+)
+def test_bad_figures_are_told_in_one_line(spec: Write, row: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        resolve(spec(f"  base: {{}}\n  r: {{{row}}}\n"))
+    assert len(caught.value.lines) == 1 and "spec.yaml:7: " in caught.value.lines[0] and caught.value.lines[0].isprintable()
+
+
+def test_a_bad_figure_of_the_file_is_told_once(spec: Write) -> None:
+    with pytest.raises(UserError, match=r"spec\.yaml:5: also\.valid\.test: found 'x'") as caught:
+        resolve(written(spec, "  a: {}\n  b: {}\n", "also: {valid: {test: x}}\nrows:"))
+    assert len(caught.value.lines) == 1
+
+
+def test_the_kinds_of_analyses_are_those_that_there_are() -> None:
+    assert set(get_args(AnalysisName)) == set(KINDS)
+    assert "note" in json_schema()["properties"]["rows"]["additionalProperties"]["properties"]
+
+
+def test_a_plan_is_done_when_every_figure_is_there(spec: Write, tmp_path: Path) -> None:
+    rows = resolve(written(spec, "  a: {}\n  b: {also: {valid: null}, means: {average: null}}\n"))
+    ledger = Ledger(tmp_path / "results")
+    planned = plan(rows, [1], ledger=ledger).rows
+    assert [(p.status, p.same_as) for p in planned] == [("new", None), ("shared", "demo/small/a")]
+    assert set(planned[0].as_json()["also"]) == {"valid", "greedy-cased"}
+    keys, also = planned[0].keys, planned[0].also
+    assert keys.train is not None
+    ledger.write_train(keys.train, {"status": "done", "steps": 4, "reason": ""})
+    for found in (keys, also["greedy-cased"]):
+        assert found.score is not None
+        ledger.write_score(keys.train, found.score, {"bleu": 1.0})
+    assert [p.status for p in plan(rows, [1], ledger=ledger).rows] == ["new", "done"], "a lacks its validation score"
+    assert also["valid"].score is not None
+    ledger.write_score(keys.train, also["valid"].score, {"bleu": 1.0})
+    assert [p.status for p in plan(rows, [1], ledger=ledger).rows] == ["done", "done"]
+    assert [p.status for p in plan(rows[::-1], [1], ledger=Ledger(tmp_path / "none")).rows] == ["new", "new"], "b's work is not all of a's"
+
+
+# ------------------------------------------------------------ folders
+
+
+def folder(spec: Write, tmp_path: Path, second: str = "") -> Path:
+    spec("  a: {}\n  b: {train: {max_steps: 3}}\n", name="one.yaml")
+    path = spec("  a: {}\n", name="two.yaml")
+    path.write_text(path.read_text().replace("table: small}", f"table: other}}\n{second}"))
+    spec(text="model: {d_ff: 48}\n", name="base.yaml")
+    return tmp_path
+
+
+def test_a_folder_is_all_its_tables(spec: Write, tmp_path: Path) -> None:
+    rows = resolve(folder(spec, tmp_path))
+    assert [row.id for row in rows] == ["demo/small/a", "demo/small/b", "demo/other/a"]
+    assert [p.status for p in plan(rows, [1], ledger=Ledger(tmp_path / "r")).rows] == ["new", "new", "shared"]
+
+
+def test_the_sweep_of_a_folder_has_all_seeds_and_cuts_nothing(spec: Write, tmp_path: Path) -> None:
+    sweep = sweep_of(folder(spec, tmp_path, "sweep: {seeds: [3, 1], concurrency: 2}"))
+    assert (sweep.seeds, sweep.concurrency, sweep.scheduler.kind) == ([1, 3], 2, "fifo")
+    with pytest.raises(UserError, match=r"two\.yaml:2: sweep\.scheduler\.kind: found asha; expected fifo"):
+        sweep_of(folder(spec, tmp_path, "sweep: {scheduler: {kind: asha, rungs: [2]}}"))
+
+
+def test_bad_folders(spec: Write, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="found no table in this folder"):
+        resolve(tmp_path / "empty")
+    spec("  a: {}\n", name="one.yaml")
+    spec("  b: {}\n", name="two.yaml")
+    with pytest.raises(UserError, match=r"two\.yaml:1: source: found demo/small, the address of another file too"):
+        resolve(tmp_path)
+
+
+def test_every_bad_file_of_a_folder_is_told(spec: Write, tmp_path: Path) -> None:
+    folder(spec, tmp_path)
+    for name in ("one.yaml", "two.yaml"):
+        (tmp_path / name).write_text((tmp_path / name).read_text().replace("d_ff: 32", "d_ff: wide"))
+    with pytest.raises(UserError) as caught:
+        resolve(tmp_path)
+    assert [line.split(":")[0].rsplit("/", 1)[-1] for line in caught.value.lines] == ["one.yaml", "two.yaml"]
+
+
+def test_a_sweep_of_a_folder_has_its_name_and_every_record(
+    spec: Write, tmp_path: Path, cli: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import json
+
+    from orchestrator import engine
+
+    (tmp_path / "many").mkdir()
+    for path in folder(spec, tmp_path).glob("*.yaml"):
+        path.rename(tmp_path / "many" / path.name)
+    seen: list[object] = []
+
+    def execute(rows: list, seeds: list[int], options: object) -> list[dict[str, object]]:  # type: ignore[type-arg]
+        seen.append((options.name, seeds))  # type: ignore[attr-defined]
+        return [{"id": row.id, "seed": seed, "status": "done"} for seed in seeds for row in rows]
+
+    monkeypatch.setattr(engine, "execute", execute)
+    code, out, _ = cli("sweep", tmp_path / "many", "--profile", "smoke", "--seeds", "1,2", "--json", "--no-tracking")
+    assert code == 0 and seen == [("many@smoke", [1, 2])]
+    assert [json.loads(line)["id"] for line in out.splitlines()] == ["demo/small/a", "demo/small/b", "demo/other/a"] * 2
+    code, out, _ = cli("list", tmp_path / "many", "--json")
+    assert code == 0 and [row["id"] for row in json.loads(out)["rows"]] == ["demo/small/a", "demo/small/b", "demo/other/a"]

@@ -1,0 +1,100 @@
+"""A row with several scorings, trained for real: one training, a decoding for each test set, a score for each figure."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator import engine, pipeline
+from orchestrator.make_tasks import Options, make_tasks
+from orchestrator.pipeline import result_of
+from orchestrator.results import Ledger
+from orchestrator.rows import Row, resolve
+from orchestrator.sweep_status import sweep_status
+from orchestrator.task import Task
+
+Write = Callable[..., Path]
+ALSO = "also: {valid: {test: valid}, cased: {metric: mteval}, same: {test: test}}"
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    return Options("demo", results=tmp_path / "results", cache_dir=tmp_path / "cache", tracking=False)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """How often the pipeline trained and decoded."""
+    counts = {"train": 0, "decode_corpus": 0}
+
+    def counting(name: str) -> Callable[..., Any]:
+        real = getattr(pipeline, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            counts[name] += 1
+            return real(*args, **kwargs)
+
+        return call
+
+    for name in counts:
+        monkeypatch.setattr(pipeline, name, counting(name))
+    return counts
+
+
+def rows_of(spec: Write, also: str = ALSO) -> list[Row]:
+    return resolve(spec(f"  r: {{{also}}}\n" if also else "  r: {}\n"))
+
+
+def test_every_figure_is_scored_and_nothing_twice(spec: Write, options: Options, counted: dict[str, int]) -> None:
+    (record,) = engine.execute(rows_of(spec), [1], options)
+    assert record["status"] == "done" and set(record["also"]) == {"valid", "cased", "same"}
+    assert counted == {"train": 1, "decode_corpus": 2}, "test and valid; cased and same share the decoding of test"
+    assert record["also"]["same"] == {"bleu": record["bleu"], "signature": record["signature"]}
+    assert "mteval" in record["also"]["cased"]["signature"] and record["also"]["cased"]["signature"] != record["signature"]
+    assert all(isinstance(figure["bleu"], float) for figure in record["also"].values())
+    again = engine.execute(rows_of(spec), [1], options)
+    assert again == [record] and counted == {"train": 1, "decode_corpus": 2}
+    json.dumps(record)
+
+
+def test_a_figure_that_comes_later_costs_only_its_decoding(spec: Write, options: Options, counted: dict[str, int]) -> None:
+    (bare,) = engine.execute(rows_of(spec, ""), [1], options)
+    assert bare["status"] == "done" and bare["also"] == {}
+    (task,) = make_tasks(rows_of(spec), [1], options)
+    waiting = result_of(task, Ledger(options.results))
+    assert waiting["status"] == "trained" and waiting["bleu"] == bare["bleu"]
+    assert waiting["also"]["valid"] == {"bleu": None, "signature": None}
+    (full,) = engine.execute(rows_of(spec), [1], options)
+    assert full["status"] == "done" and full["weights_sha256"] == bare["weights_sha256"]
+    assert counted == {"train": 1, "decode_corpus": 2}
+
+
+def test_another_metric_needs_no_weights(spec: Write, options: Options, counted: dict[str, int]) -> None:
+    (bare,) = engine.execute(rows_of(spec, ""), [1], options)
+    for gone in ("weights", "snapshots", "ckpt"):
+        shutil.rmtree(Path(bare["result"]) / gone, ignore_errors=True)
+    (full,) = engine.execute(rows_of(spec, "also: {cased: {metric: mteval}}"), [1], options)
+    assert full["status"] == "done" and full["also"]["cased"]["bleu"] is not None
+    assert counted == {"train": 1, "decode_corpus": 1}
+
+
+def test_rows_of_one_training_keep_their_own_records(spec: Write, options: Options, counted: dict[str, int]) -> None:
+    path = spec(f"  test: {{{ALSO}}}\n  valid: {{score: {{test: valid}}}}\n")
+    test, valid = engine.execute(resolve(path), [1], options)
+    assert (test["id"], valid["id"]) == ("demo/small/test", "demo/small/valid")
+    assert valid["bleu"] == test["also"]["valid"]["bleu"] and valid["weights_sha256"] == test["weights_sha256"]
+    assert counted == {"train": 1, "decode_corpus": 2}
+    (sweep,) = sweep_status(options.results)
+    assert [row["status"] for row in sweep["rows"]] == ["done", "done"]
+
+
+def test_a_task_travels_with_its_scorings(spec: Write, options: Options) -> None:
+    (task,) = make_tasks(rows_of(spec), [1], options)
+    again = Task.of(json.loads(json.dumps(task.to_json())))
+    assert again == task and list(again.scorings) == ["", "valid", "cased", "same"]
+    assert again.scorings["same"] == again.scorings[""] and again.scorings["valid"].spec.test == "valid"

@@ -1,0 +1,217 @@
+"""What a table shows beside BLEU: other scorings, means, speeds, marks, counts, conditions; rows that are not runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.analysis.comparing import Comparer
+from orchestrator.analysis.paired import Bootstrap, Comparison, Sign
+from orchestrator.plan import Data, keys_for
+from orchestrator.report.cells import cells
+from orchestrator.report.counts import unit
+from orchestrator.report.find import Finder, rescored
+from orchestrator.report.formats import FORMATS, several
+from orchestrator.report.table import Table, baseline, make
+from orchestrator.results import Ledger
+from orchestrator.rows import Row, resolve
+
+HEAD = """\
+source: {paper: demo, table: small}
+data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
+model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
+train: {max_steps: 4, validate_every: 2, checkpoint_every: 2}
+also: {valid: {test: valid}, folded: {lowercase: true}}
+means: {average: [bleu, folded]}
+rows:
+  old: {label: before, model: {d_ff: 40}, expect: {bleu: 26.0, train_speed: 2.0, average: 41.2}}
+  base: {label: Baseline, pinned: true, expect: {bleu: 27.64, valid: 26.13, train_speed: 1.82, average: 41.25}, note: all rows start here}
+  fused: {label: fused, model: {d_ff: 48}, expect: {bleu: 28.09, train_speed: 0.91, significant: true, params: 1.5M}}
+  theirs: {kind: quoted, label: theirs, expect: {bleu: 20.73, significant: false}}
+  length: {kind: analysis, analysis: length, of: [demo/small/base], label: by length, note: the gain grows with length}
+"""
+FIGURES = {"old": {1: (20.0, 21.0, 22.0)}, "base": {1: (30.0, 31.0, 32.0), 2: (32.0, 33.0, 36.0)}, "fused": {1: (33.0, 30.0, 35.0)}}
+
+
+def _put(ledger: Ledger, row: Row, seed: int, scores: tuple[float, float, float]) -> None:
+    """A finished run with its own score, the one of `valid` and the one of `folded`."""
+    seeded, data = row.at(seed), Data(None)
+    for one, bleu in zip((seeded, *(rescored(seeded, row.also[name]) for name in ("valid", "folded"))), scores, strict=True):
+        keys = keys_for(one, data)
+        assert one.spec is not None and keys.train is not None and keys.decode is not None and keys.score is not None
+        if one is seeded:
+            ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": one.spec.model_dump(), "keys": keys.as_dict()})
+            ledger.write_train(keys.train, {"status": "done", "steps": 4, "params": 1000, "reason": ""})
+        ledger.write_decode(keys.train, keys.decode, {}, ["a"])
+        ledger.write_score(keys.train, keys.score, {"decode_key": keys.decode, "bleu": bleu, "signature": "BLEU|x"})
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> list[Row]:
+    path = tmp_path / "demo.yaml"
+    path.write_text(HEAD, encoding="utf-8")
+    return resolve(path)
+
+
+@pytest.fixture
+def ledger(rows: list[Row], tmp_path: Path) -> Ledger:
+    made = Ledger(tmp_path / "results")
+    for row in rows:
+        for seed, scores in FIGURES.get(row.id.rsplit("/", 1)[1], {}).items():
+            _put(made, row, seed, scores)
+    return made
+
+
+Made = Callable[..., Table]
+
+
+@pytest.fixture
+def made(rows: list[Row], ledger: Ledger) -> Made:
+    return lambda **options: make("demo/small", rows, Finder(ledger, Data(None)), ["params", "bleu"], **options)
+
+
+def ours(table: Table) -> dict[str, Any]:
+    return {row["label"]: row["ours"] for row in table.as_json()["rows"]}
+
+
+def shown(table: Table) -> dict[str, dict[str, str]]:
+    headers, lines = cells(table)
+    assert len(set(headers)) == len(headers)
+    return {line[0]: dict(zip(headers, line, strict=True)) for line in lines}
+
+
+def test_other_scorings_and_means(made: Made) -> None:
+    found = ours(made())
+    assert (found["Baseline"]["valid"], found["Baseline"]["folded"]) == (32.0, 34.0)
+    assert found["Baseline"]["average"] == 32.5, "of both figures over both seeds"
+    assert (found["fused"]["bleu"], found["fused"]["valid"], found["fused"]["average"]) == (33.0, 30.0, 34.0)
+    line = shown(made())["base"]
+    assert (line["valid (paper)"], line["valid (ours)"], line["folded"]) == ("26.13", "32.00", "34.00")
+    assert (line["data"], line["steps"], line["seeds"], line["status"]) == ("toy-smoke", "4", "1, 2", "done")
+
+
+def test_a_scoring_that_a_seed_lacks_is_no_figure(rows: list[Row], ledger: Ledger) -> None:
+    base = rows[1]
+    keys = keys_for(rescored(base.at(2), base.also["folded"]), Data(None))
+    assert keys.train is not None and keys.score is not None
+    (ledger.run_dir(keys.train) / "score" / f"{keys.score[:16]}.json").unlink()
+    found = ours(make("demo/small", rows, Finder(ledger, Data(None))))["Baseline"]
+    assert "folded" not in found and "average" not in found and found["valid"] == 32.0
+
+
+def test_the_baseline_is_the_pinned_row(made: Made, rows: list[Row]) -> None:
+    assert baseline(rows) == "demo/small/base" and baseline(rows[:1]) == "demo/small/old" and baseline([]) is None
+    found = ours(made())
+    assert "delta" not in found["Baseline"] and found["fused"]["delta"] == 2.0 and found["before"]["delta"] == -11.0
+    other = ours(made(base="demo/small/old"))
+    assert other["fused"]["delta"] == 13.0 and other["Baseline"]["delta"] == 11.0
+
+
+def test_booleans_notes_quoted_and_analyses(made: Made) -> None:
+    table, lines = made(), shown(made())
+    assert lines["fused"]["significant (paper)"] == "yes" and lines["theirs"]["significant (paper)"] == "no"
+    reported = {row["label"]: row["reported"] for row in table.as_json()["rows"]}
+    assert reported["fused"]["significant"] is True and reported["fused"]["params"] == 1.5e6
+    assert lines["theirs"]["status"] == "quoted"
+    assert lines["length"]["status"] == "analysis (length): the gain grows with length"
+    assert "base: all rows start here" in table.notes
+    assert lines["old"]["average (paper)"] == "41.20", "as many digits as the column has"
+
+
+def test_the_papers_speeds_are_ratios(made: Made) -> None:
+    lines = shown(made())
+    column = "train speed × base (paper)"
+    assert [lines[name][column] for name in ("old", "base", "fused", "theirs")] == ["1.10", "1.00", "0.50", ""]
+    assert any("ours are not measured" in note for note in made().notes)
+    assert made().as_json()["rows"][0]["reported"]["train_speed"] == 2.0, "as the file has them"
+
+
+def test_measured_speeds(made: Made, rows: list[Row], ledger: Ledger) -> None:
+    measured = [
+        {"id": row.id, "train_key": keys_for(row, Data(None)).train, "train_speed": train, "decode_speed": decode}
+        for row, train, decode in ((rows[1], [4.0, 2.0, 9.0], [10.0]), (rows[2], [3.0, 1.5, 4.0], [12.0]))
+    ]
+    folder = ledger.root / "speed"
+    folder.mkdir()
+    (folder / "broken.json").write_text("{")
+    (folder / "older.json").write_text(json.dumps({"measured": "2020", "rows": [r | {"train_speed": [1.0]} for r in measured]}))
+    (folder / "newer.json").write_text(json.dumps({"measured": "2021", "rounds": 5, "device": "a CPU", "rows": measured}))
+    (folder / "part.json").write_text(json.dumps({"measured": "2022", "rows": measured[:1]}))
+    found = ours(made())
+    assert (found["fused"]["train_speed"], found["fused"]["decode_speed"]) == (0.75, 1.2)
+    assert (found["Baseline"]["train_speed"], found["before"].get("train_speed")) == (1.0, None)
+    assert shown(made())["fused"]["train speed × base (ours)"] == "0.75"
+    assert any("5 rounds" in note and "a CPU" in note for note in made().notes)
+
+
+def test_a_row_with_a_speed_and_no_run_is_not_run(rows: list[Row], tmp_path: Path) -> None:
+    keys = {row.id: keys_for(row, Data(None)).train for row in rows if row.spec is not None}
+    empty = Ledger(tmp_path / "empty")
+    (empty.root / "speed").mkdir(parents=True)
+    listed = [{"train_key": key, "train_speed": [2.0], "decode_speed": [1.0]} for key in keys.values()]
+    (empty.root / "speed" / "a.json").write_text(json.dumps({"rows": listed}))
+    line = shown(make("demo/small", rows, Finder(empty, Data(None)), ["bleu"]))["fused"]
+    assert (line["status"], line["train speed × base (ours)"], line["seeds"]) == ("not run", "1.00", "")
+
+
+class Said(Comparer):
+    """Says what the test wants, by the scores' keys; seed 2 of base is never asked for."""
+
+    def __init__(self, ledger: Ledger, p: float) -> None:
+        super().__init__(ledger, lambda data: None)
+        self.p = p
+
+    def compare(self, spec: Any, system: Any, baseline: Any) -> Comparison | None:
+        return Comparison(33.0, 30.0, 3.0, Sign(9, 1, 0, self.p), Bootstrap(1.0, 5.0, 0.99, self.p / 2))
+
+
+@pytest.mark.parametrize(("p", "mark"), [(0.001, "†"), (0.02, "*"), (0.2, "")])
+def test_marks(made: Made, ledger: Ledger, p: float, mark: str) -> None:
+    table = made(comparer=Said(ledger, p))
+    found = ours(table)["fused"]
+    assert found["significance"] == {
+        "against": "demo/small/base",
+        "seeds": [1],
+        "p_sign": [p],
+        "p_bootstrap": [p / 2],
+        "mark": mark,
+    }
+    assert found["significant"] is bool(mark) and "significance" not in ours(table)["Baseline"]
+    assert shown(table)["fused"]["BLEU (ours)"] == f"33.00{mark}"
+    assert shown(table)["fused"]["significant (ours)"] == ("yes" if mark else "no")
+    assert any("p < 0.01" in note and "against base, seed 1" in note and "other seeds" in note for note in table.notes)
+
+
+def test_without_references_no_marks_and_a_line_about_it(made: Made, ledger: Ledger) -> None:
+    table = made(comparer=Comparer(ledger, lambda data: None))
+    assert "significance" not in ours(table)["fused"]
+    assert any(note.startswith("not tested for significance: old, fused") for note in table.notes)
+
+
+def test_reported_and_counted_parameters(made: Made, rows: list[Row]) -> None:
+    assert not any("counted" in note for note in made().notes), "a scaled model has other parameters"
+    (line,) = [note for note in made(full_size=True).notes if "counted" in note]
+    assert line.startswith("fused: params reported as 1.5M, counted ")
+    assert [unit(text) for text in ("88.0M", "10.97M", "+14.7M", "111M", 7)] == [1e5, pytest.approx(1e4), 1e5, 1e6, 1.0]
+
+
+def test_different_seeds_are_told(made: Made) -> None:
+    assert any("different seeds" in note for note in made().notes)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_has_the_marks_and_what_they_mean(made: Made, ledger: Ledger, form: str) -> None:
+    text = FORMATS[form](made(comparer=Said(ledger, 0.001)))
+    dagger = {"latex": r"33.00\textdagger{}", "json": '"mark": "†"'}.get(form, "33.00†")
+    assert dagger in text and "Collins" in text
+    assert form == "json" or "the gain grows with length" in text
+
+
+def test_several_tables(made: Made) -> None:
+    two = [made(), made()]
+    assert len(json.loads(several(two, "json"))["tables"]) == 2 and json.loads(several(two[:1], "json"))["table"] == "demo/small"
+    assert several(two, "md").count("**demo/small**") == 2

@@ -1,0 +1,79 @@
+"""Figures are found without the corpus too: by what runs and sweeps say of their specs, or by what a score says of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.plan import Data, keys_for
+from orchestrator.report.find import Finder, rescored
+from orchestrator.results import Ledger
+from orchestrator.rows import Row, resolve
+
+HEAD = """\
+source: {paper: demo, table: small}
+data: {corpus: toy-smoke, subword: {kind: word, size: 200}}
+model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
+train: {max_steps: 4, validate_every: 2, checkpoint_every: 2}
+rows:
+  base: {also: {valid: {test: valid}}}
+  checked: {score: {test: valid}}
+  other: {model: {d_ff: 40}, also: {valid: {test: valid}}}
+"""
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> dict[str, Row]:
+    path = tmp_path / "demo.yaml"
+    path.write_text(HEAD, encoding="utf-8")
+    return {row.id.rsplit("/", 1)[1]: row for row in resolve(path)}
+
+
+def finish(ledger: Ledger, row: Row, seed: int, *, said: bool, also_in_spec: bool = False) -> None:
+    """Scored on test (30) and valid (20). said: the score records name their section."""
+    own = row.at(seed)
+    valid = rescored(own, row.also["valid"])
+    keys, others = keys_for(own, Data(None)), keys_for(valid, Data(None))
+    assert own.spec is not None and valid.spec is not None and keys.train is not None
+    also: dict[str, Any] = {"also": {"valid": {"score": valid.spec.score.model_dump(), "keys": others.as_dict()}}} if also_in_spec else {}
+    ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": own.spec.model_dump(), "keys": keys.as_dict()} | also)
+    ledger.write_train(keys.train, {"status": "done", "steps": 4})
+    for found, spec, bleu in ((keys, own.spec, 30.0), (others, valid.spec, 20.0)):
+        assert found.decode is not None and found.score is not None
+        ledger.write_decode(keys.train, found.decode, {}, ["a"])
+        record = {"decode_key": found.decode, "bleu": bleu} | ({"score": spec.score.model_dump()} if said else {})
+        ledger.write_score(keys.train, found.score, record)
+
+
+@pytest.mark.parametrize(("said", "also_in_spec", "found"), [(True, False, 20.0), (False, True, 20.0), (False, False, None)])
+def test_other_scorings_without_the_corpus(
+    said: bool, also_in_spec: bool, found: float | None, rows: dict[str, Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish(Ledger(tmp_path / "r"), rows["base"], 3, said=said, also_in_spec=also_in_spec)
+    monkeypatch.setattr(Data, "manifest", lambda self, data: None)
+    finder = Finder(Ledger(tmp_path / "none", [tmp_path / "r"]), Data(None))
+    (outcome,) = finder.outcomes(rows["base"])
+    assert (outcome.seed, outcome.bleu, outcome.also.get("valid")) == (3, 30.0, found)
+    assert [o.bleu for o in finder.outcomes(rows["checked"])] == ([] if found is None else [found]), "a row that shares the training"
+    assert finder.outcomes(rows["other"]) == [] and finder.keys(rows["other"]) is None
+
+
+def test_with_the_corpus_every_row_of_a_training_finds_its_seeds(rows: dict[str, Row], tmp_path: Path) -> None:
+    finish(Ledger(tmp_path / "r"), rows["base"], 3, said=False)
+    finder = Finder(Ledger(tmp_path / "r"), Data(None))
+    assert [(o.seed, o.bleu) for o in finder.outcomes(rows["checked"])] == [(3, 20.0)]
+    assert [(o.seed, o.bleu, o.also) for o in finder.outcomes(rows["base"])] == [(3, 30.0, {"valid": 20.0})]
+
+
+def test_a_damaged_record_of_other_scorings_hides_nothing(rows: dict[str, Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(tmp_path / "r")
+    finish(ledger, rows["base"], 1, said=False)
+    keys = keys_for(rows["base"], Data(None))
+    assert keys.train is not None
+    spec = ledger.read_spec(keys.train)
+    assert spec is not None
+    ledger.write_spec(keys.train, {name: value for name, value in spec.items() if name != "key"} | {"also": {"valid": {"keys": {}}}})
+    monkeypatch.setattr(Data, "manifest", lambda self, data: None)
+    assert [o.bleu for o in Finder(ledger, Data(None)).outcomes(rows["base"])] == [30.0]
