@@ -51,8 +51,8 @@ class Profile(Strict):
     def of(self, corpus: str) -> Profile:
         """What holds for rows that are published on this corpus."""
         own = self.corpora.get(corpus, {})
-        if unknown := set(own) - {"width", "warmup", "restart_after_steps", "train"}:
-            raise ValueError(f"corpora.{corpus} has {sorted(unknown)[0]!r}; expected width, warmup, restart_after_steps or train")
+        if unknown := set(own) - {"width", "warmup", "restart_after_steps", "batch", "train"}:
+            raise ValueError(f"corpora.{corpus} has {sorted(unknown)[0]!r}; expected width, warmup, restart_after_steps, batch or train")
         return Profile.model_validate(self.model_dump(exclude={"corpora", *own}) | own)
 
 
