@@ -35,6 +35,7 @@ def analyse(
     results: Results = RESULTS,
     cache_dir: CacheDir = CACHE,
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the files; default RESULTS/analyses/NAME.")] = None,
+    export: Annotated[Path | None, typer.Option("--export", help="Copy what tables read of it there, e.g. docs/results/ledger.")] = None,
     no_tracking: Annotated[bool, typer.Option("--no-tracking", help="Write nothing to MLflow.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -57,7 +58,7 @@ def analyse(
     name, book = slug(rows, how, given or ()), ledger(results)
     folder = out if out is not None else results / "analyses" / name
     problems: list[str] = []
-    done = 0
+    done, before = 0, _for_tables(results)
     for each, its_rows in kinds.items():
         try:
             found = group(each, its_rows, how, book, data_dir, _again(how, results))
@@ -70,10 +71,29 @@ def analyse(
         for line in found.left_out:
             note(f"left out: {line}")
         _finish(made, context, folder, name, its_rows, how, None if no_tracking else results, as_json)
+    if export is not None:
+        _copy({path for path, when in _for_tables(results).items() if before.get(path) != when}, results, export)
     if not done:
         raise UserError(*problems)
     for line in problems:
         note(f"warning: {line}")
+
+
+def _for_tables(results: Path) -> dict[Path, int]:
+    """Measurements beside the results that `table` reads -> when they were written."""
+    from orchestrator.analysis.comparing import FOLDER as TESTS
+    from orchestrator.report.speeds import FOLDER as SPEEDS
+
+    return {path: path.stat().st_mtime_ns for folder in (SPEEDS, TESTS) for path in (results / folder).glob("*.json")}
+
+
+def _copy(paths: set[Path], results: Path, target: Path) -> None:
+    from orchestrator import atomic
+
+    for path in sorted(paths):
+        place = target / path.relative_to(results)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_text(place, path.read_text(encoding="utf-8"))
 
 
 def _finish(

@@ -69,6 +69,18 @@ def test_nothing_is_written_into_a_run(lab: Any, analyse: Any) -> None:
     assert seen() == before
 
 
+def test_what_tables_read_is_exported(lab: Any, cli: Any, tmp_path: Path) -> None:
+    shutil.copytree(lab.results, tmp_path / "results")
+    where = ["--results", tmp_path / "results", "--cache-dir", lab.cache, "--out", tmp_path / "out", "--no-tracking"]
+    rows = [f"{lab.file}#base", f"{lab.file}#hier"]
+    code, _, err = cli("analyse", *rows, "--kind", "significance", "--export", tmp_path / "ledger", *where)
+    assert code == 0, err
+    (kept,) = (tmp_path / "results" / "significance").glob("*.json")
+    (copied,) = (tmp_path / "ledger").rglob("*.json")
+    assert copied.relative_to(tmp_path / "ledger") == kept.relative_to(tmp_path / "results")
+    assert copied.read_bytes() == kept.read_bytes()
+
+
 def test_people_are_shown_a_table_and_the_paths(lab: Any, analyse: Any) -> None:
     code, out, err = analyse(f"{lab.file}#base", f"{lab.file}#later", "--kind", "length", "--option", "edges=6")
     assert code == 0 and "<=6" in out and "length.png" in out
