@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from models.dropout import Dropout
 from models.memory import Memory
+from models.packing import Packing
 from models.site import Flow, Site
 
 
@@ -37,25 +38,29 @@ class MultiHeadAttention(nn.Module):
         if x_NTD is keys_NSD and self.query.in_features == self.key.in_features:
             weight = torch.cat((self.query.weight, self.key.weight, self.value.weight))
             bias = torch.cat((self.query.bias, self.key.bias, self.value.bias))
-            q, k, v = (self._split(part) for part in F.linear(x_NTD, weight, bias).chunk(3, dim=-1))
+            q, k, v = (self._split(part) for part in _unpacked(F.linear(x_NTD, weight, bias), flow.packing).chunk(3, dim=-1))
         else:
-            q, k, v = self._split(self.query(x_NTD)), self._split(self.key(keys_NSD)), self._split(self.value(keys_NSD))
+            maps = (self.query(x_NTD), self.key(keys_NSD), self.value(keys_NSD))
+            q, k, v = (self._split(_unpacked(part, flow.packing)) for part in maps)
         if flow.cache is not None:
             k, v = flow.cache.append(self, k, v)
-        return self._attend(q, k, v, flow.bias, flow)
+        return self.output(_packed(self._attend(q, k, v, flow.bias, flow), flow.packing))
 
     def over(self, x_NTD: Tensor, memory: Memory, flow: Flow) -> Tensor:
         """Attention over a memory of the source; its keys and values are mapped once per sentence."""
 
         def project() -> tuple[Tensor, Tensor]:
             values = memory.keys if memory.values is None else memory.values
-            return self._split(self.key(memory.keys)), self._split(self.value(values))
+            k, v = self.key(memory.keys), self.value(values)
+            return self._split(_unpacked(k, memory.packing)), self._split(_unpacked(v, memory.packing))
 
         k, v = project() if flow.cache is None else flow.cache.once(self, project)
+        q = _unpacked(self.query(x_NTD), flow.packing)
+        rows, length, width = q.shape
         # the K hypotheses of a sentence are K*T queries of one row: its keys are never copied
-        rows, length, width = x_NTD.shape
-        grouped = x_NTD.reshape(k.shape[0], -1, width) if rows != k.shape[0] else x_NTD
-        return self._attend(self._split(self.query(grouped)), k, v, memory.bias, flow).reshape(rows, length, -1)
+        grouped = q.reshape(k.shape[0], -1, width) if rows != k.shape[0] else q
+        z = self._attend(self._split(grouped), k, v, memory.bias, flow).reshape(rows, length, -1)
+        return self.output(_packed(z, flow.packing))
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.num_heads, self.d_head).transpose(1, 2)
@@ -73,7 +78,15 @@ class MultiHeadAttention(nn.Module):
             if flow.trace is not None:
                 flow.trace.append((self, weights))
             z = torch.matmul(self.dropout(weights).to(v.dtype), v)
-        return self.output(z.transpose(1, 2).flatten(2))
+        return z.transpose(1, 2).flatten(2)
+
+
+def _unpacked(x: Tensor, packing: Packing | None) -> Tensor:
+    return x if packing is None else packing.unpack(x)
+
+
+def _packed(x: Tensor, packing: Packing | None) -> Tensor:
+    return x if packing is None else packing.pack(x)
 
 
 def padding_bias(mask_BS: Tensor) -> Tensor:

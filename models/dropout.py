@@ -1,36 +1,78 @@
 """Dropout with cheap exact masks on a CPU.
 
 torch draws one float per element; here one 64-bit draw serves four elements: an element is kept where its 16 bits are at least p * 2^16,
-so the
-probability is right to 2^-17. Masks are fresh at every call and come from torch's default CPU generator, which the training loop seeds by
-step.
+so the probability is right to 2^-17. Masks are fresh at every call and come from torch's default CPU generator, which the training loop
+seeds by step. A mask is made as a number of the type it multiplies (torch's kernels for booleans are several times slower), and made
+again from its bits in the backward pass.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-def keep_mask(like: Tensor, p: float) -> Tensor:
-    """Boolean tensor of the shape of `like`, True with probability 1 - p."""
+def draw_bits(like: Tensor) -> Tensor:
+    """Uniform int16 numbers in the shape of `like`."""
     n = like.numel()
-    bits = torch.empty((n + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:n]
-    return bits.ge(round(p * 65536) - 32768).view(like.shape)
+    return torch.empty((n + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:n].view(like.shape)
 
 
-class _MaskedScale(torch.autograd.Function):
+def keep_mask(bits: Tensor, p: float, dtype: torch.dtype) -> Tensor:
+    """1 where an element is kept, with probability 1 - p, else 0; in `dtype`."""
+    return torch.ge(bits, round(p * 65536) - 32768, out=torch.empty(bits.shape, dtype=dtype))
+
+
+class _Drop(torch.autograd.Function):
+    """x * m / (1 - p)"""
+
     @staticmethod
-    def forward(ctx, x: Tensor, mask: Tensor, scale: float) -> Tensor:  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(mask)
-        ctx.scale = scale
-        return (x * mask).mul_(scale)
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        bits = draw_bits(x)
+        ctx.save_for_backward(bits)
+        ctx.p = p
+        return keep_mask(bits, p, x.dtype).mul_(x).mul_(1.0 / (1.0 - p))
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def]
-        (mask,) = ctx.saved_tensors
-        return (grad * mask).mul_(ctx.scale), None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (bits,) = ctx.saved_tensors
+        return keep_mask(bits, ctx.p, grad.dtype).mul_(grad).mul_(1.0 / (1.0 - ctx.p)), None
+
+
+class _DropAdd(torch.autograd.Function):
+    """x + y * m / (1 - p) in the type of x."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, p: float) -> Tensor:
+        bits = draw_bits(y)
+        ctx.save_for_backward(bits)
+        ctx.p, ctx.dtype = p, y.dtype
+        return torch.addcmul(x, y.to(x.dtype), keep_mask(bits, p, x.dtype), value=1.0 / (1.0 - p))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        (bits,) = ctx.saved_tensors
+        mask = keep_mask(bits, ctx.p, ctx.dtype)
+        return grad, mask.mul_(grad.to(ctx.dtype)).mul_(1.0 / (1.0 - ctx.p)), None
+
+
+class _DropReLU(torch.autograd.Function):
+    """y = max(x, 0) * m / (1 - p). An element of y is positive exactly where its gradient passes: y itself is the mask."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        y = keep_mask(draw_bits(x), p, x.dtype).mul_(torch.relu(x)).mul_(1.0 / (1.0 - p))
+        ctx.save_for_backward(y)
+        ctx.p = p
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (y,) = ctx.saved_tensors
+        return torch.ops.aten.threshold_backward(grad, y, 0.0).mul_(1.0 / (1.0 - ctx.p)), None
 
 
 class Dropout(nn.Module):
@@ -43,11 +85,25 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.p == 0.0:
+        if not self._drops:
             return x
-        if Dropout.fast and x.device.type == "cpu" and not torch.compiler.is_compiling():
-            return _MaskedScale.apply(x, keep_mask(x, self.p), 1.0 / (1.0 - self.p))
-        return F.dropout(x, self.p)
+        return _Drop.apply(x, self.p) if self._cheap(x) else F.dropout(x, self.p)
+
+    def add(self, x: Tensor, y: Tensor) -> Tensor:
+        """x + drop(y)"""
+        return _DropAdd.apply(x, y, self.p) if self._drops and self._cheap(y) and x.shape == y.shape else x + self(y)
+
+    def relu(self, x: Tensor) -> Tensor:
+        """drop(max(x, 0))"""
+        return _DropReLU.apply(x, self.p) if self._drops and self._cheap(x) else self(torch.relu(x))
+
+    @property
+    def _drops(self) -> bool:
+        return self.training and self.p > 0.0
+
+    @staticmethod
+    def _cheap(x: Tensor) -> bool:
+        return Dropout.fast and x.device.type == "cpu" and not torch.compiler.is_compiling()
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

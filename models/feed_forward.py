@@ -20,4 +20,5 @@ class FeedForward(nn.Module):
         self.activation = getattr(F, site.config.activation)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.dropout(self.activation(self.inner(x))))
+        x = self.inner(x)
+        return self.outer(self.dropout.relu(x) if self.activation is F.relu else self.dropout(self.activation(x)))

@@ -6,17 +6,23 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from models.packing import Packing
+
 
 class Memory(NamedTuple):
-    """keys: [B, S, D]; mask: [B, S], True = real; values: [B, S, D] where they differ from the keys (DenseNMT); bias: [B, 1, 1, S]."""
+    """keys: [B, S, D]; mask: [B, S], True = real; values: [B, S, D] where they differ from the keys (DenseNMT); bias: [B, 1, 1, S].
+
+    packing: where it is given, keys and values are packed rows [1, P, D].
+    """
 
     keys: Tensor
     mask: Tensor
     bias: Tensor
     values: Tensor | None = None
+    packing: Packing | None = None
 
     def select(self, sentences: Tensor) -> Memory:
-        return Memory(*(None if t is None else t.index_select(0, sentences) for t in self))  # type: ignore[arg-type]
+        return Memory(*(None if t is None else t.index_select(0, sentences) for t in self[:4]))  # type: ignore[arg-type]
 
 
 class Encoded(NamedTuple):

@@ -18,6 +18,8 @@ class Component(nn.Module):
 
     kind: str
     version: int
+    packable = True
+    """Positions are treated one by one, or by MultiHeadAttention alone, so that states may come as packed rows (models.packing)."""
 
     def __init__(self, site: Site) -> None:
         super().__init__()

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from models.cache import Cache
 from models.config import ModelConfig
+from models.packing import Packing
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Flow:
 
     mask: [B, S] True = real token (None while decoding step by step); bias: additive attention bias broadcastable to [B, heads, T, S];
     cache: the decoder's memory of earlier steps; trace: collects attention maps where a list is given (off in training).
+    packing: where it is given, states are packed rows [1, P, D] in place of [B, T, D].
     """
 
     mask: Tensor | None = None
@@ -54,6 +56,7 @@ class Flow:
     causal: bool = False
     cache: Cache | None = None
     segments: Tensor | None = None
+    packing: Packing | None = None
     trace: list[tuple[nn.Module, Tensor]] | None = None
 
 

@@ -21,5 +21,5 @@ class SubLayer(nn.Module):
 
     def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         if self.pre:
-            return x + self.dropout(function(self.norm(x)))
-        return self.norm(x + self.dropout(function(x)))
+            return self.dropout.add(x, function(self.norm(x)))
+        return self.norm(self.dropout.add(x, function(x)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -17,8 +18,9 @@ from models.config import ModelConfig, options
 from models.embedding import InputEmbedding
 from models.initialise import initialise
 from models.memory import Encoded
+from models.packing import Packing
 from models.registry import BRIDGES, CONTEXTS, ENCODERS, REGULARIZERS
-from models.seams import Bridge, ExtraEncoder, Regularizer
+from models.seams import Bridge, Component, ExtraEncoder, Regularizer
 from models.site import Flow, History, Site
 from models.stack import Stack
 
@@ -26,16 +28,33 @@ PAD = 0
 
 
 class Output(NamedTuple):
-    """hidden [B, T, D] before the output layer, and each side's history and mask for the regularizers."""
+    """hidden [B, T, D] before the output layer, and each side's history for the regularizers.
+
+    A mask tells the real positions of its side, [B, S] and [B, T]; it is [1, P] where that side is packed.
+    """
 
     hidden: Tensor
     encoder: History
     src_mask: Tensor
     decoder: History
+    tgt_mask: Tensor
+
+    def real_hidden(self) -> Tensor:
+        """[P, D]: hidden states of the real target positions, sentence after sentence."""
+        return self.hidden[self.tgt_mask]
+
+
+PACK_SHARE = 0.02
+"""Padding from which a batch is packed; below it, packing costs more than it saves."""
 
 
 class Transformer(nn.Module):
-    """p(y_t | y_<t, x) = softmax(W h_t + b), h = decoder(y, bridge(encoder(x))) (Vaswani et al. 2017), with every seam replaceable."""
+    """p(y_t | y_<t, x) = softmax(W h_t + b), h = decoder(y, bridge(encoder(x))) (Vaswani et al. 2017), with every seam replaceable.
+
+    `pack`, a class-wide switch: in training, on a CPU, a side with much padding travels as packed rows where all its components allow.
+    """
+
+    pack = True
 
     def __init__(self, config: ModelConfig, src_vocab: int, tgt_vocab: int) -> None:
         super().__init__()
@@ -63,15 +82,21 @@ class Transformer(nn.Module):
         if config.embeddings != "separate":
             self.output.weight = tgt_words.weight
         self.regularizers = nn.ModuleList(REGULARIZERS.get(r["kind"])(encoder_site, **options(r)) for r in config.regularizers)
+        both = _packable(self.regularizers)
+        self.packable = {
+            "encoder": both and self.extra_encoder is None and _packable(self.encoder) and _packable(self.bridge),
+            "decoder": both and _packable(self.decoder),
+        }
 
     def encode(self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None = None) -> Encoded:
         """Source ids (PAD = 0) -> what each decoder layer attends to."""
-        return self._encode(src_BS, trace)[0]
+        return self._encode(src_BS, trace, None)[0]
 
-    def _encode(self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None) -> tuple[Encoded, History]:
+    def _encode(self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None, packing: Packing | None) -> tuple[Encoded, History]:
         mask = src_BS != PAD
-        flow = Flow(mask=mask, bias=padding_bias(mask), trace=trace)
+        flow = Flow(mask=mask, bias=padding_bias(mask), trace=trace, packing=packing)
         h_0 = self.src_embedding(src_BS)
+        h_0 = h_0 if packing is None else packing.pack(h_0)
         encoded, history = self.encoder(h_0, flow)
         extra = None if self.extra_encoder is None else self.extra_encoder(self.src_embedding.words(src_BS), h_0, flow)
         return Encoded(self.bridge(encoded, history, extra, flow), mask), history
@@ -80,16 +105,22 @@ class Transformer(nn.Module):
         self, tgt_NT: Tensor, encoded: Encoded, cache: Cache | None = None, trace: list[tuple[nn.Module, Tensor]] | None = None
     ) -> Tensor:
         """Hidden states [N, T, D] of the given positions; with a cache, `tgt` holds only the new ones and the cache advances."""
-        hidden, _ = self._decode(tgt_NT, encoded, cache, trace)
+        hidden, _ = self._decode(tgt_NT, encoded, cache, trace, None)
         return hidden
 
     def _decode(
-        self, tgt_NT: Tensor, encoded: Encoded, cache: Cache | None, trace: list[tuple[nn.Module, Tensor]] | None
+        self,
+        tgt_NT: Tensor,
+        encoded: Encoded,
+        cache: Cache | None,
+        trace: list[tuple[nn.Module, Tensor]] | None,
+        packing: Packing | None,
     ) -> tuple[Tensor, History]:
         past, length = (0 if cache is None else cache.length), tgt_NT.shape[1]
         # padding stands behind the last real token, where the causal mask hides it from every real query
-        flow = Flow(bias=causal_bias(length, past, tgt_NT.device), causal=True, cache=cache, trace=trace)
-        hidden, history = self.decoder(self.tgt_embedding(tgt_NT, past), flow, encoded.memories)
+        flow = Flow(bias=causal_bias(length, past, tgt_NT.device), causal=True, cache=cache, trace=trace, packing=packing)
+        h_0 = self.tgt_embedding(tgt_NT, past)
+        hidden, history = self.decoder(h_0 if packing is None else packing.pack(h_0), flow, encoded.memories)
         if cache is not None:
             cache.length += length
         return hidden, history
@@ -100,19 +131,30 @@ class Transformer(nn.Module):
 
     def forward(self, src_BS: Tensor, tgt_in_BT: Tensor) -> Output:
         """Teacher forcing; tgt_in starts with BOS."""
-        encoded, encoder = self._encode(src_BS, None)
-        hidden, decoder = self._decode(tgt_in_BT, encoded, None, None)
-        return Output(hidden, encoder, encoded.mask, decoder)
+        src_mask, tgt_mask = src_BS != PAD, tgt_in_BT != PAD
+        src, tgt = self._packing("encoder", src_mask), self._packing("decoder", tgt_mask)
+        encoded, encoder = self._encode(src_BS, None, src)
+        hidden, decoder = self._decode(tgt_in_BT, encoded, None, None, tgt)
+        return Output(hidden, encoder, src_mask if src is None else src.ones(), decoder, tgt_mask if tgt is None else tgt.ones())
 
-    def regularize(self, output: Output, tgt_mask: Tensor) -> list[tuple[str, str, float, Tensor, Tensor]]:
+    def _packing(self, side: str, mask: Tensor) -> Packing | None:
+        if not (Transformer.pack and self.training and mask.device.type == "cpu" and self.packable[side]) or torch.compiler.is_compiling():
+            return None
+        return Packing(mask) if int(mask.sum()) < (1.0 - PACK_SHARE) * mask.numel() else None
+
+    def regularize(self, output: Output) -> list[tuple[str, str, float, Tensor, Tensor]]:
         """(kind, side, weight, sum, count) of every regularizer on every side that it applies to."""
         terms = []
         for module in self.regularizers:
             assert isinstance(module, Regularizer)
-            for side, history, mask in (("encoder", output.encoder, output.src_mask), ("decoder", output.decoder, tgt_mask)):
+            for side, history, mask in (("encoder", output.encoder, output.src_mask), ("decoder", output.decoder, output.tgt_mask)):
                 if module.applies(side):
                     terms.append((module.kind, side, module.weight, *module(history, mask)))
         return terms
+
+
+def _packable(module: nn.Module) -> bool:
+    return all(m.packable for m in module.modules() if isinstance(m, Component))
 
 
 def build(config: Mapping[str, Any], src_vocab: int, tgt_vocab: int, seed: int = 1) -> Transformer:

@@ -41,11 +41,11 @@ class Objective(nn.Module):
         """(loss to differentiate, sums for the log: nll, loss and a mean per regularizer and side)."""
         output = self._network[0](src_BS, tgt_in_BT)
         real = tgt_out_BT != PAD
-        hidden_PD = output.hidden[real]
-        loss, nll = label_smoothed_loss(hidden_PD, self.model.output.weight, self.model.output.bias, tgt_out_BT[real], self.smoothing)
-        log = {"nll": nll, "loss": loss.detach()} | self._accuracy(hidden_PD, tgt_out_BT[real])
+        hidden_PD, gold_P = output.real_hidden(), tgt_out_BT[real]
+        loss, nll = label_smoothed_loss(hidden_PD, self.model.output.weight, self.model.output.bias, gold_P, self.smoothing)
+        log = {"nll": nll, "loss": loss.detach()} | self._accuracy(hidden_PD, gold_P)
         loss = loss / share.tgt_tokens
-        for kind, side, weight, total, count in self.model.regularize(output, real):
+        for kind, side, weight, total, count in self.model.regularize(output):
             positions = output.src_mask.sum() / share.src_tokens if side == "encoder" else real.sum() / share.tgt_tokens
             term = total / count * positions
             log[f"{kind}_{side}"] = term.detach()
@@ -62,9 +62,7 @@ class Objective(nn.Module):
 @torch.no_grad()
 def token_nll(model: Transformer, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT: Tensor) -> tuple[Tensor, Tensor]:
     """(sum of nll, number of correct greedy predictions) over real target positions."""
-    hidden = model(src_BS, tgt_in_BT).hidden
-    real = tgt_out_BT != PAD
-    logits = model.logits(hidden[real]).float()
-    gold = tgt_out_BT[real]
+    logits = model.logits(model(src_BS, tgt_in_BT).real_hidden()).float()
+    gold = tgt_out_BT[tgt_out_BT != PAD]
     nll = torch.nn.functional.cross_entropy(logits, gold, reduction="sum")
     return nll.double(), (logits.argmax(-1) == gold).sum().double()

@@ -23,5 +23,5 @@ class TopBridge(Bridge):
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
         assert flow.mask is not None and flow.bias is not None
-        memory = Memory(encoded, flow.mask, flow.bias)
+        memory = Memory(encoded, flow.mask, flow.bias, packing=flow.packing)
         return [(memory,)] * self.num_layers

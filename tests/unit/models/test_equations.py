@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from variants import VOCAB, batch, config
 
 from models import build
-from models.dropout import Dropout, keep_mask
+from models.dropout import Dropout, draw_bits, keep_mask
 from models.loss import label_smoothed_loss
 
 
@@ -268,7 +268,7 @@ def test_diversity_counts_real_positions_only():
     src, tgt = batch()
     with torch.no_grad():
         output = model(src, tgt)
-        terms = {side: (float(total), float(count)) for _, side, _, total, count in model.regularize(output, tgt != 0)}
+        terms = {side: (float(total), float(count)) for _, side, _, total, count in model.regularize(output)}
     want, n = 0.0, 0
     for b in range(3):
         for s in range(src.shape[1]):
@@ -301,11 +301,15 @@ def test_chunked_loss_equals_the_definition(smoothing, bias, monkeypatch):
         torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-4)
 
 
+def _mask(n, p):
+    return keep_mask(draw_bits(torch.empty(n)), p, torch.float32)
+
+
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
 def test_dropout_masks_are_fresh_and_have_the_right_probability(p):
     torch.manual_seed(0)
     n = 1_000_003
-    one, two = keep_mask(torch.empty(n), p), keep_mask(torch.empty(n), p)
+    one, two = _mask(n, p), _mask(n, p)
     for mask in (one, two):
         # 5 standard deviations, also for each place within a 64-bit draw
         assert abs(mask.float().mean().item() - (1 - p)) < 5 * math.sqrt(p * (1 - p) / n)
@@ -315,7 +319,7 @@ def test_dropout_masks_are_fresh_and_have_the_right_probability(p):
     agreement = (one == two).float().mean().item()
     assert abs(agreement - (p * p + (1 - p) ** 2)) < 0.01
     torch.manual_seed(0)
-    assert torch.equal(keep_mask(torch.empty(n), p), one)
+    assert torch.equal(_mask(n, p), one)
 
 
 def test_dropout_scales_and_passes_gradients_by_the_same_mask():
@@ -327,3 +331,26 @@ def test_dropout_scales_and_passes_gradients_by_the_same_mask():
     y.sum().backward()
     assert torch.equal(x.grad, y.detach())
     assert torch.equal(module.eval()(x), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_fused_dropouts_equal_their_parts(dtype):
+    """x + drop(y) and drop(max(x, 0)) draw the same masks as drop alone, and pass the same gradients."""
+    module, tolerance = Dropout(0.3).train(), 1e-5 if dtype == torch.float32 else 0.02
+    g = torch.Generator().manual_seed(1)
+    x, y = (torch.randn(7, 33, generator=g).requires_grad_() for _ in range(2))
+    for fused, parts in (
+        (lambda: module.add(x, y.to(dtype)), lambda: x + module(y.to(dtype)).float()),
+        (lambda: module.relu(y.to(dtype)), lambda: module(torch.relu(y.to(dtype)))),
+    ):
+        results = []
+        for function in (fused, parts):
+            torch.manual_seed(5)
+            x.grad = y.grad = None
+            out = function()
+            (out.float() * torch.arange(33)).sum().backward()
+            results.append((out.float().detach(), x.grad, y.grad))
+        for one, two in zip(*results, strict=True):
+            assert (one is None) == (two is None)
+            if one is not None:
+                torch.testing.assert_close(one, two, atol=tolerance, rtol=tolerance)

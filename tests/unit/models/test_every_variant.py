@@ -94,9 +94,9 @@ def test_source_and_target_words_matter(case):
 
 def _loss(model, src, tgt_in, tgt_out):
     output = model(src, tgt_in)
-    real = tgt_out != 0
-    loss, _ = label_smoothed_loss(output.hidden[real], model.output.weight, model.output.bias, tgt_out[real], 0.1)
-    return loss + sum(weight * total / count for _, _, weight, total, count in model.regularize(output, real))
+    gold = tgt_out[tgt_in != 0]
+    loss, _ = label_smoothed_loss(output.real_hidden(), model.output.weight, model.output.bias, gold, 0.1)
+    return loss + sum(weight * total / count for _, _, weight, total, count in model.regularize(output))
 
 
 def test_every_parameter_gets_a_gradient(case):
@@ -105,6 +105,24 @@ def test_every_parameter_gets_a_gradient(case):
     _loss(model, src, tgt[:, :-1], tgt[:, 1:]).backward()
     dead = [name for name, p in model.named_parameters() if p.grad is None or not torch.isfinite(p.grad).all() or not p.grad.abs().sum()]
     assert dead == []
+
+
+def test_packed_rows_give_the_loss_and_gradients_of_padded_ones(case, monkeypatch):
+    config = variant(*case) | {"dropout": {"embedding": 0.0, "residual": 0.0}}
+    model = build(config, VOCAB, VOCAB + 2, seed=3).train()
+    src, tgt = batch()
+
+    def run(pack):
+        monkeypatch.setattr("models.transformer.Transformer.pack", pack)
+        model.zero_grad()
+        loss = _loss(model, src, tgt[:, :-1], tgt[:, 1:])
+        loss.backward()
+        return loss.detach(), {name: p.grad.clone() for name, p in model.named_parameters()}
+
+    (packed, packed_grads), (padded, padded_grads) = run(True), run(False)
+    torch.testing.assert_close(packed, padded, atol=1e-4, rtol=1e-5)
+    for name, grad in padded_grads.items():
+        torch.testing.assert_close(packed_grads[name], grad, atol=1e-4, rtol=1e-3, msg=lambda m, n=name: f"{n}: {m}")
 
 
 def test_state_round_trip_through_safetensors(case):

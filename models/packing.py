@@ -1,0 +1,57 @@
+"""Padding-free rows: the real positions of a padded batch side by side, [1, P, D] for [B, S, D].
+
+Everything that treats positions one by one then works on real positions only; attention unpacks its queries, keys and values.
+Shapes: B sentences, S longest, P real positions, D width.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class _Pack(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_ND: Tensor, packing: Packing) -> Tensor:
+        ctx.packing = packing
+        return x_ND.index_select(0, packing.real)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad.index_select(0, ctx.packing.place).index_fill_(0, ctx.packing.padding, 0.0), None
+
+
+class _Unpack(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_PD: Tensor, packing: Packing) -> Tensor:
+        ctx.packing = packing
+        return x_PD.index_select(0, packing.place)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad.index_select(0, ctx.packing.real), None
+
+
+class Packing:
+    """Where the real positions of a batch stand. `mask`: [B, S], True = real."""
+
+    def __init__(self, mask: Tensor) -> None:
+        flat = mask.flatten()
+        self.shape = mask.shape
+        self.real = flat.nonzero().squeeze(1)
+        self.padding = (~flat).nonzero().squeeze(1)
+        self.place = (flat.cumsum(0) - 1).clamp_(min=0)
+
+    def pack(self, x_BSD: Tensor) -> Tensor:
+        """[B, S, D] -> [1, P, D]"""
+        return _Pack.apply(x_BSD.flatten(0, 1), self)[None]
+
+    def unpack(self, x_1PD: Tensor) -> Tensor:
+        """[1, P, D] -> [B, S, D]; padding holds copies of real rows, finite numbers that a mask must hide."""
+        return _Unpack.apply(x_1PD[0], self).view(*self.shape, -1)
+
+    def ones(self) -> Tensor:
+        """The mask of packed rows: [1, P], all real."""
+        return torch.ones(1, len(self.real), dtype=torch.bool, device=self.real.device)
