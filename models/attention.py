@@ -44,7 +44,8 @@ class MultiHeadAttention(nn.Module):
             q, k, v = (self._split(_unpacked(part, flow.packing)) for part in maps)
         if flow.cache is not None:
             k, v = flow.cache.append(self, k, v)
-        return self.output(_packed(self._attend(q, k, v, flow.bias, flow), flow.packing))
+        causal = flow.causal and flow.cache is None
+        return self.output(_packed(self._attend(q, k, v, flow.bias, flow, causal=causal), flow.packing))
 
     def over(self, x_NTD: Tensor, memory: Memory, flow: Flow) -> Tensor:
         """Attention over a memory of the source; its keys and values are mapped once per sentence."""
@@ -65,12 +66,13 @@ class MultiHeadAttention(nn.Module):
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.num_heads, self.d_head).transpose(1, 2)
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, flow: Flow) -> Tensor:
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, flow: Flow, *, causal: bool = False) -> Tensor:
+        """`causal`: `bias` hides later positions and nothing else."""
         scale = 1.0 / math.sqrt(self.d_head)
         if q.is_cuda and flow.trace is None:
-            z = F.scaled_dot_product_attention(
-                q, k, v, attn_mask=None if bias is None else bias.to(q.dtype), dropout_p=self.dropout.p if self.training else 0.0
-            )
+            mask = None if causal or bias is None else bias.to(q.dtype)  # flash attention takes no mask, but knows causality
+            drop = self.dropout.p if self.training else 0.0
+            z = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=drop, is_causal=causal)
         else:
             # on a CPU two batched products with a softmax between them beat the fused kernel, forward and backward
             scores = torch.matmul(q * scale, k.transpose(-2, -1))

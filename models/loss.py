@@ -23,7 +23,7 @@ class _ChunkedLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, hidden_PD, weight_VD, bias_V, target_P, smoothing, needs_grad):  # type: ignore[no-untyped-def]
+    def forward(ctx: Any, hidden_PD, weight_VD, bias_V, target_P, real_P, smoothing, needs_grad):  # type: ignore[no-untyped-def]
         device = hidden_PD.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden_PD.dtype
         with torch.autocast(device, enabled=False):
@@ -35,6 +35,7 @@ class _ChunkedLoss(torch.autograd.Function):
             d_bias = torch.zeros_like(bias_V) if needs_grad and bias_V is not None else None
             for rows in _chunks(h_PD):
                 h, gold = h_PD[rows], target_P[rows, None]
+                real = None if real_P is None else real_P[rows, None]
                 z = (h @ weight.t()).float()
                 if bias_V is not None:
                     z += bias_V
@@ -46,6 +47,8 @@ class _ChunkedLoss(torch.autograd.Function):
                     # the largest p is at least 1/V, so its logarithm is exact; torch's logsumexp is five times slower on a CPU
                     lse = z.amax(dim=-1, keepdim=True) - p.amax(dim=-1, keepdim=True).log()
                     p.scatter_add_(1, gold, torch.full_like(z_gold, smoothing + off - 1.0))
+                    if real is not None:
+                        p *= real
                     if d_bias is not None:
                         d_bias += p.sum(0)
                     p = p.to(dtype)
@@ -54,18 +57,20 @@ class _ChunkedLoss(torch.autograd.Function):
                         d_weight.addmm_(p.t(), h)
                     else:
                         d_weight += (p.t() @ h).float()  # torch adds numbers of two types slowly
-                nll += (lse - z_gold).sum()
-                loss += (lse - (1.0 - smoothing - off) * z_gold).sum()
+                nll_P, loss_P = lse - z_gold, lse - (1.0 - smoothing - off) * z_gold
+                nll += nll_P.sum() if real is None else (nll_P * real).sum()
+                loss += loss_P.sum() if real is None else (loss_P * real).sum()
             if smoothing:
-                w_D, h_D = weight_VD.sum(0), hidden_PD.sum(0)
-                loss -= off * torch.dot(h_D.float(), w_D)
+                count_P = torch.ones_like(target_P, dtype=torch.float32) if real_P is None else real_P
+                w_D, h_D, count = weight_VD.sum(0), count_P @ hidden_PD.float(), count_P.sum()
+                loss -= off * torch.dot(h_D, w_D)
                 if bias_V is not None:
-                    loss -= off * hidden_PD.shape[0] * bias_V.sum()
+                    loss -= off * count * bias_V.sum()
                 if d_hidden is not None and d_weight is not None:
-                    d_hidden -= off * w_D
+                    d_hidden -= off * torch.outer(count_P, w_D)
                     d_weight -= off * h_D
                     if d_bias is not None:
-                        d_bias -= off * hidden_PD.shape[0]
+                        d_bias -= off * count
         ctx.save_for_backward(d_hidden, d_weight, d_bias)
         ctx.mark_non_differentiable(nll)
         return loss, nll
@@ -73,7 +78,7 @@ class _ChunkedLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, grad_nll: Tensor):  # type: ignore[no-untyped-def]
         d_hidden, d_weight, d_bias = (None if d is None else d.mul_(grad_loss) for d in ctx.saved_tensors)
-        return d_hidden, d_weight, d_bias, None, None, None
+        return d_hidden, d_weight, d_bias, None, None, None, None
 
 
 def _chunks(h_PD: Tensor) -> list[slice]:
@@ -82,11 +87,12 @@ def _chunks(h_PD: Tensor) -> list[slice]:
 
 
 def label_smoothed_loss(
-    hidden_PD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_P: Tensor, smoothing: float
+    hidden_PD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_P: Tensor, smoothing: float, real_P: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """(loss, nll), both summed over positions.
 
     loss = -sum_v q_v log p_v with q = 1 - smoothing at the target and smoothing / (V - 1) elsewhere (Vaswani et al. 2017, section 5.4).
+    real_P: 1.0 where a position counts, 0.0 where it does not (padding); all count where it is not given.
     """
     needs_grad = torch.is_grad_enabled() and (hidden_PD.requires_grad or weight_VD.requires_grad)
-    return _ChunkedLoss.apply(hidden_PD, weight_VD, bias_V, target_P, float(smoothing), needs_grad)
+    return _ChunkedLoss.apply(hidden_PD, weight_VD, bias_V, target_P, real_P, float(smoothing), needs_grad)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from models.loss import label_smoothed_loss
-from models.transformer import PAD, Transformer
+from models.transformer import PAD, Output, Transformer
 
 SAMPLE = 16
 """One target position in so many counts for the accuracy in training, so that its argmax costs next to nothing."""
@@ -40,23 +40,33 @@ class Objective(nn.Module):
     def forward(self, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT: Tensor, share: Share) -> tuple[Tensor, dict[str, Tensor]]:
         """(loss to differentiate, sums for the log: nll, loss and a mean per regularizer and side)."""
         output = self._network[0](src_BS, tgt_in_BT)
-        real = tgt_out_BT != PAD
-        hidden_PD, gold_P = output.real_hidden(), tgt_out_BT[real]
-        loss, nll = label_smoothed_loss(hidden_PD, self.model.output.weight, self.model.output.bias, gold_P, self.smoothing)
+        hidden_PD, gold_P, real_P = self._positions(output, tgt_out_BT)
+        loss, nll = label_smoothed_loss(hidden_PD, self.model.output.weight, self.model.output.bias, gold_P, self.smoothing, real_P)
         log = {"nll": nll, "loss": loss.detach()} | self._accuracy(hidden_PD, gold_P)
         loss = loss / share.tgt_tokens
         for kind, side, weight, total, count in self.model.regularize(output):
-            positions = output.src_mask.sum() / share.src_tokens if side == "encoder" else real.sum() / share.tgt_tokens
+            mask, tokens = (output.src_mask, share.src_tokens) if side == "encoder" else (output.tgt_mask, share.tgt_tokens)
+            positions = mask.sum() / tokens
             term = total / count * positions
             log[f"{kind}_{side}"] = term.detach()
             loss = loss + weight * term
         return loss * share.scale, log
 
+    @staticmethod
+    def _positions(output: Output, tgt_out_BT: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Hidden states and gold words of the real positions; on a GPU of all positions, with 1 or 0 for each: picking the real ones
+        would make the host wait for their number."""
+        if not tgt_out_BT.is_cuda:
+            return output.real_hidden(), tgt_out_BT[tgt_out_BT != PAD], None
+        gold_P = tgt_out_BT.flatten()
+        return output.hidden.flatten(0, 1), gold_P, (gold_P != PAD).float()
+
     @torch.no_grad()
     def _accuracy(self, hidden_PD: Tensor, gold_P: Tensor) -> dict[str, Tensor]:
         """Sums over a sample of the positions: greedy predictions that are right, and positions."""
-        right = self.model.logits(hidden_PD[::SAMPLE]).argmax(-1) == gold_P[::SAMPLE]
-        return {"right": right.sum().float(), "sampled": right.new_full((), right.numel(), dtype=torch.float32)}
+        gold = gold_P[::SAMPLE]
+        right = (self.model.logits(hidden_PD[::SAMPLE]).argmax(-1) == gold) & (gold != PAD)
+        return {"right": right.sum().float(), "sampled": (gold != PAD).sum().float()}
 
 
 @torch.no_grad()

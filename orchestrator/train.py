@@ -14,6 +14,7 @@ from torch import Tensor
 from models.initialise import stream_seed
 from models.transformer import Transformer, build, count_parameters
 from orchestrator import cpu, interrupt
+from orchestrator.ahead import ahead
 from orchestrator.data.prepare import Prepared
 from orchestrator.errors import StopTraining
 from orchestrator.faults import fault, injected_nan
@@ -108,7 +109,8 @@ class _Training:
         feed = Feed(self.train_pairs, batch, self.spec.seed, self.runtime.rank, self.runtime.world_size)
         self._report({"total_steps": self._total_steps(feed)})
         self.model.train()
-        for update in self.runtime.prepare_loader(feed.updates(self.progress.epoch, self.progress.index)):
+        updates = feed.updates(self.progress.epoch, self.progress.index)
+        for update in self.runtime.prepare_loader(ahead(updates) if self.runtime.device.type == "cuda" else updates):
             self._step(update, schedule)
             self._after_step()
             if self._finished():

@@ -283,6 +283,23 @@ def test_diversity_counts_real_positions_only():
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("bias", [True, False])
+def test_positions_that_do_not_count_change_nothing(smoothing, bias, monkeypatch):
+    monkeypatch.setattr("models.loss.CHUNK", 5)
+    g = torch.Generator().manual_seed(1)
+    hidden, weight = torch.randn(17, 8, generator=g, requires_grad=True), torch.randn(11, 8, generator=g, requires_grad=True)
+    b = torch.randn(11, generator=g, requires_grad=True) if bias else None
+    target, real = torch.randint(0, 11, (17,), generator=g), torch.arange(17) % 3 > 0
+    leaves = [hidden, weight] + ([b] if bias else [])
+    results = []
+    for h, t, r in ((hidden[real], target[real], None), (hidden, target, real.float())):
+        loss, nll = label_smoothed_loss(h, weight, b, t, smoothing, r)
+        results.append((loss.detach(), nll, *torch.autograd.grad(loss, leaves)))
+    for one, two in zip(*results, strict=True):
+        torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("bias", [True, False])
 def test_chunked_loss_equals_the_definition(smoothing, bias, monkeypatch):
     monkeypatch.setattr("models.loss.CHUNK", 5)
     g = torch.Generator().manual_seed(1)

@@ -1,0 +1,74 @@
+"""Batches made ahead: the same updates, a thread that ends, padding that changes nothing."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from models import build
+from orchestrator.ahead import ahead, bucketed
+from orchestrator.data.batching import Batch
+from orchestrator.feed import Update
+from orchestrator.objective import Objective, Share
+
+
+def _update(i: int, rows: int = 3, src: int = 5, tgt: int = 6) -> Update:
+    g = torch.Generator().manual_seed(i)
+    source = torch.randint(4, 20, (rows, src), generator=g)
+    target = torch.randint(4, 20, (rows, tgt), generator=g)
+    tgt_in = torch.cat((torch.full((rows, 1), 2), target[:, :-1]), 1)
+    batch = Batch(source, tgt_in, target, rows * src, rows * tgt, 0)
+    return Update([batch], [False], rows * src, rows * tgt, rows * (src + tgt), 0, i)
+
+
+def test_the_same_updates_in_the_same_order_rounded_up():
+    got = list(ahead((_update(i) for i in range(9)), depth=2, pin=False))
+    assert [u.index for u in got] == list(range(9))
+    for u in got:
+        batch, plain = u.micro[0], _update(u.index).micro[0]
+        assert batch.src.shape == (8, 8) and batch.tgt_in.shape == batch.tgt_out.shape == (8, 8)
+        assert torch.equal(batch.src[:3, :5], plain.src) and not batch.src[3:].any() and not batch.src[:, 5:].any()
+        assert (u.src_tokens, u.tgt_tokens) == (15, 18)
+        assert batch.num_padding == 8 * 8 * 2 - 15 - 18
+
+
+def test_an_error_of_the_updates_is_raised_where_it_belongs():
+    def broken():
+        yield _update(0)
+        raise OSError("disk")
+
+    updates = ahead(broken(), pin=False)
+    assert next(updates).index == 0
+    with pytest.raises(OSError, match="disk"):
+        next(updates)
+
+
+def test_leaving_early_ends_the_thread():
+    def endless():
+        i = 0
+        while True:
+            yield _update(i)
+            i += 1
+
+    before = threading.active_count()
+    updates = ahead(endless(), pin=False)
+    next(updates)
+    updates.close()
+    assert threading.active_count() == before
+
+
+def test_rounding_up_changes_neither_loss_nor_gradients():
+    side = {"num_layers": 2}
+    config = {"d_model": 16, "d_ff": 32, "num_heads": 2, "encoder": side, "decoder": side, "dropout": {"embedding": 0.0, "residual": 0.0}}
+    model = build(config, 20, 20).train()
+    update = _update(1)
+    results = []
+    for batch in (update.micro[0], bucketed(update.micro[0], 8)):
+        model.zero_grad()
+        loss, log = Objective(model, 0.1)(batch.src, batch.tgt_in, batch.tgt_out, Share(15, 18, 1.0))
+        loss.backward()
+        results.append([loss.detach(), log["nll"], *(p.grad.clone() for p in model.parameters())])
+    for one, two in zip(*results, strict=True):
+        torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-4)
