@@ -8,10 +8,11 @@ from __future__ import annotations
 import copy
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from orchestrator import yaml_loader
 from orchestrator.components import slots
+from orchestrator.data.catalogue import list_entries
 from orchestrator.errors import UserError
 from orchestrator.marked import Marked
 from orchestrator.paths import SEARCH_SPACES
@@ -23,10 +24,8 @@ VALID = "valid"
 SECTIONS = ("data", "batch", "train", "decode", "score")
 
 
-class Profile(Strict):
-    """`width` multiplies d_model, d_ff and every component option named `d_*`; the other sections merge onto the row's.
-
-    `corpora`: other numbers for the rows that are published on that corpus, since models of small corpora are small themselves.
+class Scale(Strict):
+    """How much smaller: `width` multiplies d_model, d_ff and every component option named `d_*`; batch and train merge onto the row's.
 
     `warmup` (at most so many steps) and `restart_after_steps` act on the schedules and the restart that the row has. A smaller width and a
     shorter warm-up would raise noam's highest rate, d_model^-0.5 * warmup^-0.5: the factor keeps it as published.
@@ -35,25 +34,26 @@ class Profile(Strict):
     width: Annotated[float, Field(gt=0, le=4)] = 1.0
     warmup: Natural | None = None
     restart_after_steps: Positive | None = None
-    data: dict[str, Any] = Field(default_factory=dict)
     batch: dict[str, Any] = Field(default_factory=dict)
     train: dict[str, Any] = Field(default_factory=dict)
+
+
+class Profile(Scale):
+    """A scale, and sections that merge onto the row's.
+
+    `corpora`: another scale for the rows that are published on that corpus, since models of small corpora are small themselves.
+    """
+
+    data: dict[str, Any] = Field(default_factory=dict)
     decode: dict[str, Any] = Field(default_factory=dict)
     score: dict[str, Any] = Field(default_factory=dict)
-    corpora: dict[str, dict[str, Any]] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _corpora(self) -> Profile:
-        for corpus in self.corpora:
-            self.of(corpus)
-        return self
+    corpora: dict[str, Scale] = Field(default_factory=dict)
 
     def of(self, corpus: str) -> Profile:
         """What holds for rows that are published on this corpus."""
-        own = self.corpora.get(corpus, {})
-        if unknown := set(own) - {"width", "warmup", "restart_after_steps", "batch", "train"}:
-            raise ValueError(f"corpora.{corpus} has {sorted(unknown)[0]!r}; expected width, warmup, restart_after_steps, batch or train")
-        return Profile.model_validate(self.model_dump(exclude={"corpora", *own}) | own)
+        own = self.corpora.get(corpus, Scale()).model_dump(exclude_unset=True)
+        sections = {name: getattr(self, name) | own.get(name, {}) for name in ("batch", "train")}
+        return self.model_copy(update=own | sections)
 
 
 def names() -> list[str]:
@@ -66,9 +66,13 @@ def load(name: str) -> tuple[Profile, Document]:
         raise UserError(f"--profile {shown(name)}: unknown profile; {nearest(name, names())}")
     document = yaml_loader.load(SEARCH_SPACES / "profiles" / f"{name}.yaml")
     try:
-        return Profile.model_validate(document.data), document
+        profile = Profile.model_validate(document.data)
     except ValidationError as error:
         raise UserError(*(document.mark(p.path).line(p.message) for p in problems_of(error, Profile))) from None
+    known = list_entries()
+    if unknown := [corpus for corpus in profile.corpora if corpus not in known]:
+        raise UserError(*(document.mark(("corpora", corpus)).line(f"unknown corpus; {nearest(corpus, known)}") for corpus in unknown))
+    return profile, document
 
 
 def apply(row: Marked, profile: Profile, document: Document) -> Marked:
