@@ -97,9 +97,13 @@ def apply(row: Marked, profile: Profile, document: Document) -> Marked:
     scaled = Marked(data, row.home, row.marks).merged(Marked.of(document, (), lambda key: key in SECTIONS))
     if corpus in document.data.get("corpora", {}):
         scaled = scaled.merged(Marked.of(document, ("corpora", corpus), lambda key: key in SECTIONS))
-    if data["score"]["test"] == VALID:  # every corpus has it: a table of validation scores stays one
-        scaled.data["score"]["test"] = VALID
+    scaled.data["score"]["test"] = test_set(data["score"]["test"], profile.score.get("test"))
     return scaled
+
+
+def test_set(own: str, of_profile: str | None) -> str:
+    """Where a row scored on `own` is scored under a profile. `valid` stays, for every corpus has it; others are of the row's corpus."""
+    return own if of_profile is None or own == VALID else of_profile
 
 
 def _scale(model: dict[str, Any], factor: float) -> None:

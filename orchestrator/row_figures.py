@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from orchestrator import spec_check
+from orchestrator import profiles, spec_check
 from orchestrator.marked import Marked
 from orchestrator.places import Document, KeyPath, Mark, nearest, shown
 from orchestrator.row_schema import FigureHead, Head
@@ -44,14 +44,13 @@ def of_row(file: Figures, document: Document, at: KeyPath, head: Head, problems:
 def resolve(also: Marked, spec: RunSpec, profile_test: str | None = None) -> tuple[dict[str, ScoreSpec], list[str]]:
     """Name -> whole `score` section, by the differences to that of `spec`; or a line for each problem.
 
-    profile_test: the test set of a profile: its corpus has no others, so that it stands for each but `valid`.
+    profile_test: the test set of a profile (see `profiles.test_set`).
     """
     found: dict[str, ScoreSpec] = {}
     problems: list[str] = []
     for name, differences in also.data.items():
         score = spec.score.model_dump() | differences
-        if profile_test is not None and score["test"] != "valid":
-            score["test"] = profile_test
+        score["test"] = profiles.test_set(score["test"], profile_test)
         if score == spec.score.model_dump():
             found[name] = spec.score
             continue
