@@ -46,6 +46,7 @@ def analyse(
     Example:  nmt-ablate analyse dou2018/fig4 --profile smoke
     """
     from orchestrator.analysis import base
+    from orchestrator.analysis.files import write
     from orchestrator.analysis.subjects import How, group, kinds_of, rows_of, slug
     from orchestrator.cli_common import ledger, need_folder, note
     from orchestrator.errors import UserError
@@ -58,7 +59,7 @@ def analyse(
     name, book = slug(rows, how, given or ()), ledger(results)
     folder = out if out is not None else results / "analyses" / name
     problems: list[str] = []
-    done, before = 0, _for_tables(results)
+    done = 0
     for each, its_rows in kinds.items():
         try:
             found = group(each, its_rows, how, book, data_dir, _again(how, results))
@@ -70,63 +71,59 @@ def analyse(
         done += 1
         for line in found.left_out:
             note(f"left out: {line}")
-        _finish(made, context, folder, name, its_rows, how, None if no_tracking else results, as_json)
-    if export is not None:
-        _copy({path for path, when in _for_tables(results).items() if before.get(path) != when}, results, export)
+        files = write(made, context, folder)
+        if export is not None:
+            _export(made.kept, results, export)
+        if not no_tracking:
+            _log(made, context, files, name, its_rows, how, results)
+        _show(made, files, name, as_json)  # last: who reads stdout may go away
     if not done:
         raise UserError(*problems)
     for line in problems:
         note(f"warning: {line}")
 
 
-def _for_tables(results: Path) -> dict[Path, int]:
-    """Measurements beside the results that `table` reads -> when they were written."""
-    from orchestrator.analysis.comparing import FOLDER as TESTS
-    from orchestrator.report.speeds import FOLDER as SPEEDS
-
-    return {path: path.stat().st_mtime_ns for folder in (SPEEDS, TESTS) for path in (results / folder).glob("*.json")}
-
-
-def _copy(paths: set[Path], results: Path, target: Path) -> None:
+def _export(kept: list[Path], results: Path, target: Path) -> None:
+    """Copies files of the ledger to the same places below `target`."""
     from orchestrator import atomic
 
-    for path in sorted(paths):
+    for path in kept:
         place = target / path.relative_to(results)
         place.parent.mkdir(parents=True, exist_ok=True)
         atomic.write_text(place, path.read_text(encoding="utf-8"))
 
 
-def _finish(
-    made: Analysis, context: Context, folder: Path, name: str, rows: list[Row], how: How, results: Path | None, as_json: bool
-) -> None:
-    """Files, MLflow (None: not), and what is printed."""
-    from orchestrator.analysis.files import write
+def _log(made: Analysis, context: Context, files: dict[str, Path], name: str, rows: list[Row], how: How, results: Path) -> None:
+    """To MLflow; a warning where that fails."""
+    from orchestrator.cli_common import note
+    from orchestrator.tracking import log_analysis
+
+    tags = {"rows": ",".join(s.row.id for s in context.subjects), "profile": how.profile or "as published"}
+    tags |= dict(zip(("paper", "table"), rows[0].id.split("/"), strict=False))
+    params = {"seed": how.seed, **context.options}
+    if warning := log_analysis(results, f"{made.kind} {name}", made.kind, list(files.values()), params, tags):
+        note(warning)
+
+
+def _show(made: Analysis, files: dict[str, Path], name: str, as_json: bool) -> None:
+    """On stdout: a table with its notes and the paths of the files, or one object of JSON."""
     from orchestrator.atomic import plain
-    from orchestrator.cli_common import console, emit, note
+    from orchestrator.cli_common import console, emit
 
-    files = write(made, context, folder)
-    if results is not None:
-        from orchestrator.tracking import log_analysis
-
-        tags = {"rows": ",".join(s.row.id for s in context.subjects), "profile": how.profile or "as published"}
-        tags |= dict(zip(("paper", "table"), rows[0].id.split("/"), strict=False))
-        params = {"seed": how.seed, **context.options}
-        if warning := log_analysis(results, f"{made.kind} {name}", made.kind, list(files.values()), params, tags):
-            note(warning)
     if as_json:
         paths = {ending: str(path) for ending, path in files.items()}
         emit(plain({"kind": made.kind, "columns": made.columns, "records": made.records, "files": paths, "notes": made.notes}))
+        return
+    screen = console()
+    wide = len(made.shown or made.columns) > MAX_COLUMNS
+    if made.summary and (wide or len(made.records) > MAX_SHOWN):
+        screen.print(f"{made.kind}: {name}: all {len(made.records)} lines are in the files", markup=False)
     else:
-        screen = console()
-        wide = len(made.shown or made.columns) > MAX_COLUMNS
-        if made.summary and (wide or len(made.records) > MAX_SHOWN):
-            screen.print(f"{made.kind}: {name}: all {len(made.records)} lines are in the files", markup=False)
-        else:
-            screen.print(_table(made, name))
-        for line in (*made.summary, *(f"note: {line}" for line in made.notes)):
-            screen.print(line, markup=False)
-        for path in files.values():
-            screen.print(str(path), markup=False, soft_wrap=True)
+        screen.print(_table(made, name))
+    for line in (*made.summary, *(f"note: {line}" for line in made.notes)):
+        screen.print(line, markup=False)
+    for path in files.values():
+        screen.print(str(path), markup=False, soft_wrap=True)
 
 
 def _table(made: Analysis, name: str) -> Any:

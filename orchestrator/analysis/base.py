@@ -116,6 +116,7 @@ class Analysis:
 
     draw: fills an empty matplotlib Figure (and may resize it), None where there is nothing to draw. notes: what a reader must know.
     summary: lines of plain text below the table on the terminal. shown: columns of that table (default: all).
+    kept: files that it wrote beside the results, in the ledger's root, for `table` to read.
     """
 
     kind: str
@@ -125,6 +126,7 @@ class Analysis:
     notes: list[str] = field(default_factory=list)
     summary: list[str] = field(default_factory=list)
     shown: list[str] | None = None
+    kept: list[Path] = field(default_factory=list)
 
 
 def module_of(kind: str) -> ModuleType:

@@ -53,6 +53,7 @@ def analyse(context: Context) -> Analysis:
     specs = {s.spec.data.model_dump_json(): s for s in context.subjects}
     finder = Finder(context.ledger, Data(context.data_dir, context.cache_dir))
     records: list[dict[str, Any]] = []
+    kept: list[Path] = []
     for pair in pairs:
         found = _seeds(pair, finder)
         if not found:
@@ -62,12 +63,12 @@ def analyse(context: Context) -> Analysis:
         for seed, (ours, theirs) in found.items():
             test = comparer.compare(pair.subject.spec, ours, theirs)
             assert test is not None  # context.prepared makes the corpus or says why it cannot
-            comparer.keep(ours, theirs, test)
+            kept.append(comparer.keep(ours, theirs, test))
             records.append(_record(pair, seed, test))
     if not records:
         raise UserError(*(lacking or [f"{context.subjects[0].row.id}: found no row to compare with it; name both rows"]))
     notes, summary = _notes(records, samples) + lacking, [_line(record) for record in records]
-    return Analysis("significance", COLUMNS, records, lambda figure: _draw(figure, records), notes, summary)
+    return Analysis("significance", COLUMNS, records, lambda figure: _draw(figure, records), notes, summary, kept=kept)
 
 
 def _baseline(subject: Subject, context: Context, lacking: list[str]) -> Row | None:

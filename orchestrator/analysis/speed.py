@@ -51,7 +51,7 @@ def analyse(context: Context) -> Analysis:
     about = {"rounds": rounds, "steps": steps, "sentences": sentences, "device": _name(device), "clock": clock, "forced_length": forced}
     path = _keep(context, cases, about)
     notes, summary = _notes(cases, about, path), [_line(record) for record in records]
-    return Analysis("speed", COLUMNS, records, lambda figure: _draw(figure, records), notes, summary)
+    return Analysis("speed", COLUMNS, records, lambda figure: _draw(figure, records), notes, summary, kept=[path])
 
 
 def _record(case: Case, base: Case) -> dict[str, Any]:

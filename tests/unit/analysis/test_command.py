@@ -81,6 +81,23 @@ def test_what_tables_read_is_exported(lab: Any, cli: Any, tmp_path: Path) -> Non
     assert copied.read_bytes() == kept.read_bytes()
 
 
+def test_what_nobody_reads_to_the_end_is_exported_all_the_same(lab: Any, cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`nmt-ablate analyse ... --export DIR | head`; what was kept by another command before is not exported."""
+    shutil.copytree(lab.results, tmp_path / "results")
+    where = ["--results", tmp_path / "results", "--cache-dir", lab.cache, "--out", tmp_path / "out", "--no-tracking"]
+    rows = {name: f"{lab.file}#{name}" for name in ("base", "hier", "iter")}
+    assert cli("analyse", rows["base"], rows["iter"], "--kind", "significance", *where)[0] == 0
+    (other,) = (tmp_path / "results" / "significance").glob("*.json")
+
+    def gone(*arguments: Any) -> None:
+        raise OSError("nobody reads stdout")
+
+    monkeypatch.setattr("orchestrator.cli_analyse._show", gone)
+    cli("analyse", rows["base"], rows["hier"], "--kind", "significance", "--export", tmp_path / "ledger", *where)
+    (copied,) = (tmp_path / "ledger").rglob("*.json")
+    assert copied.name != other.name and copied.read_bytes() == (tmp_path / "results" / "significance" / copied.name).read_bytes()
+
+
 def test_people_are_shown_a_table_and_the_paths(lab: Any, analyse: Any) -> None:
     code, out, err = analyse(f"{lab.file}#base", f"{lab.file}#later", "--kind", "length", "--option", "edges=6")
     assert code == 0 and "<=6" in out and "length.png" in out

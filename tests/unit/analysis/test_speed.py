@@ -36,6 +36,7 @@ def test_records_and_the_file(own: Any) -> None:
     assert base["train_ratio"] == base["decode_ratio"] == 1.0
     assert hier["train_low"] <= hier["train_ratio"] <= hier["train_high"] and hier["decode_ratio"] > 0
     (path,) = (own.results / "speed").glob("*.json")
+    assert made.kept == [path]
     kept = json.loads(path.read_text())
     assert (kept["rounds"], kept["steps"], kept["sentences"]) == (2, 1, 4) and kept["key"].startswith(path.stem)
     assert [len(row["train_speed"]) for row in kept["rows"]] == [2, 2]
