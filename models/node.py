@@ -51,15 +51,19 @@ class AggregationNode(nn.Module):
 
     def forward(self, inputs: tuple[Tensor, ...], flow: Flow) -> Tensor:
         """n states [B, T, D] of this side -> [B, T, D]."""
-        x = torch.cat(inputs, dim=-1)
-        mixed = self.dropout(self.attention(x, x, flow) if self.attends else self._feed_forward(x))
-        return self.norm(mixed if self.residual == "none" else mixed + self._residual(inputs))
+        return self.norm(self._function(torch.cat(inputs, dim=-1), flow) + self._residual(inputs))
 
-    def _feed_forward(self, x: Tensor) -> Tensor:
+    def _function(self, x: Tensor, flow: Flow) -> Tensor:
+        """F: [B, T, n D] -> [B, T, D]."""
+        if self.attends:
+            return self.dropout(self.attention(x, x, flow))
         s = torch.sigmoid if self.activation == "sigmoid" else torch.relu
-        return self.outer(s(self.inner(x)))
+        return self.dropout(self.outer(s(self.inner(x))))
 
-    def _residual(self, inputs: tuple[Tensor, ...]) -> Tensor:
+    def _residual(self, inputs: tuple[Tensor, ...]) -> Tensor | float:
+        """R: [B, T, D], or 0."""
+        if self.residual == "none":
+            return 0.0
         if self.residual == "top":
             return inputs[self.top]
         total = inputs[0]
