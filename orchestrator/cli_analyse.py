@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Profile, Results, Seed, Sets
+from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Export, NoTracking, Profile, Results, Seed, Sets
 
 if TYPE_CHECKING:
     from orchestrator.analysis.base import Analysis, Context
@@ -35,8 +35,8 @@ def analyse(
     results: Results = RESULTS,
     cache_dir: CacheDir = CACHE,
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the files; default RESULTS/analyses/NAME.")] = None,
-    export: Annotated[Path | None, typer.Option("--export", help="Copy what tables read of it there, e.g. docs/results/ledger.")] = None,
-    no_tracking: Annotated[bool, typer.Option("--no-tracking", help="Write nothing to MLflow.")] = False,
+    export: Export = None,
+    no_tracking: NoTracking = False,
     as_json: AsJson = False,
 ) -> None:
     """Analyse trained rows: data as JSON and CSV, a figure as PNG and SVG. A row without a run is named and left out.

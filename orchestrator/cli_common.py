@@ -24,6 +24,8 @@ Seeds = Annotated[str | None, typer.Option("--seeds", metavar="1,2,..", help="Se
 DataDir = Annotated[Path | None, typer.Option("--data-dir", envvar="NMT_DATA_DIR", help="Where the corpora lie.")]
 CacheDir = Annotated[Path, typer.Option("--cache-dir", envvar="NMT_CACHE_DIR", help="Where prepared corpora are kept.")]
 Results = Annotated[Path, typer.Option("--results", envvar="NMT_RESULTS", help="The ledger of results.")]
+NoTracking = Annotated[bool, typer.Option("--no-tracking", help="Write nothing to MLflow now; `reconcile` brings runs later.")]
+Export = Annotated[Path | None, typer.Option("--export", help="Copy the JSON that tables read there, e.g. docs/results/ledger.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout and nothing else; human text goes to stderr.")]
 
 RESULTS = Path("results")

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Profile, Results, Seed, Seeds, Sets
+from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Export, NoTracking, Profile, Results, Seed, Seeds, Sets
 
 if TYPE_CHECKING:
     from orchestrator.rows import Row
 
 Engine = Annotated[str, typer.Option("--engine", help="local: one run after the other, here; ray: Ray Tune and Ray Train.")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Workers of each run (needs --engine ray above 1).")]
-Export = Annotated[Path | None, typer.Option("--export", help="Copy the JSON of finished runs there, e.g. docs/results/ledger.")]
-NoTracking = Annotated[bool, typer.Option("--no-tracking", help="Write nothing to MLflow now (`reconcile` can later).")]
 
 
 def register(app: typer.Typer) -> None:

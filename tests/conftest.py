@@ -136,3 +136,18 @@ def fake_results(tmp_path: Path) -> FakeResults:
 def make_fake_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], FakeResults]:
     """The same for fixtures that several tests share."""
     return lambda: FakeResults(tmp_path_factory.mktemp("results"))
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs `nmt-ablate` in this process -> (exit code, stdout, stderr)."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        from orchestrator.cli import run as main
+
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run

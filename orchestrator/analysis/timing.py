@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from models.transformer import Transformer, build, count_parameters
 from orchestrator import cpu
 from orchestrator.analysis.base import Context, Subject
-from orchestrator.beam import EOS
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
 from orchestrator.feed import Feed, Update
+from orchestrator.full_length import FullLength
 from orchestrator.objective import Objective, Share
 from orchestrator.optim import adam, clip
 from orchestrator.pipeline import load_model
@@ -32,20 +32,6 @@ class Settings:
     steps: int
     sentences: int
     clock: str
-
-
-class Forced(nn.Module):
-    """The model with EOS out of reach, so that every output is as long as its limit."""
-
-    def __init__(self, model: Transformer) -> None:
-        super().__init__()
-        self.model = model
-        self.encode, self.decode = model.encode, model.decode
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        logits = self.model.logits(hidden)
-        logits[..., EOS] = -1e9
-        return logits
 
 
 @dataclass
@@ -88,7 +74,7 @@ class Case:
     def decode(self) -> float:
         """Seconds of all sentences."""
         cpu.use(self.subject.spec.train.threads)
-        model: nn.Module = Forced(self.model) if self.forced else self.model
+        model: nn.Module = FullLength(self.model) if self.forced else self.model
         search = self.search.model_copy(update={"max_ratio": 1.0, "max_extra": 0}) if self.forced else self.search
         started = self._now()
         found = decode_corpus(model.eval(), self.sources, search)

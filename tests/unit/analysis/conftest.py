@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -93,21 +95,16 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 @pytest.fixture
-def about() -> Callable[..., Row]:
-    """A copy of a row with other fields."""
-    return lambda row, **changes: replace(row, **changes)
+def own(lab: Lab, tmp_path: Path) -> Lab:
+    """The demo with a results folder of the test's own: base is the worst, hier better, iter perfect."""
+    made = copy.copy(lab)
+    made.results = tmp_path / "results"
+    shutil.copytree(lab.results, made.results)
+    made.ledger = Ledger(made.results)
+    return made
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs `nmt-ablate` in this process -> (exit code, stdout, stderr)."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        from orchestrator.cli import run as main
-
-        capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
+def about() -> Callable[..., Row]:
+    """A copy of a row with other fields."""
+    return lambda row, **changes: replace(row, **changes)

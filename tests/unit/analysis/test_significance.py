@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,16 +12,6 @@ from orchestrator.analysis import significance
 from orchestrator.analysis.comparing import Comparer
 from orchestrator.errors import UserError
 from orchestrator.results import Ledger
-
-
-@pytest.fixture
-def own(lab: Any, tmp_path: Path) -> Any:
-    """The demo with a results folder of the test's own: base is the worst, hier better, iter perfect."""
-    made = type(lab).__new__(type(lab))
-    made.__dict__ |= lab.__dict__ | {"results": tmp_path / "results"}
-    shutil.copytree(lab.results, made.results)
-    made.ledger = Ledger(made.results)
-    return made
 
 
 def test_rows_against_the_first(own: Any) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,15 +16,6 @@ from orchestrator.report.speeds import ratios
 from orchestrator.results import Ledger
 
 SMALL = ["rounds=2", "steps=1", "sentences=4"]
-
-
-@pytest.fixture
-def own(lab: Any, tmp_path: Path) -> Any:
-    made = type(lab).__new__(type(lab))
-    made.__dict__ |= lab.__dict__ | {"results": tmp_path / "results"}
-    shutil.copytree(lab.results, made.results)
-    made.ledger = Ledger(made.results)
-    return made
 
 
 def test_records_and_the_file(own: Any) -> None:

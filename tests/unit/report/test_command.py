@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import run as main
-
 TABLE = """\
 source: {{paper: demo, table: {name}}}
 data: {{corpus: toy-smoke, subword: {{kind: word, size: 200}}, vocab: {{src: 200, tgt: 200}}}}
@@ -24,16 +22,12 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def table(tmp_path: Path, cli: Run) -> Run:
     for name in ("one", "two"):
         (tmp_path / f"{name}.yaml").write_text(TABLE.format(name=name), encoding="utf-8")
 
     def run(target: str, *arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        where = ["--results", str(tmp_path / "results"), "--cache-dir", str(tmp_path / "cache")]
-        code = main(["table", str(tmp_path / target), *arguments, *where])
-        out, err = capsys.readouterr()
-        return code, out, err
+        return cli("table", tmp_path / target, *arguments, "--results", tmp_path / "results", "--cache-dir", tmp_path / "cache")
 
     return run
 
