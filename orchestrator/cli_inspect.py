@@ -30,7 +30,7 @@ def plan(
     force: Annotated[bool, typer.Option("--force", help="Allow more than 10,000 runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """What would run: keys, parameters, and what is new, done, shared or lacks its data. Starts nothing.
+    """What would run: keys, parameters, and what is new, done, shared, stopped by ASHA or lacks its data. Starts nothing.
 
     Example:  nmt-ablate plan dou2018/table1 --set data.vocab.src=28550 --set data.vocab.tgt=28550
     """
@@ -57,7 +57,7 @@ def plan(
     else:
         console().print(_plan_table(found))
     totals = found.as_json()["totals"]
-    counts = ", ".join(f"{totals[name]} {name}" for name in ("new", "shared", "done", "needs-data") if name in totals)
+    counts = ", ".join(f"{totals[name]} {name}" for name in ("new", "shared", "done", "stopped", "needs-data") if name in totals)
     note(
         f"{totals['runs']} runs: {counts or 'none'}; {found.trainings} trainings to do, {len(found.parents)} of rows that others start from"
     )

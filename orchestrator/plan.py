@@ -1,4 +1,4 @@
-"""What a command would do, without doing it: keys, parameters, and which work is new, done, shared or lacks its data."""
+"""What a command would do, without doing it: keys, parameters, and which work is new, done, shared, stopped or lacks its data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from orchestrator.spec import DataSpec
 
 @dataclass(frozen=True)
 class Planned:
-    """One row and seed. status: new | done | shared | needs-data; `same_as`: the earlier row of this plan with the same score key."""
+    """One row and seed. `same_as`: the earlier row of this plan with the same score key.
+
+    status: new | done | shared | stopped | needs-data. stopped: by ASHA; its sweep leaves it so, `run` goes on from its checkpoint.
+    """
 
     id: str
     seed: int
@@ -57,8 +60,9 @@ class Plan:
 
     @property
     def trainings(self) -> int:
-        """Distinct trainings among the new rows and their parents."""
-        return len({row.keys.train for row in (*self.rows, *self.parents) if row.status == "new"})
+        """Distinct trainings among the new rows and their parents; a stopped parent goes on, for others start from its end."""
+        parents = (row for row in self.parents if row.status in ("new", "stopped"))
+        return len({row.keys.train for row in (*parents, *(row for row in self.rows if row.status == "new"))})
 
 
 class Data:
@@ -151,6 +155,11 @@ def is_done(ledger: Ledger, keys: Keys, also: Mapping[str, Keys] | None = None) 
     return record["status"] == "diverged" or (record["status"] == "done" and scored)
 
 
+def _was_stopped(ledger: Ledger, keys: Keys) -> bool:
+    record = None if keys.train is None else ledger.read_train(keys.train)
+    return record is not None and record["status"] == "stopped"
+
+
 def _ancestors(row: Row) -> list[Row]:
     found: list[Row] = []
     while row.parent is not None:
@@ -173,5 +182,5 @@ def _one(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str],
     same_as, shared = first.get(keys.score), all(key in first for key in wanted)
     for key in wanted:
         first.setdefault(key, row.id)
-    status = "done" if is_done(ledger, keys, also) else "shared" if shared else "new"
+    status = "done" if is_done(ledger, keys, also) else "shared" if shared else "stopped" if _was_stopped(ledger, keys) else "new"
     return Planned(row.id, seed, keys, params, status, same_as, also)

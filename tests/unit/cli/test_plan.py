@@ -35,7 +35,17 @@ def test_statuses(spec: Write, tmp_path: Path) -> None:
     assert made.trainings == 2 and made.as_json()["totals"]["runs"] == 4
     record(ledger, a.keys)
     record(ledger, d.keys, "stopped")
-    assert [row.status for row in plan(rows, [1], ledger=ledger).rows] == ["done", "done", "new", "new"]
+    again = plan(rows, [1], ledger=ledger)
+    assert [row.status for row in again.rows] == ["done", "done", "new", "stopped"] and again.trainings == 1
+
+
+def test_a_stopped_parent_trains_on(spec: Write, tmp_path: Path) -> None:
+    path = spec("  a: {}\n  b: {init_from: a}\n")
+    (child,) = resolve(f"{path}#b")
+    ledger = Ledger(tmp_path / "results")
+    record(ledger, plan([child], [1], ledger=ledger).parents[0].keys, "stopped")
+    made = plan([child], [1], ledger=ledger)
+    assert [row.status for row in (*made.parents, *made.rows)] == ["stopped", "new"] and made.trainings == 2
 
 
 def test_seeds_have_their_own_keys_and_parents_come_first(spec: Write, tmp_path: Path) -> None:
