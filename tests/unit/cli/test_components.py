@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from typing import Any, Literal
 
 import pytest
@@ -106,6 +107,14 @@ def test_every_registered_class_has_a_strict_schema(registry: str, name: str) ->
     filled, problems = check_component(registry, {"kind": name, **required}, None)
     assert problems == [] and filled is not None
     assert check_component(registry, {**filled, "no_such_option": 1}, None)[1]
+
+
+@pytest.mark.parametrize(("registry", "name"), EVERY)
+def test_options_are_plain_values(registry: str, name: str) -> None:
+    """A component inside an option would have no version in keys (`keys.component_versions`): it needs a slot of its own."""
+    schemas = schema(registry, name).model_json_schema()
+    assert "$defs" not in schemas and '"object"' not in json.dumps(schemas["properties"])
+    assert all({"type", "anyOf", "const", "enum"} & option.keys() for option in schemas["properties"].values()), "Any takes mappings too"
 
 
 def test_every_registry_has_its_place_in_a_spec() -> None:
