@@ -56,7 +56,7 @@ def analyse(
     rows = rows_of(targets, how)
     kinds = kinds_of(rows, kind)
     options = {name: base.options_of(name, list(given or [])) for name in kinds}
-    name, book = slug(rows, how, given or ()), ledger(results)
+    name, book = slug(rows, how, given or (), picked=len(targets) > 1), ledger(results)
     folder = out if out is not None else results / "analyses" / name
     problems: list[str] = []
     done = 0

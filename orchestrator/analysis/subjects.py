@@ -137,8 +137,11 @@ def _has_weights(ledger: Ledger, keys: Keys) -> bool:
     return keys.train is not None and Store(ledger.run_dir(keys.train), keys.train).has_weights()
 
 
-def slug(rows: Sequence[Row], how: How, options: Sequence[str] = ()) -> str:
-    """Stable name of the folder of an analysis: the row, table or papers, the profile, and a digest of whatever else was chosen."""
+def slug(rows: Sequence[Row], how: How, options: Sequence[str] = (), *, picked: bool = False) -> str:
+    """Stable name of the folder of an analysis: the row, table or papers, the profile, and a digest of whatever else was chosen.
+
+    picked: the rows come from several targets, so that they need not be a whole table.
+    """
     tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
     if len(rows) == 1:
         name = rows[0].id
@@ -146,6 +149,6 @@ def slug(rows: Sequence[Row], how: How, options: Sequence[str] = ()) -> str:
         name = tables[0]
     else:
         name = "+".join(dict.fromkeys(table.partition("/")[0] for table in tables))[:60]
-    chosen = [[row.id for row in rows] if len(tables) > 1 else [], sorted(how.sets), sorted(options)]
+    chosen = [[row.id for row in rows] if picked or len(tables) > 1 else [], sorted(how.sets), sorted(options)]
     marks = (f"@{how.profile}" if how.profile else "") + (f"-seed{how.seed}" if how.seed != 1 else "")
     return name.replace("/", "-") + marks + (f"+{digest(chosen)[:8]}" if any(chosen) else "")

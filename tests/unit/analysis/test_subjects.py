@@ -106,5 +106,7 @@ def test_folders_of_different_analyses_differ(lab: Any) -> None:
         slug(rows[:1], How()),
         slug(rows, How(["model.d_model=8"])),
         slug(rows, How(), ["edges=3"]),
+        slug(rows[:2], How(), picked=True),
+        slug(rows[1:3], How(), picked=True),
     ]
     assert len(set(names)) == len(names) and names[:4] == ["demo-small", "demo-small@smoke", "demo-small@smoke-seed2", "demo-small-base"]
