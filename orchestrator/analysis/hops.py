@@ -15,6 +15,7 @@ from orchestrator.analysis import style
 from orchestrator.analysis.base import Analysis, Context, Subject
 from orchestrator.errors import UserError
 from orchestrator.plan import Data
+from orchestrator.report.figures import figures
 from orchestrator.report.find import Finder
 
 if TYPE_CHECKING:
@@ -56,12 +57,9 @@ def of_row(subject: Subject, finder: Finder) -> list[dict[str, Any]]:
     about = {"row": subject.row.id, "label": subject.label, "seed": subject.spec.seed, "sides": sides}
     about |= {"hops": max(hops.values(), default=None)}
     own = about | {"figure": subject.spec.score.test, "bleu": round(outcome.bleu, 4), "signature": outcome.signature}
-    figures: dict[str, float] = dict(outcome.also)
-    for name, parts in subject.row.means.items():
-        values = [outcome.bleu if part == "bleu" else figures.get(part) for part in parts]
-        if all(value is not None for value in values):
-            figures[name] = sum(value for value in values if value is not None) / len(values)
-    return [own, *(about | {"figure": name, "bleu": round(value, 4), "signature": None} for name, value in figures.items())]
+    found = figures(subject.row, [outcome]) or {}
+    others = {name: found[name] for name in (*subject.row.also, *subject.row.means) if name in found}
+    return [own, *(about | {"figure": name, "bleu": bleu, "signature": None} for name, bleu in others.items())]
 
 
 def _missing(subject: Subject, records: Sequence[Mapping[str, Any]]) -> list[str]:

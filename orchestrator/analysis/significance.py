@@ -49,8 +49,8 @@ def analyse(context: Context) -> Analysis:
     samples, draw = whole(context, "samples", 1), whole(context, "draw")
     lacking: list[str] = []
     pairs = [Pair(s, base) for s in context.subjects if (base := _baseline(s, context, lacking)) is not None]
-    comparer = Comparer(context.ledger, lambda data: context.prepared(specs[data.model_dump_json()]), samples, draw)
-    specs = {s.spec.data.model_dump_json(): s for s in context.subjects}
+    owners = {s.spec.data.model_dump_json(): s for s in context.subjects}
+    comparer = Comparer(context.ledger, lambda data: context.prepared(owners[data.model_dump_json()]), samples, draw)
     finder = Finder(context.ledger, Data(context.data_dir, context.cache_dir))
     records: list[dict[str, Any]] = []
     kept: list[Path] = []
