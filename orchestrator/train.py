@@ -33,6 +33,7 @@ from orchestrator.validate import Validator
 from orchestrator.warm_start import warm_start
 
 LOG_EVERY = 50  # steps between two training reports
+ASK_EVERY = 10  # steps after which several workers ask each other whether to end
 
 
 def train(
@@ -115,7 +116,7 @@ class _Training:
             self._after_step()
             if self._finished():
                 return
-            if interrupt.requested() and self.runtime.world_size == 1:
+            if self._interrupted():
                 self._save({}, always=True)
                 raise KeyboardInterrupt
             if self._restart_due():
@@ -229,6 +230,14 @@ class _Training:
         train, p = self.spec.train, self.progress
         by_epochs = math.inf if train.max_epochs is None else p.step + (train.max_epochs - p.epoch) * feed.updates_per_epoch()
         return int(min(by_epochs, math.inf if train.max_steps is None else train.max_steps))
+
+    def _interrupted(self) -> bool:
+        """Is this training to end now? Several workers agree, so that all end after the same step; on a GPU where they wait anyway."""
+        if self.runtime.world_size == 1:
+            return interrupt.requested()
+        if self.progress.step % (ASK_EVERY if self.runtime.device.type == "cpu" else LOG_EVERY):
+            return False
+        return bool(self.runtime.sum(torch.tensor(float(interrupt.requested()), device=self.runtime.device)) > 0)
 
     # ------------------------------------------------------------ state
 

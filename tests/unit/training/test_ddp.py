@@ -1,19 +1,23 @@
-"""Two gloo workers equal one at the same global batch."""
+"""Two gloo workers equal one at the same global batch, and end together."""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from support import KEY, changed, fit
+from support import KEY, Recorder, changed, fit
 from torch import nn
 
+from orchestrator import interrupt
+from orchestrator.journal import executed_steps
 from orchestrator.runtime import Runtime
 from orchestrator.store import Store
+from orchestrator.train import ASK_EVERY
 
 NO_DROPOUT = {"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}}
 VARIANTS = {
@@ -30,11 +34,18 @@ VARIANTS = {
 }
 
 
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 def _spec(name):
     return changed(model=NO_DROPOUT | VARIANTS[name], batch={"accumulate": 2})
 
 
-def _worker(rank: int, port: int, name: str, run_dir: str, cache: str) -> None:
+def _worker(rank: int, port: int, name: str, run_dir: str, cache: str, recorder: Recorder | None = None) -> None:
     sys.path.insert(0, str(Path(__file__).parent))
     from orchestrator.data.prepare import prepare
 
@@ -42,17 +53,34 @@ def _worker(rank: int, port: int, name: str, run_dir: str, cache: str) -> None:
     torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
     runtime = Runtime(rank, 2, torch.device("cpu"), nn.parallel.DistributedDataParallel)
     spec = _spec(name)
-    fit(spec, prepare(spec.data, None, Path(cache)), Path(run_dir), runtime=runtime)
+    fit(spec, prepare(spec.data, None, Path(cache)), Path(run_dir), recorder, runtime)
     torch.distributed.destroy_process_group()
 
 
+def _interrupted_worker(rank: int, port: int, run_dir: str, cache: str) -> None:
+    """Only rank 1 is asked to end."""
+
+    class Asking(Recorder):
+        def on_report(self, metrics, checkpoint):
+            if rank == 1 and not interrupt.requested():
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    with interrupt.listening(), pytest.raises(KeyboardInterrupt):
+        _worker(rank, port, "plain", run_dir, cache, Asking())
+
+
+def test_all_workers_save_and_end_where_one_is_asked_to(prepared, tmp_path, free_port):
+    spec = _spec("plain")
+    torch.multiprocessing.spawn(_interrupted_worker, (free_port, str(tmp_path / "two"), str(prepared.path.parent)), nprocs=2)
+    saved = Store(tmp_path / "two", KEY).latest(lambda path, reason: None, repair=False)
+    assert spec.train.max_steps == 20 and saved is not None and saved.state["progress"]["step"] == ASK_EVERY
+    assert executed_steps(tmp_path / "two" / "journal.jsonl") == ASK_EVERY
+
+
 @pytest.mark.parametrize("name", VARIANTS)
-def test_two_workers_equal_one(prepared, tmp_path, name):
+def test_two_workers_equal_one(prepared, tmp_path, free_port, name):
     one = fit(_spec(name), prepared, tmp_path / "one")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    torch.multiprocessing.spawn(_worker, (port, name, str(tmp_path / "two"), str(prepared.path.parent)), nprocs=2)
+    torch.multiprocessing.spawn(_worker, (free_port, name, str(tmp_path / "two"), str(prepared.path.parent)), nprocs=2)
     two = Store(tmp_path / "two", KEY).weights("last")
     assert set(two) == set(one.weights)
     # softmax ignores what the key bias adds to a whole row: its gradient is rounding noise, which Adam turns into steps of any sign
