@@ -43,7 +43,8 @@ def run_row(
     prepared = prepare(task.run_spec.data, None if task.data_dir is None else Path(task.data_dir), Path(task.cache_dir))
     task.run_dir.mkdir(parents=True, exist_ok=True)
     if not runtime.is_main:
-        _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
+        if _agreed(runtime, False):
+            _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
         return {}
     with RunLock(task.run_dir / "lock") as lock:
         ledger = ledger_of(task, lock)
@@ -51,12 +52,17 @@ def run_row(
         own: list[Reporter] = [HistoryReporter(task.run_dir / "history.jsonl"), RungReporter(ledger, task.train_key, decide), *reporters]
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)
-        if _to_train(record, _undecoded(task, ledger), store):
+        if _agreed(runtime, _to_train(record, _undecoded(task, ledger), store)):
             record = _train(task, runtime, prepared, ledger, lock, own)
         assert record is not None
         if record["status"] == "done":
             _decode_and_score(task, runtime, prepared, ledger, store)
         return result_of(task, ledger)
+
+
+def _agreed(runtime: Runtime, wanted: bool) -> bool:
+    """What the main worker wants, told to all: none waits for others in a training that is not to be."""
+    return bool(runtime.sum(torch.tensor(float(wanted), device=runtime.device)) > 0)
 
 
 def _to_train(record: dict[str, Any] | None, undecoded: bool, store: Store) -> bool:

@@ -44,6 +44,7 @@ def _environment(results: Path) -> None:
         "RAY_TRAIN_V2_ENABLED": "1",
         "RAY_AIR_NEW_OUTPUT": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "TUNE_DISABLE_SIGINT_HANDLER": "1",  # ours lets workers save first
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
         "TUNE_DISABLE_AUTO_CALLBACK_SYNCER": "1",
         "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",

@@ -13,7 +13,7 @@ from ray.train.torch import TorchTrainer
 from ray.tune.integration.ray_train import TuneReportCallback
 from torch import nn
 
-from orchestrator.pipeline import run_row
+from orchestrator.launch.until_asked import run_until_asked
 from orchestrator.runtime import Runtime
 from orchestrator.task import Task
 
@@ -36,7 +36,8 @@ def worker_loop(config: dict[str, Any]) -> None:
     runtime = Runtime(context.get_world_rank(), context.get_world_size(), device, _distributed)
     for data in config["job"]:
         task = Task.of(data)
-        run_row(task, runtime, [TrainReporter(task.name)])
+        if not run_until_asked(task, runtime, [TrainReporter(task.name)]):
+            return
 
 
 def _distributed(module: nn.Module) -> nn.Module:

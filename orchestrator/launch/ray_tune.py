@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from orchestrator import interrupt
 from orchestrator.asha import Asha
 from orchestrator.launch.ray_cluster import DRIVER, cluster, cpus_needed, local_cpus, preflight
 from orchestrator.task import Task
@@ -20,6 +19,7 @@ def run(
 ) -> dict[str, str]:
     """Run every job; returns why those failed that failed, by task name. UserError where a job could never start.
 
+    At the first Ctrl-C or SIGTERM every worker saves and ends, then KeyboardInterrupt is raised; at the second it is raised at once.
     At most `concurrency` run at a time. Jobs of equal size run together, small ones first: a large one beside small ones could wait
     for ever for its workers.
     """
@@ -27,15 +27,14 @@ def run(
     if "RAY_ADDRESS" not in os.environ:
         preflight(flat, local_cpus())
     failures: dict[str, str] = {}
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(
-            signal.SIGTERM, signal.default_int_handler
-        )  # `stop` ends a sweep as Ctrl-C does; checkpoints are what it goes on from
-    with cluster(results) as cpus:
+    stop = interrupt.stop_file(results, name)
+    with cluster(results) as cpus, interrupt.passing_on(stop):
         preflight(flat, cpus)
         for size in sorted({cpus_needed(job[0]) for job in jobs}):
             same = [job for job in jobs if cpus_needed(job[0]) == size]
             failures |= _phase(same, asha, metric, min(max(1, cpus // size), concurrency or cpus), name, results)
+            if stop.exists():
+                raise KeyboardInterrupt
     return failures
 
 
@@ -43,7 +42,7 @@ def trial(config: dict[str, Any]) -> None:
     """One Tune trial. In this process where one CPU worker does it; else the driver of a Train run."""
     from ray import tune
 
-    from orchestrator.pipeline import run_row
+    from orchestrator.launch.until_asked import run_until_asked
     from orchestrator.runtime import Runtime
 
     tasks = [Task.of(data) for data in config["job"]]
@@ -60,7 +59,8 @@ def trial(config: dict[str, Any]) -> None:
                 if "rung" in metrics:
                     tune.report({"run": name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))})
 
-        run_row(task, Runtime(), [TuneReporter()])
+        if not run_until_asked(task, Runtime(), [TuneReporter()]):
+            return
 
 
 def _resources(config: dict[str, Any]) -> Any:

@@ -121,6 +121,27 @@ def test_a_killed_worker_is_replaced_and_ends_with_the_same_bits(spec, swept, tm
 
 
 @pytest.mark.chaos
+@pytest.mark.parametrize(("row", "number"), [("baseline", signal.SIGINT), ("two-workers", signal.SIGTERM)])
+def test_a_signal_saves_and_ends_and_no_step_is_redone(spec, swept, tmp_path, row, number):
+    """No other checkpoint is due: what the second call goes on from was saved because of the signal."""
+    base = spec.parent / f"asked-{row}"
+    arguments = (f"{spec}#{row}", base, "--engine", "ray", "--no-tracking", "--set", "train.checkpoint_every=1000")
+    driver = subprocess.Popen(
+        command(*arguments, verb="run"), cwd=ROOT, env=os.environ | {"NMT_FAULT": "step@15:sleep5"}, stderr=subprocess.PIPE, text=True
+    )
+    for _ in range(1200):
+        if executed(base) >= 14:
+            break
+        time.sleep(0.1)
+    driver.send_signal(number)
+    _, err = driver.communicate(timeout=120)
+    assert driver.returncode == 130 and "Traceback" not in err, err
+    assert 15 <= executed(base) <= 20 and not list(base.glob("results/sweeps/*.stop"))
+    rows = call(*arguments, verb="run")
+    assert rows[row]["weights_sha256"] == swept[1][row]["weights_sha256"] and executed(base) == 40
+
+
+@pytest.mark.chaos
 def test_a_killed_driver_loses_no_acknowledged_rung(spec, swept):
     base = spec.parent / "driver"
     driver = subprocess.Popen(

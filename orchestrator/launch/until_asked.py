@@ -1,0 +1,27 @@
+"""What a Ray worker does with a task: its row, unless the sweep is asked to end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator import interrupt
+from orchestrator.pipeline import run_row
+from orchestrator.runtime import Reporter, Runtime
+from orchestrator.task import Task
+
+
+def run_until_asked(task: Task, runtime: Runtime, reporters: Sequence[Reporter]) -> bool:
+    """Brings `task` to its result; False where the driver asked to end: then its checkpoint is what the next call goes on from.
+
+    Ray takes it for done, so that it does not try again; the driver knows better (`interrupt.passing_on`).
+    """
+    if task.sweep is not None:
+        interrupt.watch(interrupt.stop_file(Path(task.results), task.sweep))
+    if runtime.world_size == 1 and interrupt.requested():  # several workers ask each other in the training loop
+        return False
+    try:
+        run_row(task, runtime, reporters)
+    except KeyboardInterrupt:
+        return False
+    return True
