@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -14,9 +15,13 @@ from support import KEY, Recorder, changed, fit
 from torch import nn
 
 from orchestrator import interrupt
+from orchestrator.data.prepare import manifest
 from orchestrator.journal import executed_steps
+from orchestrator.keys import keys_of
+from orchestrator.pipeline import ledger_of, result_of, run_row
 from orchestrator.runtime import Runtime
 from orchestrator.store import Store
+from orchestrator.task import Task
 from orchestrator.train import ASK_EVERY
 
 NO_DROPOUT = {"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}}
@@ -45,14 +50,17 @@ def _spec(name):
     return changed(model=NO_DROPOUT | VARIANTS[name], batch={"accumulate": 2})
 
 
+def _runtime(rank: int, port: int) -> Runtime:
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+    return Runtime(rank, 2, torch.device("cpu"), nn.parallel.DistributedDataParallel)
+
+
 def _worker(rank: int, port: int, name: str, run_dir: str, cache: str, recorder: Recorder | None = None) -> None:
     sys.path.insert(0, str(Path(__file__).parent))
     from orchestrator.data.prepare import prepare
 
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
-    runtime = Runtime(rank, 2, torch.device("cpu"), nn.parallel.DistributedDataParallel)
-    spec = _spec(name)
+    runtime, spec = _runtime(rank, port), _spec(name)
     fit(spec, prepare(spec.data, None, Path(cache)), Path(run_dir), recorder, runtime)
     torch.distributed.destroy_process_group()
 
@@ -67,6 +75,30 @@ def _interrupted_worker(rank: int, port: int, run_dir: str, cache: str) -> None:
 
     with interrupt.listening(), pytest.raises(KeyboardInterrupt):
         _worker(rank, port, "plain", run_dir, cache, Asking())
+
+
+def _row_worker(rank: int, port: int, task: dict) -> None:
+    run_row(Task.of(task), _runtime(rank, port))
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def test_nobody_waits_for_a_training_that_is_done(prepared, tmp_path, free_port):
+    """A run on two workers that was cut off before it was decoded: the main one decodes, the other has nothing to do."""
+    spec = _spec("plain")
+    keys = keys_of(spec, manifest(spec.data, None), None).as_dict()
+    task = Task("demo/small/plain", 1, spec.model_dump(), keys, str(tmp_path), cache_dir=str(prepared.path.parent), workers=2)
+    first = run_row(task, Runtime())
+    shutil.rmtree(task.run_dir / "score")
+    shutil.rmtree(task.run_dir / "decode")
+    workers = torch.multiprocessing.spawn(_row_worker, (free_port, task.to_json()), nprocs=2, join=False)
+    done = any(workers.join(timeout=5) for _ in range(9))
+    for process in workers.processes:
+        process.kill()
+    assert done
+    again = result_of(task, ledger_of(task))
+    assert (again["status"], again["bleu"]) == ("done", first["bleu"])
+    assert executed_steps(task.run_dir / "journal.jsonl") == spec.train.max_steps
 
 
 def test_all_workers_save_and_end_where_one_is_asked_to(prepared, tmp_path, free_port):
