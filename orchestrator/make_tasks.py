@@ -46,13 +46,12 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> l
     """
     from orchestrator.data.prepare import manifest
 
-    scheduler = options.scheduler
     manifests: dict[str, Any] = {}
     tasks: dict[str, Task] = {}
     missing: list[str] = []
 
-    def add(row: Row, seed: int, wanted: bool) -> Task | None:
-        parent = None if row.parent is None else add(row.parent, seed, False)
+    def add(row: Row, seed: int) -> Task | None:
+        parent = None if row.parent is None else add(row.parent, seed)
         assert row.spec is not None
         spec = row.spec.model_copy(update={"seed": seed})
         name = f"{row.id}:{seed}"
@@ -86,7 +85,6 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> l
             mirrors=[str(m.resolve()) for m in options.mirrors],
             workers=options.workers or row.workers,
             pinned=row.pinned,
-            rungs=list(scheduler.get("rungs", [])) if scheduler["kind"] == "asha" and wanted else [],
             sweep=options.slug,
             also={name: {"score": score.model_dump(), "keys": found.as_dict()} for name, (score, found) in also.items()},
         )
@@ -94,10 +92,18 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> l
 
     for row in rows:
         for seed in seeds:
-            add(row, seed, True)
+            add(row, seed)
     if missing:
         raise UserError(*dict.fromkeys(missing))
-    return list(tasks.values())
+    return _with_rungs(tasks.values(), {f"{row.id}:{seed}" for row in rows for seed in seeds}, options.scheduler)
+
+
+def _with_rungs(tasks: Iterable[Task], wanted: set[str], scheduler: dict[str, Any]) -> list[Task]:
+    """Rows that were asked for report at rungs. Those that others start from are pinned: a row cut short has no weights to start from."""
+    tasks = list(tasks)
+    rungs = list(scheduler.get("rungs", [])) if scheduler["kind"] == "asha" else []
+    parents = {task.parent_key for task in tasks}
+    return [replace(t, rungs=rungs if t.name in wanted else [], pinned=t.pinned or t.train_key in parents) for t in tasks]
 
 
 def levels(tasks: Iterable[Task]) -> list[list[Task]]:

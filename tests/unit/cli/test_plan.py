@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.keys import keys_of
+from orchestrator.make_tasks import Options, make_tasks
 from orchestrator.plan import Data, keys_for, plan
 from orchestrator.results import Ledger
-from orchestrator.rows import resolve
+from orchestrator.rows import resolve, sweep_of
 
 Write = Callable[..., Path]
 
@@ -110,3 +111,18 @@ def test_keys_of_a_row_are_those_of_the_keys_module(spec: Write) -> None:
 def test_names_do_not_enter_keys(spec: Write, name: str) -> None:
     first = keys_for(resolve(spec("  base: {}\n"))[0], Data(None))
     assert keys_for(resolve(spec(f"  {name}: {{label: another, workers: 2, expect: {{bleu: 3}}}}\n"))[0], Data(None)) == first
+
+
+def test_asha_cuts_no_row_that_others_start_from(spec: Write, tmp_path: Path) -> None:
+    """Whether the row comes before or after those that start from it."""
+    sweep = "sweep: {seeds: [1], scheduler: {kind: asha, rungs: [2]}}\n"
+    rows = resolve(spec("  b: {init_from: a, decode: {beam_size: 2}}\n  a: {}\n  c: {decode: {beam_size: 3}, model: {d_ff: 48}}\n" + sweep))
+    section = sweep_of(tmp_path / "spec.yaml").model_dump()
+    made = make_tasks(rows, [1], Options("demo", results=tmp_path / "r", sweep=section))
+    assert {task.name: (task.rungs, task.pinned) for task in made} == {
+        "demo/small/a:1": ([2], True),
+        "demo/small/b:1": ([2], False),
+        "demo/small/c:1": ([2], False),
+    }
+    (parent, _) = make_tasks(rows[:1], [1], Options("demo", results=tmp_path / "r", sweep=section))
+    assert (parent.name, parent.rungs) == ("demo/small/a:1", []), "not asked for: no part of the search"
