@@ -16,7 +16,7 @@ SLOW := (ray or slow or browser or chaos) and not gpu
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 JOBS ?= 2
 
-.PHONY: help setup quickstart test test-slow test-gpu check format lock clean chromium
+.PHONY: help setup quickstart test test-slow test-gpu check format lock peers clean chromium
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -61,6 +61,9 @@ check: setup  ## ruff and mypy
 format: setup  ## ruff, repairing
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+peers: setup  ## other toolkits, each in .peers/NAME, for benchmarks --peers
+	$(BIN)/python benchmarks/peers/environments.py
 
 lock: setup  ## requirements.in -> requirements.lock
 	$(PIP) '$(PIP_TOOLS)'

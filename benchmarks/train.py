@@ -1,159 +1,104 @@
-"""Training speed: target tokens/s, padding share and MFU, with the fast paths on and off in turns.
+"""Training speed: target tokens a second, padding and MFU; ours, a plain torch loop and other toolkits in turns.
 
-    python benchmarks/train.py [--d-model 256] [--layers 3] [--precision bf16] [--threads 1] [--repeats 3] [--json]
+    python benchmarks/train.py                              # ours, ours with the fast paths off, plain torch
+    python benchmarks/train.py --peers [NAME ..] [--json]   # and toolkits, each in its own environment (make peers)
 
-Text: the built-in toy language. `plain` is the same loop with torch's default matmul backend, dropout and loss. A time is the best of its
-repeats'
-medians; the spread over repeats is printed beside it. MFU: floating-point operations of the step (counted by torch, times the share of real
-tokens) per second, over the rate of a large matrix product measured in the same run in the same precision.
+Every contender is a process; the rounds interleave A,B,A,B and one process runs at a time. A round is a few updates on a fixed list of the
+contender's own batches, from forward to optimizer step; making batches is not counted. All get one model size, vocabulary, text, batch size
+in tokens, dropout rate, label smoothing and number of threads.
+
+tok/s: real target tokens a second, median over the rounds, and min..max. padding: share of positions in all batches of the text. MFU: useful
+operations (benchmarks/flops.py: no padding, the same for all) a second over the best matrix rate of that precision measured in this run. `x`:
+times as fast, median of the rounds' ratios: over plain fp32, over plain and over the fastest peer in the same precision, with MKL mended or
+`as installed`. loss: of the row's first and last round; rows of one process train the same weights in turns, so it falls over all of them.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import statistics
 import sys
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.utils.flop_counter import FlopCounterMode
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-from machine import describe, matmul_gflops  # noqa: E402
+import competition as shared  # noqa: E402
+from contenders import training_rows  # noqa: E402
+from driver import Outcome  # noqa: E402
+from flops import training_per_target_token  # noqa: E402
+from report import fastest_peer, find, legend, line, ratio, show, spread, table, times  # noqa: E402
+from sizes import SIZES, Pair  # noqa: E402
 
-from models import build, count_parameters  # noqa: E402
-from models.dropout import Dropout  # noqa: E402
-from orchestrator import cpu  # noqa: E402
-from orchestrator.data.prepare import prepare  # noqa: E402
-from orchestrator.feed import Feed, Update  # noqa: E402
-from orchestrator.objective import Objective, Share  # noqa: E402
-from orchestrator.optim import adam, set_rate  # noqa: E402
-from orchestrator.spec import BatchSpec, DataSpec, OptimSpec, Subword  # noqa: E402
+SENTENCES = 8000
 
 
-class PlainLoss(torch.nn.Module):
-    """The objective as a plain torch loop writes it: all logits, then cross entropy with label smoothing."""
-
-    def __init__(self, model: torch.nn.Module, smoothing: float) -> None:
-        super().__init__()
-        self.model, self.smoothing = model, smoothing
-
-    def forward(self, src: torch.Tensor, tgt_in: torch.Tensor, tgt_out: torch.Tensor, share: Share) -> tuple[torch.Tensor, dict[str, Any]]:
-        logits = self.model.logits(self.model(src, tgt_in).hidden)
-        loss = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), tgt_out.flatten(), ignore_index=0, label_smoothing=self.smoothing, reduction="sum"
-        )
-        return loss / share.tgt_tokens, {}
+def result(outcomes: list[Outcome], ground: shared.Ground, pairs: list[Pair], about: dict[str, Any]) -> dict[str, Any]:
+    """The JSON object."""
+    flop = training_per_target_token(SIZES[about["size"]], pairs)
+    rows = [_row(outcome, outcomes, ground, flop) for outcome in outcomes]
+    best = {}
+    for precision in dict.fromkeys(o.row.options["precision"] for o in outcomes):
+        found = {stock: fastest_peer(outcomes, "tokens", precision=precision, mended=not stock) for stock in (False, True)}
+        best[precision] = {"as installed" if k else "any": o.row.name for k, o in found.items() if o}
+    return about | {"gflop_per_target_token": round(flop / 1e9, 5), "fastest_peer": best, "rows": rows, "legend": legend(outcomes)}
 
 
-def step(objective: torch.nn.Module, optimizer: torch.optim.Optimizer, update: Update, precision: str) -> None:
-    optimizer.zero_grad(set_to_none=True)
-    for batch in update.micro:
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            loss, _ = objective(batch.src, batch.tgt_in, batch.tgt_out, Share(update.src_tokens, update.tgt_tokens, 1.0))
-            loss.backward()
-    optimizer.step()
-
-
-def switch(fast: bool) -> None:
-    Dropout.fast = fast
-    torch.backends.mkldnn.matmul.fp32_precision = "bf16" if fast and cpu.matmul_path() == "onednn" else "none"
-
-
-def measure(args: argparse.Namespace) -> dict[str, Any]:
-    cpu.use(args.threads)
-    data = DataSpec(corpus=args.corpus, subword=Subword(kind="bpe", size=args.vocab, joint=True))
-    prepared = prepare(data, None, Path(args.cache or tempfile.mkdtemp()))
-    feed = Feed(prepared.pairs("train"), BatchSpec(unit="tokens", size=args.batch), seed=1)
-    updates = [update for update, _ in zip(feed.updates(0, 0), range(args.steps + 2), strict=False)]
-    stack = {"num_layers": args.layers}
-    config = {
-        "d_model": args.d_model,
-        "d_ff": 4 * args.d_model,
-        "num_heads": args.d_model // 64,
-        "norm": "pre",
-        "embeddings": "three-way",
-        "dropout": {"embedding": 0.1, "residual": 0.1, "attention": 0.0, "ffn": 0.1},
-        "encoder": stack,
-        "decoder": stack,
+def _row(outcome: Outcome, outcomes: list[Outcome], ground: shared.Ground, flop: float) -> dict[str, Any]:
+    row = line(outcome, "tokens")
+    if not outcome.rounds:
+        return row
+    precision = outcome.row.options["precision"]
+    losses = [r["loss"] for r in outcome.rounds]
+    return row | {
+        "padding_share": outcome.about["padding_share"],
+        "batch_target_tokens": outcome.about["batch_target_tokens"],
+        "mfu": round(row["per_second"]["median"] * flop / 1e9 / ground.peak(precision), 4),
+        "loss": {"first": round(losses[0], 4), "last": round(losses[-1], 4), "fell": losses[-1] < losses[0]},
+        "over_plain_fp32": ratio(outcome, find(outcomes, "plain", precision="fp32"), "tokens"),
+        "over_plain": ratio(outcome, find(outcomes, "plain", precision=precision), "tokens"),
+        "over_fastest_peer": ratio(outcome, fastest_peer(outcomes, "tokens", precision=precision), "tokens"),
+        "over_fastest_peer_as_installed": ratio(outcome, fastest_peer(outcomes, "tokens", precision=precision, mended=False), "tokens"),
     }
-    loops = {}
-    for name in ("fast", "plain"):
-        model = build(config, prepared.src_size, prepared.tgt_size).train()
-        optimizer = adam(model, OptimSpec()) if name == "fast" else torch.optim.Adam(model.parameters())
-        set_rate(optimizer, 1e-4)
-        loops[name] = ((Objective if name == "fast" else PlainLoss)(model, 0.1), optimizer)
-    params = count_parameters(model)
-    counter = FlopCounterMode(display=False)
-    with counter:
-        step(*loops["fast"], updates[0], "fp32")
-    flops_per_padded = counter.get_total_flops() / updates[0].padded_tokens
-    real = sum(u.src_tokens + u.tgt_tokens for u in updates[2:]) / sum(u.padded_tokens for u in updates[2:])
-    switch(True)
-    peak = matmul_gflops(args.precision)
-    rates: dict[str, list[float]] = {"fast": [], "plain": []}
-    for _ in range(args.repeats):
-        for name, (objective, optimizer) in loops.items():
-            switch(name == "fast")
-            seconds = []
-            for i, update in enumerate(updates):
-                started = time.perf_counter()
-                step(objective, optimizer, update, args.precision)
-                if i >= 2:
-                    seconds.append((time.perf_counter() - started) / update.tgt_tokens)
-            rates[name].append(1.0 / statistics.median(seconds))
-    switch(True)
-    per_target = sum(u.padded_tokens for u in updates[2:]) / sum(u.tgt_tokens for u in updates[2:])
-    result = {
-        "benchmark": "train",
-        "params": params,
-        "precision": args.precision,
-        "batch_tokens": args.batch,
-        "padding_share": round(1 - real, 4),
-        "matmul_gflops": round(peak, 1),
-        "machine": describe(),
-        "matmul_path": cpu.matmul_path(),
-    }
-    for name, values in rates.items():
-        best = max(values)
-        result[name] = {
-            "tokens_per_second": round(best, 1),
-            "spread": [round(v, 1) for v in values],
-            "mfu": round(best * per_target * real * flops_per_padded / 1e9 / peak, 3),
-        }
-    result["ratio"] = round(max(rates["fast"]) / max(rates["plain"]), 3)
-    return result
+
+
+COLUMNS = {
+    "contender": lambda r: r["contender"],
+    "": lambda r: r["precision"],
+    "tok/s": lambda r: f"{r['per_second']['median']:,}",
+    "min..max": spread,
+    "padding": lambda r: f"{r['padding_share']:.1%}",
+    "MFU": lambda r: f"{r['mfu']:.1%}",
+    "x plain fp32": lambda r: times(r["over_plain_fp32"]),
+    "x plain": lambda r: times(r["over_plain"]),
+    "x fastest peer": lambda r: times(r["over_fastest_peer"]),
+    "as installed": lambda r: times(r["over_fastest_peer_as_installed"]),
+    "loss": lambda r: f"{r['loss']['first']:.2f} > {r['loss']['last']:.2f}" + ("" if r["loss"]["fell"] else " (not falling)"),
+}
+
+
+def title(found: dict[str, Any]) -> str:
+    rates = ", ".join(f"{name} {rate['median']:.0f}" for name, rate in found["matmul_gflops"].items())
+    machine = found["machine"]
+    return (
+        f"training, {found['size']} model {found['model']}, {found['rounds']} rounds in {found['seconds']:.0f} s\n"
+        f"{machine['cpu']}, {found['threads']} thread(s), load {machine['load']}; matrix GFLOP/s: {rates}"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--d-model", type=int, default=256)
-    parser.add_argument("--layers", type=int, default=3)
-    parser.add_argument("--vocab", type=int, default=2000)
-    parser.add_argument("--batch", type=int, default=3000)
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
-    parser.add_argument("--corpus", default="toy-quickstart")
-    parser.add_argument("--cache", default=".data-cache")
-    parser.add_argument("--json", action="store_true")
-    result = measure(parser.parse_args())
-    if "--json" in sys.argv:
-        print(json.dumps(result))
-        return
-    print(f"{result['params']:,} parameters, {result['precision']}, batches of {result['batch_tokens']} tokens")
-    print(f"padding: {result['padding_share']:.1%} of all positions")
-    print(f"matrix products: {result['matmul_gflops']} GFLOP/s on {result['machine']['threads']} thread(s)")
-    print(f"path: {result['matmul_path']}")
-    for name in ("fast", "plain"):
-        r = result[name]
-        print(f"{name:6} {r['tokens_per_second']:9.1f} target tokens/s   MFU {r['mfu']:.1%}   repeats {r['spread']}")
-    print(f"ratio  {result['ratio']:9.3f}")
+    parser = shared.parser(__doc__ or "")
+    parser.add_argument("--precision", nargs="+", choices=["fp32", "bf16"], default=["fp32", "bf16"])
+    parser.add_argument("--batch-tokens", type=int, default=3000, help="padded tokens of a batch, target side")
+    parser.add_argument("--updates", type=int, default=2, help="a round")
+    args = parser.parse_args()
+    names = shared.peers(args)
+    with shared.scratch_folder() as scratch:
+        job = {"batch_tokens": args.batch_tokens, "updates": args.updates, "lr": shared.LEARNING_RATE, "smoothing": shared.SMOOTHING}
+        found = result(*shared.run(args, "train", SENTENCES, lambda s: training_rows(s, names, args.precision), Path(scratch), **job))
+    if args.json:
+        print(json.dumps(found))
+    else:
+        show(title(found), table(found["rows"], COLUMNS), found["legend"])
 
 
 if __name__ == "__main__":

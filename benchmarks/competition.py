@@ -1,0 +1,114 @@
+"""What training and decoding benchmarks share: command line, the job, the run, the machine's figures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).resolve().parent / "peers"), str(Path(__file__).resolve().parents[1])]
+
+import torch  # noqa: E402
+from contenders import PEERS, Setting  # noqa: E402
+from driver import Outcome, Row, compete  # noqa: E402
+from environments import folder  # noqa: E402
+from machine import describe, matmul_rates  # noqa: E402
+from mkl import is_amd, mended  # noqa: E402
+from report import progress_bar  # noqa: E402
+from sizes import SIZES, Pair, text  # noqa: E402
+
+from orchestrator import cpu  # noqa: E402
+
+LEARNING_RATE, SMOOTHING, DROPOUT, SEED = 5e-4, 0.1, 0.1, 1
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--size", choices=list(SIZES), default="small")
+    made.add_argument(
+        "--peers", nargs="*", metavar="NAME", help=f"against toolkits in environments of their own: {', '.join(PEERS)}; no NAME: all"
+    )
+    made.add_argument("--rounds", type=int, default=3)
+    made.add_argument("--threads", type=int, default=1)
+    made.add_argument("--environments", metavar="DIR", help="of the peers; default $NMT_PEERS or .peers")
+    made.add_argument("--minutes", type=float, default=18.0, help="no new round starts after these")
+    made.add_argument("--json", action="store_true", help="one JSON object on stdout and nothing else")
+    return made
+
+
+def peers(args: argparse.Namespace) -> list[str]:
+    unknown = sorted(set(args.peers or ()) - set(PEERS))
+    if unknown:
+        print(f"error: no such peer: {', '.join(unknown)}; there are {', '.join(PEERS)}", file=sys.stderr)
+        raise SystemExit(2)
+    return [] if args.peers is None else args.peers or list(PEERS)
+
+
+class Ground:
+    """The machine during one run: settings for all, and the matrix rates measured between rounds."""
+
+    def __init__(self, args: argparse.Namespace, scratch: Path) -> None:
+        torch.set_num_threads(args.threads)
+        remedy, why_not = mended(scratch) if is_amd() else ({}, "not an AMD CPU")
+        self.notes = {"mkl": why_not} if why_not else {}
+        self.path = cpu.matmul_path()
+        self.setting = Setting(args.threads, folder(args.environments), remedy, self.path == "onednn")
+        self.rates: dict[str, list[float]] = {}
+
+    def measure(self) -> None:
+        for name, rate in matmul_rates(0.3).items():
+            self.rates.setdefault(name, []).append(rate)
+
+    def peak(self, precision: str) -> float:
+        """GFLOP/s that MFU is relative to: the best fp32 library's, or bf16."""
+        if not self.rates:
+            return float("nan")
+        names = ["bf16"] if precision == "bf16" else ["fp32 default", "fp32 onednn"] if self.path == "onednn" else ["fp32 default"]
+        return max(statistics.median(self.rates[name]) for name in names)
+
+    def about(self) -> dict[str, Any]:
+        rates = {
+            name: {"median": round(statistics.median(r), 1), "min": round(min(r), 1), "max": round(max(r), 1)}
+            for name, r in self.rates.items()
+        }
+        return {"matmul_gflops": rates, "matmul_path": self.path} | self.notes
+
+
+def run(
+    args: argparse.Namespace, task: str, sentences: int, make_rows: Callable[[Setting], Sequence[Row]], scratch: Path, **job: Any
+) -> tuple[list[Outcome], Ground, list[Pair], dict[str, Any]]:
+    """The competition: (outcomes, machine, text, description of the run)."""
+    started = time.time()
+    size = SIZES[args.size]
+    pairs = text(size.vocab, sentences, SEED)
+    (scratch / "text.json").write_text(json.dumps(pairs))
+    ground = Ground(args, scratch)
+    rows = make_rows(ground.setting)
+    shared = {"task": task, "size": asdict(size), "text": str(scratch / "text.json"), "sentences": sentences, "threads": args.threads}
+    shared |= {"dropout": DROPOUT, "seed": SEED, "trim": args.size == "base"} | job
+    bar, step = progress_bar(len({row.program.name for row in rows}) + args.rounds * len(rows))
+    with bar:
+        outcomes = compete(rows, shared, args.rounds, between=ground.measure, progress=step, deadline=started + 60 * args.minutes)
+    about = {
+        "benchmark": task,
+        "date": time.strftime("%Y-%m-%d"),
+        "command": " ".join(["python", f"benchmarks/{task}.py", *sys.argv[1:]]),
+        "size": args.size,
+        "model": asdict(size),
+        "threads": args.threads,
+        "rounds": max((len(o.rounds) for o in outcomes), default=0),
+        "seconds": round(time.time() - started, 1),
+        "machine": describe(),
+    } | ground.about()
+    return outcomes, ground, pairs, about
+
+
+def scratch_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="nmt-benchmark-")

@@ -1,0 +1,184 @@
+"""The driver's side: worker processes that take turns, so that rounds interleave A,B,A,B and nothing else of ours runs meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+READY_SECONDS, ROUND_SECONDS = 240.0, 240.0
+
+
+class Lost(Exception):
+    """A worker died or hung; the text is what its row says."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """How one worker is run. Rows of the same program share its process and its weights."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    missing: str = ""
+    """Why it cannot be run at all."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a program under some options."""
+
+    name: str
+    program: Program
+    options: Mapping[str, Any]
+
+
+@dataclass
+class Outcome:
+    """What one row gave: its worker's description, its rounds, or why there are none."""
+
+    row: Row
+    about: dict[str, Any] = field(default_factory=dict)
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    problem: str = ""
+
+
+class Worker:
+    """One process, asked and answering by lines of JSON."""
+
+    def __init__(self, program: Program, job: Mapping[str, Any]) -> None:
+        self.program = program
+        self.stderr = tempfile.TemporaryFile("w+", errors="replace")
+        environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")} | dict(program.environment)
+        self.process = subprocess.Popen(
+            program.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.stderr,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+        self.lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        self.about = self.ask(job, READY_SECONDS)
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put(line)
+        self.lines.put("")
+
+    def ask(self, message: Mapping[str, Any], seconds: float = ROUND_SECONDS) -> dict[str, Any]:
+        """The answer to one line. Lost where the process ends, stays silent for `seconds`, or talks nonsense."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(message) + "\n")
+            self.process.stdin.flush()
+            line = self.lines.get(timeout=seconds)
+            if not line:
+                raise Lost(f"died: {self.last_words()}")
+            return dict(json.loads(line))
+        except queue.Empty:
+            problem = f"no answer within {seconds:.0f} s: {self.last_words()}"
+        except OSError:
+            problem = f"died: {self.last_words()}"
+        except ValueError:
+            problem = f"answered no JSON: {line.strip()[:80]}"
+        except Lost:
+            self.close()
+            raise
+        self.close()
+        raise Lost(problem)
+
+    def last_words(self) -> str:
+        """The last line of stderr that says something."""
+        self.stderr.seek(0)
+        lines = [line.strip() for line in self.stderr.read().splitlines() if re.search(r"\w", line)]
+        return lines[-1][:200] if lines else "without a word"
+
+    def close(self) -> None:
+        """End the process and what it started."""
+        if self.process.poll() is None:
+            try:
+                assert self.process.stdin is not None
+                self.process.stdin.close()
+                self.process.wait(2)
+            except (OSError, subprocess.TimeoutExpired):
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+
+
+def compete(
+    rows: Sequence[Row],
+    job: Mapping[str, Any],
+    rounds: int,
+    *,
+    between: Callable[[], None] = lambda: None,
+    progress: Callable[[str, int], None] = lambda text, done: None,
+    deadline: float = float("inf"),
+) -> list[Outcome]:
+    """All workers start and warm up one after the other; then each round goes through the rows in order, `between` before each round.
+
+    progress: (what happens now, steps done of programs + rounds * rows). deadline: no round starts after this time.time(); the rest of the
+    table stands on the rounds that there are.
+    """
+    outcomes = [Outcome(row) for row in rows]
+    workers: dict[str, Worker] = {}
+    done = 0
+    try:
+        for program in {row.program.name: row.program for row in rows}.values():
+            progress(f"{program.name}: set up", done)
+            mine = [outcome for outcome in outcomes if outcome.row.program.name == program.name]
+            _start(program, job, workers, mine)
+            done += 1
+        for number in range(rounds):
+            if time.time() > deadline:
+                break
+            between()
+            for outcome in outcomes:
+                progress(f"{outcome.row.name}: round {number + 1}", done)
+                if not outcome.problem:
+                    _one_round(outcome, workers)
+                done += 1
+        progress("done", done)
+    finally:
+        for worker in workers.values():
+            worker.close()
+    return outcomes
+
+
+def _start(program: Program, job: Mapping[str, Any], workers: dict[str, Worker], outcomes: Sequence[Outcome]) -> None:
+    try:
+        if program.missing:
+            raise Lost(program.missing)
+        worker = workers[program.name] = Worker(program, job)
+    except (Lost, OSError) as problem:
+        for outcome in outcomes:
+            outcome.problem = str(problem)
+        return
+    for outcome in outcomes:
+        outcome.about = worker.about
+        wanted, offered = outcome.row.options.get("precision", "fp32"), worker.about.get("precisions")
+        if offered is not None and wanted not in offered:
+            outcome.problem = f"not offered: {wanted}"
+
+
+def _one_round(outcome: Outcome, workers: Mapping[str, Worker]) -> None:
+    worker = workers[outcome.row.program.name]
+    if worker.process.poll() is not None:  # another row of the same program lost it
+        outcome.problem = f"died: {worker.last_words()}"
+        return
+    try:
+        outcome.rounds.append(worker.ask({"go": dict(outcome.row.options)}))
+    except Lost as problem:
+        outcome.problem = str(problem)

@@ -1,0 +1,104 @@
+"""Our model, batcher, objective and optimizer in training; `decode_corpus` in decoding. Fast paths on or off by `switches`."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve()
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[2]), str(HERE.parents[3])]
+
+import contextlib  # noqa: E402
+
+import numpy as np  # noqa: E402
+import switches  # noqa: E402
+import torch  # noqa: E402
+from common import EOS, FORBID, Decoding, Prepared, Training, parameters, read_text, set_up  # noqa: E402
+from protocol import serve  # noqa: E402
+from sizes import Size  # noqa: E402
+
+import models  # noqa: E402
+from orchestrator import cpu  # noqa: E402
+from orchestrator.data.store import Pairs  # noqa: E402
+from orchestrator.feed import Feed  # noqa: E402
+from orchestrator.objective import Objective, Share  # noqa: E402
+from orchestrator.optim import adam, set_rate  # noqa: E402
+from orchestrator.spec import BatchSpec, DecodeSpec, LengthPenalty, OptimSpec  # noqa: E402
+from orchestrator.translate import decode_corpus  # noqa: E402
+
+
+class OurTraining(Training):
+    @contextlib.contextmanager
+    def arithmetic(self, precision="fp32", fast=True):
+        switches.set(fast)
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            yield
+
+
+class OurDecoding(Decoding):
+    @contextlib.contextmanager
+    def arithmetic(self, fast=True, **_):
+        switches.set(fast)
+        yield
+
+
+def store(pairs):
+    """The pairs as the prepared data holds them."""
+    sides = []
+    for side in (0, 1):
+        lengths = [len(pair[side]) for pair in pairs]
+        sides += [np.array([word for pair in pairs for word in pair[side]], dtype=np.uint16), np.cumsum([0, *lengths], dtype=np.int64)]
+    return Pairs(*sides)
+
+
+def make(job):
+    set_up(job)
+    path = cpu.use(job["threads"])
+    size = Size(**job["size"])
+    forbid = job["task"] == "decode"
+    config = size.model(dropout=job["dropout"], output_bias=forbid)
+    model = models.build(config, size.vocab, size.vocab, job["seed"])
+    about = {"version": f"torch {torch.__version__}, {path}", "params": parameters(model)}
+    if forbid:
+        with torch.no_grad():
+            model.output.bias[EOS] = FORBID
+        return decoding(job, model.eval(), about)
+    return training(job, model.train(), about)
+
+
+def training(job, model, about):
+    feed = Feed(store(read_text(job)), BatchSpec(unit="tokens", size=job["batch_tokens"]), seed=job["seed"])
+    updates = [update for update, _ in zip(feed.updates(0, 0), range(feed.updates_per_epoch()), strict=False)]
+    ready = [Prepared(u, u.src_tokens, u.tgt_tokens, u.padded_tokens) for u in updates]
+    objective, optimizer = Objective(model, job["smoothing"]), adam(model, OptimSpec())
+    set_rate(optimizer, job["lr"])
+
+    def update(payload):
+        optimizer.zero_grad(set_to_none=True)
+        total = 0.0
+        for batch in payload.micro:
+            loss, log = objective(batch.src, batch.tgt_in, batch.tgt_out, Share(payload.src_tokens, payload.tgt_tokens, 1.0))
+            loss.backward()
+            total += log["loss"].item()
+        optimizer.step()
+        return total / payload.tgt_tokens
+
+    return OurTraining(job, ready, update, lambda b: b.tgt_tokens / b.payload.micro[0].tgt_out.shape[0], **about)
+
+
+def decoding(job, model, about):
+    kinds = getattr(DecodeSpec.model_fields.get("precision"), "annotation", None)
+    precisions = list(getattr(kinds, "__args__", ())) or ["fp32"]
+
+    def translate(group, beam, precision="fp32", fast=True):
+        extra = {"precision": precision} if precision != "fp32" else {}
+        penalty = LengthPenalty(kind="gnmt", alpha=0.6)
+        spec = DecodeSpec(beam_size=beam, length_penalty=penalty, max_ratio=1e-6, max_extra=job["length"], **extra)
+        # a given group is one batch; all sources at once are cut as the product cuts them
+        tokens = {"batch_tokens": 10**9} if len(group) <= 32 else {}
+        found = decode_corpus(model, group, spec, **tokens)
+        return [[*hypotheses[0].ids, EOS] for hypotheses in found]
+
+    return OurDecoding(job, translate, precisions=precisions, **about)
+
+
+if __name__ == "__main__":
+    serve(make)
