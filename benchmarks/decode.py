@@ -3,12 +3,12 @@
     python benchmarks/decode.py                              # ours, ours with the fast paths off, plain torch
     python benchmarks/decode.py --peers [NAME ..] [--json]   # and toolkits, each in its own environment (make peers)
 
-Every contender is a process; the rounds interleave A,B,A,B and one process runs at a time. All translate the same sources, longest first, with
-random weights of one model size; EOS is out of reach, so every output takes --length steps. Batches hold 32 sentences; `own`: all sources at
-once, cut as the toolkit cuts them. CTranslate2 runs our weights.
+Every contender is a process; the rounds interleave A,B,A,B and one process runs at a time. All translate the same sources, longest first,
+with random weights of one model size; EOS is out of reach, so every output takes --length steps. Batches hold 32 sentences; `own`: all
+sources at once, cut as the toolkit cuts them. CTranslate2 runs our weights.
 
-`x`: times as fast, median of the rounds' ratios, at the same beam: over plain fp32, over CTranslate2 fp32 and int8 and over the fastest fp32
-peer (batches of 32). Quality (--no-quality leaves it out): BLEU of a trained model by each way of decoding, see benchmarks/quality.py.
+`x`: times as fast, median of the rounds' ratios, at the same beam: over plain fp32, over CTranslate2 fp32 and int8 and over the fastest
+fp32 peer (batches of 32). Quality (--no-quality leaves it out): BLEU of a trained model by each way of decoding, see benchmarks/quality.py.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import competition as shared  # noqa: E402
-import quality  # noqa: E402
-import torch  # noqa: E402
-from contenders import decoding_rows  # noqa: E402
-from driver import Outcome  # noqa: E402
-from report import fastest_peer, find, legend, line, ratio, show, spread, table, times  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
-from sizes import SIZES  # noqa: E402
+import competition as shared
+import quality
+import torch
+from contenders import decoding_rows
+from driver import Outcome
+from report import fastest_peer, find, legend, line, ratio, show, spread, table, times
+from safetensors.torch import save_file
+from sizes import SIZES
 
-from models import build  # noqa: E402
+from models import build
 
 EOS, FORBID = 3, -1e4
 

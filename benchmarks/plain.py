@@ -1,7 +1,7 @@
 """The plain reference: a Transformer, its loss and its decoders as one writes them in torch alone, with torch's defaults.
 
-Nothing of ours is imported, so that it is an independent opponent and an independent check: with the same weights and no dropout its loss is
-ours (`load`). nn.Linear, nn.LayerNorm, nn.Dropout, scaled_dot_product_attention, cross entropy over all logits, torch.optim.Adam.
+Nothing of ours is imported, so that it is an independent opponent and an independent check: with the same weights and no dropout its loss
+is ours (`load`). nn.Linear, nn.LayerNorm, nn.Dropout, scaled_dot_product_attention, cross entropy over all logits, torch.optim.Adam.
 
 Shapes: B sentences, S source, T target, N = B * K hypotheses, D d_model, H heads, V vocabulary.
 """

@@ -7,10 +7,10 @@ Every contender is a process; the rounds interleave A,B,A,B and one process runs
 contender's own batches, from forward to optimizer step; making batches is not counted. All get one model size, vocabulary, text, batch size
 in tokens, dropout rate, label smoothing and number of threads.
 
-tok/s: real target tokens a second, median over the rounds, and min..max. padding: share of positions in all batches of the text. MFU: useful
-operations (benchmarks/flops.py: no padding, the same for all) a second over the best matrix rate of that precision measured in this run. `x`:
-times as fast, median of the rounds' ratios: over plain fp32, over plain and over the fastest peer in the same precision, with MKL mended or
-`as installed`. loss: of the row's first and last round; rows of one process train the same weights in turns, so it falls over all of them.
+tok/s: real target tokens a second, median over the rounds, and min..max. padding: share of positions in all batches of the text. MFU:
+useful operations (benchmarks/flops.py: no padding, the same for all) a second over the best matrix rate of that precision measured in this
+run. `x`: times as fast, median of the rounds' ratios: over plain fp32, over plain and over the fastest peer in the same precision, with MKL
+mended or `as installed`. loss: of the row's first and last round; rows of one process train the same weights in turns, so it falls over all of them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import competition as shared  # noqa: E402
-from contenders import training_rows  # noqa: E402
-from driver import Outcome  # noqa: E402
-from flops import training_per_target_token  # noqa: E402
-from report import fastest_peer, find, legend, line, ratio, show, spread, table, times  # noqa: E402
-from sizes import SIZES, Pair  # noqa: E402
+import competition as shared
+from contenders import training_rows
+from driver import Outcome
+from flops import training_per_target_token
+from report import fastest_peer, find, legend, line, ratio, show, spread, table, times
+from sizes import SIZES, Pair
 
 SENTENCES = 8000
 

@@ -1,4 +1,4 @@
-"""What the workers share: threads, precision, length-bucketed batches, rounds of training and of decoding. torch and the standard library."""
+"""What the workers share: threads, precision, length-bucketed batches, rounds. torch and the standard library alone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def set_up(job: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def arithmetic(precision: str, matmul: str):
-    """precision bf16: autocast. matmul onednn: fp32 products leave MKL. The switch is called bf16; the driver has checked (cpu.matmul_path) that the products are fp32."""
+    """precision bf16: autocast. matmul onednn: fp32 products leave MKL.
+
+    That switch is called bf16; the driver has checked (cpu.matmul_path) that the products are fp32.
+    """
     torch.backends.mkldnn.matmul.fp32_precision = "bf16" if matmul == "onednn" else "none"
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
         yield

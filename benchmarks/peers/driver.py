@@ -57,7 +57,7 @@ class Worker:
 
     def __init__(self, program: Program, job: Mapping[str, Any]) -> None:
         self.program = program
-        self.stderr = tempfile.TemporaryFile("w+", errors="replace")
+        self.stderr = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")} | dict(program.environment)
         self.process = subprocess.Popen(
             program.command,

@@ -2,8 +2,9 @@
 
     python benchmarks/peers/environments.py [NAMES] [--environments DIR]        (make peers)
 
-torch is the main environment's: a .pth file shows each peer its packages, so torch is installed once; pip never changes them. Each peer's
-own packages come first on its path. Every package is pinned in requirements/NAME.txt and installed without dependencies: the lists are whole.
+torch is the main environment's: a .pth file shows each peer its packages, so torch is installed once; pip never changes them. Each
+peer's own packages come first on its path. Every package is pinned in requirements/NAME.txt and installed without dependencies: the lists
+are whole.
 The folder is --environments, else $NMT_PEERS, else .peers in the repository.
 """
 

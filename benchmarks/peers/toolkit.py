@@ -1,4 +1,4 @@
-"""What the workers of whole toolkits share: the text as files of words, and how to take a trainer out of its toolkit's own main function."""
+"""What the workers of whole toolkits share: the text as files of words, and how to take a trainer out of its toolkit's main function."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def word(i: int) -> str:
 
 
 def write_files(job: dict[str, Any]) -> Files:
-    """Both sides one sentence a line, the id i written as wi; a few pairs for the validation that toolkits insist on: valid.src, valid.tgt."""
+    """Both sides, one sentence a line, the id i as wi; and a few pairs for the validation that toolkits insist on."""
     KEPT.append(tempfile.TemporaryDirectory(prefix="peer-"))
     folder = Path(KEPT[-1].name)
     pairs = read_text(job)

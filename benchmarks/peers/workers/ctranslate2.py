@@ -7,11 +7,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import ctranslate2  # noqa: E402
-import ctranslate2_model  # noqa: E402
-from common import Decoding, read_text, set_up  # noqa: E402
-from protocol import serve  # noqa: E402
-from safetensors.numpy import load_file  # noqa: E402
+import ctranslate2
+import ctranslate2_model
+from common import Decoding, read_text, set_up
+from protocol import serve
+from safetensors.numpy import load_file
 
 TYPES = {"fp32": "float32", "int8": "int8"}
 DIFFERS = "our weights; its own search; int8: weights and activations of linear layers"

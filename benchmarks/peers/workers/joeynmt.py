@@ -6,14 +6,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import torch  # noqa: E402
-from common import EOS, FORBID, Decoding, Prepared, Training, padded, parameters, set_up  # noqa: E402
-from joeynmt.batch import Batch  # noqa: E402
-from joeynmt.config import load_config  # noqa: E402
-from joeynmt.search import search  # noqa: E402
-from joeynmt.training import TrainManager, train  # noqa: E402
-from protocol import serve  # noqa: E402
-from toolkit import catch, write_files, write_json  # noqa: E402
+import torch
+from common import EOS, FORBID, Decoding, Prepared, Training, padded, parameters, set_up
+from joeynmt.batch import Batch
+from joeynmt.config import load_config
+from joeynmt.search import search
+from joeynmt.training import TrainManager, train
+from protocol import serve
+from toolkit import catch, write_files, write_json
 
 DIFFERS = "pre-norm; dropout also on attention weights; random batches, so much padding and fewer real tokens a batch; stock Adam"
 

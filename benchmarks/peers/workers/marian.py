@@ -5,9 +5,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from common import (  # noqa: E402
+import torch
+import transformers
+from common import (
     BOS,
     EOS,
     FORBID,
@@ -21,8 +21,8 @@ from common import (  # noqa: E402
     set_up,
     tensors,
 )
-from protocol import serve  # noqa: E402
-from transformers.trainer_pt_utils import LabelSmoother  # noqa: E402
+from protocol import serve
+from transformers.trainer_pt_utils import LabelSmoother
 
 DIFFERS = "post-norm; fused AdamW without decay (its Trainer's default); batches by length as ours"
 

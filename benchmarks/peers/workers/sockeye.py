@@ -6,14 +6,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import torch  # noqa: E402
-from common import EOS, FORBID, Decoding, Prepared, Training, parameters, set_up  # noqa: E402
-from protocol import serve  # noqa: E402
-from sockeye import __version__, arguments, inference  # noqa: E402
-from sockeye.model import load_models  # noqa: E402
-from sockeye.train import train  # noqa: E402
-from sockeye.training import EarlyStoppingTrainer, TrainState  # noqa: E402
-from toolkit import catch, write_files, write_json  # noqa: E402
+import torch
+from common import EOS, FORBID, Decoding, Prepared, Training, parameters, set_up
+from protocol import serve
+from sockeye import __version__, arguments, inference
+from sockeye.model import load_models
+from sockeye.train import train
+from sockeye.training import EarlyStoppingTrainer, TrainState
+from toolkit import catch, write_files, write_json
 
 DIFFERS = "pre-norm; dropout 0.1 at the same sites; output bias; buckets of 8 tokens; label smoothing of its own formula; stock Adam"
 

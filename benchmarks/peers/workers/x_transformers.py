@@ -1,4 +1,4 @@
-"""x-transformers: XTransformer (encoder and decoder) with its flash attention; batches by length and fused Adam, for it brings no trainer."""
+"""x-transformers: XTransformer (encoder and decoder) with its flash attention; batches by length and fused Adam: it has no trainer."""
 
 import sys
 from importlib.metadata import version
@@ -6,8 +6,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import torch  # noqa: E402
-from common import (  # noqa: E402
+import torch
+from common import (
     BOS,
     EOS,
     PAD,
@@ -20,9 +20,9 @@ from common import (  # noqa: E402
     set_up,
     tensors,
 )
-from protocol import serve  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-from x_transformers import XTransformer  # noqa: E402
+from protocol import serve
+from torch.nn import functional as F
+from x_transformers import XTransformer
 
 DIFFERS = "pre-norm; no dropout on residuals; no bias in linear layers; learned positions; fused Adam"
 
