@@ -38,7 +38,7 @@ def parser(description: str) -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, default=3)
     made.add_argument("--threads", type=int, default=1)
     made.add_argument("--environments", metavar="DIR", help="of the peers; default $NMT_PEERS or .peers")
-    made.add_argument("--minutes", type=float, default=18.0, help="no new round starts after these")
+    made.add_argument("--minutes", type=float, default=18.0, help="no round starts that would end after these")
     made.add_argument("--json", action="store_true", help="one JSON object on stdout and nothing else")
     return made
 

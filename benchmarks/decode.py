@@ -119,11 +119,11 @@ def main() -> None:
     if args.json:
         print(json.dumps(found))
         return
-    show(title(found), table(found["rows"], COLUMNS), found["legend"])
+    show(title(found), table(found["rows"], COLUMNS), found["rows"], found["legend"])
     if "quality" in found:
         checked = found["quality"]
         text = f"\nquality: {checked['row']}, {checked['params']:,} parameters, {checked['sentences']} sentences, beam {checked['beam']}"
-        show(text, table(checked["rows"], QUALITY), {})
+        show(text, table(checked["rows"], QUALITY), checked["rows"], {})
 
 
 if __name__ == "__main__":

@@ -109,13 +109,14 @@ def _ours(model: Any, sources: Ids, precision: str) -> Ids:
 
 def _slow(model: Any, spec: RunSpec, sources: Ids) -> tuple[Ids, str]:
     m = spec.model
+    try:
+        ctranslate2_model.refuse(m.model_dump())
+    except ctranslate2_model.Unsupported as problem:
+        return [], str(problem)
     vocab = model.output.weight.shape[0]
     reference = plain.PlainTransformer(
         vocab, m.d_model, m.d_ff, m.num_heads, m.encoder.num_layers, 0.0, pre=m.norm == "pre", eps=m.norm_eps
     ).eval()
-    names = {name for name, _ in model.named_parameters()}
-    if {plain.our_name(name) for name, _ in reference.named_parameters()} != names:
-        return [], "not supported: plain.py holds the baseline with embeddings tied three ways alone"
     reference.load(dict(model.named_parameters()))
     return [plain.search_one(reference, source, BEAM, LONGEST) if source else [] for source in sources], ""
 

@@ -66,12 +66,12 @@ def legend(outcomes: Sequence[Outcome]) -> dict[str, str]:
 
 
 def table(rows: Sequence[dict[str, Any]], columns: dict[str, Any]) -> Table:
-    """columns: header -> function of a row. A row with a problem shows the problem; precisions that nobody offers are left to the JSON."""
+    """columns: header -> function of a row. `show` says why a row has no figures; precisions that nobody offers are left to the JSON."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
-    rows = [row for row in rows if not row.get("problem", "").startswith("not offered")]
+    rows = [row for row in rows if not _not_offered(row)]
     for i, header in enumerate(columns):
         shown.add_column(header, justify="left" if i == 0 else "right", no_wrap=i == 0)
-    shown.add_column("", overflow="fold")
+    shown.add_column("")
     for row in rows:
         cells = []
         for get in columns.values():
@@ -80,9 +80,12 @@ def table(rows: Sequence[dict[str, Any]], columns: dict[str, Any]) -> Table:
             except KeyError:  # a row without figures
                 value = ""
             cells.append("" if value is None else str(value))
-        problem = row.get("problem", "")
-        shown.add_row(*cells, problem if not problem or problem.startswith("not ") else f"not measured: {problem}")
+        shown.add_row(*cells, "" if "problem" not in row else "stopped" if row.get("rounds") else "not measured")
     return shown
+
+
+def _not_offered(row: dict[str, Any]) -> bool:
+    return row.get("problem", "").startswith("not offered")
 
 
 def spread(row: dict[str, Any]) -> str:
@@ -93,12 +96,13 @@ def times(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def show(title: str, shown: Table, notes: dict[str, str]) -> None:
+def show(title: str, shown: Table, rows: Sequence[dict[str, Any]], notes: dict[str, str]) -> None:
     """To stdout, as wide as it needs where that is not a terminal."""
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 150, highlight=False)
     console.print(title)
     console.print(shown)
-    for name, text in notes.items():
+    reasons = {f"not measured, {r['contender']}": r["problem"] for r in rows if "problem" in r and not _not_offered(r)}
+    for name, text in (reasons | notes).items():
         console.print(f"  {name}: {text}", style="dim", soft_wrap=True)
 
 

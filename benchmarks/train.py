@@ -10,7 +10,8 @@ in tokens, dropout rate, label smoothing and number of threads.
 tok/s: real target tokens a second, median over the rounds, and min..max. padding: share of positions in all batches of the text. MFU:
 useful operations (benchmarks/flops.py: no padding, the same for all) a second over the best matrix rate of that precision measured in this
 run. `x`: times as fast, median of the rounds' ratios: over plain fp32, over plain and over the fastest peer in the same precision, with MKL
-mended or `as installed`. loss: of the row's first and last round; rows of one process train the same weights in turns, so it falls over all of them.
+mended or `as installed`. loss: of the row's first and last round; rows of one process train the same weights in turns, so it falls over all
+of them.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _row(outcome: Outcome, outcomes: list[Outcome], ground: shared.Ground, flop:
         "padding_share": outcome.about["padding_share"],
         "batch_target_tokens": outcome.about["batch_target_tokens"],
         "mfu": round(row["per_second"]["median"] * flop / 1e9 / ground.peak(precision), 4),
-        "loss": {"first": round(losses[0], 4), "last": round(losses[-1], 4), "fell": losses[-1] < losses[0]},
+        "loss": {"first": round(losses[0], 4), "last": round(losses[-1], 4), "fell": losses[-1] < losses[0] if len(losses) > 1 else None},
         "over_plain_fp32": ratio(outcome, find(outcomes, "plain", precision="fp32"), "tokens"),
         "over_plain": ratio(outcome, find(outcomes, "plain", precision=precision), "tokens"),
         "over_fastest_peer": ratio(outcome, fastest_peer(outcomes, "tokens", precision=precision), "tokens"),
@@ -72,7 +73,7 @@ COLUMNS = {
     "x plain": lambda r: times(r["over_plain"]),
     "x fastest peer": lambda r: times(r["over_fastest_peer"]),
     "as installed": lambda r: times(r["over_fastest_peer_as_installed"]),
-    "loss": lambda r: f"{r['loss']['first']:.2f} > {r['loss']['last']:.2f}" + ("" if r["loss"]["fell"] else " (not falling)"),
+    "loss": lambda r: f"{r['loss']['first']:.2f} > {r['loss']['last']:.2f}" + (" (not falling)" if r["loss"]["fell"] is False else ""),
 }
 
 
@@ -98,7 +99,7 @@ def main() -> None:
     if args.json:
         print(json.dumps(found))
     else:
-        show(title(found), table(found["rows"], COLUMNS), found["legend"])
+        show(title(found), table(found["rows"], COLUMNS), found["rows"], found["legend"])
 
 
 if __name__ == "__main__":

@@ -27,13 +27,29 @@ def tokens(vocab: int) -> list[str]:
     return SPECIALS + [f"w{i}" for i in range(len(SPECIALS), vocab)]
 
 
+BASELINE = {"positions": "sinusoidal", "embeddings": "three-way", "activation": "relu", "embedding_scale": True, "extra_encoder": None}
+PARTS = {"connection": "residual", "aggregation": "top", "self_attention": "single", "layer": "transformer", "cross_attention": "single"}
+
+
+def refuse(config: Mapping[str, Any]) -> None:
+    """Unsupported where a `model` section is not of the plain Transformer with embeddings tied three ways."""
+    for key, wanted in BASELINE.items():
+        if config.get(key, wanted) != wanted:
+            raise Unsupported(f"not supported: {key} is {config[key]}")
+    sides = [(side, key, kind) for side in ("encoder", "decoder") for key, kind in PARTS.items()]
+    for side, key, kind in sides:
+        if (config[side].get(key) or {"kind": kind})["kind"] != kind:
+            raise Unsupported(f"not supported: {side}.{key} is {config[side][key]['kind']}")
+    if (config.get("bridge") or {"kind": "top"})["kind"] != "top" or config.get("context"):
+        raise Unsupported("not supported: another bridge, or a context")
+
+
 def variables(weights: Mapping[str, np.ndarray], config: Mapping[str, Any]) -> Arrays:
     """Arrays by name in the spec, `encoder/layer_0/self_attention/linear_0/weight` and so on.
 
     config: the `model` section of a spec. Unsupported where weights are left over or missing.
     """
-    if config.get("positions", "sinusoidal") != "sinusoidal" or config.get("embeddings") != "three-way":
-        raise Unsupported("positions must be sinusoidal and embeddings tied three ways")
+    refuse(config)
     left = dict(weights)
 
     def take(name: str) -> np.ndarray:

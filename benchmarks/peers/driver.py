@@ -129,8 +129,8 @@ def compete(
 ) -> list[Outcome]:
     """All workers start and warm up one after the other; then each round goes through the rows in order, `between` before each round.
 
-    progress: (what happens now, steps done of programs + rounds * rows). deadline: no round starts after this time.time(); the rest of the
-    table stands on the rounds that there are.
+    progress: (what happens now, steps done of programs + rounds * rows). deadline: no round starts that would not end by this time.time(),
+    were it as long as the longest before; the table stands on the rounds that there are.
     """
     outcomes = [Outcome(row) for row in rows]
     workers: dict[str, Worker] = {}
@@ -141,8 +141,10 @@ def compete(
             mine = [outcome for outcome in outcomes if outcome.row.program.name == program.name]
             _start(program, job, workers, mine)
             done += 1
+        longest = 0.0
         for number in range(rounds):
-            if time.time() > deadline:
+            started = time.time()
+            if started + longest > deadline:
                 break
             between()
             for outcome in outcomes:
@@ -150,6 +152,7 @@ def compete(
                 if not outcome.problem:
                     _one_round(outcome, workers)
                 done += 1
+            longest = max(longest, time.time() - started)
         progress("done", done)
     finally:
         for worker in workers.values():

@@ -1,0 +1,143 @@
+"""Figures, ratios, tables and JSON of competitions that never took place."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import contenders
+import decode
+import pytest
+import report
+import train
+from driver import Outcome, Program, Row
+from sizes import SIZES, text
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def outcome(name: str, options: dict, rates: list[float], problem: str = "", program: str = "", **about) -> Outcome:
+    rounds = [{"seconds": 2.0, "tokens": 2 * r, "sentences": 2 * r, "loss": 9.0 - i, "longest": 24} for i, r in enumerate(rates)]
+    about = {"version": "1", "params": 5, "padding_share": 0.1, "batch_target_tokens": [10]} | about
+    return Outcome(Row(name, Program(program or name.lower(), ()), options), about, rounds, problem)
+
+
+def training() -> dict:
+    fp32, bf16 = {"precision": "fp32"}, {"precision": "bf16"}
+    outcomes = [
+        outcome("ours", fp32 | {"fast": True}, [200, 100, 210]),
+        outcome("plain", fp32, [100, 50, 100]),
+        outcome("Sockeye", fp32, [80, 40, 80], differs="norms elsewhere"),
+        outcome("Sockeye+mkl", fp32, [160, 80, 150], program="sockeye+mkl"),
+        outcome("JoeyNMT", fp32, [], "died: MemoryError"),
+        outcome("ours", bf16 | {"fast": True}, [400]),
+    ]
+    ground = SimpleNamespace(peak=lambda precision: 100.0)
+    about = {"benchmark": "train", "size": "small", "model": {}, "rounds": 3, "seconds": 60.0, "threads": 1}
+    about |= {"machine": {"cpu": "a CPU", "load": "0.1"}, "matmul_gflops": {"bf16": {"median": 100.0}}}
+    return train.result(outcomes, ground, text(8000, 50), about)
+
+
+def test_ratios_are_medians_of_ratios_within_a_round() -> None:
+    rows = {(r["contender"], r["precision"]): r for r in training()["rows"]}
+    ours = rows["ours", "fp32"]
+    assert ours["over_plain_fp32"] == 2.0 == ours["over_plain"], "the slow second round hit both"
+    assert ours["over_fastest_peer"] == 1.25, "the fastest is the mended one"
+    assert ours["over_fastest_peer_as_installed"] == 2.5
+    assert rows["ours", "bf16"]["over_plain_fp32"] == 4.0
+    assert rows["ours", "bf16"]["over_plain"] is None, "nothing plain in bf16 here"
+    assert ours["per_second"] == {"median": 200, "min": 100, "max": 210}
+    assert ours["loss"] == {"first": 9.0, "last": 7.0, "fell": True}
+
+
+def test_mfu_is_useful_work_over_the_measured_rate() -> None:
+    found = training()
+    assert 0.07 < found["gflop_per_target_token"] < 0.09, "81 MFLOP a target token, measured on such text"
+    assert found["rows"][0]["mfu"] == pytest.approx(200 * found["gflop_per_target_token"] / 100.0, abs=1e-4)
+
+
+def test_json_and_table_tell_of_the_one_that_died(capsys) -> None:
+    found = json.loads(json.dumps(training()))
+    dead = next(r for r in found["rows"] if r["contender"] == "JoeyNMT")
+    assert dead["problem"] == "died: MemoryError" and "mfu" not in dead
+    report.show(train.title(found), report.table(found["rows"], train.COLUMNS), found["rows"], found["legend"])
+    out = capsys.readouterr().out
+    assert "not measured, JoeyNMT: died: MemoryError" in out
+    assert "norms elsewhere" in out and "+mkl" in out and "+onednn" not in out
+    assert "1.25" in out
+
+
+def test_decoding_compares_at_the_same_beam() -> None:
+    base = {"batch": "32", "precision": "fp32"}
+    outcomes = [
+        outcome("ours", base | {"beam": 5, "fast": True}, [30]),
+        outcome("plain", base | {"beam": 5}, [20]),
+        outcome("CTranslate2", base | {"beam": 5}, [60]),
+        outcome("CTranslate2", base | {"beam": 5, "precision": "int8"}, [120]),
+        outcome("ours", base | {"beam": 1, "fast": True}, [100]),
+        outcome("ours", base | {"beam": 5, "precision": "int8", "fast": True}, [], "not offered: int8"),
+    ]
+    found = decode.result(outcomes, {"size": "tiny"})
+    five, one = found["rows"][0], found["rows"][4]
+    assert (five["over_plain"], five["over_ctranslate2"], five["over_ctranslate2_int8"], five["over_fastest_peer"]) == (1.5, 0.5, 0.25, 0.5)
+    assert one["over_plain"] is None and one["over_ctranslate2"] is None
+    shown = report.table(found["rows"], decode.COLUMNS)
+    assert shown.row_count == 5, "a precision that is not offered is in the JSON alone"
+
+
+def test_every_peer_has_a_worker_and_pinned_requirements() -> None:
+    for name in contenders.PEERS:
+        assert (contenders.WORKERS / f"{name.replace('-', '_')}.py").is_file()
+        lines = (contenders.WORKERS.parent / "requirements" / f"{name}.txt").read_text().split()
+        assert lines and all("==" in line for line in lines)
+        assert not any(line.startswith(("torch==", "nvidia")) for line in lines), "torch is the main environment's"
+
+
+def test_rows_of_a_machine_whose_mkl_needs_no_mending(tmp_path) -> None:
+    setting = contenders.Setting(1, tmp_path, {}, False)
+    rows = contenders.training_rows(setting, ["sockeye", "ctranslate2"], ["fp32"])
+    assert [row.name for row in rows] == ["ours", "ours, off", "plain", "Sockeye"], "CTranslate2 does not train"
+    assert rows[-1].program.missing.startswith("not installed: make peers")
+    amd = contenders.Setting(1, tmp_path, {"LD_PRELOAD": "x.so"}, True)
+    names = [row.name for row in contenders.training_rows(amd, ["sockeye"], ["fp32", "bf16"])]
+    assert names[2:8] == ["plain", "plain+onednn", "plain+mkl", "Sockeye", "Sockeye+onednn", "Sockeye+mkl"]
+    assert names[8:] == ["ours", "ours, off", "plain", "Sockeye"]
+
+
+def test_greedy_only_toolkits_have_no_beam_row(tmp_path) -> None:
+    rows = contenders.decoding_rows(contenders.Setting(1, tmp_path, {}, False), ["x-transformers"], [5, 1])
+    assert [row.options["beam"] for row in rows if row.name == "x-transformers"] == [1, 1]
+
+
+def test_an_unknown_peer_is_one_line() -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "benchmarks/train.py"), "--peers", "fairseq"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: no such peer: fairseq") and done.stderr.count("\n") == 1
+
+
+def test_one_command_prints_json_and_nothing_else() -> None:
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks/train.py"),
+        "--size",
+        "tiny",
+        "--rounds",
+        "1",
+        "--updates",
+        "1",
+        "--batch-tokens",
+        "300",
+    ]
+    done = subprocess.run(
+        [*command, "--precision", "fp32", "--json", "--peers", "sockeye", "--environments", "/nonexistent"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-500:]
+    found = json.loads(done.stdout)
+    rows = {row["contender"]: row for row in found["rows"]}
+    assert rows["ours"]["params"] == rows["plain"]["params"]
+    assert rows["ours"]["per_second"]["median"] > 0 and 0 < rows["plain"]["mfu"] < 1
+    assert rows["Sockeye"]["problem"].startswith("not installed")
+    assert found["model"]["d_model"] == SIZES["tiny"].d_model and found["matmul_gflops"]["fp32 default"]["min"] > 0

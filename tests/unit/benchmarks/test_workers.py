@@ -1,0 +1,122 @@
+"""Parts of the workers that need no toolkit: batches, rounds, the converter's names and numbers, the text as files."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import common
+import ctranslate2_model
+import flops
+import numpy as np
+import pytest
+import toolkit
+import torch
+from sizes import SIZES, Size, text
+
+from models import build
+from models.embedding import sinusoids
+
+TINY = SIZES["tiny"]
+
+
+def test_buckets_hold_every_pair_once_within_the_limit() -> None:
+    pairs = text(1000, 500)
+    groups = common.bucketed(pairs, 600)
+    assert sorted(i for group in groups for i in group) == list(range(500))
+    widths = [max(len(side) + 1 for i in group for side in pairs[i]) for group in groups]
+    assert all(len(group) * width <= 600 for group, width in zip(groups, widths, strict=True))
+    ready = [common.tensors(pairs, group) for group in groups]
+    assert sum(b.tgt_tokens for b in ready) == sum(len(t) + 1 for _, t in pairs)
+    assert common.padding_share(ready) < 0.15
+    assert all(b.payload[1][:, 0].eq(2).all() for b in ready)
+
+
+def test_rounds_take_batches_of_all_lengths_and_count_real_tokens() -> None:
+    pairs, seen = text(1000, 500), []
+    ready = [common.tensors(pairs, group) for group in common.bucketed(pairs, 600)]
+    training = common.Training({"updates": 3}, ready, lambda payload: seen.append(payload[2].shape[1]) or 2.0, version="1")
+    first = training.round(precision="fp32")
+    assert first["tokens"] == sum(training.about["batch_target_tokens"]) and first["loss"] == pytest.approx(2.0)
+    assert len(seen) == 4, "one update of warm-up"
+    assert seen[1] < seen[2] < seen[3]
+    training.round(precision="fp32")
+    assert len(seen) == 7
+
+
+def test_arithmetic_is_put_back() -> None:
+    a = torch.randn(8, 8)
+    with common.arithmetic("bf16", "default"):
+        assert (a @ a).dtype == torch.bfloat16
+    assert (a @ a).dtype == torch.float32
+    with common.arithmetic("fp32", "default"):
+        assert torch.backends.mkldnn.matmul.fp32_precision == "none"
+
+
+def test_flops_by_hand() -> None:
+    size = Size(d_model=2, d_ff=3, num_heads=1, layers=1, vocab=5)
+    maps, ffn = 4 * 2 * 2 * 2, 2 * 2 * 2 * 3
+    encoder = 4 * (maps + ffn) + 2 * (2 * 4 * 4 * 2)
+    decoder = 3 * (maps + ffn) + 2 * 2 * 2 * (1 + 2 + 3) + 2 * (2 * 2 * 2) * (3 + 4) + 2 * (2 * 3 * 4 * 2)
+    assert flops.forward(size, 4, 3) == encoder + decoder + 3 * 2 * 2 * 5
+
+
+def weights(norm: str = "pre", **changes) -> tuple[dict[str, np.ndarray], dict]:
+    config = TINY.model(norm=norm, **changes)
+    model = build(config, TINY.vocab, TINY.vocab)
+    return {name: p.detach().numpy() for name, p in model.named_parameters()}, config
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_converter_places_every_weight(norm: str) -> None:
+    ours, config = weights(norm)
+    found = ctranslate2_model.variables(ours, config)
+    shared = ours["src_embedding.words.weight"]
+    own = [name for name in found if "position" not in name and found[name].shape != shared.shape]
+    assert sum(found[name].size for name in own) + shared.size == sum(w.size for w in ours.values())
+    attention = "decoder.layers.1.cross_attention.attention"
+    expected = np.concatenate([ours[f"{attention}.key.weight"], ours[f"{attention}.value.weight"]])
+    assert np.array_equal(found["decoder/layer_1/attention/linear_1/weight"], expected)
+    assert np.array_equal(found["decoder/projection/weight"], shared)
+    assert ("encoder/layer_norm/gamma" in found) == (norm == "pre")
+    np.testing.assert_allclose(found["encoder/position_encodings/encodings"][:90], sinusoids(0, 90, 64, torch.device("cpu")), atol=1e-5)
+
+
+def test_the_converter_refuses_what_it_cannot_hold() -> None:
+    side = {"num_layers": 2}
+    for changes in ({"embeddings": "separate"}, {"encoder": side | {"connection": {"kind": "dense"}}}):
+        ours, config = weights(**changes)
+        with pytest.raises(ctranslate2_model.Unsupported):
+            ctranslate2_model.variables(ours, config)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="ctranslate2 is not in this environment")
+def test_a_spec_takes_what_the_converter_gives(tmp_path) -> None:
+    ours, config = weights()
+    ctranslate2_model.convert(ctranslate2_model.variables(ours, config), config, tmp_path / "model")
+    assert (tmp_path / "model" / "model.bin").stat().st_size > 1_000_000
+
+
+def test_a_trainer_is_taken_out_of_its_main_function(tmp_path) -> None:
+    class Trainer:
+        def fit(self, batches, valid=None):
+            raise AssertionError("training must not begin")
+
+    def main():
+        try:
+            Trainer().fit([1, 2], valid=3)
+        except Exception as error:  # toolkits guard their training
+            raise SystemExit(1) from error
+
+    trainer, args, given = toolkit.catch(Trainer, "fit", main)
+    assert isinstance(trainer, Trainer) and args == ([1, 2],) and given == {"valid": 3}
+    with pytest.raises(RuntimeError, match="never called"):
+        toolkit.catch(Trainer, "fit", lambda: None)
+    with pytest.raises(AssertionError, match="must not begin"):
+        Trainer().fit([])
+
+
+def test_ids_become_words(tmp_path) -> None:
+    (tmp_path / "text.json").write_text("[[[4, 5], [6]], [[7], [4, 4]]]")
+    files = toolkit.write_files({"text": str(tmp_path / "text.json"), "size": {"vocab": 8}})
+    assert files.src.read_text() == "w4 w5\nw7\n" and files.tgt.read_text() == "w6\nw4 w4\n"
+    assert files.words == ["w4", "w5", "w6", "w7"]
