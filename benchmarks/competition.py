@@ -26,7 +26,7 @@ from sizes import SIZES, Pair, text  # noqa: E402
 
 from orchestrator import cpu  # noqa: E402
 
-LEARNING_RATE, SMOOTHING, DROPOUT, SEED = 5e-4, 0.1, 0.1, 1
+LEARNING_RATE, SMOOTHING, DROPOUT, BATCH_TOKENS, SEED = 5e-4, 0.1, 0.1, 3000, 1
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -91,8 +91,7 @@ def run(
     (scratch / "text.json").write_text(json.dumps(pairs))
     ground = Ground(args, scratch)
     rows = make_rows(ground.setting)
-    shared = {"task": task, "size": asdict(size), "text": str(scratch / "text.json"), "sentences": sentences, "threads": args.threads}
-    shared |= {"dropout": DROPOUT, "seed": SEED, "trim": args.size == "base"} | job
+    shared = job_of(args.size, args.threads, task, scratch / "text.json", sentences) | job
     bar, step = progress_bar(len({row.program.name for row in rows}) + args.rounds * len(rows))
     with bar:
         outcomes = compete(rows, shared, args.rounds, between=ground.measure, progress=step, deadline=started + 60 * args.minutes)
@@ -108,6 +107,23 @@ def run(
         "machine": describe(),
     } | ground.about()
     return outcomes, ground, pairs, about
+
+
+def job_of(size: str, threads: int, task: str, path: Path, sentences: int) -> dict[str, Any]:
+    """What every worker is told, whatever the task: toolkits want a whole training configuration for decoding too."""
+    return {
+        "task": task,
+        "size": asdict(SIZES[size]),
+        "text": str(path),
+        "sentences": sentences,
+        "threads": threads,
+        "batch_tokens": BATCH_TOKENS,
+        "dropout": DROPOUT,
+        "smoothing": SMOOTHING,
+        "lr": LEARNING_RATE,
+        "seed": SEED,
+        "trim": size == "base",
+    }
 
 
 def scratch_folder() -> tempfile.TemporaryDirectory[str]:

@@ -89,12 +89,12 @@ def title(found: dict[str, Any]) -> str:
 def main() -> None:
     parser = shared.parser(__doc__ or "")
     parser.add_argument("--precision", nargs="+", choices=["fp32", "bf16"], default=["fp32", "bf16"])
-    parser.add_argument("--batch-tokens", type=int, default=3000, help="padded tokens of a batch, target side")
+    parser.add_argument("--batch-tokens", type=int, default=shared.BATCH_TOKENS, help="padded tokens of a batch, target side")
     parser.add_argument("--updates", type=int, default=2, help="a round")
     args = parser.parse_args()
     names = shared.peers(args)
     with shared.scratch_folder() as scratch:
-        job = {"batch_tokens": args.batch_tokens, "updates": args.updates, "lr": shared.LEARNING_RATE, "smoothing": shared.SMOOTHING}
+        job = {"batch_tokens": args.batch_tokens, "updates": args.updates}
         found = result(*shared.run(args, "train", SENTENCES, lambda s: training_rows(s, names, args.precision), Path(scratch), **job))
     if args.json:
         print(json.dumps(found))

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+from pathlib import Path
 
 import common
+import competition
+import contenders
 import ctranslate2_model
 import flops
 import numpy as np
@@ -120,3 +124,11 @@ def test_ids_become_words(tmp_path) -> None:
     files = toolkit.write_files({"text": str(tmp_path / "text.json"), "size": {"vocab": 8}})
     assert files.src.read_text() == "w4 w5\nw7\n" and files.tgt.read_text() == "w6\nw4 w4\n"
     assert files.words == ["w4", "w5", "w6", "w7"]
+
+
+@pytest.mark.parametrize("worker", sorted(contenders.WORKERS.glob("*.py")), ids=lambda path: path.stem)
+def test_a_worker_asks_for_nothing_that_its_job_has_not(worker: Path) -> None:
+    told = set(competition.job_of("tiny", 1, "decode", Path("text.json"), 96)) | {"length", "weights", "config"}
+    asked = set(re.findall(r'job\["(\w+)"\]', worker.read_text()))
+    assert asked and asked <= told
+    assert set(re.findall(r'job\["(\w+)"\]', Path(common.__file__).read_text())) <= told | {"updates"}
