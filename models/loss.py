@@ -29,14 +29,15 @@ class _ChunkedLoss(torch.autograd.Function):
         with torch.autocast(device, enabled=False):
             h_PD, weight = hidden_PD.to(dtype), weight_VD.to(dtype)
             off = smoothing / (weight.shape[0] - 1)
-            loss, nll = torch.zeros(2, device=hidden_PD.device, dtype=torch.float32)
+            full = torch.promote_types(dtype, torch.float32)
+            loss, nll = torch.zeros(2, device=hidden_PD.device, dtype=full)
             d_hidden = torch.empty_like(hidden_PD) if needs_grad else None
             d_weight = torch.zeros_like(weight_VD) if needs_grad else None
             d_bias = torch.zeros_like(bias_V) if needs_grad and bias_V is not None else None
             for rows in _chunks(h_PD):
                 h, gold = h_PD[rows], target_P[rows, None]
                 real = None if real_P is None else real_P[rows, None]
-                z = (h @ weight.t()).float()
+                z = (h @ weight.t()).to(full)
                 if bias_V is not None:
                     z += bias_V
                 z_gold = z.gather(1, gold)
@@ -61,8 +62,8 @@ class _ChunkedLoss(torch.autograd.Function):
                 nll += nll_P.sum() if real is None else (nll_P * real).sum()
                 loss += loss_P.sum() if real is None else (loss_P * real).sum()
             if smoothing:
-                count_P = torch.ones_like(target_P, dtype=torch.float32) if real_P is None else real_P
-                w_D, h_D, count = weight_VD.sum(0), count_P @ hidden_PD.float(), count_P.sum()
+                count_P = torch.ones_like(target_P, dtype=full) if real_P is None else real_P.to(full)
+                w_D, h_D, count = weight_VD.sum(0), count_P @ hidden_PD.to(full), count_P.sum()
                 loss -= off * torch.dot(h_D, w_D)
                 if bias_V is not None:
                     loss -= off * count * bias_V.sum()
