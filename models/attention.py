@@ -6,6 +6,7 @@ Shapes: B memory rows, N query rows (N = B, or B*K hypotheses in beam search), T
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +36,8 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, x_NTD: Tensor, keys_NSD: Tensor, flow: Flow) -> Tensor:
         """Self-attention of `x` over `keys` (both of this side); with a cache, `keys` holds only the new positions."""
+        if flow.cache is not None:
+            return self._step(x_NTD, keys_NSD, flow)
         if x_NTD is keys_NSD and self.query.in_features == self.key.in_features:
             weight = torch.cat((self.query.weight, self.key.weight, self.value.weight))
             bias = torch.cat((self.query.bias, self.key.bias, self.value.bias))
@@ -42,10 +45,22 @@ class MultiHeadAttention(nn.Module):
         else:
             maps = (self.query(x_NTD), self.key(keys_NSD), self.value(keys_NSD))
             q, k, v = (self._split(_unpacked(part, flow.packing)) for part in maps)
-        if flow.cache is not None:
-            k, v = flow.cache.append(self, k, v)
-        causal = flow.causal and flow.cache is None
-        return self.output(_packed(self._attend(q, k, v, flow.bias, flow, causal=causal), flow.packing))
+        return self.output(_packed(self._attend(q, k, v, flow.bias, flow, causal=flow.causal), flow.packing))
+
+    joint: Callable[[Tensor], Tensor] | None = None
+    """x -> [q; k; v] in one product, where `models.inference` has prepared one."""
+
+    def _step(self, x_NTD: Tensor, keys_NTD: Tensor, flow: Flow) -> Tensor:
+        """New positions over all cached ones: the W hypotheses of a sentence are W*T queries over the cells they share."""
+        assert flow.cache is not None
+        if self.joint is not None and x_NTD is keys_NTD:
+            q, k, v = self.joint(x_NTD).chunk(3, dim=-1)
+        else:
+            q, k, v = self.query(x_NTD), self.key(keys_NTD), self.value(keys_NTD)
+        heads = (self.num_heads, self.d_head)
+        k, v = flow.cache.extend(self, k.unflatten(-1, heads), v.unflatten(-1, heads))
+        q = q.reshape(k.shape[0], -1, *heads).transpose(1, 2)
+        return self.output(self._attend(q, k, v, flow.bias, flow).view(*x_NTD.shape[:2], -1))
 
     def over(self, x_NTD: Tensor, memory: Memory, flow: Flow) -> Tensor:
         """Attention over a memory of the source; its keys and values are mapped once per sentence."""
@@ -53,7 +68,8 @@ class MultiHeadAttention(nn.Module):
         def project() -> tuple[Tensor, Tensor]:
             values = memory.keys if memory.values is None else memory.values
             k, v = self.key(memory.keys), self.value(values)
-            return self._split(_unpacked(k, memory.packing)), self._split(_unpacked(v, memory.packing))
+            k, v = self._split(_unpacked(k, memory.packing)), self._split(_unpacked(v, memory.packing))
+            return (k, v) if flow.cache is None else (k.contiguous(), v.contiguous())
 
         k, v = project() if flow.cache is None else flow.cache.once(self, project)
         q = _unpacked(self.query(x_NTD), flow.packing)

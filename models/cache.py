@@ -1,25 +1,91 @@
 """Everything incremental decoding remembers, outside the model; a slot is the module that asks.
 
-Shapes: N hypothesis rows (sentence-major, K a sentence), B sentences, H heads, T tokens so far, K_ width of a head.
+Shapes: N hypothesis rows (sentence-major), B sentences, W = N / B rows a sentence (1 at first, then the beam), H heads, T new positions,
+C cells of a sentence, K width of a head.
+
+Keys and values of self-attention lie in cells and never move when hypotheses are reordered: the cells of a sentence belong to all its
+hypotheses, and `visible` says which of them are a hypothesis's own past. Reordering permutes the rows of that small table alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 
 INITIAL_CAPACITY = 32
+HIDDEN = -1e9
+COMPACT_AFTER = 96
+"""New cells of a sentence after which those that are nobody's past are dropped."""
 
 
 class Cache:
-    """Two kinds of memory: `append` grows by time and belongs to a hypothesis; `once` is made once and belongs to a sentence."""
+    """Three kinds of memory. `extend`: keys and values in cells, by sentence. `append` grows by time and belongs to a hypothesis. `once` is
+    made once and belongs to a sentence."""
 
     def __init__(self) -> None:
         self.length = 0
         self._grown: dict[nn.Module, list[Tensor]] = {}
         self._filled: dict[nn.Module, int] = {}
         self._made: dict[nn.Module, tuple[Tensor, ...]] = {}
+        self._cells: dict[nn.Module, list[Tensor]] = {}  # [B, H, capacity, K]
+        self._visible: Tensor | None = None  # [N, C]: 0 or HIDDEN; None: every row sees all cells of its sentence
+        self._shape = (0, 0, 0)  # B, W, T of the step that `begin` opened
+        self._start = self._end = 0  # its cells; `_end` of all
+        self._compact_at = COMPACT_AFTER
+
+    def begin(self, rows: int, length: int, sentences: int, device: torch.device) -> Tensor | None:
+        """Open a step of `length` positions of `rows` hypotheses; its attention bias [B, 1, W*T, C], None where all may be seen."""
+        width = rows // sentences
+        if self._end >= self._compact_at:
+            self._compact(sentences)
+        self._shape, self._start = (sentences, width, length), self._end
+        self._end += width * length
+        if width == length == 1 and self._visible is None:
+            return None
+        past = self._visible
+        if past is None:
+            past = torch.zeros(rows, self._start, device=device)
+        # a new position is seen by its own row, from its own time on
+        new = torch.full((width, length, width, length), HIDDEN, device=device)
+        new.diagonal(dim1=0, dim2=2).copy_(torch.full((length, length), HIDDEN, device=device).triu_(1)[:, :, None])
+        new_TC = new.flatten(2).repeat(sentences, 1, 1)  # [N, T, W*T]
+        if width > 1 or self._visible is not None:
+            self._visible = torch.cat((past, new_TC[:, -1]), dim=1)
+        if length == 1:
+            assert self._visible is not None
+            return self._visible.view(sentences, 1, width, -1)
+        bias = torch.cat((past[:, None].expand(-1, length, -1), new_TC), dim=2)
+        return bias.view(sentences, 1, width * length, -1)
+
+    def extend(self, slot: nn.Module, *new: Tensor) -> tuple[Tensor, ...]:
+        """Put `new` [N, T, H, K] into this step's cells; return all of the sentences' cells [B, H, C, K], as the bias of `begin` counts."""
+        (B, W, T), start, end = self._shape, self._start, self._end
+        buffers = self._cells.get(slot)
+        if buffers is None or end > buffers[0].shape[2]:
+            capacity = max(INITIAL_CAPACITY, 2 * end)
+            grown = [n.new_empty(B, n.shape[2], capacity, n.shape[3]) for n in new]
+            for buffer, old in zip(grown, buffers or [], strict=False):
+                buffer[:, :, :start] = old[:, :, :start]
+            self._cells[slot] = buffers = grown
+        for buffer, value in zip(buffers, new, strict=True):
+            buffer[:, :, start:end] = value.reshape(B, W * T, *value.shape[2:]).transpose(1, 2)
+        return tuple(buffer[:, :, :end] for buffer in buffers)
+
+    def _compact(self, sentences: int) -> None:
+        """Drop cells that no hypothesis of the sentence sees; sentences with fewer cells than the fullest keep some that are hidden."""
+        if self._visible is not None:
+            visible = self._visible.view(sentences, -1, self._end)
+            alive, order = visible.amax(1).sort(dim=1, descending=True, stable=True)
+            kept = int((alive == 0).sum(1).max())
+            order = order[:, :kept]
+            for slot, buffers in self._cells.items():
+                index = order[:, None, :, None].expand(-1, buffers[0].shape[1], -1, buffers[0].shape[3])
+                self._cells[slot] = [buffer.gather(2, index) for buffer in buffers]
+            self._visible = visible.gather(2, order[:, None].expand(-1, visible.shape[1], -1)).flatten(0, 1)
+            self._end = kept
+        self._compact_at = self._end + COMPACT_AFTER
 
     def append(self, slot: nn.Module, *new: Tensor, window: int | None = None) -> tuple[Tensor, ...]:
         """Add `new` [N, H, t, *] along the time axis (-2); return all so far, or the last `window` positions."""
@@ -39,7 +105,7 @@ class Cache:
         return tuple(buffer[..., start : filled + step, :] for buffer in buffers)
 
     def filled(self, slot: nn.Module) -> int:
-        """Positions this slot already holds."""
+        """Positions that `append` put into this slot."""
         return self._filled.get(slot, 0)
 
     def once(self, slot: nn.Module, make: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
@@ -49,7 +115,9 @@ class Cache:
         return self._made[slot]
 
     def reorder(self, hypotheses: Tensor) -> None:
-        """Row n of the hypothesis part becomes old row hypotheses[n]; fewer rows shrink it."""
+        """Row n of the hypothesis part becomes old row hypotheses[n], of the same sentence. Where sentences leave, `select` is called too."""
+        if self._visible is not None:
+            self._visible = self._visible.index_select(0, hypotheses)
         for slot, buffers in self._grown.items():
             filled = self._filled[slot]
             kept = []
@@ -60,11 +128,18 @@ class Cache:
             self._grown[slot] = kept
 
     def select(self, sentences: Tensor) -> None:
-        """Keep these rows of the per-sentence part."""
+        """Keep these rows of the per-sentence parts."""
         for slot, values in self._made.items():
             self._made[slot] = tuple(value.index_select(0, sentences) for value in values)
+        for slot, buffers in self._cells.items():
+            kept = []
+            for buffer in buffers:
+                moved = buffer.new_empty(len(sentences), *buffer.shape[1:])
+                moved[:, :, : self._end] = buffer[:, :, : self._end].index_select(0, sentences)
+                kept.append(moved)
+            self._cells[slot] = kept
 
     def bytes(self) -> int:
         """Memory held, in bytes."""
-        grown = sum(t.numel() * t.element_size() for buffers in self._grown.values() for t in buffers)
-        return grown + sum(t.numel() * t.element_size() for values in self._made.values() for t in values)
+        held = [t for kind in (self._grown, self._made, self._cells) for tensors in kind.values() for t in tensors]
+        return sum(t.numel() * t.element_size() for t in held)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from models.attention import causal_bias, padding_bias
 from models.cache import Cache
@@ -118,7 +117,11 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, History]:
         past, length = (0 if cache is None else cache.length), tgt_NT.shape[1]
         # padding stands behind the last real token, where the causal mask hides it from every real query
-        flow = Flow(bias=causal_bias(length, past, tgt_NT.device), causal=True, cache=cache, trace=trace, packing=packing)
+        if cache is None:
+            bias = causal_bias(length, past, tgt_NT.device)
+        else:
+            bias = cache.begin(len(tgt_NT), length, len(encoded.mask), tgt_NT.device)
+        flow = Flow(bias=bias, causal=True, cache=cache, trace=trace, packing=packing)
         h_0 = self.tgt_embedding(tgt_NT, past)
         hidden, history = self.decoder(h_0 if packing is None else packing.pack(h_0), flow, encoded.memories)
         if cache is not None:
@@ -127,7 +130,7 @@ class Transformer(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., D] -> [..., V]"""
-        return F.linear(hidden, self.output.weight, self.output.bias)
+        return self.output(hidden)
 
     def forward(self, src_BS: Tensor, tgt_in_BT: Tensor) -> Output:
         """Teacher forcing; tgt_in starts with BOS."""
