@@ -23,10 +23,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from models.cache import Cache
+from orchestrator.largest import NEVER, best_of_rows
 from orchestrator.spec import DecodeSpec, LengthPenalty
 
 PAD, BOS, EOS = 0, 2, 3
-NEVER = float("-inf")
 LEAVE_SHARE = 8  # finished sentences leave the batch when they are at least 1/8 of it: leaving copies the others' memories
 
 
@@ -258,21 +258,3 @@ class _Search:
             place = torch.where(on_path, parents[t].gather(1, place), place)
         rows = zip(ids.permute(1, 2, 0).tolist(), score.tolist(), logprob.tolist(), length.tolist(), strict=True)
         return [[Hypothesis(y[: n - 1], s, p) for y, s, p, n in zip(*row, strict=True) if s > NEVER] for row in rows]
-
-
-def best_of_rows(value_NV: Tensor, count: int, *, exact: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The `count` or a few more largest of each row with their columns, [N, C] each; of equal values the lower column comes first.
-
-    The third value is 1 where a tie reaches over the end of a list, so that its last columns are arbitrary; never with `exact`, which is
-    slow.
-    """
-    kept = min(count + 2, value_NV.shape[1])
-    if exact:
-        value, column = value_NV.sort(dim=1, descending=True, stable=True)
-        return value[:, :kept], column[:, :kept], torch.zeros((), dtype=torch.long, device=value.device)
-    value, column = value_NV.topk(kept, dim=1)
-    cut = value[:, -1]
-    tied = (cut == value[:, count - 1]) & (cut > NEVER) if kept > count else torch.zeros_like(cut, dtype=torch.bool)
-    column, order = column.sort(dim=1)
-    value, order = value.gather(1, order).sort(dim=1, descending=True, stable=True)
-    return value, column.gather(1, order), tied.any().long()

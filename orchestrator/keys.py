@@ -24,6 +24,7 @@ from orchestrator.spec import RunSpec
 FORMAT = 1
 
 GROWN: dict[str, Any] = {
+    "decode.precision": "fp32",
     "connection/dense.mode": "literal",
     "connection/dense.final_norm": False,
     "connection/hierarchical.residual": "all",

@@ -199,6 +199,7 @@ class DecodeSpec(Strict):
     length_penalty: LengthPenalty = LengthPenalty()
     max_ratio: Annotated[float, Field(gt=0)] = 1.0
     max_extra: Natural = 50
+    precision: Literal["fp32", "bf16", "int8"] = "fp32"  # of the linear maps
 
 
 class ScoreSpec(Strict):

@@ -10,7 +10,9 @@ from typing import Any, Protocol
 
 import torch
 
+from models.inference import PrecisionError, prepared
 from orchestrator.beam import EOS, PAD, Hypothesis, beam_search
+from orchestrator.errors import UserError
 from orchestrator.spec import DecodeSpec
 
 BATCH_TOKENS = 2048
@@ -43,18 +45,23 @@ def decode_corpus(
 ) -> list[list[Hypothesis]]:
     """n-best lists, best first, in input order; `ids` and the outputs' ids are without BOS and EOS.
 
-    batch_tokens: padded source tokens of a batch at most (one sentence may be longer). Errors: those of `beam_search`.
+    batch_tokens: padded source tokens of a batch at most (one sentence may be longer). Errors: those of `beam_search`; UserError where this
+    machine cannot decode in `decode.precision`.
     """
     device = next(model.parameters()).device
     results: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0)] for _ in ids]
     done = sum(not source for source in ids)
-    for indices in batches([len(source) for source in ids], batch_tokens):
-        found = beam_search(model, pad([ids[i] for i in indices]).to(device), decode, nbest)
-        for index, hypotheses in zip(indices, found, strict=True):
-            results[index] = hypotheses
-        done += len(indices)
-        if on_progress is not None:
-            on_progress(done, len(ids))
+    try:
+        with prepared(model, decode.precision):
+            for indices in batches([len(source) for source in ids], batch_tokens):
+                found = beam_search(model, pad([ids[i] for i in indices]).to(device), decode, nbest)
+                for index, hypotheses in zip(indices, found, strict=True):
+                    results[index] = hypotheses
+                done += len(indices)
+                if on_progress is not None:
+                    on_progress(done, len(ids))
+    except PrecisionError as error:
+        raise UserError(f"decode: {error}") from None
     return results
 
 

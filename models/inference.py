@@ -1,0 +1,142 @@
+"""A trained model's linear maps, made ready for decoding, for the time of a `with`.
+
+Every nn.Linear of the model, of whatever variant, gets another forward: weights packed once in the order that the CPU's library multiplies
+in, q, k and v in one product, and the precision asked for. The modules, their parameters and the state dict stay what they were, and
+afterwards nothing is left of it. Where a library function is not there (another device, another build of torch), fp32 stays as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import flop_registry, register_flop_formula
+
+from models.attention import MultiHeadAttention
+
+Precision = Literal["fp32", "bf16", "int8"]
+Map = Callable[[Tensor], Tensor]
+
+
+class PrecisionError(ValueError):
+    """The precision asked for cannot be had here; one line."""
+
+
+@contextmanager
+def prepared(model: nn.Module, precision: Precision = "fp32") -> Iterator[None]:
+    """Within, `model` computes its linear maps in `precision`: for inference alone, its parameters are not to change meanwhile.
+
+    fp32: the same products, summed in another order. bf16: inputs and weights rounded to bfloat16, sums in fp32. int8: weights by output
+    row, inputs by position (symmetric, 8 bits), sums exact; the rest of the model stays fp32. PrecisionError: int8 elsewhere than on a CPU
+    whose torch has oneDNN.
+    """
+    device = next(model.parameters()).device
+    make = _maker(precision, device)
+    with ExitStack() as stack:
+        if make is not None:
+            for module in model.modules():
+                if isinstance(module, nn.Linear):
+                    _swap(stack, module, "forward", make([module]))
+                elif isinstance(module, MultiHeadAttention) and module.query.in_features == module.key.in_features:
+                    _swap(stack, module, "joint", make([module.query, module.key, module.value]))
+        if device.type == "cpu":
+            stack.enter_context(_default_products())
+        yield
+
+
+def _maker(precision: Precision, device: torch.device) -> Callable[[Sequence[nn.Linear]], Map] | None:
+    """What turns linear maps of one input into one function; None: leave them alone."""
+    onednn = device.type == "cpu" and torch.backends.mkldnn.is_available()
+    if precision == "int8":
+        if not onednn or not hasattr(torch.ops.onednn, "qlinear_pointwise"):
+            raise PrecisionError(f"precision int8: found device {device.type} without oneDNN's 8-bit products; expected fp32 or bf16")
+        return _int8
+    packed = onednn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    if precision == "bf16":
+        return _bf16_packed if packed and torch.ops.mkldnn._is_mkldnn_bf16_supported() else _bf16
+    return _fp32 if packed else None
+
+
+def _joined(maps: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
+    """Weights [M, D] and biases [M] one below the other."""
+    biases = [m.bias for m in maps]
+    bias = None if biases[0] is None else torch.cat([b.detach() for b in biases])
+    return torch.cat([m.weight.detach() for m in maps]), bias
+
+
+def _fp32(maps: Sequence[nn.Linear]) -> Map:
+    weight, bias = _joined(maps)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight)
+    product = torch.ops.mkldnn._linear_pointwise.default
+    return lambda x: product(x, packed, bias, "none", [], "")
+
+
+def _bf16(maps: Sequence[nn.Linear]) -> Map:
+    weight, bias = _joined(maps)
+    weight, bias = weight.bfloat16(), None if bias is None else bias.bfloat16()
+    return lambda x: nn.functional.linear(x.bfloat16(), weight, bias).float()
+
+
+def _bf16_packed(maps: Sequence[nn.Linear]) -> Map:
+    weight, bias = _joined(maps)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight.bfloat16())
+    bias = None if bias is None else bias.bfloat16()
+    product = torch.ops.mkldnn._linear_pointwise.default
+    return lambda x: product(x.bfloat16(), packed, bias, "none", [], "").float()
+
+
+def _int8(maps: Sequence[nn.Linear]) -> Map:
+    """y = s_x s_w (Q_x Q_w) + b, Q = round(x / s), s = max |x| / 127. oneDNN's fast kernel takes unsigned inputs: Q_x + 128."""
+    weight, bias = _joined(maps)
+    scale = weight.abs().amax(1).clamp_min(1e-30) / 127
+    quantised = (weight / scale[:, None]).round().to(torch.int8)
+    zero = torch.zeros(len(scale), dtype=torch.int32)
+    packed = torch.ops.onednn.qlinear_prepack(quantised, None)
+    product = torch.ops.onednn.qlinear_pointwise.default
+
+    def apply(x: Tensor) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        s = rows.abs().amax(1, keepdim=True).clamp_min_(1e-30).div_(127)
+        # adding 128.5 and cutting off rounds; what it makes of NaN shows in s
+        q = (rows * s.reciprocal()).add_(128.5).to(torch.uint8)
+        y = product(q, 1.0, 128, packed, scale, zero, None, 1.0, 0, torch.float32, "none", [], "")
+        y = y.mul_(s) if bias is None else torch.addcmul(bias, y, s)
+        return y.view(*x.shape[:-1], -1)
+
+    return apply
+
+
+def _swap(stack: ExitStack, module: nn.Module, name: str, value: Any) -> None:
+    """Shadow an attribute of the class by one of the object, for the time of the stack."""
+    module.__dict__[name] = value
+    stack.callback(module.__dict__.pop, name)
+
+
+@contextmanager
+def _default_products() -> Iterator[None]:
+    """Attention multiplies strided slices of the cache, which torch's default products take as they are and oneDNN's copy first."""
+    backend = getattr(torch.backends.mkldnn, "matmul", None)
+    if backend is None or not hasattr(backend, "fp32_precision"):
+        yield
+        return
+    before = backend.fp32_precision
+    backend.fp32_precision = "none"
+    try:
+        yield
+    finally:
+        backend.fp32_precision = before
+
+
+def _operations(x_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) -> int:
+    """Multiplications and additions of a linear map, for torch's counter."""
+    return 2 * math.prod(out_shape) * x_shape[-1]
+
+
+for _library, _name in (("mkldnn", "_linear_pointwise"), ("onednn", "qlinear_pointwise")):
+    _product = getattr(getattr(torch.ops, _library), _name, None)
+    if _product is not None and _product not in flop_registry:
+        register_flop_formula(_product)(_operations)

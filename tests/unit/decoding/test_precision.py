@@ -1,0 +1,66 @@
+"""The `precision` of decoding, and the largest values of long rows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import models
+import orchestrator.translate
+from models.inference import PrecisionError
+from orchestrator.errors import UserError
+from orchestrator.keys import _decode_meaning
+from orchestrator.largest import best_of_rows
+from orchestrator.spec import DataSpec, DecodeSpec, ModelSpec, RunSpec, TrainSpec
+from orchestrator.translate import decode_corpus
+
+
+def test_the_default_is_left_out_of_the_key():
+    def meaning(**changes):
+        return _decode_meaning(RunSpec(data=DataSpec(corpus="c"), train=TrainSpec(max_steps=1), decode=DecodeSpec(**changes)))
+
+    assert "precision" not in meaning() and meaning(precision="fp32") == meaning()
+    assert meaning(precision="int8")["precision"] == "int8"
+
+
+def sharp_model():
+    model = models.build(ModelSpec(d_model=32, d_ff=64, num_heads=2, norm="pre").model_dump(), 24, 24, 3).eval()
+    model.output.weight.data.mul_(6.0)
+    return model
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_a_lower_precision_scores_about_the_same(precision):
+    if precision == "int8" and not hasattr(torch.ops.onednn, "qlinear_pointwise"):
+        pytest.skip("this torch has no 8-bit products")
+    model, ids = sharp_model(), [[4, 5, 6], [7], [8, 9, 10, 11, 4]]
+    full, low = (decode_corpus(model, ids, DecodeSpec(beam_size=4, max_extra=3, precision=p)) for p in ("fp32", precision))
+    assert [h[0].score for h in low] != [h[0].score for h in full], "it makes a difference"
+    assert [h[0].score for h in low] == pytest.approx([h[0].score for h in full], rel=0.15)  # the logits are sharpened
+
+
+def test_a_precision_that_is_not_there_is_one_line(monkeypatch):
+    def refuse(model, precision):
+        raise PrecisionError("precision int8: found a toaster; expected fp32")
+
+    monkeypatch.setattr(orchestrator.translate, "prepared", refuse)
+    with pytest.raises(UserError, match="^decode: precision int8: found a toaster"):
+        decode_corpus(sharp_model(), [[4]], DecodeSpec(precision="int8"))
+
+
+@pytest.mark.parametrize("columns", [5, 40, 999, 3000])
+@pytest.mark.parametrize("levels", [2, 7, 1000])
+@pytest.mark.parametrize("count", [1, 3, 6])
+def test_best_of_rows_is_a_stable_sort(columns, levels, count):
+    """Few levels: ties within blocks, over blocks and over the end."""
+    values = torch.randint(0, levels, (20, columns), generator=torch.Generator().manual_seed(levels)).float()
+    values[:, 0] = values[:, 2] = values[3, 4:] = float("-inf")
+    kept = min(count + 2, columns)
+    value, column = (t[:, :kept] for t in values.sort(dim=1, descending=True, stable=True))
+    real = value > float("-inf")
+    exact_value, exact_column, tied = best_of_rows(values, count, exact=True)
+    assert torch.equal(exact_value, value) and torch.equal(exact_column[real], column[real]) and not tied
+    quick_value, quick_column, tied = best_of_rows(values, count, exact=False)
+    assert torch.equal(quick_value, value)
+    if not tied:
+        assert torch.equal(quick_column[:, :count][real[:, :count]], column[:, :count][real[:, :count]])

@@ -1,0 +1,66 @@
+"""Cells and the table of who sees them, against caches that are really reordered."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import models.cache
+from models.cache import HIDDEN, Cache
+
+
+@pytest.mark.parametrize("compact_after", [1, 7, 10_000])
+@pytest.mark.parametrize("seed", range(3))
+def test_each_hypothesis_sees_its_own_past_and_nothing_else(monkeypatch, compact_after, seed):
+    """Random parents, growing beams, sentences that leave: what a row sees, in order of time, is what moving every key would give."""
+    monkeypatch.setattr(models.cache, "COMPACT_AFTER", compact_after)
+    generator = torch.Generator().manual_seed(seed)
+    B, H, K = 4, 2, 3
+    slots, cache = [nn.Identity(), nn.Identity()], Cache()
+    width, pasts = 1, [torch.zeros(B, 0, H, K) for _ in slots]
+    for step in range(30):
+        length = 2 if step == 3 else 1
+        bias = cache.begin(B * width, length, B, torch.device("cpu"))
+        for slot, past in zip(slots, list(pasts), strict=True):
+            new = torch.randn(B * width, length, H, K, generator=generator)
+            pasts[slots.index(slot)] = whole = torch.cat((past, new), dim=1)
+            cells, twice = cache.extend(slot, new, 2 * new)
+            assert torch.equal(twice, 2 * cells)
+            assert bias is None or bias.shape == (B, 1, width * length, cells.shape[2])
+            for row in range(B * width):
+                for t in range(length):
+                    seen = cells[row // width]
+                    if bias is not None:
+                        mask = bias[row // width, 0, (row % width) * length + t]
+                        assert set(mask.tolist()) <= {0.0, HIDDEN}
+                        seen = seen[:, mask == 0]
+                    assert torch.equal(seen.transpose(0, 1), whole[row, : whole.shape[1] - length + t + 1])
+        wider = 1 if step < 1 else 5
+        sentences = torch.arange(B) if step not in (9, 20) else torch.arange(B)[torch.arange(B) != 1]
+        parents = torch.randint(0, width, (len(sentences), wider), generator=generator)
+        hypotheses = (sentences[:, None] * width + parents).flatten()
+        cache.reorder(hypotheses)
+        if len(sentences) < B:
+            cache.select(sentences)
+        B, width, pasts = len(sentences), wider, [past[hypotheses] for past in pasts]
+
+
+def test_one_row_a_sentence_needs_no_table():
+    cache, slot = Cache(), nn.Identity()
+    for step in range(40):
+        assert cache.begin(3, 1, 3, torch.device("cpu")) is None
+        (cells,) = cache.extend(slot, torch.full((3, 1, 1, 2), float(step)))
+        cache.reorder(torch.arange(3))
+    assert cells[0, 0, :, 0].tolist() == [float(step) for step in range(40)]
+
+
+def test_compaction_bounds_the_cells(monkeypatch):
+    """All hypotheses descend from the first: no more than its past and the latest cells are kept."""
+    monkeypatch.setattr(models.cache, "COMPACT_AFTER", 10)
+    cache, slot = Cache(), nn.Identity()
+    for _ in range(50):
+        cache.begin(5, 1, 1, torch.device("cpu"))
+        (cells,) = cache.extend(slot, torch.zeros(5, 1, 1, 2))
+        cache.reorder(torch.zeros(5, dtype=torch.long))
+    assert 50 <= cells.shape[2] <= 50 + 20

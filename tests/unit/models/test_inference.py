@@ -1,0 +1,110 @@
+"""Prepared linear maps: the same function, every variant, and nothing left behind."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from variants import CASES, IDS, batch, tiny
+
+import models.inference
+from models import Cache
+from models.inference import PrecisionError, prepared
+
+PRE = [case for case in CASES if case[2] == "pre"]
+PLAIN = ("connection", "residual", "pre")
+CLOSE = {"fp32": 0.999999, "bf16": 0.999, "int8": 0.999}
+
+
+def supported(precision):
+    return precision != "int8" or hasattr(torch.ops.onednn, "qlinear_pointwise")
+
+
+def steps(model, src, tgt):
+    with torch.no_grad():
+        encoded, cache = model.encode(src), Cache()
+        hidden = torch.cat([model.decode(tgt[:, t : t + 1], encoded, cache) for t in range(tgt.shape[1])], dim=1)
+        return model.logits(hidden)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("case", PRE, ids=[i for i, c in zip(IDS, CASES, strict=True) if c in PRE])
+def test_prepared_decoding_equals_the_full_forward(case, precision):
+    if not supported(precision):
+        pytest.skip("this torch has no 8-bit products")
+    model = tiny(case)
+    src, tgt = batch()
+    with torch.no_grad():
+        want = model.logits(model(src, tgt).hidden)
+    with prepared(model, precision):
+        got = steps(model, src, tgt)
+    if precision == "fp32":
+        torch.testing.assert_close(got, want, atol=5e-5, rtol=1e-4)
+    assert torch.nn.functional.cosine_similarity(got.flatten(), want.flatten(), dim=0) > CLOSE[precision]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_nothing_is_left_of_it(precision):
+    if not supported(precision):
+        pytest.skip("this torch has no 8-bit products")
+    model = tiny(PLAIN)
+    src, tgt = batch()
+    names = [set(m.__dict__) for m in model.modules()]
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    backend = getattr(torch.backends.mkldnn, "matmul", None)
+    route = getattr(backend, "fp32_precision", None)
+    with torch.no_grad():
+        before = model(src, tgt).hidden
+    with pytest.raises(KeyError), prepared(model, precision):
+        assert set(model.state_dict()) == set(state)
+        raise KeyError
+    assert getattr(backend, "fp32_precision", None) == route
+    assert [set(m.__dict__) for m in model.modules()] == names
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    with torch.no_grad():
+        assert torch.equal(model(src, tgt).hidden, before)
+    model.train()
+    model(src, tgt).hidden.sum().backward()
+    assert all(p.grad is not None for n, p in model.named_parameters() if n != "output.weight" and n != "output.bias")
+
+
+def test_changed_weights_are_seen_by_the_next_call():
+    model = tiny(PLAIN)
+    src, tgt = batch()
+    with prepared(model):
+        steps(model, src, tgt)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(1.1)
+        want = model.logits(model(src, tgt).hidden)
+    with prepared(model):
+        torch.testing.assert_close(steps(model, src, tgt), want, atol=5e-5, rtol=1e-4)
+
+
+def test_an_8_bit_row_does_not_depend_on_its_batch():
+    if not supported("int8"):
+        pytest.skip("this torch has no 8-bit products")
+    linear = torch.nn.Linear(16, 8)
+    x = torch.randn(5, 16) * torch.tensor([1e-3, 1.0, 50.0, 0.0, 2.0])[:, None]
+    with torch.no_grad(), prepared(linear, "int8"):
+        together = linear(x)
+        alone = torch.cat([linear(row[None]) for row in x])
+    torch.testing.assert_close(together, alone, rtol=1e-6, atol=1e-6)
+    error = (together - linear(x)).abs() / (x.abs().amax(1, keepdim=True) + 1e-6)
+    assert error.max() < 16 * 0.25 * 2 / 127
+    assert torch.equal(together[3], linear.bias.detach())
+
+
+def test_int8_elsewhere_is_one_line(monkeypatch):
+    monkeypatch.setattr(models.inference.torch.backends.mkldnn, "is_available", lambda: False)
+    model = tiny(PLAIN)
+    with pytest.raises(PrecisionError, match="^precision int8: .*expected fp32 or bf16$"), prepared(model, "int8"):
+        pass
+    src, tgt = batch()
+    for precision in ("fp32", "bf16"):  # without the library: torch's own products
+        with prepared(model, precision):
+            assert torch.isfinite(steps(model, src, tgt)).all()
