@@ -115,7 +115,7 @@ class Cache:
         return self._made[slot]
 
     def reorder(self, hypotheses: Tensor) -> None:
-        """Row n of the hypothesis part becomes old row hypotheses[n], of the same sentence. Where sentences leave, `select` is called too."""
+        """Row n of the hypothesis part becomes old row hypotheses[n], of the same sentence; where sentences leave, `select` follows."""
         if self._visible is not None:
             self._visible = self._visible.index_select(0, hypotheses)
         for slot, buffers in self._grown.items():

@@ -44,7 +44,7 @@ def test_a_precision_that_is_not_there_is_one_line(monkeypatch):
         raise PrecisionError("precision int8: found a toaster; expected fp32")
 
     monkeypatch.setattr(orchestrator.translate, "prepared", refuse)
-    with pytest.raises(UserError, match="^decode: precision int8: found a toaster"):
+    with pytest.raises(UserError, match=r"^decode: precision int8: found a toaster"):
         decode_corpus(sharp_model(), [[4]], DecodeSpec(precision="int8"))
 
 

@@ -102,7 +102,7 @@ def test_an_8_bit_row_does_not_depend_on_its_batch():
 def test_int8_elsewhere_is_one_line(monkeypatch):
     monkeypatch.setattr(models.inference.torch.backends.mkldnn, "is_available", lambda: False)
     model = tiny(PLAIN)
-    with pytest.raises(PrecisionError, match="^precision int8: .*expected fp32 or bf16$"), prepared(model, "int8"):
+    with pytest.raises(PrecisionError, match=r"^precision int8: .*expected fp32 or bf16$"), prepared(model, "int8"):
         pass
     src, tgt = batch()
     for precision in ("fp32", "bf16"):  # without the library: torch's own products

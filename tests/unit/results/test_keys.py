@@ -118,6 +118,7 @@ DECODE = [
     ("decode.length_penalty.kind", "exponent"),
     ("decode.max_ratio", 2.0),
     ("decode.max_extra", 10),
+    ("decode.precision", "int8"),
     ("score.test", "test2017"),
 ]
 SCORE = [("score.metric", "multi-bleu"), ("score.lowercase", True), ("score.split_compounds", True)]
