@@ -42,16 +42,20 @@ def plan(
     need_folder(data_dir, "--data-dir")
     wanted = parse_seeds(seeds)
     problems: list[str] = []
-    rows, default = [], set()
+    rows, default, rungs = [], set(), set()
     for target in targets:
         try:
             rows += resolve(target, sets=sets, profile=profile)
-            default |= set(sweep_of(target, profile).seeds)
+            section = sweep_of(target, profile)
+            default |= set(section.seeds)
+            rungs |= set(section.model_dump()["scheduler"].get("rungs") or [])
         except UserError as error:
             problems += error.lines
     if problems:
         raise UserError(*dict.fromkeys(problems))
-    found = make(rows, wanted or sorted(default), ledger=ledger(results), data_dir=data_dir, cache_dir=cache_dir, force=force)
+    found = make(
+        rows, wanted or sorted(default), ledger=ledger(results), data_dir=data_dir, cache_dir=cache_dir, force=force, rungs=sorted(rungs)
+    )
     if as_json:
         emit(found.as_json())
     else:

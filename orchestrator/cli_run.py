@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 Engine = Annotated[str, typer.Option("--engine", help="local: one run after the other, here; ray: Ray Tune and Ray Train.")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Workers of each run (needs --engine ray above 1).")]
 
+Fuse = Annotated[
+    str,
+    typer.Option("--fuse", help="Runs of equal shapes (a row's seeds) as one job: auto (where it pays), never, always. Changes rounding."),
+]
+
 
 def register(app: typer.Typer) -> None:
     app.command("run")(run)
@@ -35,6 +40,7 @@ def run(
     cache_dir: CacheDir = CACHE,
     export: Export = None,
     no_tracking: NoTracking = False,
+    fuse: Fuse = "never",
     as_json: AsJson = False,
 ) -> None:
     """Train, decode and score one row (or every row of a file or folder, to its full budget). What is done is not done again.
@@ -46,7 +52,7 @@ def run(
     rows = resolve(target, sets=sets, profile=profile, seed=seed)
     seeds = [seed] if seed is not None else sorted({row.spec.seed for row in rows if row.spec is not None} or {1})
     name = _name(rows[0].id if len(rows) == 1 else _address(target, rows), profile, sets) + "".join(f":{s}" for s in seeds)
-    _execute(rows, seeds, name, None, engine, workers, results, data_dir, cache_dir, export, no_tracking, as_json)
+    _execute(rows, seeds, name, None, engine, workers, results, data_dir, cache_dir, export, no_tracking, fuse, as_json)
 
 
 def sweep(
@@ -61,6 +67,7 @@ def sweep(
     cache_dir: CacheDir = CACHE,
     export: Export = None,
     no_tracking: NoTracking = False,
+    fuse: Fuse = "never",
     as_json: AsJson = False,
 ) -> None:
     """Every row of a file with every seed, under the scheduler of its sweep section. The same command goes on after an interruption.
@@ -88,6 +95,7 @@ def sweep(
         cache_dir,
         export,
         no_tracking,
+        fuse,
         as_json,
     )
 
@@ -121,15 +129,19 @@ def _execute(
     cache_dir: Path,
     export: Path | None,
     no_tracking: bool,
+    fuse: str,
     as_json: bool,
 ) -> None:
     from orchestrator.cli_common import console, emit, mirrors, need_folder, note, stdout_to_stderr
     from orchestrator.errors import UserError
+    from orchestrator.fusing import MODES
     from orchestrator.places import nearest, shown
     from orchestrator.rows import runs
 
     if engine not in ("local", "ray"):
         raise UserError(f"--engine {shown(engine)}: {nearest(engine, ['local', 'ray'])}")
+    if fuse not in MODES:
+        raise UserError(f"--fuse {shown(fuse)}: {nearest(fuse, list(MODES))}")
     if engine == "local" and workers is not None and workers > 1:
         raise UserError(f"--workers {workers}: the local engine has one worker; expected --engine ray")
     need_folder(data_dir, "--data-dir")
@@ -153,6 +165,7 @@ def _execute(
         export=export,
         sweep=section,
         tracking=not no_tracking,
+        fuse=fuse,
     )
     with stdout_to_stderr():
         records = engines.execute(todo, seeds, options)

@@ -81,8 +81,20 @@ class _Sweep:
                 blocked = [t for t in level if any(p.train_key == t.parent_key and p.name in failures for p in self.tasks)]
                 failures |= {t.name: "its parent failed" for t in blocked}
                 jobs = jobs_of([t for t in self._order(level) if t not in blocked])
-                failures |= self._engine(jobs) if jobs else {}
+                failures |= self._engine(self._fuse(jobs)) if jobs else {}
         return failures
+
+    def _fuse(self, jobs: list[list[Task]]) -> list[list[Task]]:
+        from orchestrator.fusing import fuse, is_fused
+        from orchestrator.runtime import best_device
+
+        ray, concurrency = self.options.engine == "ray", (self.options.sweep or {}).get("concurrency")
+        slots = concurrency or local_cpus() if ray else 1
+        found = fuse(jobs, self.options.fuse, best_device().type, engine=self.options.engine, slots=slots)
+        for job in found:
+            if is_fused(job):
+                self.console.print(f"fused: {', '.join(task.name for task in job)}", highlight=False, markup=False)
+        return found
 
     def _engine(self, jobs: list[list[Task]]) -> dict[str, str]:
         metric = self.options.scheduler.get("metric", "valid/nll")

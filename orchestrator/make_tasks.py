@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """How and where to run; nothing here is part of a result's meaning. `sweep`: the `sweep` section of a spec, as plain data."""
+    """How and where to run; nothing here is part of a result's meaning. `sweep`: the `sweep` section of a spec, as plain data.
+
+    fuse: `auto`, `never` or `always` (see `fusing`).
+    """
 
     name: str
     engine: str = "local"
@@ -29,6 +32,7 @@ class Options:
     export: Path | None = None
     sweep: dict[str, Any] | None = None
     tracking: bool = True
+    fuse: str = "never"
 
     @property
     def slug(self) -> str:

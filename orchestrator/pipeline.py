@@ -22,8 +22,9 @@ from orchestrator.runtime import Reporter, Runtime
 from orchestrator.spec import RunSpec
 from orchestrator.store import Store
 from orchestrator.task import Scoring, Task
-from orchestrator.train import train
+from orchestrator.train import Training
 from orchestrator.translate import decode_corpus
+from orchestrator.turns import Turns, alone
 
 
 def ledger_of(task: Task, lock: RunLock | None = None) -> Ledger:
@@ -40,11 +41,21 @@ def run_row(
 
     `decide` is asked at each rung whether to go on. LockedError where another live process has the run.
     """
+    return alone(row_turns(task, runtime, reporters, decide))
+
+
+def row_turns(
+    task: Task,
+    runtime: Runtime,
+    reporters: Sequence[Reporter] = (),
+    decide: Callable[[dict[str, Any]], bool] = lambda metrics: True,
+) -> Turns[dict[str, Any]]:
+    """`run_row` in the hands of whoever makes the gradients (see `fused`)."""
     prepared = prepare(task.run_spec.data, None if task.data_dir is None else Path(task.data_dir), Path(task.cache_dir))
     task.run_dir.mkdir(parents=True, exist_ok=True)
     if not runtime.is_main:
         if _agreed(runtime, False):
-            _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
+            yield from _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
         return {}
     with RunLock(task.run_dir / "lock") as lock:
         ledger = ledger_of(task, lock)
@@ -53,7 +64,7 @@ def run_row(
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)
         if _agreed(runtime, _to_train(record, _undecoded(task, ledger), store)):
-            record = _train(task, runtime, prepared, ledger, lock, own)
+            record = yield from _train(task, runtime, prepared, ledger, lock, own)
         assert record is not None
         if record["status"] == "done":
             _decode_and_score(task, runtime, prepared, ledger, store)
@@ -87,24 +98,15 @@ def _undecoded(task: Task, ledger: Ledger) -> bool:
 
 def _train(
     task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, lock: RunLock | None, reporters: Sequence[Reporter]
-) -> dict[str, Any]:
+) -> Turns[dict[str, Any]]:
     spec = task.run_spec
     init = None
     if task.parent_key is not None:
         init = Store(Path(task.results) / task.parent_key[:16], task.parent_key).weights(spec.decode.checkpoint)
     if runtime.is_main:
         ledger.write_spec(task.train_key, {"id": task.id, "seed": task.seed, "spec": task.spec, "keys": task.keys})
-    result = train(
-        spec,
-        runtime,
-        list(reporters),
-        prepared=prepared,
-        run_dir=task.run_dir,
-        train_key=task.train_key,
-        lock=lock,
-        rungs=task.rungs,
-        init_weights=init,
-    )
+    store = Store(task.run_dir, task.train_key, lock)
+    result = yield from Training(spec, runtime, list(reporters), prepared, store, frozenset(task.rungs), init).turns()
     record = {"key": task.train_key, "sweep": task.sweep, "world_size": runtime.world_size} | result.to_json()
     if runtime.is_main:
         record["executed_steps"] = executed_steps(task.run_dir / "journal.jsonl")

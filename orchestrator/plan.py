@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import counting
+from orchestrator.fusing import why_not_here
 from orchestrator.keys import Keys, keys_of
 from orchestrator.results import Ledger
 from orchestrator.rows import Row, runs
+from orchestrator.runtime import best_device
 from orchestrator.spec import DataSpec
 
 
@@ -44,11 +46,15 @@ class Planned:
 
 @dataclass
 class Plan:
-    """`parents`: rows that are not asked for but train first, because a row starts from them."""
+    """`parents`: rows that are not asked for but train first, because a row starts from them.
+
+    fuse: id of a row -> why its seeds would not train as one job here under `--fuse auto`, null where they would.
+    """
 
     rows: list[Planned] = field(default_factory=list)
     parents: list[Planned] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    fuse: dict[str, str | None] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -56,6 +62,7 @@ class Plan:
             "parents": [row.as_json() for row in self.parents],
             "totals": dict(Counter(row.status for row in self.rows)) | {"runs": len(self.rows), "trainings": self.trainings},
             "notes": self.notes,
+            "fuse": self.fuse,
         }
 
     @property
@@ -103,6 +110,7 @@ def plan(
     data_dir: Path | None = None,
     cache_dir: Path | None = None,
     force: bool = False,
+    rungs: Sequence[int] = (),
 ) -> Plan:
     """The plan of every row with every seed. UserError where that is more than MAX_RUNS runs and not forced."""
     data, result = Data(data_dir, cache_dir), Plan()
@@ -126,7 +134,27 @@ def plan(
     lacking = sorted({row.spec.data.corpus for row in rows if row.spec is not None and data.manifest(row.spec.data) is None})
     if lacking:
         result.notes.append(f"data absent: {', '.join(lacking)} (--data-dir, or nmt-ablate data get NAME)")
+    device = best_device().type
+    result.fuse = {row.id: why_not_here(row.spec, "auto", device, workers=row.workers, rungs=rungs) for row in rows if row.spec is not None}
+    if len(seeds) > 1:
+        result.notes += _told(result.fuse, device)
     return result
+
+
+def _told(fuse: Mapping[str, str | None], device: str) -> list[str]:
+    """A line for the rows whose seeds train as one job, and one for each reason against it."""
+    groups: dict[str | None, list[str]] = {}
+    for row, reason in fuse.items():
+        groups.setdefault(reason, []).append(row)
+    return [
+        f"{'seeds fused' if reason is None else 'seeds not fused'} ({device}, --fuse auto): {_few(rows)}"
+        + (f": {reason}" if reason else "")
+        for reason, rows in groups.items()
+    ]
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more rows" if len(names) > 3 else "")
 
 
 def keys_for(row: Row, data: Data) -> Keys:

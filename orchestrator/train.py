@@ -29,6 +29,7 @@ from orchestrator.runtime import Reporter, Runtime
 from orchestrator.spec import BatchSpec, RunSpec, Schedule
 from orchestrator.store import Store
 from orchestrator.train_result import Diverged, TrainResult
+from orchestrator.turns import Log, Turn, Turns, alone
 from orchestrator.validate import Validator
 from orchestrator.warm_start import warm_start
 
@@ -53,10 +54,12 @@ def train(
     rungs: steps at which a validation is reported exactly, after a checkpoint is durable. They never change the weights.
     init_weights: tensors of a trained parent; those that match by name and shape are copied.
     """
-    return _Training(spec, runtime, list(reporters), prepared, Store(run_dir, train_key, lock), frozenset(rungs), init_weights).run()
+    return Training(spec, runtime, list(reporters), prepared, Store(run_dir, train_key, lock), frozenset(rungs), init_weights).run()
 
 
-class _Training:
+class Training:
+    """One training under way: `run` does it alone, `turns` in the hands of whoever makes its gradients."""
+
     def __init__(
         self,
         spec: RunSpec,
@@ -89,13 +92,17 @@ class _Training:
     # ------------------------------------------------------------ the loop
 
     def run(self) -> TrainResult:
+        return alone(self.turns())
+
+    def turns(self) -> Turns[TrainResult]:
+        """Yields at each update, to be sent its log once its gradients are on the model."""
         status, reason = "done", ""
         try:
             self._resume()
             if self.warm_start is not None and self.progress.step == 0:
                 self._report({"warm_start": self.warm_start.to_json()})
             while not self._finished():
-                self._phase()
+                yield from self._phase()
             if self.runtime.is_main:
                 self._save_weights("last")
         except Diverged as error:
@@ -104,7 +111,7 @@ class _Training:
             status, reason = stop.status, stop.reason
         return TrainResult(status, reason, self.progress, self.params, self._weights(), self.executed, self.warm_start)
 
-    def _phase(self) -> None:
+    def _phase(self) -> Turns[None]:
         """Until the training is finished or Adam restarts."""
         batch, schedule = self._settings()
         feed = Feed(self.train_pairs, batch, self.spec.seed, self.runtime.rank, self.runtime.world_size)
@@ -112,7 +119,10 @@ class _Training:
         self.model.train()
         updates = feed.updates(self.progress.epoch, self.progress.index)
         for update in self.runtime.prepare_loader(ahead(updates) if self.runtime.device.type == "cuda" else updates):
-            self._step(update, schedule)
+            fault("step", self.progress.step + 1)
+            self.optimizer.zero_grad(set_to_none=True)
+            log = yield Turn(self, update)
+            self._step(update, schedule, log)
             self._after_step()
             if self._finished():
                 return
@@ -123,13 +133,10 @@ class _Training:
                 self._restart()
                 return
 
-    def _step(self, update: Update, schedule: Schedule) -> None:
-        p, spec = self.progress, self.spec
-        started = time.perf_counter()
-        step = p.step + 1
-        fault("step", step)
+    def gradients(self, update: Update) -> Log:
+        """Of the update's loss, added to those on the model."""
+        spec, step, started = self.spec, self.progress.step + 1, time.perf_counter()
         sums: dict[str, Tensor] = {}
-        self.optimizer.zero_grad(set_to_none=True)
         for i, batch in enumerate(update.micro):
             torch.manual_seed(stream_seed(spec.seed, "dropout", step, i, self.runtime.rank))
             tensors = (t.to(self.runtime.device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
@@ -143,6 +150,11 @@ class _Training:
             for name, value in log.items():
                 value = value * 0.0 if update.idle[i] else value
                 sums[name] = sums[name] + value if name in sums else value
+        return Log(sums, time.perf_counter() - started)
+
+    def _step(self, update: Update, schedule: Schedule, log: Log) -> None:
+        p, spec, sums, started = self.progress, self.spec, log.sums, time.perf_counter()
+        step = p.step + 1
         rate = learning_rate(schedule, p.phase_step + 1, spec.model.d_model)
         set_rate(self.optimizer, rate)
         norm = clip(self.model, spec.optim.clip_norm)
@@ -153,7 +165,7 @@ class _Training:
             self._check_finite(step, sums["nll"], norm)
         self.optimizer.step()
         p.step, p.phase_step, p.epoch, p.index = step, p.phase_step + 1, update.epoch, update.index
-        self.meter.add(p, update, sums, time.perf_counter() - started)
+        self.meter.add(p, update, sums, log.seconds + time.perf_counter() - started)
 
     def _check_finite(self, step: int, nll: Tensor, norm: Tensor | None) -> None:
         finite = torch.stack([nll.detach().float(), nll.new_zeros(()).float() if norm is None else norm.float()])

@@ -8,6 +8,7 @@ from typing import Any
 from orchestrator import interrupt
 from orchestrator.asha import Asha
 from orchestrator.errors import LockedError, UserError
+from orchestrator.fusing import is_fused
 from orchestrator.pipeline import run_row
 from orchestrator.runtime import Runtime, best_device
 from orchestrator.task import Task
@@ -17,6 +18,9 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[
     """Run every task of every job; returns why those failed that failed, by name. One failure does not end the others."""
     failures: dict[str, str] = {}
     for job in jobs:
+        if is_fused(job):
+            failures |= _fused(job, asha, metric)
+            continue
         for task in job:
             try:
                 with interrupt.listening():
@@ -26,6 +30,17 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[
             except Exception as error:
                 failures[task.name] = f"{type(error).__name__}: {error}"
     return failures
+
+
+def _fused(job: Sequence[Task], asha: Asha | None, metric: str) -> dict[str, str]:
+    from orchestrator.fused import run_job
+
+    with interrupt.listening():
+        errors = run_job(job, Runtime(device=best_device()), decide=lambda task: _decider(asha, task.name, metric))
+    for error in errors.values():
+        if isinstance(error, (UserError, LockedError)):
+            raise error
+    return {name: f"{type(error).__name__}: {error}" for name, error in errors.items()}
 
 
 def _decider(asha: Asha | None, name: str, metric: str) -> Callable[[dict[str, Any]], bool]:

@@ -13,7 +13,8 @@ from ray.train.torch import TorchTrainer
 from ray.tune.integration.ray_train import TuneReportCallback
 from torch import nn
 
-from orchestrator.launch.until_asked import run_until_asked
+from orchestrator.fusing import is_fused
+from orchestrator.launch.until_asked import run_job_until_asked, run_until_asked
 from orchestrator.runtime import Runtime
 from orchestrator.task import Task
 
@@ -34,8 +35,11 @@ def worker_loop(config: dict[str, Any]) -> None:
     context = ray.train.get_context()
     device = ray.train.torch.get_device()
     runtime = Runtime(context.get_world_rank(), context.get_world_size(), device, _distributed)
-    for data in config["job"]:
-        task = Task.of(data)
+    tasks = [Task.of(data) for data in config["job"]]
+    if is_fused(tasks):
+        run_job_until_asked(tasks, runtime)
+        return
+    for task in tasks:
         if not run_until_asked(task, runtime, [TrainReporter(task.name)]):
             return
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator import interrupt
 from orchestrator.asha import Asha
+from orchestrator.fusing import is_fused
 from orchestrator.launch.ray_cluster import DRIVER, cluster, cpus_needed, local_cpus, preflight
 from orchestrator.task import Task
 
@@ -42,7 +43,7 @@ def trial(config: dict[str, Any]) -> None:
     """One Tune trial. In this process where one CPU worker does it; else the driver of a Train run."""
     from ray import tune
 
-    from orchestrator.launch.until_asked import run_until_asked
+    from orchestrator.launch.until_asked import run_job_until_asked, run_until_asked
     from orchestrator.runtime import Runtime
 
     tasks = [Task.of(data) for data in config["job"]]
@@ -50,6 +51,10 @@ def trial(config: dict[str, Any]) -> None:
         from orchestrator.launch import ray_train
 
         ray_train.fit(config["job"], tasks[0].workers, tasks[0].run_spec.train.threads, config["storage"])
+        return
+
+    if is_fused(tasks):
+        run_job_until_asked(tasks, Runtime())
         return
 
     for task in tasks:
@@ -112,5 +117,6 @@ def _phase(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str, concu
 
 
 def _trial_name(trial: Any) -> str:
-    job = trial.config["job"][0]
-    return f"{job['id'].replace('/', '-')}-s{job['seed']}"
+    job = trial.config["job"]
+    seeds = "-".join(dict.fromkeys(str(task["seed"]) for task in job))
+    return f"{job[0]['id'].replace('/', '-')}-s{seeds}"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator import interrupt
+from orchestrator.fused import run_job
 from orchestrator.pipeline import run_row
 from orchestrator.runtime import Reporter, Runtime
 from orchestrator.task import Task
@@ -25,3 +26,17 @@ def run_until_asked(task: Task, runtime: Runtime, reporters: Sequence[Reporter])
     except KeyboardInterrupt:
         return False
     return True
+
+
+def run_job_until_asked(tasks: Sequence[Task], runtime: Runtime) -> None:
+    """The same of a fused job. Nothing is reported to Ray, for a job with rungs is not fused. Raises the first run's error, if any."""
+    if tasks[0].sweep is not None:
+        interrupt.watch(interrupt.stop_file(Path(tasks[0].results), tasks[0].sweep))
+    if interrupt.requested():
+        return
+    try:
+        errors = run_job(tasks, runtime)
+    except KeyboardInterrupt:
+        return
+    for error in errors.values():
+        raise error
