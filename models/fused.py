@@ -19,7 +19,7 @@ from models import stacked
 from models.fused_sides import Side, Sides
 from models.registry import REGISTRIES
 from models.site import Flow, History
-from models.transformer import Output, Transformer
+from models.transformer import PAD, Output, Transformer
 
 POSITIONWISE = {
     "connection": {"residual", "dense", "hierarchical"},
@@ -68,14 +68,18 @@ class Fused:
         generators: of each run's dropout masks; on a CPU they are the masks its solo run draws.
         """
         net = self.network
-        self.packing.begin(sources, targets, generators)
-        src, tgt = self.packing.sides["src"], self.packing.sides["tgt"]
+        src, tgt = (
+            Side(ids, [net._packing(side, each != PAD) if len(each) else None for each in ids])
+            for side, ids in (("encoder", sources), ("decoder", targets))
+        )
+        self.packing.begin(src, tgt, sources, targets, generators)
         flow = Flow(mask=src.mask, bias=src.mask)
         encoded, encoder = net.encoder(net.src_embedding(src.ids), flow)
         memories = net.bridge(encoded, encoder, None, flow)
         hidden, decoder = net.decoder(net.tgt_embedding(tgt.ids), Flow(bias=tgt.mask, causal=True), memories)
         encoders, decoders = (_histories(h, side, bool(net.regularizers)) for h, side in ((encoder, src), (decoder, tgt)))
-        return [Output(h, e, ids != 0, d) for h, e, ids, d in zip(tgt.split(hidden), encoders, sources, decoders, strict=True)]
+        parts = zip(tgt.split(hidden), encoders, src.masks, decoders, tgt.masks, strict=True)
+        return [Output(*part) for part in parts]
 
     def gather_gradients(self) -> None:
         """Give each model its slice of the stacked gradients, added to what the loss left on it."""

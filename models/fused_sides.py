@@ -10,37 +10,48 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from models.packing import Packing
+
 PAD = 0
 
 
 class Side:
-    """One side of a fused batch: run r's ids [B_r, T_r] are the first B_r * T_r of row r."""
+    """One side of a fused batch: run r's rows are its ids [B_r, T_r] sentence after sentence, real ones alone where its solo run packs."""
 
-    def __init__(self, ids: Sequence[Tensor]) -> None:
+    def __init__(self, ids: Sequence[Tensor], packings: Sequence[Packing | None]) -> None:
         self.shapes = [(t.shape[0], t.shape[1]) for t in ids]
-        self.rows = [b * t for b, t in self.shapes]
+        self.packings = packings
+        own = [t.flatten() if p is None else t.flatten()[p.real] for t, p in zip(ids, packings, strict=True)]
+        self.rows = [len(rows) for rows in own]
         self.width = max(1, *self.rows)
         self.sizes = [size for rows in self.rows for size in (rows, self.width - rows)]
         self.ids = torch.full((len(ids), self.width), PAD, dtype=torch.int64, device=ids[0].device)
         self.positions = torch.zeros_like(self.ids)
-        for r, t in enumerate(ids):
-            self.ids[r, : self.rows[r]] = t.flatten()
-            self.positions[r, : self.rows[r]] = torch.arange(t.shape[1], device=t.device).repeat(t.shape[0])
+        for r, (t, packing, rows) in enumerate(zip(ids, packings, own, strict=True)):
+            places = torch.arange(t.shape[1], device=t.device).repeat(t.shape[0])
+            self.ids[r, : len(rows)] = rows
+            self.positions[r, : len(rows)] = places if packing is None else places[packing.real]
         self.mask = self.ids != PAD
+        self.masks = [(t != PAD) if p is None else p.ones() for t, p in zip(ids, packings, strict=True)]
         self.length = max(t for _, t in self.shapes)
 
     def split(self, x: Tensor) -> list[Tensor]:
-        """[R, N, ...] -> [B_r, T_r, ...] of each run."""
+        """[R, N, ...] -> of each run what its solo run has: [B_r, T_r, ...], or [1, P_r, ...] where it packs."""
         pieces = x.flatten(0, 1).split(self.sizes)[::2]
-        return [piece.view(b, t, *x.shape[2:]) for piece, (b, t) in zip(pieces, self.shapes, strict=True)]
+        shapes = [shape if p is None else (1, rows) for shape, p, rows in zip(self.shapes, self.packings, self.rows, strict=True)]
+        return [piece.view(*shape, *x.shape[2:]) for piece, shape in zip(pieces, shapes, strict=True)]
 
-    def join(self, pieces: Sequence[Tensor], width: int) -> Tensor:
-        """[B_r, T_r, D] of each run -> [R, N, D], zeros behind."""
+    def blocks(self, x: Tensor) -> list[Tensor]:
+        """[R, N, D] -> [B_r, T_r, D] of each run."""
+        return [piece if p is None else p.unpack(piece) for piece, p in zip(self.split(x), self.packings, strict=True)]
+
+    def join(self, blocks: Sequence[Tensor], width: int) -> Tensor:
+        """The inverse of `blocks`, zeros behind each run's last row."""
         parts: list[Tensor] = []
-        for piece, rows in zip(pieces, self.rows, strict=True):
-            parts.append(piece.reshape(rows, width))
+        for block, packing, rows in zip(blocks, self.packings, self.rows, strict=True):
+            parts.append((block if packing is None else packing.pack(block)).reshape(rows, width))
             if rows < self.width:
-                parts.append(piece.new_zeros(self.width - rows, width))
+                parts.append(block.new_zeros(self.width - rows, width))
         return torch.cat(parts).view(len(self.rows), self.width, width)
 
 
@@ -51,8 +62,10 @@ class Sides:
     generators: Sequence[torch.Generator]
     bias: dict[tuple[str, str], list[Tensor | None]]
 
-    def begin(self, sources: Sequence[Tensor], targets: Sequence[Tensor], generators: Sequence[torch.Generator]) -> None:
-        self.sides = {"src": Side(sources), "tgt": Side(targets)}
+    def begin(
+        self, src: Side, tgt: Side, sources: Sequence[Tensor], targets: Sequence[Tensor], generators: Sequence[torch.Generator]
+    ) -> None:
+        self.sides = {"src": src, "tgt": tgt}
         self.generators = generators
         hidden = [torch.zeros(s.shape, device=s.device).masked_fill_(s == PAD, -1e9)[:, None, None, :] for s in sources]
         longest = self.sides["tgt"].length

@@ -95,6 +95,8 @@ class PackedDropout(Dropout):
 
     packing: Sides
     side: str
+    whole = False
+    """The solo run draws for the padded batch, before it packs (embeddings)."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0.0:
@@ -114,9 +116,12 @@ class PackedDropout(Dropout):
         return _Masked.apply(x, self._draw(torch.empty_like(x), run), 1.0 / (1.0 - self.p))
 
     def _keep(self, x_RND: Tensor) -> Tensor:
-        keep = torch.zeros_like(x_RND)
-        for run, rows in enumerate(self.packing.sides[self.side].rows):
-            if rows:
+        keep, side = torch.zeros_like(x_RND), self.packing.sides[self.side]
+        for run, (rows, packing, (sentences, length)) in enumerate(zip(side.rows, side.packings, side.shapes, strict=True)):
+            if rows and self.whole and packing is not None:
+                padded = self._draw(x_RND.new_empty(sentences * length, *x_RND.shape[2:]), run)
+                keep[run, :rows] = padded[packing.real]
+            elif rows:
                 self._draw(keep[run, :rows], run)
         return keep
 
@@ -153,20 +158,20 @@ class PackedAttention(MultiHeadAttention):
         if x_RND is keys_RND and self.query.in_features == self.key.in_features:
             weight = torch.cat((self.query.weight, self.key.weight, self.value.weight), dim=1)
             bias = torch.cat((self.query.bias, self.key.bias, self.value.bias), dim=1)
-            parts = [piece.chunk(3, dim=-1) for piece in side.split(_linear(x_RND, weight, bias))]
+            parts = [piece.chunk(3, dim=-1) for piece in side.blocks(_linear(x_RND, weight, bias))]
         else:
-            parts = list(zip(*(side.split(t) for t in (self.query(x_RND), self.key(keys_RND), self.value(keys_RND))), strict=True))
+            parts = list(zip(*(side.blocks(t) for t in (self.query(x_RND), self.key(keys_RND), self.value(keys_RND))), strict=True))
         return self._attend_each(parts, self.side)
 
     def over(self, x_RND: Tensor, memory: Memory, flow: Flow) -> Tensor:
         src, values = self.packing.sides["src"], memory.keys if memory.values is None else memory.values
-        queries = self.packing.sides[self.side].split(self.query(x_RND))
+        queries = self.packing.sides[self.side].blocks(self.query(x_RND))
         if values is memory.keys and self.key.in_features == self.value.in_features:
             weight = torch.cat((self.key.weight, self.value.weight), dim=1)
             bias = torch.cat((self.key.bias, self.value.bias), dim=1)
-            pairs = [piece.chunk(2, dim=-1) for piece in src.split(_linear(memory.keys, weight, bias))]
+            pairs = [piece.chunk(2, dim=-1) for piece in src.blocks(_linear(memory.keys, weight, bias))]
         else:
-            pairs = list(zip(src.split(self.key(memory.keys)), src.split(self.value(values)), strict=True))
+            pairs = list(zip(src.blocks(self.key(memory.keys)), src.blocks(self.value(values)), strict=True))
         return self._attend_each([(q, k, v) for q, (k, v) in zip(queries, pairs, strict=True)], "src")
 
     def _attend_each(self, parts: list[Any], keys: str) -> Tensor:
@@ -213,4 +218,5 @@ def transform(network: nn.Module, weights: Mapping[int, nn.Parameter], packing: 
             module.__class__ = cls
             if issubclass(cls, (PackedInputEmbedding, PackedDropout, PackedAttention)):
                 object.__setattr__(module, "packing", packing)
+                object.__setattr__(module, "whole", path.endswith("embedding.dropout"))
                 object.__setattr__(module, "side", "src" if path.startswith(("src_embedding", "encoder")) else "tgt")
