@@ -28,7 +28,7 @@ from orchestrator.progress import Progress
 from orchestrator.runtime import Reporter, Runtime
 from orchestrator.spec import BatchSpec, RunSpec, Schedule
 from orchestrator.store import Store
-from orchestrator.train_result import Diverged, TrainResult
+from orchestrator.train_result import Diverged, TrainResult, check_finite
 from orchestrator.turns import Log, Turn, Turns, alone
 from orchestrator.validate import Validator
 from orchestrator.warm_start import warm_start
@@ -162,15 +162,10 @@ class Training:
             sums["nll"] = sums["nll"] * math.nan
         # on a GPU the check waits for the next report, so that the step never waits for the device
         if self.runtime.device.type == "cpu" or step % LOG_EVERY == 0:
-            self._check_finite(step, sums["nll"], norm)
+            check_finite(self.runtime, step, sums["nll"], norm)
         self.optimizer.step()
         p.step, p.phase_step, p.epoch, p.index = step, p.phase_step + 1, update.epoch, update.index
         self.meter.add(p, update, sums, log.seconds + time.perf_counter() - started)
-
-    def _check_finite(self, step: int, nll: Tensor, norm: Tensor | None) -> None:
-        finite = torch.stack([nll.detach().float(), nll.new_zeros(()).float() if norm is None else norm.float()])
-        if not bool(torch.isfinite(self.runtime.sum(finite)).all()):
-            raise Diverged(f"loss or gradient is not finite at step {step}")
 
     def _after_step(self) -> None:
         p, train = self.progress, self.spec.train

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from orchestrator.progress import Progress
+from orchestrator.runtime import Runtime
 from orchestrator.warm_start import WarmStart
 from orchestrator.weights import weights_sha256
 
@@ -44,3 +46,10 @@ class TrainResult:
 
 class Diverged(Exception):
     """The loss or a gradient is not finite."""
+
+
+def check_finite(runtime: Runtime, step: int, nll: Tensor, norm: Tensor | None) -> None:
+    """Diverged, on every worker, where the loss or the gradient's norm of any of them is not finite."""
+    finite = torch.stack([nll.detach().float(), nll.new_zeros(()).float() if norm is None else norm.float()])
+    if not bool(torch.isfinite(runtime.sum(finite)).all()):
+        raise Diverged(f"loss or gradient is not finite at step {step}")
