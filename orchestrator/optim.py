@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +23,27 @@ def learning_rate(schedule: Schedule, step: int, d_model: int) -> float:
     return schedule.lr * (warmup / t) ** 0.5
 
 
-def adam(model: nn.Module, spec: OptimSpec) -> torch.optim.Adam:
+class Adam(torch.optim.Adam):
+    """torch's, without the wrappers that load all of torch.compile at the first call (over a second, 800 modules) to be left alone by it.
+
+    Nothing here is called inside a compiled region: `train.compile` compiles the network alone.
+    """
+
+    _step = inspect.unwrap(torch.optim.Adam.step)
+
+    add_param_group = inspect.unwrap(torch.optim.Adam.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.Adam.zero_grad)
+    state_dict = inspect.unwrap(torch.optim.Adam.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.Adam.load_state_dict)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        return self._step(closure)
+
+
+def adam(model: nn.Module, spec: OptimSpec) -> Adam:
     """Fused Adam over every parameter; the rate is set before each update."""
-    return torch.optim.Adam(model.parameters(), lr=0.0, betas=(spec.betas[0], spec.betas[1]), eps=spec.eps, fused=True)
+    return Adam(model.parameters(), lr=0.0, betas=(spec.betas[0], spec.betas[1]), eps=spec.eps, fused=True)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -54,14 +54,28 @@ def find(text: str) -> Target:
         return _in_file(Path(name), row or None, bool(_))
     if "#" in text or not segments(text, 2, 4):
         raise UserError(f"{shown(text, 200)}: found no file and no address; expected FILE.yaml, paper/table, paper/table/row or a folder")
-    known, problems = tables()
     parts = text.split("/")
-    table = known.get("/".join(parts[:2]))
+    table = _at_its_place(*parts[:2])
+    if table is None:
+        known, problems = tables()
+        table = known.get("/".join(parts[:2]))
     if table is None:
         raise UserError(f"{text}: no such table{_near(text, list(known), 2)}", *problems)
     if len(parts) == 2:
         return Target(table, None)
     return _in_table(table, "/".join(parts[2:]), text)
+
+
+def _at_its_place(paper: str, name: str) -> TableFile | None:
+    """The table whose file is called as its address, so that one row needs no reading of every file; None where `tables` must look."""
+    path = SEARCH_SPACES / paper / f"{name}.yaml"
+    if paper in _APART or not path.is_file():
+        return None
+    try:
+        table = row_file.read(path)
+    except UserError:
+        return None
+    return table if table.address == f"{paper}/{name}" else None
 
 
 def find_all(text: str) -> list[Target]:

@@ -75,7 +75,8 @@ class Store:
 
             self._prepare_sqlite()
             with file_lock(self.results / ".mlflow-init.lock"):  # a fresh sqlite opened by several at once fails in three of four
-                client = MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
+                with _quick_creation(sqlite_path(self.uri)):
+                    client = MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
                 self._experiment = self._find_experiment(client)
             self._client = client
         return self._client
@@ -192,6 +193,32 @@ def default_uri(results: Path) -> str:
 def sqlite_path(uri: str) -> Path | None:
     """The database file of a sqlite URI; None for any other."""
     return Path(uri.partition(":///")[2]) if uri.startswith("sqlite:///") else None
+
+
+@contextlib.contextmanager
+def _quick_creation(path: Path | None) -> Iterator[None]:
+    """A new sqlite database is made by hundreds of small transactions: not one of them waits for the disk. What is there keeps its care."""
+    if path is None or (path.exists() and path.stat().st_size):
+        yield
+        return
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
+    opened: list[sqlite3.Connection] = []
+
+    def connected(connection: Any, record: Any) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA synchronous=OFF")
+            opened.append(connection)
+
+    event.listen(Engine, "connect", connected)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "connect", connected)
+        for connection in opened:
+            with contextlib.suppress(sqlite3.Error):  # the pool closed it
+                connection.execute("PRAGMA synchronous=FULL")
 
 
 def redact(value: str) -> str:

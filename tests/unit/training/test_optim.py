@@ -48,3 +48,20 @@ def test_optimizer_state_round_trip_gives_the_same_next_update():
     update(two, second, 2)
     assert torch.equal(one.weight, two.weight)
     assert torch.equal(one.bias, two.bias)
+
+
+def test_adam_is_torchs_to_the_bit() -> None:
+    """Without its wrappers for torch.compile: same updates, same state, no gradient recorded."""
+    ours, theirs = (torch.nn.Linear(5, 3) for _ in range(2))
+    theirs.load_state_dict(ours.state_dict())
+    mine = adam(ours, OptimSpec())
+    reference = torch.optim.Adam(theirs.parameters(), lr=0.0, betas=OptimSpec().betas, eps=OptimSpec().eps, fused=True)
+    for step in range(3):
+        for module, optimizer in ((ours, mine), (theirs, reference)):
+            set_rate(optimizer, 0.1 / (step + 1))
+            optimizer.zero_grad(set_to_none=True)
+            module(torch.arange(10.0).view(2, 5)).square().sum().backward()
+            optimizer.step()
+    assert torch.equal(ours.weight, theirs.weight) and ours.weight.requires_grad and ours.weight.is_leaf
+    reference.load_state_dict(mine.state_dict())
+    assert torch.equal(mine.state[ours.weight]["exp_avg_sq"], reference.state[theirs.weight]["exp_avg_sq"])
