@@ -1,0 +1,248 @@
+"""What the product costs beside training: start-up of the command line, the way to the first step, Ray's and MLflow's share of a trial.
+
+    python benchmarks/overheads.py [--repeats 3] [--skip ray run cli mlflow] [--json]
+
+Every figure is a median over processes started for it; the work is the smoke profile's: six updates of a tiny model. Run it alone.
+
+cli     seconds and CPU seconds of commands that train nothing, and the large packages that they load
+run     `nmt-ablate run ROW --profile smoke`, local engine: seconds to the end of the first step, by phase, and to the end of the process
+ray     a sweep of one row, several seeds: from a trial's end to the next one's first step, with one process or two DDP workers a trial
+mlflow  opening a fresh store, and each run's projection
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+sys.path[:0] = [str(Path(__file__).parent)]
+from machine import describe  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+ROW = "quickstart/fusion/baseline"
+COMMANDS = (
+    ["--help"],
+    ["--version"],
+    ["list"],
+    ["list", "dou2018/table1"],
+    ["show", "dou2018/table1/row9"],
+    ["plan", "dou2018/table1"],
+    ["status"],
+)
+PARTS = ("cli", "run", "ray", "mlflow")
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+def start(command: list[str], cwd: Path, cpus: int | None = None) -> dict[str, Any]:
+    """One command in a process of its own, under the probe -> what the probe noted, and the process's CPU seconds (Ray's not included).
+
+    cpus: of the machine's, how many it may see. RuntimeError with its last lines where it fails.
+    """
+    out = cwd / "probe.json"
+    allowed = sorted(os.sched_getaffinity(0))[:cpus]
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.time()
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "overheads_probe.py"), str(started), str(out), "--", *command],
+        cwd=cwd,
+        env=os.environ | ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, allowed),
+    )
+    wall, after = time.time() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}: {(done.stdout + done.stderr)[-600:]}")
+    cpu = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
+    found = json.loads(out.read_text()) if out.exists() else {"seconds": {}, "imported": [], "first_step": None}
+    out.unlink(missing_ok=True)
+    return found | {"wall": wall, "cpu": cpu}
+
+
+def median(values: list[float]) -> float:
+    return round(statistics.median(values), 3)
+
+
+def medians(each: list[dict[str, float]]) -> dict[str, float]:
+    """Of each phase; a phase that is absent took nothing."""
+    names = dict.fromkeys(name for one in each for name in one)
+    return {name: median([one.get(name, 0.0) for one in each]) for name in names}
+
+
+def cli(repeats: int, folder: Path, tick: Any) -> list[dict[str, Any]]:
+    (folder / "results").mkdir(exist_ok=True)
+    rows = []
+    for command in COMMANDS:
+        found = []
+        for _ in range(repeats):
+            found.append(start(command, folder))
+            tick()
+        each = {name: [round(one[name], 3) for one in found] for name in ("wall", "cpu")}
+        rows.append(
+            {
+                "command": " ".join(command),
+                "wall": median(each["wall"]),
+                "cpu": median(each["cpu"]),
+                "repeats": each,
+                "imported": found[0]["imported"],
+            }
+        )
+    return rows
+
+
+def runs(repeats: int, folder: Path, tick: Any) -> list[dict[str, Any]]:
+    """cold: no prepared data, no store of MLflow's; warm: both are there, another seed; done: nothing is left to do."""
+    found: dict[str, list[dict[str, Any]]] = {"cold": [], "warm": [], "warm, no tracking": [], "done": []}
+    for i in range(repeats):
+        place = folder / f"run{i}"
+        place.mkdir()
+        for name, seed, more in (("cold", 1, []), ("warm", 2, []), ("warm, no tracking", 3, ["--no-tracking"]), ("done", 3, [])):
+            found[name].append(start(["run", ROW, "--profile", "smoke", "--seed", str(seed), *more], place))
+            tick()
+    lines = []
+    for name, each in found.items():
+        steps = [one["first_step"] for one in each if one["first_step"]]
+        lines.append(
+            {
+                "case": name,
+                "wall": median([one["wall"] for one in each]),
+                "cpu": median([one["cpu"] for one in each]),
+                "to_first_step": median([step["after"] for step in steps]) if steps else None,
+                "until_first_step": medians([step["seconds"] for step in steps]),
+                "phases": medians([one["seconds"] for one in each]),
+                "repeats": [round(one["wall"], 3) for one in each],
+            }
+        )
+    return lines
+
+
+def rays(repeats: int, folder: Path, tick: Any) -> list[dict[str, Any]]:
+    """Trials one after the other: one CPU for trials of one process, two for trials of two workers."""
+    lines = []
+    for name, workers, trials in (("in process", 1, 4), ("nested, 2 workers", 2, 3)):
+        found, gaps, firsts, own = [], [], [], []
+        for i in range(repeats):
+            place = folder / f"ray-{workers}-{i}"
+            place.mkdir()
+            seeds = ",".join(str(seed + 1) for seed in range(trials))
+            began = time.time()
+            command = ["sweep", ROW, "--profile", "smoke", "--engine", "ray", "--seeds", seeds, "--workers", str(workers), "--no-tracking"]
+            found.append(start(command, place, workers))
+            times = sorted(_times(run) for run in (place / "results").glob("*/history.jsonl"))
+            firsts.append(times[0][0] - began)
+            gaps += [after[0] - before[1] for before, after in pairwise(times)]
+            own += [end - first for first, end in times]
+            tick()
+        lines.append(
+            {
+                "case": name,
+                "trials": trials,
+                "wall": median([one["wall"] for one in found]),
+                "to_first_step": median(firsts),
+                "between_trials": median(gaps),
+                "trial": median(own),
+                "phases": medians([one["seconds"] for one in found]),
+                "gaps": [round(gap, 3) for gap in gaps],
+            }
+        )
+    return lines
+
+
+def _times(history: Path) -> tuple[float, float]:
+    """Unix time just before the first step, and of the last file of the run."""
+    first = json.loads(history.read_text().splitlines()[0])["t"]
+    return first, max(path.stat().st_mtime for path in history.parent.glob("score/*.json"))
+
+
+def projection(repeats: int, folder: Path, tick: Any, count: int = 8) -> dict[str, Any]:
+    """`reconcile` of `count` finished runs into a fresh store, then of the same runs again."""
+    place = folder / "mlflow"
+    place.mkdir()
+    seeds = ",".join(str(seed + 1) for seed in range(count))
+    start(["sweep", ROW, "--profile", "smoke", "--engine", "local", "--seeds", seeds, "--no-tracking"], place)
+    fresh, again = [], []
+    for _ in range(repeats):
+        for leftover in (place / "results").glob("mlflow.db*"):
+            leftover.unlink()
+        fresh.append(start(["reconcile"], place)["seconds"])
+        again.append(start(["reconcile"], place)["seconds"])
+        tick()
+    phases = medians(fresh)
+    return {
+        "runs": count,
+        "import_mlflow": phases.get("import mlflow"),
+        "open_fresh_store": phases.get("MLflow: open the store"),
+        "per_run": round(phases.get("MLflow: project", 0.0) / count, 4),
+        "phases": phases,
+        "again": medians(again),
+    }
+
+
+def measure(repeats: int, skip: list[str], console: Console) -> dict[str, Any]:
+    result: dict[str, Any] = {"benchmark": "overheads", "date": time.strftime("%Y-%m-%d"), "machine": describe(), "repeats": repeats}
+    many = {"cli": len(COMMANDS) * repeats, "run": 4 * repeats, "ray": 2 * repeats, "mlflow": repeats}
+    parts = {"cli": cli, "run": runs, "ray": rays, "mlflow": projection}
+    with tempfile.TemporaryDirectory() as folder, Progress(console=console, transient=True) as progress:
+        for name in PARTS:
+            if name not in skip:
+                bar = progress.add_task(name, total=many[name])
+                result[name] = parts[name](repeats, Path(folder), lambda bar=bar: progress.advance(bar))
+    return result
+
+
+def show(result: dict[str, Any]) -> None:
+    machine = result["machine"]
+    print(f"{machine['cpu']}, torch {machine['torch']}, Python {machine['python']}; medians of {result['repeats']} processes each")
+    for row in result.get("cli", []):
+        loaded = ", ".join(name for name in row["imported"] if name not in ("typer",))
+        print(f"nmt-ablate {row['command']:<28} {row['wall']:6.2f} s  {row['cpu']:6.2f} CPU-s   {loaded}")
+    for row in result.get("run", []):
+        first = "-" if row["to_first_step"] is None else f"{row['to_first_step']:.2f}"
+        print(f"run, {row['case']:<18} first step after {first:>5} s; whole {row['wall']:.2f} s, {row['cpu']:.2f} CPU-s")
+        _phases("until the first step", row["until_first_step"])
+        _phases("whole", row["phases"])
+    for row in result.get("ray", []):
+        print(
+            f"ray, {row['case']:<18} first step after {row['to_first_step']:.2f} s; between trials {row['between_trials']:.2f} s; "
+            f"a trial {row['trial']:.2f} s; {row['trials']} trials {row['wall']:.2f} s"
+        )
+        _phases("driver", row["phases"])
+    if found := result.get("mlflow"):
+        print(f"MLflow: opening a fresh store {found['open_fresh_store']:.2f} s, then {1000 * found['per_run']:.0f} ms a run")
+        _phases("reconcile", found["phases"])
+
+
+def _phases(title: str, seconds: dict[str, float]) -> None:
+    largest = sorted(((name, value) for name, value in seconds.items() if value >= 0.01), key=lambda item: -item[1])
+    if largest:
+        print(f"    {title}: " + ", ".join(f"{name} {value:.2f}" for name, value in largest))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--skip", nargs="*", choices=PARTS, default=[])
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout and nothing else")
+    args = parser.parse_args()
+    result = measure(args.repeats, args.skip, Console(stderr=True))
+    if args.json:
+        print(json.dumps(result))
+    else:
+        show(result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,289 @@
+"""What each variant costs beside its table's baseline: training and decoding, in speed and in operations, next to the paper's own ratio.
+
+    python benchmarks/variants.py [--size small] [--precision fp32] [--targets dou2018/table1 mlrf2018/text] [--json]
+
+Rows: every row with a reported speed of the given tables (default: of all tables that report one), at the benchmark's width and vocabulary,
+with the row's own depth, norm and components. All rows of a table are measured in this process in turns, A, B, C, B, C, A, ..: the
+same updates of synthetic text, then the same sentences with outputs as long as their sources, by beam search and greedily. A ratio is
+the median over the rounds of the row's speed over the baseline's in that round; above 1 is faster. `by FLOP` is the ratio of operations,
+counted by torch: what the ratio would be if an operation cost the same everywhere. Verdict of decoding: slowdown <= that ratio's + 10%.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+from executed_flops import counter_of_flops  # noqa: E402
+from machine import describe  # noqa: E402
+from sizes import SIZES, Pair, Size, text  # noqa: E402
+
+from models import build, count_parameters  # noqa: E402
+from orchestrator import cpu, profiles, row_index  # noqa: E402
+from orchestrator.analysis.base import Subject  # noqa: E402
+from orchestrator.analysis.speed import reported  # noqa: E402
+from orchestrator.analysis.timing import Case  # noqa: E402
+from orchestrator.data.store import Pairs  # noqa: E402
+from orchestrator.feed import Feed, Update  # noqa: E402
+from orchestrator.keys import Keys  # noqa: E402
+from orchestrator.report.speeds import ratio_of  # noqa: E402
+from orchestrator.rows import Row, resolve  # noqa: E402
+from orchestrator.spec import BatchSpec, ModelSpec, RunSpec  # noqa: E402
+
+COLUMNS = ("train_speed", "decode_speed")
+AWAITED = {"hao2019": "Hao et al. 2019, table 1", "wei2020": "Wei et al. 2020 (MSC), table 2"}
+"""Papers that report speeds and whose variants are not built yet."""
+
+MARGIN = 1.10
+
+
+@dataclass
+class Measured:
+    """A row at the benchmark's size. flops: of all updates, and of all sentences by beam and greedily; seconds: of each round."""
+
+    case: Case
+    flops: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, list[float]] = field(default_factory=lambda: {"train": [], "beam": [], "greedy": []})
+
+    def once(self, name: str, beam: int) -> float:
+        if name == "train":
+            return self.case.train()
+        self.case.search = self.case.search.model_copy(update={"beam_size": beam if name == "beam" else 1})
+        return self.case.decode()
+
+    def count(self, name: str, beam: int) -> None:
+        with counter_of_flops() as counter:
+            self.once(name, beam)
+        self.flops[name] = counter.get_total_flops()
+
+
+def tables() -> list[str]:
+    """Addresses of all tables with a row that reports a speed."""
+    known, _ = row_index.tables()
+    return [
+        address
+        for address, table in known.items()
+        if any(raw.figures.analysis == "speed" or set(COLUMNS) & set(raw.head.expect) for raw in table.rows.values())
+    ]
+
+
+def reporting(address: str) -> list[Subject]:
+    """Rows with a reported speed, the baseline first; those that an analysis row of kind `speed` names stand for it."""
+    found: dict[str, Subject] = {}
+    for row in resolve(address):
+        if row.kind == "run":
+            subject = Subject(row, Keys(None, None, None), row.label)
+            if any(reported(subject, column) is not None for column in COLUMNS):
+                found[row.id] = subject
+        elif row.analysis == "speed":
+            for target, name in zip(row.of, row.expect, strict=False):
+                found[target] = Subject(resolve(target)[0], Keys(None, None, None), name, row)
+    return list(found.values())
+
+
+def at_size(row: Row, size: Size, precision: str, batch_tokens: int) -> Row:
+    """The row's model with the benchmark's width and heads; its training with one thread and `precision`."""
+    assert row.spec is not None
+    model = row.spec.model.model_dump()
+    factor = size.d_model / model["d_model"]
+    model["num_heads"] = size.num_heads
+    profiles._scale(model, factor)
+    train = row.spec.train.model_copy(update={"precision": precision, "threads": 1, "compile": False})
+    batch = BatchSpec(unit="tokens", size=batch_tokens)
+    spec: RunSpec = row.spec.model_copy(update={"model": ModelSpec.model_validate(model), "train": train, "batch": batch})
+    return replace(row, spec=spec)
+
+
+def pairs_of(pairs: list[Pair]) -> Pairs:
+    def flat(side: int) -> tuple[np.ndarray, np.ndarray]:
+        lengths = [len(pair[side]) for pair in pairs]
+        return np.array([i for pair in pairs for i in pair[side]], dtype=np.int32), np.cumsum([0, *lengths])
+
+    return Pairs(*flat(0), *flat(1))
+
+
+def cases(subjects: list[Subject], size: Size, args: argparse.Namespace) -> tuple[list[Measured], list[Update]]:
+    """Every row's model, the same updates and sentences for all."""
+    prepared = text(size.vocab, 40 * args.steps * max(1, args.batch_tokens // 1000) + 4 * args.sentences)
+    updates = list(islice(Feed(pairs_of(prepared), BatchSpec(unit="tokens", size=args.batch_tokens), 1).updates(0, 0), args.steps))
+    sources = [source for source, _ in prepared[: args.sentences]]
+    found = []
+    for subject in subjects:
+        row = at_size(subject.row, size, args.precision, args.batch_tokens)
+        assert row.spec is not None
+        scaled = replace(subject, row=row)
+        model = build(row.spec.model.model_dump(), size.vocab, size.vocab, 1)
+        case = Case(scaled, model, False, updates, sources, torch.device("cpu"), row.spec.decode, args.clock, forced=True)
+        found.append(Measured(case))
+    return found, updates
+
+
+def groups(subjects: list[Subject], size: Size, limit: float) -> Iterator[list[Subject]]:
+    """The rows in groups whose models and optimisers fit in `limit` GB together; each begins with the baseline."""
+    base, *rest = subjects
+    group: list[Subject] = []
+    room = limit
+    for subject in rest:
+        need = _gigabytes(subject, size)
+        if group and need > room:
+            yield [base, *group]
+            group, room = [], limit
+        group.append(subject)
+        room -= need
+    yield [base, *group]
+
+
+def _gigabytes(subject: Subject, size: Size) -> float:
+    """Weights, gradients and Adam's two moments."""
+    spec = at_size(subject.row, size, "fp32", 1000).spec
+    assert spec is not None
+    with torch.device("meta"):
+        return 16 * count_parameters(build(spec.model.model_dump(), size.vocab, size.vocab)) / 1e9
+
+
+def measure_table(address: str, size: Size, args: argparse.Namespace, tick: Callable[[], None]) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = []
+    targets, sentences = 0, 0
+    subjects = [subject for subject in reporting(address) if args.only is None or subject.row.id.split("/")[-1] in args.only]
+    for group in groups(subjects, size, args.memory):
+        measured, updates = cases(group, size, args)
+        targets, sentences = sum(update.tgt_tokens for update in updates), len(measured[0].case.sources)
+        for number in range(-1, args.rounds):  # round -1 counts operations and is not timed
+            first = max(number, 0) % len(measured)
+            for name in ("train", "beam", "greedy"):
+                for one in (*measured[first:], *measured[:first]):
+                    if number < 0:
+                        one.count(name, args.beam)
+                        one.once(name, args.beam) if name == "train" else None
+                    else:
+                        one.seconds[name].append(one.once(name, args.beam))
+                    tick()
+        found = [_record(one, measured[0], targets, sentences) for one in measured]
+        rows += found[1:] if rows else found
+    return {"table": address, "rows": rows, "target_tokens": targets, "sentences": sentences}
+
+
+def _record(one: Measured, base: Measured, targets: int, sentences: int) -> dict[str, Any]:
+    subject = one.case.subject
+    record: dict[str, Any] = {"row": subject.row.id, "label": subject.row.label, "params": one.case.params}
+    for name, work in (("train", targets), ("beam", sentences), ("greedy", sentences)):
+        rates, theirs = [work / s for s in one.seconds[name]], [work / s for s in base.seconds[name]]
+        each = [a / b for a, b in zip(rates, theirs, strict=True)]
+        by_flops = base.flops[name] / one.flops[name]
+        record[name] = {
+            "per_second": round(statistics.median(rates), 2),
+            "ratio": ratio_of(rates, theirs),
+            "spread": [round(min(each), 3), round(max(each), 3)],
+            "gflop": round(one.flops[name] / 1e9, 3),
+            "by_flops": round(by_flops, 4),
+            "beside_flops": round((ratio_of(rates, theirs) or 0.0) / by_flops, 3),
+        }
+        if name != "train":
+            record[name]["within"] = 1 / (ratio_of(rates, theirs) or 1e-9) <= MARGIN / by_flops
+    for column, name in zip(COLUMNS, ("train", "beam"), strict=True):
+        own, theirs_reported = reported(subject, column), reported(base.case.subject, column)
+        record[name]["paper"] = round(own / theirs_reported, 4) if own and theirs_reported else None
+    return record
+
+
+def measure(args: argparse.Namespace, console: Console) -> dict[str, Any]:
+    size = SIZES[args.size]
+    cpu.use(1)
+    wanted = args.targets or tables()
+    result: dict[str, Any] = {
+        "benchmark": "variants",
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": describe() | {"matmul": cpu.matmul_path()},
+        "size": args.size,
+        "precision": args.precision,
+        "clock": args.clock,
+        "rounds": args.rounds,
+        "steps": args.steps,
+        "batch_tokens": args.batch_tokens,
+        "beam": args.beam,
+        "tables": [],
+        "not_there_yet": [what for paper, what in AWAITED.items() if not any(a.startswith(f"{paper}/") for a in row_index.tables()[0])],
+    }
+    with Progress(console=console, transient=True) as progress:
+        for address in wanted:
+            bar = progress.add_task(address, total=None)
+            result["tables"].append(measure_table(address, size, args, lambda bar=bar: progress.advance(bar)))
+    return result
+
+
+def show(result: dict[str, Any]) -> None:
+    machine = result["machine"]
+    print(
+        f"{result['size']} width, {result['precision']}, one thread of {machine['cpu']} ({machine['matmul']}), torch {machine['torch']}; "
+        f"{result['clock']} clock, {result['rounds']} rounds of {result['steps']} updates of {result['batch_tokens']} tokens; "
+        f"{result['date']}"
+    )
+    for table in result["tables"]:
+        base = table["rows"][0]["row"]
+        print(
+            f"\n{table['table']}: speed as a ratio to {base}; decoding of {table['sentences']} sentences, beam {result['beam']} and greedy"
+        )
+        print(f"{'':16} {'train tok/s':>11}  ratio by FLOP  paper | {'beam sent/s':>11}  ratio by FLOP  paper within | ", end="")
+        print(f"{'greedy sent/s':>13}  ratio by FLOP within")
+        for row in table["rows"]:
+            parts = [row["row"].split("/", 1)[1][-16:].ljust(16)]
+            for name, width in (("train", 11), ("beam", 11), ("greedy", 13)):
+                one = row[name]
+                text = f"{one['per_second']:>{width}.1f} {one['ratio']:>6.2f} {one['by_flops']:>7.2f}"
+                text += "" if name == "greedy" else f" {_paper(one)}"
+                parts.append(text + ("" if name == "train" else f" {_yes(one)}") + ("" if name == "greedy" else " |"))
+            print(" ".join(parts), "", row["label"])
+    for what in result["not_there_yet"]:
+        print(f"not there yet: {what}")
+
+
+def _paper(record: dict[str, Any]) -> str:
+    return f"{'' if record['paper'] is None else format(record['paper'], '.2f'):>6}"
+
+
+def _yes(record: dict[str, Any]) -> str:
+    return f"{'yes' if record['within'] else 'NO':>6}"
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=list(SIZES), default="small")
+    parser.add_argument("--targets", nargs="*", default=[], help="tables; default: all that report a speed")
+    parser.add_argument("--only", nargs="*", default=None, help="names of rows; the first one is what the others are compared with")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=2, help="updates of one row in one round")
+    parser.add_argument("--batch-tokens", type=int, default=2000)
+    parser.add_argument("--sentences", type=int, default=32)
+    parser.add_argument("--beam", type=int, default=5)
+    parser.add_argument("--clock", choices=["cpu", "wall"], default="cpu", help="cpu: seconds that this process computed")
+    parser.add_argument("--memory", type=float, default=6.0, help="GB for the models of a group of rows")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout and nothing else")
+    return parser.parse_args(given)
+
+
+def main() -> None:
+    args = arguments()
+    result = measure(args, Console(stderr=True))
+    if args.json:
+        print(json.dumps(result))
+    else:
+        show(result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""benchmarks/variants.py: it finds every reported speed, keeps the variants as they are, and says what it measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import variants as benchmark
+from rich.console import Console
+
+from models.registry import REGISTRIES
+from orchestrator.analysis.speed import reported
+from orchestrator.rows import resolve
+
+SPACES = Path(__file__).resolve().parents[3] / "search_spaces"
+
+
+@pytest.fixture(scope="module")
+def variants() -> ModuleType:
+    return benchmark
+
+
+def test_every_table_with_a_reported_speed_is_found(variants: ModuleType) -> None:
+    found = variants.tables()
+    assert {"dou2018/table1", "mlrf2018/text"} <= set(found)
+    named = [path for path in SPACES.glob("*/*.yaml") if "_speed:" in path.read_text() or "analysis: speed" in path.read_text()]
+    assert len(found) == len(named)
+
+
+def test_every_reported_speed_of_a_table_has_a_row(variants: ModuleType) -> None:
+    subjects = variants.reporting("dou2018/table1")
+    assert [s.row.id for s in subjects] == [row.id for row in resolve("dou2018/table1") if "train_speed" in row.expect]
+    assert (reported(subjects[0], "train_speed"), reported(subjects[0], "decode_speed")) == (1.82, 1.33)
+    mlrf = variants.reporting("mlrf2018/text")
+    assert [reported(s, "train_speed") for s in mlrf] == [2.6, 2.4]
+
+
+@pytest.mark.parametrize("address", ["dou2018/table1", "mlrf2018/text"])
+def test_at_the_benchmarks_size_a_row_keeps_its_components(variants: ModuleType, address: str) -> None:
+    size = variants.SIZES["tiny"]
+    for subject in variants.reporting(address):
+        published, scaled = subject.row.spec.model, variants.at_size(subject.row, size, "fp32", 500).spec.model
+        assert (scaled.d_model, scaled.num_heads) == (size.d_model, size.num_heads)
+        for side in ("encoder", "decoder"):
+            own, other = getattr(published, side), getattr(scaled, side)
+            assert own.num_layers == other.num_layers
+            for slot in set(REGISTRIES) & set(own.model_fields_set):
+                assert _without_widths(getattr(own, slot)) == _without_widths(getattr(other, slot))
+        assert [r["kind"] for r in published.regularizers] == [r["kind"] for r in scaled.regularizers]
+
+
+def _without_widths(component: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if component is None else {k: v for k, v in component.items() if not k.startswith("d_")}
+
+
+def test_packed_products_are_counted(variants: ModuleType) -> None:
+    """Decoding packs its weights; torch's own counter does not know the operation that uses them."""
+    if not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
+        pytest.skip("no packed products here")
+    with variants.counter_of_flops() as counter, torch.no_grad():
+        weight = torch.ops.mkldnn._reorder_linear_weight(torch.randn(7, 16))
+        torch.ops.mkldnn._linear_pointwise.default(torch.randn(3, 5, 16), weight, None, "none", [], "")
+    assert counter.get_total_flops() == 2 * 3 * 5 * 16 * 7
+
+
+def test_a_measurement_has_every_figure(variants: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    short = "--rounds 2 --steps 1 --batch-tokens 60 --sentences 2 --beam 2"
+    args = variants.arguments(f"--size tiny --targets dou2018/table1 --only row1 row5 {short}".split())
+    result = variants.measure(args, Console(quiet=True))
+    json.dumps(result, allow_nan=False)
+    (table,) = result["tables"]
+    base, row = table["rows"]
+    assert (base["row"], row["row"]) == ("dou2018/table1/row1", "dou2018/table1/row5")
+    assert base["train"]["by_flops"] == base["beam"]["by_flops"] == base["train"]["ratio"] == 1.0
+    for name in ("train", "beam", "greedy"):
+        assert row[name]["per_second"] > 0 and row[name]["gflop"] > base[name]["gflop"]
+        low, high = row[name]["spread"]
+        assert low <= row[name]["ratio"] + 1e-3 and row[name]["ratio"] <= high + 1e-3
+    assert row["train"]["paper"] == pytest.approx(1.46 / 1.82, abs=1e-4) and row["beam"]["paper"] == pytest.approx(1.25 / 1.33, abs=1e-4)
+    assert isinstance(row["beam"]["within"], bool)
+    variants.show(result)
+    assert "hierarchical aggregation" in capsys.readouterr().out
+
+
+def test_rows_that_do_not_fit_together_are_measured_in_groups_with_the_baseline(variants: ModuleType) -> None:
+    subjects, size = variants.reporting("dou2018/table1"), variants.SIZES["tiny"]
+    groups = list(variants.groups(subjects, size, 0.0))
+    assert all(group[0] is subjects[0] and len(group) == 2 for group in groups)
+    assert [group[1] for group in groups] == subjects[1:]
+    assert list(variants.groups(subjects, size, 100.0)) == [subjects]
