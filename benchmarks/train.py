@@ -91,11 +91,16 @@ def main() -> None:
     parser.add_argument("--precision", nargs="+", choices=["fp32", "bf16"], default=["fp32", "bf16"])
     parser.add_argument("--batch-tokens", type=int, default=shared.BATCH_TOKENS, help="padded tokens of a batch, target side")
     parser.add_argument("--updates", type=int, default=2, help="a round")
+    parser.add_argument("--ladder", action="store_true", help="ours without each of its fast paths, too")
     args = parser.parse_args()
     names = shared.peers(args)
     with shared.scratch_folder() as scratch:
         job = {"batch_tokens": args.batch_tokens, "updates": args.updates}
-        found = result(*shared.run(args, "train", SENTENCES, lambda s: training_rows(s, names, args.precision), Path(scratch), **job))
+        found = result(
+            *shared.run(
+                args, "train", SENTENCES, lambda s: training_rows(s, names, args.precision, ladder=args.ladder), Path(scratch), **job
+            )
+        )
     if args.json:
         print(json.dumps(found))
     else:

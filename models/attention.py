@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from models.dropout import Dropout
 from models.memory import Memory
 from models.packing import Packing
+from models.paths import PATHS
 from models.site import Flow, Site
 
 
@@ -38,7 +39,7 @@ class MultiHeadAttention(nn.Module):
         """Self-attention of `x` over `keys` (both of this side); with a cache, `keys` holds only the new positions."""
         if flow.cache is not None:
             return self._step(x_NTD, keys_NSD, flow)
-        if x_NTD is keys_NSD and self.query.in_features == self.key.in_features:
+        if PATHS.joint_maps and x_NTD is keys_NSD and self.query.in_features == self.key.in_features:
             weight = torch.cat((self.query.weight, self.key.weight, self.value.weight))
             bias = torch.cat((self.query.bias, self.key.bias, self.value.bias))
             q, k, v = (self._split(part) for part in _unpacked(F.linear(x_NTD, weight, bias), flow.packing).chunk(3, dim=-1))
@@ -85,7 +86,7 @@ class MultiHeadAttention(nn.Module):
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, flow: Flow, *, causal: bool = False) -> Tensor:
         """`causal`: `bias` hides later positions and nothing else."""
         scale = 1.0 / math.sqrt(self.d_head)
-        if q.is_cuda and flow.trace is None:
+        if (q.is_cuda or not PATHS.attention) and flow.trace is None:
             mask = None if causal or bias is None else bias.to(q.dtype)  # flash attention takes no mask, but knows causality
             drop = self.dropout.p if self.training else 0.0
             z = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=drop, is_causal=causal)

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 INITIAL_CAPACITY = 32
 HIDDEN = -1e9
 COMPACT_AFTER = 256
-"""New cells of a sentence after which those that are nobody's past are dropped: at beam 5 some 50 steps. Moving the others costs about as
-much as three steps of reading them all."""
+"""New cells of a sentence after which those that are nobody's past are dropped: at beam 5 some 50 steps. Moving the others costs as
+much as several steps of reading them all."""
 
 
 class Cache:

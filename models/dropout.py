@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.paths import PATHS
+
 
 def draw_bits(like: Tensor) -> Tensor:
     """Uniform int16 numbers in the shape of `like`."""
@@ -76,9 +78,7 @@ class _DropReLU(torch.autograd.Function):
 
 
 class Dropout(nn.Module):
-    """x_i / (1-p) with probability 1-p, else 0. `fast` is a class-wide switch; the slow path is torch's own."""
-
-    fast = True
+    """x_i / (1-p) with probability 1-p, else 0."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class Dropout(nn.Module):
 
     @staticmethod
     def _cheap(x: Tensor) -> bool:
-        return Dropout.fast and x.device.type == "cpu" and not torch.compiler.is_compiling()
+        return PATHS.dropout and x.device.type == "cpu" and not torch.compiler.is_compiling()
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -18,6 +18,7 @@ from models.embedding import InputEmbedding
 from models.initialise import initialise
 from models.memory import Encoded
 from models.packing import Packing
+from models.paths import PATHS
 from models.registry import BRIDGES, CONTEXTS, ENCODERS, REGULARIZERS
 from models.seams import Bridge, Component, ExtraEncoder, Regularizer
 from models.site import Flow, History, Site
@@ -50,10 +51,8 @@ PACK_SHARE = 0.02
 class Transformer(nn.Module):
     """p(y_t | y_<t, x) = softmax(W h_t + b), h = decoder(y, bridge(encoder(x))) (Vaswani et al. 2017), with every seam replaceable.
 
-    `pack`, a class-wide switch: in training, on a CPU, a side with much padding travels as packed rows where all its components allow.
+    In training, on a CPU, a side with much padding travels as packed rows where all its components allow (models.packing).
     """
-
-    pack = True
 
     def __init__(self, config: ModelConfig, src_vocab: int, tgt_vocab: int) -> None:
         super().__init__()
@@ -141,7 +140,7 @@ class Transformer(nn.Module):
         return Output(hidden, encoder, src_mask if src is None else src.ones(), decoder, tgt_mask if tgt is None else tgt.ones())
 
     def _packing(self, side: str, mask: Tensor) -> Packing | None:
-        if not (Transformer.pack and self.training and mask.device.type == "cpu" and self.packable[side]) or torch.compiler.is_compiling():
+        if not (PATHS.packing and self.training and mask.device.type == "cpu" and self.packable[side]) or torch.compiler.is_compiling():
             return None
         return Packing(mask) if int(mask.sum()) < (1.0 - PACK_SHARE) * mask.numel() else None
 

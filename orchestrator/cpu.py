@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 
 import torch
+
+from models.paths import PATHS
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc malloc.h
 
@@ -23,11 +24,9 @@ def matmul_path() -> str:
     """Route fp32 products through oneDNN where that is faster and still fp32: `onednn` or `default`.
 
     MKL takes a slow path on AMD. The switch is called bf16 because it allows the library to compute in bf16, which CPUs without matrix
-    units do
-    not do; so the result is checked against fp64 and the switch taken back where the products are not fp32. NMT_MATMUL=default turns it
-    off.
+    units do not do; so the result is checked against fp64 and the switch taken back where the products are not fp32.
     """
-    if os.environ.get("NMT_MATMUL") == "default" or not torch.backends.mkldnn.is_available():
+    if not PATHS.matmul or not torch.backends.mkldnn.is_available():
         return "default"
     backend = getattr(torch.backends.mkldnn, "matmul", None)
     if backend is None or not hasattr(backend, "fp32_precision"):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
+from models.paths import PATHS
 from orchestrator.spec import OptimSpec, Schedule
 
 
@@ -43,7 +44,7 @@ class Adam(torch.optim.Adam):
 
 def adam(model: nn.Module, spec: OptimSpec) -> Adam:
     """Fused Adam over every parameter; the rate is set before each update."""
-    return Adam(model.parameters(), lr=0.0, betas=(spec.betas[0], spec.betas[1]), eps=spec.eps, fused=True)
+    return Adam(model.parameters(), lr=0.0, betas=(spec.betas[0], spec.betas[1]), eps=spec.eps, fused=PATHS.fused_optimizer)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

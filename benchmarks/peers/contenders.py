@@ -10,6 +10,8 @@ from pathlib import Path
 import environments
 from driver import Program, Row
 
+from models.paths import Paths
+
 WORKERS = Path(__file__).resolve().parent / "workers"
 
 
@@ -72,13 +74,15 @@ class Setting:
         return rows
 
 
-def training_rows(setting: Setting, names: Sequence[str], precisions: Sequence[str]) -> list[Row]:
-    """In bf16 only as it comes: autocast's products are oneDNN's already."""
+def training_rows(setting: Setting, names: Sequence[str], precisions: Sequence[str], *, ladder: bool = False) -> list[Row]:
+    """ladder: ours without each fast path too. In bf16 only as it comes: autocast's products are oneDNN's already."""
     rows = []
     others = {"plain": "plain"} | {name: PEERS[name].label for name in names if PEERS[name].trains}
     for precision in precisions:
         for text, on in (("ours", True), ("ours, off", False)):
             rows.append(Row(text, setting.program("ours"), {"precision": precision, "fast": on}))
+        for name in Paths.names() if ladder else ():
+            rows.append(Row(f"ours, no {name}", setting.program("ours"), {"precision": precision, "off": name}))
         for name, label in others.items():
             variants = setting.variants(name, label)[: None if precision == "fp32" else 1]
             rows += [Row(text, program, {"precision": precision} | options) for text, program, options in variants]

@@ -16,6 +16,7 @@ from protocol import serve  # noqa: E402
 from sizes import Size  # noqa: E402
 
 import models  # noqa: E402
+from models.paths import PATHS  # noqa: E402
 from orchestrator import cpu  # noqa: E402
 from orchestrator.data.store import Pairs  # noqa: E402
 from orchestrator.feed import Feed  # noqa: E402
@@ -27,8 +28,8 @@ from orchestrator.translate import decode_corpus  # noqa: E402
 
 class OurTraining(Training):
     @contextlib.contextmanager
-    def arithmetic(self, precision="fp32", fast=True):
-        switches.set(fast)
+    def arithmetic(self, precision="fp32", fast=True, off=""):
+        switches.set(fast, off=off)
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
             yield
 
@@ -68,10 +69,12 @@ def training(job, model, about):
     feed = Feed(store(read_text(job)), BatchSpec(unit="tokens", size=job["batch_tokens"]), seed=job["seed"])
     updates = [update for update, _ in zip(feed.updates(0, 0), range(feed.updates_per_epoch()), strict=False)]
     ready = [Prepared(u, u.src_tokens, u.tgt_tokens, u.padded_tokens) for u in updates]
-    objective, optimizer = Objective(model, job["smoothing"]), adam(model, OptimSpec())
-    set_rate(optimizer, job["lr"])
+    objective, optimizers = Objective(model, job["smoothing"]), {}
 
     def update(payload):
+        if PATHS.fused_optimizer not in optimizers:
+            set_rate(optimizers.setdefault(PATHS.fused_optimizer, adam(model, OptimSpec())), job["lr"])
+        optimizer = optimizers[PATHS.fused_optimizer]
         optimizer.zero_grad(set_to_none=True)
         total = 0.0
         for batch in payload.micro:

@@ -14,6 +14,7 @@ from variants import CASES, IDS, VOCAB, batch, tiny, variant
 
 from models import Cache, build, count_parameters
 from models.loss import label_smoothed_loss
+from models.paths import PATHS
 
 pytestmark = pytest.mark.parametrize("case", CASES, ids=IDS)
 
@@ -113,7 +114,7 @@ def test_packed_rows_give_the_loss_and_gradients_of_padded_ones(case, monkeypatc
     src, tgt = batch()
 
     def run(pack):
-        monkeypatch.setattr("models.transformer.Transformer.pack", pack)
+        monkeypatch.setattr(PATHS, "packing", pack)
         model.zero_grad()
         loss = _loss(model, src, tgt[:, :-1], tgt[:, 1:])
         loss.backward()

@@ -1,0 +1,75 @@
+"""Every fast path gives the numbers of the slow one, and can be taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from models import build
+from models.paths import PATHS, Paths
+from orchestrator import cpu
+from orchestrator.data.batching import Batch
+from orchestrator.objective import Objective, Share
+from orchestrator.optim import adam, set_rate
+from orchestrator.spec import OptimSpec
+
+VOCAB = 40
+
+
+def _batch(seed: int) -> Batch:
+    g = torch.Generator().manual_seed(seed)
+    src, tgt = torch.randint(4, VOCAB, (6, 9), generator=g), torch.randint(4, VOCAB, (6, 8), generator=g)
+    for row in range(6):
+        src[row, 3 + row :], tgt[row, 8 - row // 2 :] = 0, 0
+    tgt_in = torch.cat((torch.full((6, 1), 2), tgt[:, :-1]), 1)
+    return Batch(src, tgt_in.masked_fill(tgt == 0, 0), tgt, int((src > 0).sum()), int((tgt > 0).sum()), 0)
+
+
+@pytest.fixture
+def matmul() -> Iterator[str]:
+    """The path taken here; what it was is put back."""
+    before = torch.backends.mkldnn.matmul.fp32_precision
+    yield cpu.matmul_path()
+    torch.backends.mkldnn.matmul.fp32_precision = before
+
+
+def _losses(matmul: str) -> list[float]:
+    torch.backends.mkldnn.matmul.fp32_precision = "bf16" if PATHS.matmul and matmul == "onednn" else "none"
+    side = {"num_layers": 2}
+    config = {"d_model": 16, "d_ff": 32, "num_heads": 2, "encoder": side, "decoder": side, "dropout": {"embedding": 0.0, "residual": 0.0}}
+    model = build(config, VOCAB, VOCAB).train()
+    objective, optimizer = Objective(model, 0.1), adam(model, OptimSpec())
+    set_rate(optimizer, 1e-3)
+    losses = []
+    for seed in range(6):
+        batch = _batch(seed)
+        optimizer.zero_grad()
+        loss, _ = objective(batch.src, batch.tgt_in, batch.tgt_out, Share(batch.num_src_tokens, batch.num_tgt_tokens, 1.0))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("name", [*Paths.names(), "all"])
+def test_losses_are_the_same_to_rounding_with_a_path_on_and_off(name, matmul):
+    fast = _losses(matmul)
+    with PATHS.without(*(Paths.names() if name == "all" else [name])):
+        slow = _losses(matmul)
+    assert fast == pytest.approx(slow, rel=1e-5)
+    assert fast[0] != fast[-1]
+
+
+def test_every_path_is_on_by_itself_and_comes_back():
+    assert all(getattr(PATHS, name) for name in Paths.names())
+    with PATHS.without("packing", "matmul"):
+        assert not PATHS.packing and not PATHS.matmul and PATHS.dropout
+    assert Paths() == PATHS
+
+
+def test_some_may_be_taken_out_for_a_process():
+    assert Paths.of("packing, dropout") == Paths(packing=False, dropout=False)
+    with pytest.raises(ValueError, match="found paking; expected some of packing, "):
+        Paths.of("paking")
