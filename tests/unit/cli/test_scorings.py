@@ -30,10 +30,11 @@ def options(tmp_path: Path) -> Options:
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """How often the pipeline trained and decoded."""
-    counts = {"train": 0, "decode_corpus": 0}
+    functions = {"train": "_train", "decode_corpus": "decode_corpus"}
+    counts = dict.fromkeys(functions, 0)
 
     def counting(name: str) -> Callable[..., Any]:
-        real = getattr(pipeline, name)
+        real = getattr(pipeline, functions[name])
 
         def call(*args: Any, **kwargs: Any) -> Any:
             counts[name] += 1
@@ -41,8 +42,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
         return call
 
-    for name in counts:
-        monkeypatch.setattr(pipeline, name, counting(name))
+    for name, function in functions.items():
+        monkeypatch.setattr(pipeline, function, counting(name))
     return counts
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from variants import VOCAB, batch, config
+from model_cases import VOCAB, batch, config
 
 from models import build
 from models.dropout import Dropout, draw_bits, keep_mask

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load, save
 
 sys.path.insert(0, str(Path(__file__).parent))
-from variants import CASES, IDS, VOCAB, batch, tiny, variant
+from model_cases import CASES, IDS, VOCAB, batch, tiny, variant
 
 from models import Cache, build, count_parameters
 from models.loss import label_smoothed_loss

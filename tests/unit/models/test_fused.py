@@ -10,7 +10,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from variants import CASES, COMPONENTS, VOCAB, config, variant
+from model_cases import CASES, COMPONENTS, VOCAB, config, variant
 
 from models import build
 from models.fused import POSITIONWISE, Fused, unfusable

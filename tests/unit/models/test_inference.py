@@ -9,7 +9,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from variants import CASES, IDS, batch, tiny
+from model_cases import CASES, IDS, batch, tiny
 
 import models.inference
 from models import Cache

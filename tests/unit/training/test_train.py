@@ -7,6 +7,7 @@ import torch
 from support import KEY, SPEC, Recorder, changed, fit
 
 from models import build
+from models.paths import PATHS, Paths
 from orchestrator.feed import Feed
 from orchestrator.journal import executed_steps
 from orchestrator.objective import token_nll
@@ -146,16 +147,12 @@ def test_accuracy_in_training_is_that_of_the_sampled_positions(prepared, tmp_pat
     assert metrics["train/accuracy"] == pytest.approx(float(right) / update.tgt_tokens)
 
 
-def test_fast_paths_give_the_same_losses_at_dropout_0(prepared, tmp_path, monkeypatch):
-    from models import loss
-    from models.dropout import Dropout
-
+def test_fast_paths_give_the_same_losses_at_dropout_0(prepared, tmp_path):
     off = changed(model={"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}})
     fast, slow = Recorder(), Recorder()
     fit(off, prepared, tmp_path / "fast", fast)
-    monkeypatch.setattr(Dropout, "fast", False)
-    monkeypatch.setattr(loss, "CHUNK", 10**9)
-    fit(off, prepared, tmp_path / "slow", slow)
+    with PATHS.without(*Paths.names()):
+        fit(off, prepared, tmp_path / "slow", slow)
     assert fast.nll() == pytest.approx(slow.nll(), rel=1e-5)
 
 
