@@ -1,0 +1,211 @@
+"""Speed on a CUDA device: training and decoding, ours beside HuggingFace Marian, in one process without Ray.
+
+    python benchmarks/gpu.py                                # base and small; says so where there is no CUDA device
+    python benchmarks/gpu.py --device cpu --size tiny       # the same path on a CPU: that it runs, not how fast a GPU is
+
+Training: bf16 autocast, updates of --batch-tokens target tokens made ahead of the device; ours eager and through torch.compile, and Marian
+(where transformers is installed), in turns A,B,A,B. tok/s: real target tokens. MFU: useful operations (benchmarks/flops.py) over the bf16
+matrix rate measured in the same run. Decoding: beam 4, outputs of 32 tokens, batches of 64 to 256 sentences. Figures are medians of rounds.
+Published figures are printed beside them, as their sources give them; they were measured on other machines, other text, other sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE / "peers"), str(HERE / "peers" / "workers"), str(HERE.parent)]
+
+from flops import training_per_target_token  # noqa: E402
+from ours import store  # noqa: E402
+from sizes import SIZES, Pair, text  # noqa: E402
+
+import models  # noqa: E402
+from models.inference import prepared  # noqa: E402
+from orchestrator.ahead import bucketed  # noqa: E402
+from orchestrator.beam import EOS, beam_search  # noqa: E402
+from orchestrator.feed import Feed, Update  # noqa: E402
+from orchestrator.full_length import FullLength  # noqa: E402
+from orchestrator.objective import Objective, Share  # noqa: E402
+from orchestrator.optim import adam, set_rate  # noqa: E402
+from orchestrator.spec import BatchSpec, DecodeSpec, OptimSpec  # noqa: E402
+from orchestrator.translate import pad  # noqa: E402
+
+
+PUBLISHED = {
+    "training, tok/s": {
+        "fairseq, base, one V100, fp16 (its issue 940)": 40_000,
+        "fairseq, 8 A100, size not stated, presumably big (LightSeq's documentation)": 445_600,
+        "LightSeq, 8 A100, size not stated, presumably big": 683_100,
+    },
+    "decoding, tok/s": {"CTranslate2 fp16, base, one A10G (its README)": 10_991},
+}
+
+
+def matmul_tflops(device: torch.device, n: int = 4096, times: int = 20) -> float:
+    """bf16 products of n x n matrices."""
+    n = n if device.type == "cuda" else 512
+    a, b = (torch.randn(n, n, device=device, dtype=torch.bfloat16) for _ in range(2))
+    for _ in range(3):
+        a @ b
+    seconds = timed(device, lambda: [a @ b for _ in range(times)])
+    return 2.0 * n**3 * times / seconds / 1e12
+
+
+def timed(device: torch.device, work: Callable[[], Any]) -> float:
+    """Seconds until the device is done."""
+    _wait(device)
+    started = time.perf_counter()
+    work()
+    _wait(device)
+    return time.perf_counter() - started
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def ours(config: dict[str, Any], vocab: int, device: torch.device, *, compiled: bool) -> Callable[[Update], None]:
+    """One optimizer step of the product's own loop."""
+    model = models.build(config, vocab, vocab).to(device).train()
+    objective, optimizer = Objective(model, 0.1), adam(model, OptimSpec())
+    set_rate(optimizer, 1e-4)
+    if compiled:
+        objective.compile()
+
+    def step(update: Update) -> None:
+        optimizer.zero_grad(set_to_none=True)
+        for batch in update.micro:
+            tensors = (t.to(device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
+            with torch.autocast(device.type, torch.bfloat16):
+                loss, _ = objective(*tensors, Share(update.src_tokens, update.tgt_tokens, 1.0))
+            loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def marian(size: Any, device: torch.device) -> Callable[[Update], None] | str:
+    """The same updates through transformers' MarianMTModel (post-norm), or why not."""
+    try:
+        import transformers
+    except ImportError:
+        return "not measured: transformers is not in this environment"
+    sides = {"layers": size.layers, "ffn_dim": size.d_ff, "attention_heads": size.num_heads}
+    config = transformers.MarianConfig(
+        vocab_size=size.vocab,
+        decoder_vocab_size=size.vocab,
+        d_model=size.d_model,
+        **{f"{side}_{key}": value for side in ("encoder", "decoder") for key, value in sides.items()},
+        activation_function="relu",
+        scale_embedding=True,
+        pad_token_id=0,
+        bos_token_id=2,
+        eos_token_id=EOS,
+        decoder_start_token_id=2,
+        attn_implementation="sdpa",
+    )
+    model = transformers.MarianMTModel(config).to(device).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def step(update: Update) -> None:
+        optimizer.zero_grad(set_to_none=True)
+        for batch in update.micro:
+            src, tgt_in, tgt_out = (t.to(device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
+            with torch.autocast(device.type, torch.bfloat16):
+                logits = model(input_ids=src, attention_mask=(src != 0).long(), decoder_input_ids=tgt_in, use_cache=False).logits
+            loss = torch.nn.functional.cross_entropy(
+                logits.float().flatten(0, 1), tgt_out.flatten(), ignore_index=0, label_smoothing=0.1, reduction="sum"
+            )
+            (loss / update.tgt_tokens).backward()
+        optimizer.step()
+
+    return step
+
+
+def training(name: str, pairs: list[Pair], args: argparse.Namespace, device: torch.device) -> dict[str, Any]:
+    size = SIZES[name]
+    feed = Feed(store(pairs), BatchSpec(unit="tokens", size=args.batch_tokens), seed=1)
+    raw = [update for update, _ in zip(feed.updates(0, 0), range(args.updates), strict=False)]
+    updates = [Update(**{**vars(u), "micro": [bucketed(b, 8) for b in u.micro]}) for u in raw]
+    tokens, flop = sum(u.tgt_tokens for u in updates), training_per_target_token(size, pairs)
+    rows: dict[str, Callable[[Update], None] | str] = {
+        "ours": ours(size.model(), size.vocab, device, compiled=False),
+        "ours, compiled": ours(size.model(), size.vocab, device, compiled=True) if args.compile else "not measured: --no-compile",
+        "HuggingFace Marian": marian(size, device),
+    }
+    found: dict[str, Any] = {row: {"not_measured": step} if isinstance(step, str) else [] for row, step in rows.items()}
+    rates = []
+    for round_ in range(args.rounds + 1):  # the first warms up and compiles
+        for row, step in rows.items():
+            if not isinstance(step, str):
+                seconds = timed(device, lambda step=step: [step(update) for update in updates])
+                found[row] += [tokens / seconds] if round_ else []
+        rates.append(matmul_tflops(device))
+    peak = statistics.median(rates)
+    lines = {
+        row: value
+        if isinstance(value, dict)
+        else {
+            "tokens_per_second": round(statistics.median(value)),
+            "spread": [round(min(value)), round(max(value))],
+            "mfu": round(statistics.median(value) * flop / 1e12 / peak, 4),
+        }
+        for row, value in found.items()
+    }
+    return {"bf16_matmul_tflops": round(peak, 1), "updates": len(updates), "target_tokens": tokens, "rows": lines}
+
+
+def decoding(name: str, pairs: list[Pair], args: argparse.Namespace, device: torch.device) -> list[dict[str, Any]]:
+    size = SIZES[name]
+    model = FullLength(models.build(size.model(), size.vocab, size.vocab).to(device).eval())
+    lines = []
+    for batch in args.batches:
+        sources = sorted((src for src, _ in pairs[:batch]), key=len, reverse=True)
+        ids = pad(sources).to(device)
+        spec = DecodeSpec(beam_size=4, max_ratio=1e-6, max_extra=args.length)
+        for precision in ("fp32", "bf16"):
+            with prepared(model, precision):
+                seconds = [timed(device, lambda ids=ids, spec=spec: beam_search(model, ids, spec)) for _ in range(args.rounds + 1)][1:]
+            rate = len(sources) * args.length / statistics.median(seconds)
+            lines.append({"batch": len(sources), "precision": precision, "tokens_per_second": round(rate)})
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--size", nargs="+", choices=list(SIZES), default=["base", "small"])
+    parser.add_argument("--batch-tokens", type=int, default=25_000)
+    parser.add_argument("--updates", type=int, default=20, help="a round")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batches", type=int, nargs="+", default=[64, 128, 256])
+    parser.add_argument("--length", type=int, default=32)
+    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    device = torch.device(args.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        result: dict[str, Any] = {"benchmark": "gpu", "not_measured": "no CUDA device"}
+        print(json.dumps(result) if args.json else "not measured: no CUDA device (--device cpu --size tiny tries the path)")
+        return
+    result = {"benchmark": "gpu", "date": time.strftime("%Y-%m-%d"), "torch": torch.__version__, "published": PUBLISHED}
+    result["device"] = torch.cuda.get_device_name() if device.type == "cuda" else device.type
+    for name in args.size:
+        pairs = text(SIZES[name].vocab, max(2000, args.updates * args.batch_tokens // 20))
+        result[name] = {"training": training(name, pairs, args, device), "decoding": decoding(name, pairs, args, device)}
+    print(json.dumps(result) if args.json else json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()
