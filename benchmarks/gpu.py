@@ -40,7 +40,6 @@ from orchestrator.optim import adam, set_rate  # noqa: E402
 from orchestrator.spec import BatchSpec, DecodeSpec, OptimSpec  # noqa: E402
 from orchestrator.translate import pad  # noqa: E402
 
-
 PUBLISHED = {
     "training, tok/s": {
         "fairseq, base, one V100, fp16 (its issue 940)": 40_000,
