@@ -85,19 +85,23 @@ class MultiHeadAttention(nn.Module):
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, flow: Flow, *, causal: bool = False) -> Tensor:
         """`causal`: `bias` hides later positions and nothing else."""
-        scale = 1.0 / math.sqrt(self.d_head)
         if (q.is_cuda or not PATHS.attention) and flow.trace is None:
             mask = None if causal or bias is None else bias.to(q.dtype)  # flash attention takes no mask, but knows causality
             drop = self.dropout.p if self.training else 0.0
             z = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=drop, is_causal=causal)
         else:
             # on a CPU two batched products with a softmax between them beat the fused kernel, forward and backward
-            scores = torch.matmul(q * scale, k.transpose(-2, -1))
-            weights = (scores if bias is None else scores + bias).softmax(dim=-1)
+            weights = attention_weights(q, k, bias)
             if flow.trace is not None:
                 flow.trace.append((self, weights))
             z = torch.matmul(self.dropout(weights).to(v.dtype), v)
         return z.transpose(1, 2).flatten(2)
+
+
+def attention_weights(q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
+    """softmax(Q K^T / sqrt(K) + bias): [N, H, T, K], [N, H, S, K] -> [N, H, T, S]."""
+    scores = torch.matmul(q * (1.0 / math.sqrt(q.shape[-1])), k.transpose(-2, -1))
+    return (scores if bias is None else scores + bias).softmax(dim=-1)
 
 
 def _unpacked(x: Tensor, packing: Packing | None) -> Tensor:

@@ -33,9 +33,15 @@ class InputEmbedding(nn.Module):
 
     def forward(self, tokens_BT: Tensor, past: int = 0) -> Tensor:
         """`past`: how many positions stand before the first one given."""
+        return self.placed(self.scaled(tokens_BT), past)
+
+    def scaled(self, tokens_BT: Tensor) -> Tensor:
+        """E[w] * sqrt(d) + b: the words alone."""
         x = self.words(tokens_BT) * self.scale
-        if self.bias is not None:
-            x = x + self.bias
+        return x if self.bias is None else x + self.bias
+
+    def placed(self, x_BTD: Tensor, past: int = 0) -> Tensor:
+        """drop(x + position)"""
         if self.positions == "sinusoidal":
-            x = x + sinusoids(past, past + tokens_BT.shape[1], x.shape[-1], x.device).to(x.dtype)
-        return self.dropout(x)
+            x_BTD = x_BTD + sinusoids(past, past + x_BTD.shape[1], x_BTD.shape[-1], x_BTD.device).to(x_BTD.dtype)
+        return self.dropout(x_BTD)

@@ -17,30 +17,21 @@ from torch import Tensor, nn
 
 from models import stacked
 from models.fused_sides import Side, Sides
-from models.registry import REGISTRIES
+from models.seams import Component
 from models.site import Flow, History
 from models.transformer import PAD, Output, Transformer
-
-POSITIONWISE = {
-    "connection": {"residual", "dense", "hierarchical"},
-    "aggregation": {"top", "linear", "iterative", "mlrf-avg", "mlrf-fnn", "mlrf-self-attention"},
-    "self_attention": {"single", "multi_layer"},
-    "cross_attention": {"single"},
-    "layer": {"transformer"},
-    "bridge": {"top"},
-    "regularizer": {"diversity"},
-}
-"""Components whose positions meet in `MultiHeadAttention` alone. One that is not listed is not fused."""
 
 
 def unfusable(model: Transformer) -> str | None:
     """Why models of this configuration cannot be fused, in one line; None where they can. Works on the meta device."""
+    for seam, part in (("extra_encoder", model.extra_encoder), ("context", model.encoder.context)):
+        if part is not None:
+            return f"{seam} {part.kind}: not fused"
     for path, module in model.named_modules():
-        for kind, registry in REGISTRIES.items():
-            name = getattr(module, "kind", None)
-            if name in registry.names() and isinstance(module, registry.get(name)) and name not in POSITIONWISE.get(kind, ()):
-                return f"{kind} {name}: its positions meet outside attention, or nobody has tried it fused"
-        if next(module.parameters(recurse=False), None) is not None and stacked.form(module) is None:
+        if isinstance(module, Component) and not module.packable:
+            return f"{module.kind}: its positions meet outside attention"
+        owns = next(module.parameters(recurse=False), None) is not None
+        if (owns or isinstance(module, tuple(stacked.FORMS))) and stacked.form(module) is None:
             return f"{path}: {type(module).__name__} has no stacked form"
     return None
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from models.attention import causal_bias, padding_bias
 from models.packing import Packing
-
-PAD = 0
+from models.transformer import PAD
 
 
 class Side:
@@ -67,12 +67,11 @@ class Sides:
     ) -> None:
         self.sides = {"src": src, "tgt": tgt}
         self.generators = generators
-        hidden = [torch.zeros(s.shape, device=s.device).masked_fill_(s == PAD, -1e9)[:, None, None, :] for s in sources]
-        longest = self.sides["tgt"].length
-        causal = torch.full((longest, longest), -1e9, device=targets[0].device).triu_(1)
+        hidden: list[Tensor | None] = [padding_bias(s != PAD) for s in sources]
+        causal = causal_bias(self.sides["tgt"].length, 0, targets[0].device)
         self.bias = {
-            ("src", "src"): list(hidden),
-            ("tgt", "src"): list(hidden),
+            ("src", "src"): hidden,
+            ("tgt", "src"): hidden,
             # padding stands behind the last real token, where the causal mask hides it from every real query
-            ("tgt", "tgt"): [None if t.shape[1] == 1 else causal[: t.shape[1], : t.shape[1]] for t in targets],
+            ("tgt", "tgt"): [None if causal is None or t.shape[1] == 1 else causal[..., : t.shape[1], : t.shape[1]] for t in targets],
         }

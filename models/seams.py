@@ -98,9 +98,12 @@ class Bridge(Component):
 
 
 class ExtraEncoder(Component):
-    """A second encoder beside the stack; its memory need not have length S."""
+    """A second encoder beside the stack; its memory need not have length S. `width`: of the memory."""
+
+    width: int
 
     def forward(self, words: Tensor, h_0: Tensor, flow: Flow) -> Memory:
+        """words [B, S, D]: embedded words without positions, before dropout; h_0 [B, S, D]: what the stack reads. Never packed."""
         raise NotImplementedError
 
 

@@ -16,6 +16,7 @@ class Site:
     """Position of a module in the network; positional in constructors, never from YAML.
 
     `layer` counts from 1; 0 stands for the whole side. `memory_dims` are the widths of the memories a decoder layer is given.
+    `extra_width` is the width of the extra encoder's memory, where there is one (for bridges).
     `shared` holds modules that several sites use (the first site that asks makes them).
     """
 
@@ -24,6 +25,7 @@ class Site:
     num_layers: int
     config: ModelConfig
     memory_dims: tuple[int, ...] = ()
+    extra_width: int | None = None
     shared: dict[str, nn.Module] = field(default_factory=dict, repr=False, compare=False)
 
     @property

@@ -5,7 +5,6 @@ Shapes: R runs, N packed positions, D, E widths, V vocabulary, B_r, T_r a run's 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.aggregations.mlrf_self_attention import MlrfSelfAttention
-from models.attention import MultiHeadAttention
-from models.dropout import Dropout
+from models.attention import MultiHeadAttention, attention_weights
+from models.dropout import Dropout, draw_bits, keep_mask
 from models.embedding import InputEmbedding, sinusoids
 from models.fused_sides import Sides
 from models.memory import Memory
@@ -126,10 +125,8 @@ class PackedDropout(Dropout):
         return keep
 
     def _draw(self, keep: Tensor, run: int) -> Tensor:
-        """1 where an element is kept, else 0, in `keep`: the bits that `models.dropout` would draw, from the run's generator."""
-        n, generator = keep.numel(), self.packing.generators[run]
-        bits = torch.empty((n + 3) // 4, dtype=torch.int64, device=keep.device).random_(-(2**63), None, generator=generator)
-        return torch.ge(bits.view(torch.int16)[:n].view(keep.shape), round(self.p * 65536) - 32768, out=keep)
+        """The mask that `models.dropout` would make, from the run's generator, in `keep`."""
+        return keep_mask(draw_bits(keep, self.packing.generators[run]), self.p, keep.dtype, out=keep)
 
 
 class _Masked(torch.autograd.Function):
@@ -184,10 +181,8 @@ class PackedAttention(MultiHeadAttention):
         q, k, v = (t.unflatten(-1, (self.num_heads, self.d_head)).transpose(1, 2) for t in (q, k, v))
         if q.numel() == 0:
             return q.transpose(1, 2).flatten(2)
-        scores = torch.matmul(q * (1.0 / math.sqrt(self.d_head)), k.transpose(-2, -1))
-        weights = (scores if bias is None else scores + bias).softmax(dim=-1)
         assert isinstance(self.dropout, PackedDropout)
-        dropped = self.dropout.of_run(weights, run).to(v.dtype)
+        dropped = self.dropout.of_run(attention_weights(q, k, bias), run).to(v.dtype)
         return torch.matmul(dropped, v).transpose(1, 2).flatten(2)
 
 

@@ -13,9 +13,9 @@ from models.site import Site
 class SubLayer(nn.Module):
     """pre: x + drop(f(LN(x))); post: LN(x + drop(f(x))) (Vaswani et al. 2017, section 3.1 and its pre-norm form)."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, width: int | None = None) -> None:
         super().__init__()
-        self.norm = site.layer_norm()
+        self.norm = site.layer_norm(width)
         self.dropout = Dropout(site.config.dropout.residual)
         self.pre = site.norm == "pre"
 

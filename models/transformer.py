@@ -6,6 +6,7 @@ Shapes: B sentences, N hypothesis rows, S source, T target, D d_model, V target 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -68,12 +69,13 @@ class Transformer(nn.Module):
         self.src_embedding = InputEmbedding(encoder_site, src_words, bias=config.encoder_embedding_bias)
         self.tgt_embedding = InputEmbedding(decoder_site, tgt_words, bias=False)
 
-        self.bridge: Bridge = BRIDGES.get(config.bridge["kind"])(decoder_site, **options(config.bridge))
-        context = None if config.context is None else CONTEXTS.get(config.context["kind"])(encoder_site, **options(config.context))
-        self.encoder = Stack(encoder_site, [()] * config.encoder.num_layers, context, output=self.bridge.needs_output)
         self.extra_encoder: ExtraEncoder | None = None
         if config.extra_encoder is not None:
             self.extra_encoder = ENCODERS.get(config.extra_encoder["kind"])(encoder_site, **options(config.extra_encoder))
+            decoder_site = replace(decoder_site, extra_width=self.extra_encoder.width)
+        self.bridge: Bridge = BRIDGES.get(config.bridge["kind"])(decoder_site, **options(config.bridge))
+        context = None if config.context is None else CONTEXTS.get(config.context["kind"])(encoder_site, **options(config.context))
+        self.encoder = Stack(encoder_site, [()] * config.encoder.num_layers, context, output=self.bridge.needs_output)
         self.decoder = Stack(decoder_site, [self.bridge.memory_dims(l + 1) for l in range(config.decoder.num_layers)])
 
         self.output = nn.Linear(config.d_model, tgt_vocab, bias=config.output_bias)
@@ -82,37 +84,39 @@ class Transformer(nn.Module):
         self.regularizers = nn.ModuleList(REGULARIZERS.get(r["kind"])(encoder_site, **options(r)) for r in config.regularizers)
         both = _packable(self.regularizers)
         self.packable = {
-            "encoder": both and self.extra_encoder is None and _packable(self.encoder) and _packable(self.bridge),
+            "encoder": both and _packable(self.encoder) and _packable(self.bridge),
             "decoder": both and _packable(self.decoder),
         }
 
     def encode(self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None = None) -> Encoded:
         """Source ids (PAD = 0) -> what each decoder layer attends to."""
-        return self._encode(src_BS, trace, None)[0]
+        return self._encode(src_BS, trace)[0]
 
-    def _encode(self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None, packing: Packing | None) -> tuple[Encoded, History]:
+    def _encode(
+        self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None = None, packing: Packing | None = None
+    ) -> tuple[Encoded, History]:
         mask = src_BS != PAD
         flow = Flow(mask=mask, bias=padding_bias(mask), trace=trace, packing=packing)
-        h_0 = self.src_embedding(src_BS)
-        h_0 = h_0 if packing is None else packing.pack(h_0)
-        encoded, history = self.encoder(h_0, flow)
-        extra = None if self.extra_encoder is None else self.extra_encoder(self.src_embedding.words(src_BS), h_0, flow)
+        words = self.src_embedding.scaled(src_BS)
+        h_0 = self.src_embedding.placed(words)
+        encoded, history = self.encoder(h_0 if packing is None else packing.pack(h_0), flow)
+        extra = None if self.extra_encoder is None else self.extra_encoder(words, h_0, replace(flow, packing=None))
         return Encoded(self.bridge(encoded, history, extra, flow), mask), history
 
     def decode(
         self, tgt_NT: Tensor, encoded: Encoded, cache: Cache | None = None, trace: list[tuple[nn.Module, Tensor]] | None = None
     ) -> Tensor:
         """Hidden states [N, T, D] of the given positions; with a cache, `tgt` holds only the new ones and the cache advances."""
-        hidden, _ = self._decode(tgt_NT, encoded, cache, trace, None)
+        hidden, _ = self._decode(tgt_NT, encoded, cache, trace)
         return hidden
 
     def _decode(
         self,
         tgt_NT: Tensor,
         encoded: Encoded,
-        cache: Cache | None,
-        trace: list[tuple[nn.Module, Tensor]] | None,
-        packing: Packing | None,
+        cache: Cache | None = None,
+        trace: list[tuple[nn.Module, Tensor]] | None = None,
+        packing: Packing | None = None,
     ) -> tuple[Tensor, History]:
         past, length = (0 if cache is None else cache.length), tgt_NT.shape[1]
         # padding stands behind the last real token, where the causal mask hides it from every real query
@@ -135,8 +139,8 @@ class Transformer(nn.Module):
         """Teacher forcing; tgt_in starts with BOS."""
         src_mask, tgt_mask = src_BS != PAD, tgt_in_BT != PAD
         src, tgt = self._packing("encoder", src_mask), self._packing("decoder", tgt_mask)
-        encoded, encoder = self._encode(src_BS, None, src)
-        hidden, decoder = self._decode(tgt_in_BT, encoded, None, None, tgt)
+        encoded, encoder = self._encode(src_BS, packing=src)
+        hidden, decoder = self._decode(tgt_in_BT, encoded, packing=tgt)
         return Output(hidden, encoder, src_mask if src is None else src.ones(), decoder, tgt_mask if tgt is None else tgt.ones())
 
     def _packing(self, side: str, mask: Tensor) -> Packing | None:

@@ -13,12 +13,20 @@ sys.path.insert(0, str(Path(__file__).parent))
 from model_cases import CASES, COMPONENTS, VOCAB, config, variant
 
 from models import build
-from models.fused import POSITIONWISE, Fused, unfusable
+from models.fused import Fused, unfusable
+from models.registry import REGISTRIES
 from models.transformer import PAD
 
 SHAPES = [(3, 7, 6), (1, 2, 1), (5, 4, 9)]  # sentences, source, target
 DROPOUT = {"embedding": 0.1, "residual": 0.2, "attention": 0.3, "ffn": 0.1}
-FUSABLE = [case for case in CASES if case[1].split(" ")[0] in POSITIONWISE.get(case[0], ())]
+
+
+def reason_of(case: tuple[str, str, str]) -> str | None:
+    with torch.device("meta"):
+        return unfusable(build(variant(*case), VOCAB, VOCAB))
+
+
+FUSABLE = [case for case in CASES if reason_of(case) is None]
 
 
 def batches():
@@ -102,12 +110,27 @@ def test_models_share_memory_until_released():
 
 
 @pytest.mark.parametrize("kind, name", COMPONENTS, ids=[f"{k}-{n}" for k, n in COMPONENTS])
-def test_what_is_not_declared_is_named(kind, name):
-    with torch.device("meta"):
-        reason = unfusable(build(variant(kind, name, "pre"), VOCAB, VOCAB))
-    declared = name.split(" ")[0] in POSITIONWISE.get(kind, ())
-    assert (reason is None) == declared
-    assert declared or f"{kind} {name.split(' ')[0]}" in str(reason)
+def test_what_cannot_be_fused_is_named(kind, name):
+    reason, cls = reason_of((kind, name, "pre")), REGISTRIES[kind].get(name.split(" ")[0])
+    if kind == "extra_encoder" or not cls.packable:
+        assert cls.kind in str(reason)
+    elif reason is not None:
+        assert reason.endswith("has no stacked form")
+
+
+def test_the_variants_of_dou_and_wang_can_be_fused():
+    names = {name.split(" ")[0] for _, name, _ in FUSABLE}
+    assert names >= {
+        "dense",
+        "hierarchical",
+        "linear",
+        "iterative",
+        "mlrf-avg",
+        "mlrf-fnn",
+        "mlrf-self-attention",
+        "multi_layer",
+        "diversity",
+    }
 
 
 def test_a_module_without_a_stacked_form_is_named():
