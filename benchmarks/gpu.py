@@ -17,6 +17,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,14 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "peers"), str(HERE / "peers" / "workers"), str(HERE.parent)]
 
 from flops import training_per_target_token  # noqa: E402
+from marian_settings import settings  # noqa: E402
 from ours import store  # noqa: E402
-from sizes import SIZES, Pair, text  # noqa: E402
+from sizes import DROPOUT, SIZES, Pair, text  # noqa: E402
 
 import models  # noqa: E402
 from models.inference import prepared  # noqa: E402
 from orchestrator.ahead import bucketed  # noqa: E402
-from orchestrator.beam import EOS, beam_search  # noqa: E402
+from orchestrator.beam import BOS, EOS, PAD, beam_search  # noqa: E402
 from orchestrator.feed import Feed, Update  # noqa: E402
 from orchestrator.full_length import FullLength  # noqa: E402
 from orchestrator.objective import Objective, Share  # noqa: E402
@@ -100,20 +102,8 @@ def marian(size: Any, device: torch.device) -> Callable[[Update], None] | str:
         import transformers
     except ImportError:
         return "not measured: transformers is not in this environment"
-    sides = {"layers": size.layers, "ffn_dim": size.d_ff, "attention_heads": size.num_heads}
-    config = transformers.MarianConfig(
-        vocab_size=size.vocab,
-        decoder_vocab_size=size.vocab,
-        d_model=size.d_model,
-        **{f"{side}_{key}": value for side in ("encoder", "decoder") for key, value in sides.items()},
-        activation_function="relu",
-        scale_embedding=True,
-        pad_token_id=0,
-        bos_token_id=2,
-        eos_token_id=EOS,
-        decoder_start_token_id=2,
-        attn_implementation="sdpa",
-    )
+    shape = settings(asdict(size), dropout=DROPOUT, pad=PAD, bos=BOS, eos=EOS)
+    config = transformers.MarianConfig(**shape, attn_implementation="sdpa")
     model = transformers.MarianMTModel(config).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
@@ -136,7 +126,7 @@ def training(name: str, pairs: list[Pair], args: argparse.Namespace, device: tor
     size = SIZES[name]
     feed = Feed(store(pairs), BatchSpec(unit="tokens", size=args.batch_tokens), seed=1)
     raw = [update for update, _ in zip(feed.updates(0, 0), range(args.updates), strict=False)]
-    updates = [Update(**{**vars(u), "micro": [bucketed(b, 8) for b in u.micro]}) for u in raw]
+    updates = [replace(u, micro=[bucketed(b, 8) for b in u.micro]) for u in raw]
     tokens, flop = sum(u.tgt_tokens for u in updates), training_per_target_token(size, pairs)
     rows: dict[str, Callable[[Update], None] | str] = {
         "ours": ours(size.model(), size.vocab, device, compiled=False),

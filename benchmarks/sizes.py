@@ -6,6 +6,8 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+DROPOUT = 0.1
+
 FIRST_WORD = 4
 """Ids below are PAD, UNK, BOS, EOS."""
 
@@ -22,7 +24,7 @@ class Size:
     layers: int
     vocab: int
 
-    def model(self, *, norm: str = "pre", dropout: float = 0.1, **changes: Any) -> dict[str, Any]:
+    def model(self, *, norm: str = "pre", dropout: float = DROPOUT, **changes: Any) -> dict[str, Any]:
         """The `model` section of a spec; dropout on embeddings, residuals and the inner FFN layer, none on attention weights."""
         side = {"num_layers": self.layers}
         return {

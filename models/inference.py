@@ -48,6 +48,11 @@ def prepared(model: nn.Module, precision: Precision = "fp32") -> Iterator[None]:
         yield
 
 
+def check_precision(precision: Precision, device: torch.device) -> None:
+    """PrecisionError where `prepared` would raise it."""
+    _maker(precision, device)
+
+
 def _maker(precision: Precision, device: torch.device) -> Callable[[Sequence[nn.Linear]], Map] | None:
     """What turns linear maps of one input into one function; None: leave them alone."""
     onednn = device.type == "cpu" and torch.backends.mkldnn.is_available()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from orchestrator import atomic
+from orchestrator.errors import UserError
 from orchestrator.keys import digest
 from orchestrator.launch.ray_cluster import local_cpus, preflight
 from orchestrator.lock import RunLock
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list[dict[str, Any]]:
     """Bring every row and seed to its result; one public record each, in the order given (see `pipeline.result_of`).
 
-    UserError before anything starts where data or resources are missing; LockedError where another driver has this sweep.
+    UserError before anything starts where data, resources or the precision to decode in are missing;
+    LockedError where another driver has this sweep.
     """
     tasks = make_tasks(rows, seeds, options)
     if options.engine == "ray" and "RAY_ADDRESS" not in os.environ:
@@ -38,6 +40,24 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list
     (options.results / "sweeps").mkdir(parents=True, exist_ok=True)
     with RunLock(options.results / "sweeps" / f"{options.slug}.lock"):
         return _Sweep(tasks, options).run()
+
+
+def _check_precision(tasks: Sequence[Task]) -> None:
+    """UserError naming every row that this machine cannot decode as asked, while nothing has been trained yet."""
+    asked = {task.id: task.run_spec.decode.precision for task in tasks if task.run_spec.decode.precision != "fp32"}
+    if not asked:
+        return
+    from models.inference import PrecisionError, check_precision
+    from orchestrator.runtime import best_device
+
+    problems = []
+    for row, precision in asked.items():
+        try:
+            check_precision(precision, best_device())
+        except PrecisionError as error:
+            problems.append(f"{row}: decode.{error}")
+    if problems:
+        raise UserError(*problems)
 
 
 def _prepare_data(tasks: Sequence[Task], options: Options) -> None:
@@ -60,6 +80,8 @@ class _Sweep:
         self._write_sweep()
         stopped = {} if self.asha is None else self.asha.stopped()
         pending = [task for task in self.tasks if not self._final(task, stopped)]
+        if "RAY_ADDRESS" not in os.environ:
+            _check_precision(pending)
         failures: dict[str, str] = {}
         if not pending:
             self.console.print("nothing to do: 0 steps executed, every run has its result")

@@ -21,6 +21,7 @@ from common import (
     set_up,
     tensors,
 )
+from marian_settings import settings
 from protocol import serve
 from transformers.trainer_pt_utils import LabelSmoother
 
@@ -29,25 +30,7 @@ DIFFERS = "post-norm; fused AdamW without decay (its Trainer's default); batches
 
 def make(job):
     set_up(job)
-    size = job["size"]
-    side = {"layers": size["layers"], "ffn_dim": size["d_ff"], "attention_heads": size["num_heads"]}
-    config = transformers.MarianConfig(
-        vocab_size=size["vocab"],
-        decoder_vocab_size=size["vocab"],
-        d_model=size["d_model"],
-        **{f"{name}_{key}": value for name in ("encoder", "decoder") for key, value in side.items()},
-        dropout=job["dropout"],
-        activation_dropout=job["dropout"],
-        attention_dropout=0.0,
-        activation_function="relu",
-        scale_embedding=True,
-        max_position_embeddings=128,
-        pad_token_id=PAD,
-        bos_token_id=BOS,
-        eos_token_id=EOS,
-        decoder_start_token_id=BOS,
-        forced_eos_token_id=None,
-    )
+    config = transformers.MarianConfig(**settings(job["size"], dropout=job["dropout"], pad=PAD, bos=BOS, eos=EOS))
     model = transformers.MarianMTModel(config)
     about = {"version": transformers.__version__, "params": parameters(model), "differs": DIFFERS}
     if job["task"] == "decode":

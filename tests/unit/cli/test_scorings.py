@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from models.inference import PrecisionError
 from orchestrator import engine, pipeline
+from orchestrator.errors import UserError
 from orchestrator.make_tasks import Options, make_tasks
 from orchestrator.pipeline import result_of
 from orchestrator.results import Ledger
@@ -99,3 +101,20 @@ def test_a_task_travels_with_its_scorings(spec: Write, options: Options) -> None
     again = Task.of(json.loads(json.dumps(task.to_json())))
     assert again == task and list(again.scorings) == ["", "valid", "cased", "same"]
     assert again.scorings["same"] == again.scorings[""] and again.scorings["valid"].spec.test == "valid"
+
+
+def test_a_precision_that_this_machine_lacks_is_told_before_training(
+    spec: Write, options: Options, counted: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacks(precision: str, device: Any) -> None:
+        raise PrecisionError(f"precision {precision}: found a toaster; expected fp32")
+
+    monkeypatch.setattr("models.inference.check_precision", lacks)
+    rows = resolve(spec("  a: {decode: {precision: int8}}\n  b: {decode: {precision: bf16}}\n  c: {}\n"))
+    with pytest.raises(UserError) as raised:
+        engine.execute(rows, [1], options)
+    assert raised.value.lines == [
+        "demo/small/a: decode.precision int8: found a toaster; expected fp32",
+        "demo/small/b: decode.precision bf16: found a toaster; expected fp32",
+    ]
+    assert counted["train"] == 0 and not list((options.results / "runs").glob("*/*"))
