@@ -109,6 +109,8 @@ class Job:
                 for name, value in log.items():
                     sums[run][name] = sums[run][name] + value if name in sums[run] else value
         self.fused.gather_gradients()
+        for turn in turns:
+            turn.training.progress.fused_steps += 1
         seconds = (time.perf_counter() - started) / len(turns)
         return [Log(each, seconds) for each in sums]
 

@@ -8,7 +8,10 @@ from typing import Any
 
 @dataclass
 class Progress:
-    """step: updates done; phase, phase_step: restarts and the schedule's clock; epoch, index: the next micro-batch; best_*: validation."""
+    """step: updates done; phase, phase_step: restarts and the schedule's clock; epoch, index: the next micro-batch; best_*: validation.
+
+    fused_steps: updates done in one job with other seeds.
+    """
 
     step: int = 0
     phase: int = 0
@@ -23,6 +26,7 @@ class Progress:
     real_tokens: int = 0
     padded_tokens: int = 0
     seconds: float = 0.0
+    fused_steps: int = 0
 
     @property
     def padding_share(self) -> float:

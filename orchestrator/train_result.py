@@ -29,7 +29,7 @@ class TrainResult:
 
     def to_json(self) -> dict[str, Any]:
         p = self.progress
-        return {
+        record = {
             "status": self.status,
             "reason": self.reason,
             "steps": p.step,
@@ -41,7 +41,9 @@ class TrainResult:
             "seconds": round(p.seconds, 2),
             "best_step": p.best_step,
             "valid": {"nll": p.last_nll, "best_nll": p.best_nll},
-        } | ({} if self.warm_start is None else {"warm_start": self.warm_start.to_json()})
+        }
+        fused = {"fused_steps": p.fused_steps} if p.fused_steps else {}
+        return record | fused | ({} if self.warm_start is None else {"warm_start": self.warm_start.to_json()})
 
 
 class Diverged(Exception):

@@ -86,6 +86,7 @@ def test_checkpoints_go_either_way(prepared, tmp_path):
         training(changed(train={"max_steps": steps}), prepared, tmp_path / "b" / str(s), s).run()
     results, errors = fit_fused(SPEC, prepared, tmp_path / "b")
     assert not errors and [results[str(s)].executed for s in SEEDS] == [15, 10, 20]
+    assert [results[str(s)].to_json().get("fused_steps", 0) for s in SEEDS] == [15, 10, 15], "the third was alone at its end"
     for s in SEEDS:
         assert_close(results[str(s)].weights, golden[s].weights)
 
