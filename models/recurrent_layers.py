@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -17,6 +18,9 @@ from models.memory import Memory
 from models.seams import ExtraEncoder
 from models.site import Flow, Site
 from models.sublayer import SubLayer
+
+MAX_LAYERS = 1000
+MAX_STEPS = 1000
 
 Recurrence = Callable[[Site, int], nn.Module]
 """(site, width of the input) -> a module (states, mask) -> (states 2d wide, mask)"""
@@ -66,6 +70,14 @@ class RecurrentEncoder(ExtraEncoder):
 
     Residual dropout on every sub-layer's output. norm pre: as the Transformer's pre-norm form, with one more LN at the end.
     """
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        for name, most in (("num_layers", MAX_LAYERS), ("steps", MAX_STEPS)):
+            value = options.get(name, 1)
+            if isinstance(value, int) and value > most:
+                return f"{name} is {value}; expected at most {most}"
+        return None
 
     def __init__(self, site: Site, make: Recurrence, *, num_layers: int, positions: bool, feed_forward: bool = True) -> None:
         super().__init__(site)
