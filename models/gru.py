@@ -25,6 +25,8 @@ class Gru(nn.Module):
     r = s(W_r [x; h]), u = s(W_u [x; h]), c = tanh(W_c [x; r * h] + b): 3 (D + d) d + d numbers a direction.
     """
 
+    kind: GruKind = "recipe"
+
     def __init__(self, site: Site, d_input: int) -> None:
         super().__init__()
         d = site.d_model
@@ -39,6 +41,10 @@ class Gru(nn.Module):
     def input_offset(self) -> Tensor:
         """[2, 3d]: what is added to the products of the input."""
         return F.pad(self.bias, (2 * self.fan_out, 0))
+
+    def state_offset(self) -> Tensor | None:
+        """[2, 3d]: what is added to the products of the state."""
+        return None
 
     def products(self, x: Tensor) -> Tensor:
         """The input's part of all gates, W x + b: [..., D] -> [..., 2, 3d]."""
@@ -71,12 +77,17 @@ class TorchGru(Gru):
     3 (D + d) d + 6d numbers a direction. (torch initialises with U(+-1/sqrt(d)); here the model's own scheme holds.)
     """
 
+    kind = "torch"
+
     def _biases(self, d: int) -> None:
         self.input_bias = nn.Parameter(torch.zeros(2, 3 * d))
         self.state_bias = nn.Parameter(torch.zeros(2, 3 * d))
 
     def input_offset(self) -> Tensor:
         return self.input_bias
+
+    def state_offset(self) -> Tensor | None:
+        return self.state_bias
 
     def cell(self, a_2nG: Tensor, h_2nd: Tensor) -> Tensor:
         d = self.fan_out

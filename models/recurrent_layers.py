@@ -9,12 +9,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from models.attention import padding_bias
 from models.dropout import Dropout
 from models.feed_forward import FeedForward
 from models.memory import Memory
+from models.packing import PACK_SHARE, Packing
+from models.paths import PATHS
 from models.seams import ExtraEncoder
 from models.site import Flow, Site
 from models.sublayer import SubLayer
@@ -51,12 +54,12 @@ class RecurrentLayer(nn.Module):
         self.feed_forward = FeedForward(site, 2 * d) if feed_forward else None
         self.sublayer = SubLayer(site, 2 * d) if feed_forward else None
 
-    def forward(self, h: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, h: Tensor, mask: Tensor, packing: Packing | None) -> tuple[Tensor, Tensor]:
         slots = mask
 
         def recurrence(x: Tensor) -> Tensor:
             nonlocal slots
-            states, slots = self.recurrence(x, mask)
+            states, slots = self.recurrence(x, mask, packing)
             return states
 
         c = self.recurrence_sublayer(h, recurrence)
@@ -92,6 +95,16 @@ class RecurrentEncoder(ExtraEncoder):
     def forward(self, words: Tensor, h_0: Tensor, flow: Flow) -> Memory:
         assert flow.mask is not None
         h, mask = h_0 if self.positions else self.dropout(words), flow.mask
+        packing = self._packing(mask)
+        h = h if packing is None else packing.pack(h)
         for layer in self.layers:
-            h, mask = layer(h, mask)
-        return Memory(h if self.norm is None else self.norm(h), mask, padding_bias(mask))
+            h, mask = layer(h, mask, packing)
+        h = h if self.norm is None else self.norm(h)
+        return Memory(h, mask, padding_bias(mask), packing=packing)
+
+    def _packing(self, mask: Tensor) -> Packing | None:
+        """Where the recurrence keeps to positions, padding leaves in training on a CPU, as it does in the stack."""
+        wanted = PATHS.packing and PATHS.recurrence and self.aligned and self.training and mask.device.type == "cpu"
+        if not wanted or torch.compiler.is_compiling() or int(mask.sum()) >= (1.0 - PACK_SHARE) * mask.numel():
+            return None
+        return Packing(mask)

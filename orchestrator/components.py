@@ -113,7 +113,7 @@ def _check_memories(filled: dict[KeyPath, dict[str, Any]]) -> list[Problem]:
     at, extras = ("bridge", "kind"), names("bridge", lambda b: b.reads_extra)
     if reader.reads_extra and encoder is None:
         aligned = names("extra_encoder", lambda e: e.aligned or not reader.needs_aligned)
-        return [Problem(at, f"found {bridge} without extra_encoder; expected extra_encoder.kind {aligned}")]
+        return [Problem(at, f"found {bridge} without extra_encoder; expected model.extra_encoder.kind {aligned}")]
     if encoder is not None and not reader.reads_extra:
         return [
             Problem(("extra_encoder", "kind"), f"found {extra}, whose memory bridge {bridge} does not read; expected bridge.kind {extras}")

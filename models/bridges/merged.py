@@ -35,6 +35,7 @@ class MergedBridge(Bridge):
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
         assert flow.mask is not None and flow.bias is not None and extra is not None
-        recurrent = extra.keys if flow.packing is None else flow.packing.pack(extra.keys)
+        recurrent = extra.keys if extra.packing is None else extra.packing.unpack(extra.keys)
+        recurrent = recurrent if flow.packing is None else flow.packing.pack(recurrent)
         merged = self.norm(self.merge(torch.cat((self.encoder_norm(encoded), self.extra_norm(recurrent)), dim=-1)))
         return [(Memory(merged, flow.mask, flow.bias, packing=flow.packing),)] * self.num_layers
