@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from models.gru_scan import CELLS
+from models.gru_scan import CELLS, add_product
 
 
 class ArnScan(torch.autograd.Function):
@@ -90,7 +90,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
             continue
         dh_n = dh[:, :n].add_(grad[:, t, :n])
         cell.back(at, dh_n)
-        d_c = torch.bmm(cell.d_gates[:, at], weight[:, : 2 * d]).baddbmm_(cell.d_candidate[:, at], weight[:, 2 * d :])
+        d_c = add_product(torch.bmm(cell.d_gates[:, at], weight[:, : 2 * d]), cell.d_candidate[:, at], weight[:, 2 * d :])
         d_found[:n, t] = d_c.transpose(0, 1)
         d_weights = torch.bmm(d_found[:n, t], x[:n].mT)
         d_scores = torch._softmax_backward_data(d_weights, weights[:n, t], -1, x.dtype).transpose(0, 1).reshape(2 * n, 1, S)

@@ -32,6 +32,11 @@ class Cell(Protocol):
         """Of the state's weight [2, 3d, d] and bias [2, 3d]."""
 
 
+def add_product(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """x += a b, batched; in this form torch's counter of operations sees it."""
+    return torch.baddbmm(x, a, b, out=x)
+
+
 def tanh_(x: Tensor) -> Tensor:
     return x.tanh_() if x.is_cuda else x.mul_(2.0).sigmoid_().mul_(2.0).sub_(1.0)
 
@@ -48,9 +53,9 @@ class RecipeCell:
         self.reset = torch.zeros_like(candidate)
 
     def step(self, at: slice, h: Tensor, out: Tensor) -> None:
-        self.gates[:, at].baddbmm_(h, self.of_gates).sigmoid_()
+        add_product(self.gates[:, at], h, self.of_gates).sigmoid_()
         reset = torch.mul(self.r[:, at], h, out=self.reset[:, at])
-        c = tanh_(self.candidate[:, at].baddbmm_(reset, self.of_candidate))
+        c = tanh_(add_product(self.candidate[:, at], reset, self.of_candidate))
         torch.lerp(h, c, self.u[:, at], out=out)
 
     def begin(self, before: Tensor) -> None:
@@ -67,7 +72,7 @@ class RecipeCell:
         torch.mul(dh, self.by_u[:, at], out=d_u)
         d_reset = torch.bmm(d_c, self.to_candidate)
         torch.mul(d_reset, self.by_r[:, at], out=d_r)
-        dh.mul_(self.keep[:, at]).addcmul_(d_reset, self.r[:, at]).baddbmm_(self.d_gates[:, at], self.to_gates)
+        add_product(dh.mul_(self.keep[:, at]).addcmul_(d_reset, self.r[:, at]), self.d_gates[:, at], self.to_gates)
 
     def weight_gradients(self) -> tuple[Tensor, Tensor | None]:
         of_gates = torch.bmm(self.d_gates.mT, self.before)
@@ -86,7 +91,7 @@ class TorchCell:
 
     def step(self, at: slice, h: Tensor, out: Tensor) -> None:
         width = self.gates.shape[-1]
-        products = self.products[:, at].copy_(self.bias.expand(-1, h.shape[1], -1)).baddbmm_(h, self.transposed)
+        products = torch.baddbmm(self.bias, h, self.transposed, out=self.products[:, at])
         self.gates[:, at].add_(products[..., :width]).sigmoid_()
         c = tanh_(self.candidate[:, at].addcmul_(self.r[:, at], products[..., width:]))
         torch.lerp(c, h, self.z[:, at], out=out)
@@ -106,7 +111,7 @@ class TorchCell:
         torch.mul(dh, self.by_z[:, at], out=d_z)
         torch.mul(d_c, self.by_r[:, at], out=d_r)
         torch.mul(d_c, self.r[:, at], out=d_b)
-        dh.mul_(self.z[:, at]).baddbmm_(self.d_products[:, at], self.weight)
+        add_product(dh.mul_(self.z[:, at]), self.d_products[:, at], self.weight)
 
     def weight_gradients(self) -> tuple[Tensor, Tensor | None]:
         return torch.bmm(self.d_products.mT, self.before), self.d_products.sum(1)

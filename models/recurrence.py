@@ -118,7 +118,6 @@ class BiArn(nn.Module):
             energy = torch.tanh(self.query(h)[:, :, None] + keys)
             weights = (self.score(energy).squeeze(-1) + bias).softmax(-1).to(x.dtype)
             found = torch.einsum("kbs,bsd->kbd", weights, x)
-            a = torch.stack([product[:, k] for k, product in enumerate(self.gru.products(found))])
-            h = self.gru.cell(a, h)
+            h = self.gru.cell(found @ self.gru.input.mT + self.gru.input_offset()[:, None], h)
             states.append(h)
         return torch.stack(states, dim=1)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).parent))
 from model_cases import STACKED, VOCAB, batch, config
@@ -133,6 +134,20 @@ def test_gradients_of_the_scan(name, gru):
         return torch.func.functional_call(module, dict(zip(names, values, strict=True)), (x, mask))[0]
 
     assert torch.autograd.gradcheck(function, (x, *module.parameters()), fast_mode=True)
+
+
+@pytest.mark.parametrize("gru", GRUS)
+@pytest.mark.parametrize("name", RECURRENCES)
+def test_a_scan_counts_as_many_operations_as_the_loop(name, gru):
+    module, x, counts = made(name, 8, gru), torch.randn(3, 5, 8, dtype=torch.double), []
+    for slow in ([], ["recurrence"]):
+        with PATHS.without(*slow), FlopCounterMode(display=False) as counter:
+            out, _ = module(x, MASKS["full"])
+            forward = counter.get_total_flops()
+            out.sum().backward()
+        counts.append((forward, counter.get_total_flops()))
+    assert counts[0][0] == counts[1][0]
+    assert 0.9 < counts[0][1] / counts[1][1] < 1.1
 
 
 @pytest.mark.parametrize("gru", GRUS)
@@ -310,7 +325,7 @@ COUNTS = {
 @pytest.mark.parametrize("d", [512, 1024])
 @pytest.mark.parametrize("case", COUNTS.values(), ids=COUNTS)
 def test_what_an_extra_encoder_adds(case, d):
-    """Hao et al. 2019, Table 3: 9.4M for Base is met (9.449M); 69.4M for Big is met neither by the top layer (37.77M) nor by all (69.26M)."""
+    """Hao et al. 2019, Table 3: 9.4M for Base is met (9.449M); 69.4M for Big neither by the top layer (37.77M) nor by all (69.26M)."""
     encoder, where, cross, want = case
     base = {"d_model": d, "d_ff": 4 * d, "num_heads": 8}
     decoder = {"num_layers": 6, "cross_attention": {"kind": cross}}
