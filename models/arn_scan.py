@@ -13,12 +13,26 @@ from torch.autograd.function import once_differentiable
 
 from models.gru_scan import CELLS, add_product
 
+LARGEST = 80.0
+"""Of an exponent, so that no power is 0 or infinite, whose product would be no number; tanh is 1 long before 40."""
+
+
+def powers(x: Tensor) -> Tensor:
+    return x.clamp_(-LARGEST, LARGEST).exp_()
+
+
+def halved(keys_nSd: Tensor, queries_2nd: Tensor, buffer: Tensor) -> Tensor:
+    """(1 + tanh(q + k)) / 2 of every pair, [2, n, S, d] in the buffer; arguments: exp(-2q), exp(-2k)."""
+    out = buffer[: 2 * keys_nSd.numel()].view(2, *keys_nSd.shape)
+    return torch.addcmul(keys_nSd.new_ones(()), keys_nSd, queries_2nd[:, :, None], out=out).reciprocal_()
+
 
 class ArnScan(torch.autograd.Function):
     """c = sum_j softmax_j(v tanh(q + k_j) + bias_j) x_j, q = W_q h; a = W c + b; h' = GRU(a, h); -> states [2, T, B, d].
 
-    active: how many sentences take part in each step, the first ones; slots of the others hold zeros. With s = s(2(q + k)):
-    tanh = 2s - 1, its derivative 4 s (1 - s); the constant cancels in the softmax, and so does its gradient, which sums to 0.
+    active: how many sentences take part in each step, the first ones; slots of the others hold zeros.
+    tanh(q + k) = 2s - 1 with s = 1 / (1 + exp(-2q) exp(-2k)), its derivative 4 s (1 - s): one exponential for each q and each k, none for
+    a pair of them. The constant cancels in the softmax, and so does its gradient, for gradients of scores sum to 0.
     """
 
     @staticmethod
@@ -41,8 +55,8 @@ class ArnScan(torch.autograd.Function):
         gates, candidate, states = h.new_zeros(2, T * B, 2 * d), h.new_zeros(2, T * B, d), h.new_zeros(2, (T + 1) * B, d)
         cell = CELLS[kind](gates, candidate, state_weight, state_bias)
         states[:, :B] = h
-        keys = 2.0 * keys
-        of_query, of_input, twice_v = (2.0 * query).T, weight.mT.contiguous(), (2.0 * v)[:, None]
+        keys = powers(-2.0 * keys)
+        of_query, of_input, twice_v = (-2.0 * query).T, weight.mT.contiguous(), (2.0 * v)[:, None]
         queries, found = torch.zeros_like(candidate), h.new_zeros(2, T * B, D)
         weights = h.new_zeros(B, T, 2, S)
         energy = h.new_empty(2 * B * S * d)
@@ -50,8 +64,8 @@ class ArnScan(torch.autograd.Function):
             if n == 0:
                 break
             at = slice(t * B, t * B + n)
-            q = queries[:, at].copy_(states[:, at] @ of_query)
-            s = torch.add(keys[:n], q[:, :, None], out=energy[: 2 * n * S * d].view(2, n, S, d)).sigmoid_()
+            queries[:, at] = powers(states[:, at] @ of_query)
+            s = halved(keys[:n], queries[:, at], energy)
             scores = (s @ twice_v).squeeze(-1).add_(bias[:n])
             weights[:n, t] = scores.softmax(-1).transpose(0, 1)
             c = found[:, at].copy_(torch.bmm(weights[:n, t], x[:n]).transpose(0, 1))
@@ -94,7 +108,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         d_found[:n, t] = d_c.transpose(0, 1)
         d_weights = torch.bmm(d_found[:n, t], x[:n].mT)
         d_scores = torch._softmax_backward_data(d_weights, weights[:n, t], -1, x.dtype).transpose(0, 1).reshape(2 * n, 1, S)
-        s = torch.add(keys[:n], queries[:, at, None], out=energy[: 2 * n * S * d].view(2, n, S, d)).sigmoid_().view(2 * n, S, d)
+        s = halved(keys[:n], queries[:, at], energy).view(2 * n, S, d)
         d_v += torch.bmm(d_scores, s).sum((0, 1))
         torch.addcmul(s, s, s, value=-1.0, out=s)
         d_q = torch.mul(torch.bmm(d_scores, s).view(2, n, d), slope, out=d_queries[:, at])

@@ -136,6 +136,23 @@ def test_gradients_of_the_scan(name, gru):
     assert torch.autograd.gradcheck(function, (x, *module.parameters()), fast_mode=True)
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e-3, 15.0, 1e4])
+def test_energies_of_any_size(scale):
+    """Saturated or not, the scan's form of tanh neither overflows nor differs."""
+    module = made("biarn 3", 8, "recipe").float()
+    x = torch.randn(3, 5, 8, requires_grad=True)
+    results = []
+    with torch.no_grad():
+        module.key.weight.mul_(scale)
+    for slow in ([], ["recurrence"]):
+        with PATHS.without(*slow):
+            out, _ = module(x, MASKS["ragged"])
+        results.append((out, *torch.autograd.grad(out.square().sum(), [x, *module.parameters()])))
+    for one, two in zip(*results, strict=True):
+        assert torch.isfinite(one).all()
+        torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-3)
+
+
 @pytest.mark.parametrize("gru", GRUS)
 @pytest.mark.parametrize("name", RECURRENCES)
 def test_a_scan_counts_as_many_operations_as_the_loop(name, gru):
