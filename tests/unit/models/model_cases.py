@@ -35,7 +35,10 @@ def variant(kind: str, name: str, norm: str) -> dict[str, Any]:
     kind_name, *written = name.split(" ")
     component: dict[str, Any] = {"kind": kind_name} | {key: json.loads(value) for key, value in (text.split("=") for text in written)}
     if kind in STACK_KINDS:
-        return config(norm, encoder={"num_layers": 4, kind: component}, decoder={"num_layers": 4, kind: component})
+        check, at = REGISTRIES[kind].get(kind_name).check, {"num_layers": 4, "d_model": 16, "num_heads": 2, "norm": norm}
+        plain = {key: value for key, value in component.items() if key != "kind"}
+        stands = {side: check(at | {"side": side}, **plain) is None for side in ("encoder", "decoder")}
+        return config(norm, **{side: {"num_layers": 4} | ({kind: component} if here else {}) for side, here in stands.items()})
     if kind == "cross_attention":
         two = {} if kind_name == "single" else TWO_MEMORIES
         return config(norm, decoder={"num_layers": 4, kind: component}, **two)
@@ -66,6 +69,8 @@ OPTIONS = [
     ("extra_encoder", 'biarn num_layers=2 steps="J"'),
     ("extra_encoder", "biarn steps=2 rec_input_pos=true"),
     ("bridge", 'extra where="all"'),
+    ("self_attention", "relative k=2"),
+    ("self_attention", 'directional masks="layers"'),
 ]
 """Options that change what is built, beside every component with its defaults."""
 
