@@ -21,7 +21,9 @@ _UNIT = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 Kind = Literal["run", "quoted", "analysis"]
-AnalysisName = Literal["length", "exploitation", "hops", "steps", "accuracy", "layer-attention", "properties", "significance", "speed"]
+AnalysisName = Literal[
+    "length", "exploitation", "hops", "steps", "accuracy", "layer-attention", "properties", "probing", "significance", "speed"
+]
 TestName = Literal["both", "sign", "bootstrap"]
 """Whose p-values give a row its mark."""
 Also = dict[str, dict[str, Any] | None]
