@@ -113,9 +113,12 @@ HAO = {
     "fig5/T1": (36, 23),
     "fig5/TJ": (36, 23),
 }
-"""What a recurrence encoder and its use add: (a, b) of a d^2 + b d. One layer over embeddings: two GRUs 2 (6 d^2 + d), additive attention
-2 d^2 + d, FFN 16 d^2 + 6 d, two norms 8 d; over the layer below, which is 2d wide, 7 d^2 more; a decoder layer's attention 6 d^2 + 4 d and norm
-2 d; a gate 2 d^2 + d. BiRNN has no additive attention; the column of table4/row4 no FFN either, and is merged by 3 d^2 and norms of 8 d."""
+"""What a recurrence encoder and its use add: (a, b) of a d^2 + b d.
+
+One layer over embeddings: two GRUs 2 (6 d^2 + d), additive attention 2 d^2 + d, FFN 16 d^2 + 6 d, two norms 8 d; over the layer below,
+which is 2d wide, 7 d^2 more; a decoder layer's attention 6 d^2 + 4 d and norm 2 d; a gate 2 d^2 + d. BiRNN has no additive attention; the
+column of table4/row4 no FFN either, and is merged by 3 d^2 and norms of 8 d.
+"""
 
 
 def rows(table: str) -> dict[str, Row]:
