@@ -73,10 +73,14 @@ score: {metric: multi-bleu}
 analysis: steps
 rows:
   base: {label: baseline}
-  TJ: {label: as many as words, model: {extra_encoder: {kind: biarn, steps: J}, bridge: {kind: extra}, decoder: {cross_attention: {kind: stacked}}}}
-  T1: {label: one step, model: {extra_encoder: {kind: biarn, num_layers: 1, steps: 1}, bridge: {kind: extra}, decoder: {cross_attention: {kind: stacked}}}}
-  T8: {label: eight steps, model: {extra_encoder: {kind: biarn}, bridge: {kind: extra}, decoder: {cross_attention: {kind: stacked}}}}
-  T2x3: {label: two steps in three layers, model: {extra_encoder: {kind: biarn, num_layers: 3, steps: 2}, bridge: {kind: extra}, decoder: {cross_attention: {kind: stacked}}}}
+  TJ: {label: as many as words, model: {extra_encoder: {kind: biarn, steps: J},
+    bridge: {kind: extra}, decoder: {cross_attention: {kind: stacked}}}}
+  T1: {label: one step, model: {extra_encoder: {kind: biarn, num_layers: 1, steps: 1},
+    bridge: {kind: extra}, decoder: {cross_attention: {kind: stacked}}}}
+  T8: {label: eight steps, model: {extra_encoder: {kind: biarn},
+    bridge: {kind: extra}, decoder: {cross_attention: {kind: stacked}}}}
+  T2x3: {label: two steps in three layers, model: {extra_encoder: {kind: biarn, num_layers: 3, steps: 2},
+    bridge: {kind: extra}, decoder: {cross_attention: {kind: stacked}}}}
 """
 
 
