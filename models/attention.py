@@ -67,8 +67,7 @@ class MultiHeadAttention(nn.Module):
         """Attention over a memory of the source; its keys and values are mapped once per sentence."""
 
         def project() -> tuple[Tensor, Tensor]:
-            values = memory.keys if memory.values is None else memory.values
-            k, v = self.key(memory.keys), self.value(values)
+            k, v = self.keys_values(memory)
             k, v = self._split(_unpacked(k, memory.packing)), self._split(_unpacked(v, memory.packing))
             return (k, v) if flow.cache is None else (k.contiguous(), v.contiguous())
 
@@ -79,6 +78,10 @@ class MultiHeadAttention(nn.Module):
         grouped = q.reshape(k.shape[0], -1, width) if rows != k.shape[0] else q
         z = self._attend(self._split(grouped), k, v, memory.bias, flow).reshape(rows, length, -1)
         return self.output(_packed(z, flow.packing))
+
+    def keys_values(self, memory: Memory) -> tuple[Tensor, Tensor]:
+        """The memory through its two maps."""
+        return self.key(memory.keys), self.value(memory.keys if memory.values is None else memory.values)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.num_heads, self.d_head).transpose(1, 2)

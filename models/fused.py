@@ -44,6 +44,7 @@ class Fused:
         self.models = list(models)
         self.packing = Sides()
         self.network = copy.deepcopy(models[0]).train()
+        self.network.recompute(False)  # it would draw other dropout masks from the runs' generators
         names = dict(self.network.named_parameters())
         with torch.no_grad():
             own = [dict(model.named_parameters()) for model in models]

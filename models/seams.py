@@ -50,15 +50,19 @@ class Aggregation(Component):
     """What a stack returns. `reads_top` is False where x_top is ignored, so that nothing is built for it."""
 
     reads_top = True
+    top_alone = False
+    """x_top is all that is read, so that it can stand behind each block of layers as well."""
 
     def forward(self, x_top: Tensor, history: History, flow: Flow) -> Tensor:
         raise NotImplementedError
 
 
 class SelfAttention(Component):
-    """Owns its residual and norm. `reads`: how many states below this layer it is given in `lower` (h_{l-1}, h_{l-2}, ...)."""
+    """Owns its residual and norm. `reads`: how many states below this layer it is given in `lower` (h_{l-1}, h_{l-2}, ...).
+    `reads_context`: the context below its block is read."""
 
     reads = 0
+    reads_context = False
 
     def forward(self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, flow: Flow) -> Tensor:
         raise NotImplementedError
@@ -87,12 +91,15 @@ class Layer(Component):
 class Bridge(Component):
     """What each decoder layer attends to. `needs_output` is False where the encoder's output is not read (then its final norm is not
     built). `reads_extra`: the extra encoder's memory is read; `needs_aligned`: position by position. `num_memories`: a layer's, at most.
+    `blocks`: into how many blocks the encoder is cut (history.blocks); `reads_context`: their contexts are memories more.
     """
 
     needs_output = True
     reads_extra = False
     needs_aligned = False
     num_memories = 1
+    blocks = 0
+    reads_context = False
 
     def memory_dims(self, layer: int) -> tuple[int, ...]:
         """Widths of the memories that decoder layer `layer` is given."""
@@ -115,9 +122,12 @@ class ExtraEncoder(Component):
 
 
 class Context(Component):
-    """A state over depth, made once per block (MSC)."""
+    """A state over depth, made once per block (MSC). `blocks`: into how many the encoder is cut."""
 
-    def forward(self, layer: int, history: History) -> Tensor | None:
+    blocks: int
+
+    def forward(self, below: Tensor, block: Tensor) -> Tensor:
+        """(C^{n-1}, b^n) -> C^n, each [B, S, D]; b^n is what the stack would return were block n its last."""
         raise NotImplementedError
 
 
@@ -132,3 +142,12 @@ class Regularizer(Component):
 
     def applies(self, side: str) -> bool:
         return True
+
+
+class WeightPenalty(Component):
+    """A term of the loss on the encoder's weights, once per update: the loss adds `weight` times what it returns."""
+
+    weight: float
+
+    def forward(self, encoder: nn.Module) -> Tensor:
+        raise NotImplementedError

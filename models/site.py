@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -65,8 +66,9 @@ class Flow:
 class History:
     """All a connection, aggregation, bridge or regularizer may read: lists indexed by layer, h_0 at index 0.
 
-    inputs: x_l (index 0 unused); outputs: h_l; kept: what the connection kept of h_l; attended: a_l; contexts: C.
-    `memo` lets a module keep running sums of this pass.
+    inputs: x_l (index 0 unused); outputs: h_l; kept: what the connection kept of h_l; attended: a_l.
+    blocks: b^1 .. b^N, the blocks' outputs, where the stack is cut into blocks; contexts: C^0 .. C^N, where it has a context.
+    `memo` lets a module keep something of its own for this pass.
     """
 
     def __init__(self, h_0: Tensor) -> None:
@@ -74,8 +76,9 @@ class History:
         self.outputs: list[Tensor] = [h_0]
         self.kept: list[Tensor] = [h_0]
         self.attended: list[Tensor | None] = [None]
+        self.blocks: list[Tensor] = []
         self.contexts: list[Tensor] = []
-        self.memo: dict[nn.Module, Tensor] = {}
+        self.memo: dict[nn.Module, Any] = {}
 
     @property
     def num_layers(self) -> int:

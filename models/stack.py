@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from models.config import options
 from models.memory import Memory
@@ -17,9 +20,16 @@ class Stack(nn.Module):
     """x_l = connection(l); h_l, a_l = layer_l(x_l); output = aggregation(connection(L+1)).
 
     `memory_dims`: per layer the widths of its memories (empty tuples in an encoder). `output` False: the aggregation is not built.
+    `blocks` N > 0: behind every L/N layers b^n = aggregation(x), x what the next layer reads, and C^n = context(C^{n-1}, b^n), C^0 = h_0.
     """
 
-    def __init__(self, site: Site, memory_dims: list[tuple[int, ...]], context: Context | None = None, *, output: bool = True) -> None:
+    recompute = False
+    """Layers keep nothing but their inputs for the backward pass, which runs them once more. What stands between the layers
+    (connection, context, aggregation) keeps what it needs."""
+
+    def __init__(
+        self, site: Site, memory_dims: list[tuple[int, ...]], context: Context | None = None, *, blocks: int = 0, output: bool = True
+    ) -> None:
         super().__init__()
         config = site.config.encoder if site.side == "encoder" else site.config.decoder
         make = LAYERS.get(config.layer["kind"])
@@ -33,16 +43,25 @@ class Stack(nn.Module):
         # the top read is computed unless nobody looks at it
         self.reads_top = output and self.aggregation is not None and self.aggregation.reads_top
         self.context = context
+        self.block_layers = 0
+        if blocks:
+            if len(memory_dims) % blocks or self.aggregation is None or not self.aggregation.top_alone:
+                raise ValueError(f"{blocks} blocks need a multiple of {blocks} layers and aggregation top")
+            self.block_layers = len(memory_dims) // blocks
 
     def forward(self, h_0: Tensor, flow: Flow, memories: list[tuple[Memory, ...]] | None = None) -> tuple[Tensor, History]:
         """h_0 [B, T, D] -> (output [B, T, D], the pass's history)."""
         history = History(h_0)
+        if self.context is not None:
+            history.contexts.append(h_0)
         layer: Layer
         for l, layer in enumerate(self.layers, start=1):  # type: ignore[assignment]
             x = self.connection(l, history, flow)
-            context = None if self.context is None else self.context(l, history)
+            if self.block_layers and l > 1 and (l - 1) % self.block_layers == 0:
+                self._end_block(x, history, flow)
+            context = history.contexts[-1] if history.contexts else None
             lower = tuple(history.kept[l - i] for i in range(1, layer.reads + 1))
-            h, attended = layer(x, lower, context, () if memories is None else memories[l - 1], flow)
+            h, attended = self._run(layer, x, lower, context, () if memories is None else memories[l - 1], flow)
             history.inputs.append(x)
             history.outputs.append(h)
             history.attended.append(attended)
@@ -50,4 +69,21 @@ class Stack(nn.Module):
         if self.aggregation is None:
             return history.kept[-1], history
         top = self.connection(len(self.layers) + 1, history, flow) if self.reads_top else history.kept[-1]
+        if self.block_layers:
+            return self._end_block(top, history, flow), history
         return self.aggregation(top, history, flow), history
+
+    def _run(self, layer: Layer, *arguments: Any) -> tuple[Tensor, Tensor | None]:
+        if self.recompute and self.training and torch.is_grad_enabled():
+            h, attended = checkpoint(layer, *arguments, use_reentrant=False)
+            return h, attended
+        h, attended = layer(*arguments)
+        return h, attended
+
+    def _end_block(self, x: Tensor, history: History, flow: Flow) -> Tensor:
+        assert self.aggregation is not None
+        block = self.aggregation(x, history, flow)
+        history.blocks.append(block)
+        if self.context is not None:
+            history.contexts.append(self.context(history.contexts[-1], block))
+        return block

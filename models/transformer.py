@@ -21,7 +21,7 @@ from models.memory import Encoded
 from models.packing import PACK_SHARE, Packing
 from models.paths import PATHS
 from models.registry import BRIDGES, CONTEXTS, ENCODERS, REGULARIZERS
-from models.seams import Bridge, Component, ExtraEncoder, Regularizer
+from models.seams import Bridge, Component, ExtraEncoder, Regularizer, WeightPenalty
 from models.site import Flow, History, Site
 from models.stack import Stack
 
@@ -71,7 +71,11 @@ class Transformer(nn.Module):
             decoder_site = replace(decoder_site, extra_width=self.extra_encoder.width)
         self.bridge: Bridge = BRIDGES.get(config.bridge["kind"])(decoder_site, **options(config.bridge))
         context = None if config.context is None else CONTEXTS.get(config.context["kind"])(encoder_site, **options(config.context))
-        self.encoder = Stack(encoder_site, [()] * config.encoder.num_layers, context, output=self.bridge.needs_output)
+        blocks = self.bridge.blocks if context is None else context.blocks
+        if self.bridge.blocks not in (0, blocks):
+            raise ValueError(f"bridge with {self.bridge.blocks} blocks, context with {blocks}; expected one number")
+        layers: list[tuple[int, ...]] = [()] * config.encoder.num_layers
+        self.encoder = Stack(encoder_site, layers, context, blocks=blocks, output=self.bridge.needs_output)
         self.decoder = Stack(decoder_site, [self.bridge.memory_dims(l + 1) for l in range(config.decoder.num_layers)])
 
         self.output = nn.Linear(config.d_model, tgt_vocab, bias=config.output_bias)
@@ -83,6 +87,10 @@ class Transformer(nn.Module):
             "encoder": both and _packable(self.encoder) and _packable(self.bridge),
             "decoder": both and _packable(self.decoder),
         }
+
+    def recompute(self, on: bool) -> None:
+        """Whether training keeps only each layer's input and runs the layer again backwards: less memory, more time, the same numbers."""
+        self.encoder.recompute = self.decoder.recompute = on
 
     def encode(self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None = None) -> Encoded:
         """Source ids (PAD = 0) -> what each decoder layer attends to."""
@@ -148,6 +156,10 @@ class Transformer(nn.Module):
         """(kind, side, weight, sum, count) of every regularizer on every side that it applies to."""
         terms = []
         for module in self.regularizers:
+            if isinstance(module, WeightPenalty):
+                total = module(self.encoder)
+                terms.append((module.kind, "encoder", module.weight, total, torch.ones_like(total)))
+                continue
             assert isinstance(module, Regularizer)
             for side, history, mask in (("encoder", output.encoder, output.src_mask), ("decoder", output.decoder, output.tgt_mask)):
                 if module.applies(side):

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from orchestrator.contexts import check_contexts
 from orchestrator.places import KeyPath, describe, nearest
 from orchestrator.problems import Problem, problems_of
 
@@ -94,7 +95,7 @@ def check_components(model: dict[str, Any]) -> tuple[dict[KeyPath, dict[str, Any
         problems += found
         if options is not None:
             filled[path] = options
-    return filled, problems or _check_memories(filled)
+    return filled, problems or check_contexts(filled) or _check_memories(filled)
 
 
 def _check_memories(filled: dict[KeyPath, dict[str, Any]]) -> list[Problem]:
@@ -123,9 +124,10 @@ def _check_memories(filled: dict[KeyPath, dict[str, Any]]) -> list[Problem]:
         return [
             Problem(("extra_encoder", "kind"), f"found {extra}; expected {aligned}: bridge {bridge} merges source position by position")
         ]
-    if reader.num_memories > attention.max_memories:
-        two = names("cross_attention", lambda c: c.max_memories >= reader.num_memories)
-        few = f"found {bridge}, which gives {reader.num_memories} memories, of which {cross} reads {attention.max_memories}"
+    given = reader.num_memories + int(reader.reads_context and ("context",) in filled)
+    if given > attention.max_memories:
+        two = names("cross_attention", lambda c: c.max_memories >= given)
+        few = f"found {bridge}, which gives {given} memories, of which {cross} reads {attention.max_memories}"
         return [Problem(at, f"{few}; expected model.decoder.cross_attention.kind {two}")]
     return []
 

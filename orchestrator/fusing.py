@@ -29,6 +29,8 @@ def why_not(spec: RunSpec, *, workers: int = 1) -> str | None:
         return f"{workers} workers: a fused job has one"
     if spec.train.compile:
         return "train.compile: the compiled network is one run's"
+    if spec.train.recompute != "none":
+        return f"train.recompute {spec.train.recompute}: fused runs draw dropout from streams of their own, which it cannot draw twice"
     return _unfusable(json.dumps(spec.model.model_dump(), sort_keys=True))
 
 

@@ -103,6 +103,7 @@ def _train_meaning(spec: RunSpec, data: str, parent: str | None) -> dict[str, An
         optim["restart"]["schedule"] = _schedule(optim["restart"]["schedule"])
     train = _dump("train", spec.train)
     checkpoint_every, snapshot_every = train.pop("checkpoint_every"), train.pop("snapshot_every")
+    train.pop("recompute")  # how it is computed, not what
     if train["snapshots"] > 0:
         train["snapshot_every"] = snapshot_every or checkpoint_every
     return {

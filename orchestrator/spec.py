@@ -173,6 +173,13 @@ class TrainSpec(Strict):
     precision: Literal["fp32", "bf16"] = "fp32"
     threads: Positive = 1
     compile: bool = False
+    recompute: Literal["none", "layers"] = "none"  # layers: run again backwards in place of keeping what they computed; same bits
+
+    @model_validator(mode="after")
+    def _recompute(self) -> TrainSpec:
+        if self.compile and self.recompute != "none":
+            raise ValueError(f"recompute is {self.recompute}; expected none with compile, which decides itself what is kept")
+        return self
 
     @model_validator(mode="after")
     def _end(self) -> TrainSpec:

@@ -76,6 +76,7 @@ class Training:
         self.model: Transformer = build(spec.model.model_dump(), prepared.src_size, prepared.tgt_size, spec.seed)
         self.warm_start = None if init_weights is None else warm_start(self.model, init_weights)
         self.model.to(runtime.device)
+        self.model.recompute(spec.train.recompute == "layers")
         self.params = count_parameters(self.model)
         self.optimizer = adam(self.model, spec.optim)
         self.progress = Progress()

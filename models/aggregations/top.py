@@ -13,6 +13,8 @@ from models.site import Flow, History, Site
 class Top(Aggregation):
     """h = x_{L+1}, through one more norm where the model is pre-norm."""
 
+    top_alone = True
+
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         self.norm = site.layer_norm() if site.norm == "pre" else nn.Identity()

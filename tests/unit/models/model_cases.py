@@ -34,6 +34,8 @@ def variant(kind: str, name: str, norm: str) -> dict[str, Any]:
     """A model that uses component `name` of registry `kind` wherever it may stand."""
     kind_name, *written = name.split(" ")
     component: dict[str, Any] = {"kind": kind_name} | {key: json.loads(value) for key, value in (text.split("=") for text in written)}
+    if kind_name in ("contextual", "multiscale"):
+        return config(norm, **multiscale(kind, component))
     if kind in STACK_KINDS:
         check, at = REGISTRIES[kind].get(kind_name).check, {"num_layers": 4, "d_model": 16, "num_heads": 2, "norm": norm}
         plain = {key: value for key, value in component.items() if key != "kind"}
@@ -49,6 +51,20 @@ def variant(kind: str, name: str, norm: str) -> dict[str, Any]:
     if kind == "regularizer":
         return config(norm, regularizers=[component])
     return config(norm, **{kind: component})
+
+
+def multiscale(kind: str, component: dict[str, Any]) -> dict[str, Any]:
+    """Two blocks of two layers. context, self_attention: all of MSC, both attentions alike; cross_attention: encoder layers without the
+    context; bridge: no context at all."""
+    contextual = component if kind.endswith("attention") else {"kind": "contextual"}
+    parts: dict[str, Any] = {"encoder": {"num_layers": 4}, "decoder": {"num_layers": 2}, "bridge": {"kind": "multiscale", "blocks": 2}}
+    if kind == "bridge":
+        return parts | {"bridge": {"blocks": 2} | component}
+    parts["context"] = {"kind": "multiscale", "blocks": 2} | (component if kind == "context" else {})
+    parts["decoder"]["cross_attention"] = contextual
+    if kind != "cross_attention":
+        parts["encoder"]["self_attention"] = contextual
+    return parts
 
 
 OPTIONS = [
@@ -71,6 +87,12 @@ OPTIONS = [
     ("bridge", 'extra where="all"'),
     ("self_attention", "relative k=2"),
     ("self_attention", 'directional masks="layers"'),
+    ("context", 'multiscale cell="ffn"'),
+    ("self_attention", 'contextual gate="add"'),
+    ("self_attention", 'contextual gate="add" ctx_norms=3'),
+    ("self_attention", "contextual ctx_norms=3"),
+    ("cross_attention", "contextual ctx_norms=3"),
+    ("bridge", "transparent dropout=0.0"),
 ]
 """Options that change what is built, beside every component with its defaults."""
 

@@ -1,0 +1,32 @@
+"""Cross-attention with a context, of Wei et al. 2020."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from models.contextual import ContextFusion, CtxNorms, Gate
+from models.cross_attention.single import SingleCrossAttention
+from models.memory import Memory
+from models.registry import CROSS_ATTENTIONS
+from models.site import Flow, Site
+
+
+@CROSS_ATTENTIONS.register("contextual")
+class ContextualCrossAttention(SingleCrossAttention):
+    """S = SubLayer(O, q -> fuse(MHA(q, b^n, b^n), MHA_c(q, C^n, C^n))) in decoder layer n (Wei et al. 2020, Eq. 12-13).
+
+    `gate`, `ctx_norms`: models.contextual. In a layer with one memory it is `single`.
+    """
+
+    max_memories = 2
+
+    def __init__(self, site: Site, *, gate: Gate = "sigmoid", ctx_norms: CtxNorms = 1) -> None:
+        super().__init__(site)
+        two = len(site.memory_dims) == 2
+        self.fusion = ContextFusion(site, gate=gate, ctx_norms=ctx_norms, d_memory=site.memory_dims[1]) if two else None
+
+    def forward(self, x: Tensor, memories: tuple[Memory, ...], flow: Flow) -> Tensor:
+        fusion = self.fusion
+        if fusion is None:
+            return super().forward(x, memories, flow)
+        return self.sublayer(x, lambda q: fusion(self.attention.over(q, memories[0], flow), q, x, memories[1], flow))

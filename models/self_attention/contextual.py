@@ -1,0 +1,43 @@
+"""Self-attention with a context, of Wei et al. 2020."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from models.attention import MultiHeadAttention
+from models.contextual import ContextFusion, CtxNorms, Gate
+from models.memory import Memory
+from models.registry import SELF_ATTENTIONS
+from models.seams import SelfAttention
+from models.site import Flow, Site
+from models.sublayer import SubLayer
+
+
+@SELF_ATTENTIONS.register("contextual")
+class ContextualSelfAttention(SelfAttention):
+    """O = SubLayer(x, q -> fuse(MHA(q, q, q), MHA_c(q, C, C))), C the context below the layer's block (Wei et al. 2020, Eq. 8-11).
+
+    Of the encoder. Dropout stands behind the fusion. `gate`, `ctx_norms`: models.contextual. In post-norm the sub-layer's own norm moves
+    behind the sum, and those of the context stay: nothing else would bring it to a scale.
+    """
+
+    reads_context = True
+
+    def __init__(self, site: Site, *, gate: Gate = "sigmoid", ctx_norms: CtxNorms = 1) -> None:
+        super().__init__(site)
+        if site.side != "encoder" or site.config.context is None:
+            raise ValueError("self_attention contextual stands in an encoder with a context")
+        self.attention = MultiHeadAttention(site)
+        self.fusion = ContextFusion(site, gate=gate, ctx_norms=ctx_norms)
+        self.sublayer = SubLayer(site)
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        return None if site["side"] == "encoder" else "found contextual in the decoder; a context is of the source: expected single"
+
+    def forward(self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, flow: Flow) -> Tensor:
+        assert context is not None and flow.mask is not None and flow.bias is not None
+        memory = Memory(context, flow.mask, flow.bias, packing=flow.packing)
+        return self.sublayer(x, lambda q: self.fusion(self.attention(q, q, flow), q, x, memory, flow))
