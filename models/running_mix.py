@@ -13,58 +13,94 @@ from torch.autograd.function import once_differentiable
 
 
 class RunningMix:
-    """x_l = sum_{k<l} w_k y_k for l = 1, 2, .., each from a list that is longer by one state. Nothing but y_{l-1} and the x_l made of it may
-    lie between one call and the next, as in a stack of layers, where y_l depends on x_l.
+    """x_l = sum_{k<l} W_{l,k} y_k, for growing l; the y_k are put in turn.
 
-    The states lie side by side in one [K, M] tensor, so that each sum is one product and reads every state once. Backwards, the gradient
-    of y_k is the sum of w_{l,k} dx_l over the l > k, and all of them are there when it is asked for: y_k comes before x_{k+1}, and that
-    before every later x. So the dx_l are kept instead of K growing sums. Memory is 2 K states; autograd itself would keep a copy or a
-    product of each state for each layer.
+    The states lie side by side in one [K, M] tensor, so that a sum is one product and reads every state once. Backwards, the gradient of
+    y_k is the sum over l > k of W_{l,k} dx_l: it is made at one time, when the first x_l that y_k is in asks for it, and by then all dx_l
+    above are there. Memory is 2 K states; autograd by itself would hold or pass down something of every state for every x_l above it.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.states: Tensor | None = None
-        self.gradients: Tensor | None = None
-        self.rows: list[Tensor] = []
+    def __init__(self, weights: Tensor) -> None:
+        """weights [K, K]: row l-1 is of x_l."""
+        self._states = _States(weights)
+        self._new: list[Tensor] = []
+        self._above: Tensor | None = None
+
+    def put(self, y: Tensor, k: int) -> Tensor:
+        """y_k, from now on in its place among the others; the tensor given is not needed any more."""
+        placed: Tensor = _Put.apply(y, self._states, k)
+        self._new.append(placed)
+        return placed
+
+    def read(self, row: Tensor) -> Tensor:
+        """x_l from row [l] of the weights, l the number of states so far."""
+        x: Tensor
+        x, self._above = _Read.apply(row, self._states, self._above, *self._new)
+        self._new = []
+        return x
+
+
+class _States:
+    """What both passes share; it holds nothing that autograd made, so that no cycle keeps a graph alive."""
+
+    def __init__(self, weights: Tensor) -> None:
+        self.weights = weights.detach().clone()
+        self.y: Tensor | None = None
+        self.dx: Tensor | None = None
         self.last = 0
 
-    def __call__(self, weights: Tensor, states: list[Tensor]) -> Tensor:
-        """weights [l]; states: all l so far, of one shape."""
-        if torch.compiler.is_compiling():
-            return torch.stack([w * y for w, y in zip(weights.unbind(0), states, strict=True)]).sum(0)
-        return _Mix.apply(weights, states[-1], self, len(states))
+    def place(self, y: Tensor, k: int) -> Tensor:
+        if self.y is None:
+            self.y = y.new_empty(len(self.weights), y.numel())
+        # `data`: a version of its own, for that the rows above are written later changes nothing here
+        return self.y.data[k].view(y.shape).copy_(y)
 
-    def add(self, weights: Tensor, newest: Tensor, l: int) -> Tensor:
-        if self.states is None:
-            self.states = newest.new_empty(self.most, newest.numel())
-        self.states[l - 1].copy_(newest.flatten())
-        return torch.mv(self.states[:l].t(), weights.to(newest.dtype)).view(newest.shape)
+    def sum(self, l: int, like: Tensor) -> Tensor:
+        assert self.y is not None
+        return torch.mv(self.y[:l].t(), self.weights[l - 1, :l].to(like.dtype)).view(like.shape)
 
-    def back(self, weights: Tensor, grad: Tensor, l: int) -> tuple[Tensor, Tensor]:
-        """Gradients of the weights [l] and of y_{l-1}, given that of x_l."""
-        assert self.states is not None
-        flat = grad.flatten()
-        if self.gradients is None or l >= self.last:  # a pass goes down the layers; this is the first step of one
-            self.gradients = flat.new_zeros(self.most, flat.numel())
-            self.rows = [weights.new_zeros(self.most)] * self.most
+    def arrived(self, dx: Tensor | None, l: int) -> Tensor | None:
+        """Note the gradient of x_l; the gradient of its row."""
+        assert self.y is not None
+        if self.dx is None or l >= self.last:  # a pass goes from the top down; this is its first step
+            self.dx = torch.zeros_like(self.y)
         self.last = l
-        self.gradients[l - 1] = flat
-        self.rows[l - 1] = weights
-        column = torch.stack([row[l - 1] for row in self.rows[l - 1 :]]).to(grad.dtype)
-        return torch.mv(self.states[:l], flat), torch.mv(self.gradients[l - 1 :].t(), column).view(grad.shape)
+        if dx is None:
+            return None
+        self.dx[l - 1] = dx.flatten()
+        return torch.mv(self.y[:l], self.dx[l - 1])
+
+    def gradient(self, k: int, l: int) -> Tensor:
+        """Of y_k, all of whose x are at l or above."""
+        assert self.dx is not None
+        return torch.mv(self.dx[l - 1 :].t(), self.weights[l - 1 :, k].to(self.dx.dtype))
 
 
-class _Mix(torch.autograd.Function):
+class _Put(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, newest: Tensor, mix: RunningMix, l: int) -> Tensor:
-        ctx.save_for_backward(weights)
-        ctx.mix, ctx.l = mix, l
-        with torch.autocast(newest.device.type, enabled=False):
-            return mix.add(weights, newest, l)
+    def forward(ctx: Any, y: Tensor, states: _States, k: int) -> Tensor:
+        return states.place(y, k)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return grad, None, None
+
+
+class _Read(torch.autograd.Function):
+    """(x_l, an empty tensor that the next one takes): it makes x_{l+1} come before x_l in the backward pass, whatever lies between."""
+
+    @staticmethod
+    def forward(ctx: Any, row: Tensor, states: _States, above: Tensor | None, *new: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.states, ctx.l, ctx.shape = states, len(row), new[0].shape
+        ctx.set_materialize_grads(False)
+        with torch.autocast(row.device.type, enabled=False):
+            return states.sum(ctx.l, new[0]), new[0].new_empty(0)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        with torch.autocast(grad.device.type, enabled=False):
-            return *ctx.mix.back(*ctx.saved_tensors, grad, ctx.l), None, None
+    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+        l, first = ctx.l, ctx.l - len(ctx.needs_input_grad) + 3
+        with torch.autocast(ctx.states.weights.device.type, enabled=False):
+            d_row = ctx.states.arrived(grad, l)
+            d_new = (ctx.states.gradient(k, l).view(ctx.shape) if ctx.needs_input_grad[3 + k - first] else None for k in range(first, l))
+            return d_row, None, None, *d_new

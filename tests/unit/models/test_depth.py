@@ -1,0 +1,235 @@
+"""Deep stacks: DLCL, transparent attention, the penalty on the encoder's weights, recomputed layers; against plain transcriptions."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from model_cases import CASES, VOCAB, batch, config, tiny, variant
+from test_equations import layer_norm, same
+
+from models import build
+from models.running_mix import RunningMix
+
+
+def both(**component):
+    return {side: {"num_layers": 4, **component} for side in ("encoder", "decoder")}
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_dlcl_is_its_equation(norm, side):
+    model = build(config(norm, **both(connection={"kind": "dlcl"})), VOCAB, VOCAB, 1).eval().requires_grad_(False)
+    connection = getattr(model, side).connection
+    for l in range(5):
+        for k in range(5):
+            assert float(connection.weight[l, k]) == pytest.approx(1 / (l + 1) if k <= l else 0.0)
+    connection.weight.copy_(torch.randn(5, 5, generator=torch.Generator().manual_seed(1)))
+    output = model(*batch())
+    h = getattr(output, side)
+
+    def x(l):
+        if norm == "pre":
+            y = [h.outputs[0]] + [layer_norm(h.outputs[k], connection.norms[k - 1]) for k in range(1, l)]
+            return sum(connection.weight[l - 1, k] * y[k] for k in range(l))
+        total = sum(connection.weight[l - 1, k] * h.outputs[k] for k in range(l))
+        return total if l == 1 else layer_norm(total, connection.norms[l - 2])
+
+    for l in range(1, 5):
+        same(h.inputs[l], x(l))
+    if side == "decoder":
+        same(output.hidden, layer_norm(x(5), model.decoder.aggregation.norm) if norm == "pre" else x(5))
+
+
+def _mixed(mix, weights, h_0, step):
+    """(x_1, .., y_0, ..) where y_l = step(x_l)."""
+    ys, xs = [h_0], []
+    if mix is not None:
+        ys = [mix.put(h_0, 0)]
+    for l in range(1, len(weights) + 1):
+        row = weights[l - 1, :l]
+        xs.append(sum(w * y for w, y in zip(row.unbind(0), ys, strict=True)) if mix is None else mix.read(row))
+        if l < len(weights):
+            y = step(xs[-1], l)
+            ys.append(y if mix is None else mix.put(y, l))
+    return xs, ys
+
+
+@pytest.mark.parametrize("loss", ["top", "all", "states", "middle", "detached"])
+def test_running_mix_has_the_gradients_of_the_plain_sum(loss):
+    """Also where states are read elsewhere, where the top is not, and where layers do not depend on what they read."""
+    results = []
+    for plain in (True, False):
+        g = torch.Generator().manual_seed(3)
+        weights = torch.randn(6, 6, generator=g, dtype=torch.float64).requires_grad_()
+        h_0 = torch.randn(2, 3, 4, generator=g, dtype=torch.float64).requires_grad_()
+        free = [torch.randn(2, 3, 4, generator=g, dtype=torch.float64).requires_grad_() for _ in range(6)]
+        mix = None if plain else RunningMix(weights)
+
+        def step(x, l, free=free):
+            return torch.tanh((x.detach() if loss == "detached" else x) * free[l])
+
+        xs, ys = _mixed(mix, weights, h_0, step)
+        total = {
+            "top": lambda: xs[-1].sin().sum(),
+            "all": lambda: sum(x.sin().sum() for x in xs),
+            "states": lambda: sum(y.sin().sum() for y in ys) + xs[-1].cos().sum(),
+            "middle": lambda: xs[3].sin().sum(),
+            "detached": lambda: sum(x.sin().sum() for x in (xs[5], xs[2])),
+        }[loss]()
+        leaves = [weights, h_0, *free]
+        for _ in range(2):  # the same graph twice
+            gradients = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
+        results.append([total.detach()] + [g for g in gradients if g is not None])
+    for one, two in zip(*results, strict=True):
+        torch.testing.assert_close(one, two)
+
+
+def test_what_dlcl_saves_grows_with_depth_and_not_with_its_square():
+    """Numbers that autograd holds for the backward pass, beyond those of the plain stack of the same depth."""
+
+    def held(connection, layers):
+        sides = {side: {"num_layers": layers, "connection": {"kind": connection}} for side in ("encoder", "decoder")}
+        model = build(config("pre", **sides), VOCAB, VOCAB, 1).train()
+        seen: dict[int, int] = {}
+
+        def pack(t):
+            if not isinstance(t, torch.nn.Parameter):
+                seen[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+            return t
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            output = model(*batch())
+        buffers = sum(m._states.y.numel() * 4 for h in (output.encoder, output.decoder) for m in h.memo.values())
+        return sum(seen.values()) + buffers
+
+    more = [held("dlcl", layers) - held("residual", layers) for layers in (4, 8, 16)]
+    assert more[2] - more[1] < 2.2 * (more[1] - more[0])
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_transparent_attention_is_its_equation(norm):
+    settings = config(norm, bridge={"kind": "transparent"}, decoder={"num_layers": 3})
+    model = build(settings, VOCAB, VOCAB, 1).eval().requires_grad_(False)
+    assert model.bridge.scalars.shape == (5, 3)
+    assert not model.bridge.scalars.any()
+    assert model.encoder.aggregation is None
+    model.bridge.scalars.copy_(torch.randn(5, 3, generator=torch.Generator().manual_seed(1)))
+    src, tgt = batch()
+    h, memories = model(src, tgt).encoder, model.encode(src).memories
+    for m in range(3):
+        e = [float(torch.exp(model.bridge.scalars[i, m])) for i in range(5)]
+        z = sum(e[i] / sum(e) * h.outputs[i] for i in range(5))
+        same(memories[m][0].keys, layer_norm(z, model.bridge.norm) if norm == "pre" else z)
+
+
+def test_transparent_attention_drops_scalars_before_the_softmax():
+    model = build(config("pre", bridge={"kind": "transparent", "dropout": 0.5}), VOCAB, VOCAB, 1).train()
+    src, _ = batch()
+    with torch.no_grad():
+        torch.manual_seed(0)
+        one = model.encode(src).memories[0][0].keys
+        torch.manual_seed(1)
+        two = model.encode(src).memories[0][0].keys
+    assert not torch.allclose(one, two)
+
+
+def test_transparent_mixtures_have_the_gradients_of_the_definition():
+    from models.bridges.transparent import _Mixtures
+
+    g = torch.Generator().manual_seed(3)
+    weights = torch.randn(4, 3, generator=g, dtype=torch.float64).requires_grad_()
+    hs = [torch.randn(2, 3, 5, generator=g, dtype=torch.float64).requires_grad_() for _ in range(4)]
+    assert torch.autograd.gradcheck(_Mixtures.apply, (weights, *hs))
+
+
+# ---------------------------------------------------------------- encoder_l2
+
+
+def _l2(weight=1e-5, **changes):
+    return build(config("pre", regularizers=[{"kind": "encoder_l2", "weight": weight}], **changes), VOCAB, VOCAB, 1)
+
+
+def test_encoder_l2_counts_every_matrix_of_the_encoder_once_and_nothing_else():
+    settings = variant("self_attention", "contextual", "pre") | {"regularizers": [{"kind": "encoder_l2", "weight": 0.5}]}
+    model = build(settings, VOCAB, VOCAB, 1)
+    output = model(*batch())
+    ((kind, side, weight, total, count),) = model.regularize(output)
+    assert (kind, side, weight, float(count)) == ("encoder_l2", "encoder", 0.5, 1.0)
+    matrices = {name: p for name, p in model.named_parameters() if name.startswith("encoder.") and p.ndim == 2}
+    assert {name.split(".")[-2] for name in matrices} == {
+        *("query", "key", "value", "output"),
+        *("inner", "outer", "own", "context"),
+        *("input", "state"),
+    }
+    assert total.item() == pytest.approx(sum(float((p.detach().double() ** 2).sum()) for p in matrices.values()), rel=1e-5)
+    (2.0 * total).backward()
+    for name, p in model.named_parameters():
+        if name in matrices:
+            torch.testing.assert_close(p.grad, 4.0 * p)
+        else:
+            assert p.grad is None
+
+
+# ---------------------------------------------------------------- recomputed layers
+
+
+def _step(model, recompute):
+    model.recompute(recompute)
+    model.zero_grad()
+    torch.manual_seed(5)
+    src, tgt = batch()
+    output = model(src, tgt[:, :-1])
+    loss = model.logits(output.hidden).logsumexp(-1).sum() + output.hidden.square().sum()
+    loss = loss + sum(weight * total / count for _, _, weight, total, count in model.regularize(output))
+    loss.backward()
+    return loss.detach(), {name: p.grad for name, p in model.named_parameters()}, torch.get_rng_state()
+
+
+@pytest.mark.parametrize("case", CASES, ids=["-".join(case) for case in CASES])
+def test_recomputed_layers_give_the_same_bits_under_dropout(case):
+    drop = {"embedding": 0.1, "residual": 0.2, "attention": 0.3, "ffn": 0.1}
+    model = build(variant(*case) | {"dropout": drop}, VOCAB, VOCAB, 3).train()
+    (kept, kept_grads, after), (again, again_grads, after_again) = _step(model, False), _step(model, True)
+    assert torch.equal(kept, again)
+    for name, grad in kept_grads.items():
+        assert torch.equal(grad, again_grads[name]), name
+    assert torch.equal(after, after_again)  # the backward pass leaves the generator where it was
+
+
+def test_recomputed_layers_hold_their_inputs_alone():
+    held = {}
+    for on in (False, True):
+        model = build(config("pre", encoder={"num_layers": 12}), VOCAB, VOCAB, 1).train()
+        model.recompute(on)
+        seen = {}
+
+        def pack(t, seen=seen):
+            seen[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+            return t
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            output = model(*batch())
+        own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+        held[on] = sum(size for place, size in seen.items() if place not in own)
+        del output
+    assert held[True] < 0.3 * held[False]
+
+
+def test_recomputation_runs_in_training_alone(monkeypatch):
+    calls = []
+    monkeypatch.setattr("models.stack.checkpoint", lambda layer, *a, **k: calls.append(1) or layer(*a))
+    model = tiny(("connection", "residual", "pre"))
+    model.recompute(True)
+    with torch.no_grad():
+        model.train()(*batch())
+    model.eval()(*batch())
+    assert not calls
+    model.train()(*batch())
+    assert len(calls) == 8
+
+
