@@ -1,0 +1,236 @@
+"""Multiscale collaboration of Wei et al. 2020 against a slow transcription: sentence by sentence, position by position."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from model_cases import VOCAB, batch, config, variant
+from test_equations import attention, layer_norm, same
+
+from models import Cache, build
+from models.attention import MultiHeadAttention
+from models.contextual import ContextAttention
+
+ABLATIONS = {
+    "gate": ("self_attention", "contextual"),
+    "three norms": ("self_attention", "contextual ctx_norms=3"),
+    "addition": ("self_attention", 'contextual gate="add"'),
+    "addition, three norms": ("self_attention", 'contextual gate="add" ctx_norms=3'),
+    "FFN cell": ("context", 'multiscale cell="ffn"'),
+    "plain encoder layers": ("cross_attention", "contextual"),
+    "no context": ("bridge", "multiscale"),
+}
+
+
+def linear(m, x):
+    return x @ m.weight.T + (0 if m.bias is None else m.bias)
+
+
+def sigmoid(x):
+    return 1 / (1 + torch.exp(-x))
+
+
+def gru(cell, h, x):
+    """One position: h [D], x [D]."""
+    d = len(h)
+    w, u, b, c = cell.input.weight, cell.state.weight, cell.input.bias, cell.state.bias
+    r = sigmoid(w[:d] @ x + b[:d] + u[:d] @ h + c[:d])
+    z = sigmoid(w[d : 2 * d] @ x + b[d : 2 * d] + u[d : 2 * d] @ h + c[d : 2 * d])
+    new = torch.tanh(w[2 * d :] @ x + b[2 * d :] + r * (u[2 * d :] @ h + c[2 * d :]))
+    return (1 - z) * new + z * h
+
+
+def ffn(cell, h, x):
+    return linear(cell.outer, torch.clamp(linear(cell.inner, torch.cat((h, x))), min=0))
+
+
+def fused(fusion, a_h, q, x, c):
+    """a_h, q, x [T, D]; c [S, D] -> [T, D]"""
+    att = fusion.attention
+    keys = layer_norm(c, att.key_norm)
+    values = keys if att.value_norm is None else layer_norm(c, att.value_norm)
+    queries = q if att.query_norm is None else layer_norm(x, att.query_norm)
+    a_c = general_attention(att, queries, keys, values)
+    if fusion.own is None:
+        return a_h + a_c
+    out = torch.empty_like(a_h)
+    for t in range(len(a_h)):
+        g = sigmoid(fusion.own.weight @ a_h[t] + fusion.context.weight @ a_c[t] + fusion.context.bias)
+        out[t] = g * a_h[t] + (1 - g) * a_c[t]
+    return out
+
+
+def general_attention(mha, q, keys, values):
+    query, key, value = linear(mha.query, q), linear(mha.key, keys), linear(mha.value, values)
+    heads = []
+    for i in range(mha.num_heads):
+        part = slice(i * mha.d_head, (i + 1) * mha.d_head)
+        weights = torch.softmax(query[:, part] @ key[:, part].T / math.sqrt(mha.d_head), -1)
+        heads.append(weights @ value[:, part])
+    return linear(mha.output, torch.cat(heads, -1))
+
+
+def sub_layer(sub, x, function):
+    return x + function(layer_norm(x, sub.norm)) if sub.pre else layer_norm(x + function(x), sub.norm)
+
+
+def encode(model, h_0):
+    """One sentence [S, D] -> ([b^1..b^N], [C^0..C^N])."""
+    stack = model.encoder
+    per_block = len(stack.layers) // model.bridge.blocks
+    x, c, blocks, contexts = h_0, h_0, [], [h_0]
+    for n in range(model.bridge.blocks):
+        for layer in stack.layers[n * per_block : (n + 1) * per_block]:
+            own = layer.self_attention
+
+            def attend(q, own=own, x=x, c=c):
+                a_h = attention(own.attention, q, q, False)
+                return fused(own.fusion, a_h, q, x, c) if hasattr(own, "fusion") else a_h
+
+            x = sub_layer(own.sublayer, x, attend)
+            net = layer.feed_forward
+            x = sub_layer(layer.sublayer, x, lambda q, net=net: linear(net.outer, torch.clamp(linear(net.inner, q), min=0)))
+        blocks.append(layer_norm(x, stack.aggregation.norm) if model.config.norm == "pre" else x)
+        if stack.context is not None:
+            cell = stack.context.cell
+            step = gru if hasattr(cell, "state") else ffn
+            c = torch.stack([step(cell, c[s], blocks[-1][s]) for s in range(len(c))])
+            contexts.append(c)
+    return blocks, contexts
+
+
+def decode(model, y, blocks, contexts):
+    """One sentence's target [T, D]."""
+    for n, layer in enumerate(model.decoder.layers):
+        own, cross = layer.self_attention, layer.cross_attention
+        y = sub_layer(own.sublayer, y, lambda q, own=own: attention(own.attention, q, q, True))
+
+        def attend(q, cross=cross, y=y, n=n):
+            a_h = attention(cross.attention, q, blocks[n], False)
+            return a_h if getattr(cross, "fusion", None) is None else fused(cross.fusion, a_h, q, y, contexts[n + 1])
+
+        y = sub_layer(cross.sublayer, y, attend)
+        net = layer.feed_forward
+        y = sub_layer(layer.sublayer, y, lambda q, net=net: linear(net.outer, torch.clamp(linear(net.inner, q), min=0)))
+    return layer_norm(y, model.decoder.aggregation.norm) if model.config.norm == "pre" else y
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_every_ablation_is_its_equation(name, norm):
+    model = build(variant(*ABLATIONS[name], norm), VOCAB, VOCAB, 1).eval().requires_grad_(False)
+    for parameter in model.parameters():  # biases and norms start at 0 and 1, where a fault would not show
+        if parameter.ndim == 1:
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2)) * 0.3)
+    src, tgt = batch()
+    output = model(src, tgt)
+    for b in range(len(src)):
+        real = src[b] != 0
+        blocks, contexts = encode(model, output.encoder.outputs[0][b, real])
+        for got, want in zip(output.encoder.blocks, blocks, strict=True):
+            same(got[b, real], want)
+        if output.encoder.contexts:
+            for got, want in zip(output.encoder.contexts, contexts, strict=True):
+                same(got[b, real], want)
+        same(output.hidden[b], decode(model, output.decoder.outputs[0][b], blocks, contexts))
+
+
+def test_a_block_of_several_layers_reads_one_context_and_the_cell_runs_once_a_block():
+    settings = variant("self_attention", "contextual", "pre") | {"encoder": {"num_layers": 6, "self_attention": {"kind": "contextual"}}}
+    model = build(settings, VOCAB, VOCAB, 1).eval()
+    calls, read = [], []
+    model.encoder.context.cell.register_forward_hook(lambda *_: calls.append(1))
+    for layer in model.encoder.layers:
+        layer.self_attention.register_forward_pre_hook(lambda _, arguments: read.append(arguments[2]))
+    with torch.no_grad():
+        history = model(*batch()).encoder
+    assert len(calls) == 2
+    assert [next(i for i, c in enumerate(history.contexts) if c is one) for one in read] == [0, 0, 0, 1, 1, 1]
+    assert history.contexts[0] is history.outputs[0]
+
+
+def test_the_blocks_share_the_final_norm_and_the_cell():
+    model = build(variant("self_attention", "contextual", "pre"), VOCAB, VOCAB, 1)
+    outside = [name for name, _ in model.encoder.named_parameters() if not name.startswith("layers.")]
+    assert sorted(outside) == sorted(
+        ["aggregation.norm.weight", "aggregation.norm.bias"]
+        + [f"context.cell.{m}.{p}" for m in ("input", "state") for p in ("weight", "bias")]
+    )
+    assert sum(p.numel() for p in model.encoder.context.parameters()) == 6 * 16 * 16 + 6 * 16
+
+
+def test_decoding_maps_blocks_and_contexts_once_a_sentence():
+    model = build(variant("self_attention", "contextual ctx_norms=3", "pre"), VOCAB, VOCAB, 1).eval()
+    src, tgt = batch()
+    counts = {}
+    with torch.no_grad():
+        encoded, cache = model.encode(src), Cache()
+        for l, layer in enumerate(model.decoder.layers):
+            cross = layer.cross_attention
+            for name, module in (
+                ("b", cross.attention.key),
+                ("C", cross.fusion.attention.key),
+                ("LN", cross.fusion.attention.key_norm),
+                ("q", cross.fusion.attention.query),
+            ):
+                module.register_forward_hook(lambda *_, at=(l, name): counts.update({at: counts.get(at, 0) + 1}))
+        for t in range(4):
+            model.decode(tgt[:, t : t + 1], encoded, cache)
+    assert counts == {(l, name): 4 if name == "q" else 1 for l in range(2) for name in ("b", "C", "LN", "q")}
+
+
+def test_attention_maps_are_those_of_the_layers_own_attention():
+    model = build(variant("self_attention", "contextual", "pre"), VOCAB, VOCAB, 1).eval()
+    src, tgt = batch()
+    trace = []
+    with torch.no_grad():
+        model.decode(tgt, model.encode(src, trace), trace=trace)
+    own = [m for m in model.modules() if isinstance(m, MultiHeadAttention) and not isinstance(m, ContextAttention)]
+    assert {id(m) for m, _ in trace} == {id(m) for m in own}
+    last = trace[-1]
+    assert last[0] is model.decoder.layers[-1].cross_attention.attention
+    assert last[1].shape == (3, 2, 6, 7)
+
+
+def test_the_first_block_reads_the_embedded_source():
+    """A change of C^0 alone, through the first block's context attention, reaches the output."""
+    model = build(variant("self_attention", "contextual", "pre"), VOCAB, VOCAB, 1).eval().requires_grad_(False)
+    before = model(*batch()).encoder.outputs[1].clone()
+    model.encoder.layers[0].self_attention.fusion.attention.value.weight.mul_(2.0)
+    assert (model(*batch()).encoder.outputs[1] - before).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"context": None, "bridge": {"kind": "top"}, "decoder": {"num_layers": 2}}, "with a context"),
+        ({"bridge": {"kind": "multiscale", "blocks": 4}}, "expected one number"),
+        ({"encoder": {"num_layers": 5, "self_attention": {"kind": "contextual"}}}, "a multiple of 2 layers"),
+        (
+            {"encoder": {"num_layers": 4, "aggregation": {"kind": "linear"}, "self_attention": {"kind": "contextual"}}},
+            "aggregation top",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_without_the_checks_of_specs_too(changes, message):
+    with pytest.raises(ValueError, match=message):
+        build(variant("self_attention", "contextual", "pre") | changes, VOCAB, VOCAB)
+
+
+def test_contexts_without_decoder_collaboration():
+    """The decoder may attend to the top alone: the last context is made for nobody, every parameter still gets a gradient."""
+    settings = config(
+        "pre",
+        encoder={"num_layers": 4, "self_attention": {"kind": "contextual"}},
+        context={"kind": "multiscale", "blocks": 2},
+    )
+    model = build(settings, VOCAB, VOCAB, 1).train()
+    model(*batch()).hidden.square().sum().backward()
+    unused = {"output.weight", "output.bias"}
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for name, p in model.named_parameters() if name not in unused)
