@@ -39,5 +39,7 @@ class MultiscaleBridge(Bridge):
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
         assert flow.mask is not None and flow.bias is not None
-        blocks, contexts = ([Memory(t, flow.mask, flow.bias, packing=flow.packing) for t in ts] for ts in (history.blocks, history.contexts))
+        blocks, contexts = (
+            [Memory(t, flow.mask, flow.bias, packing=flow.packing) for t in ts] for ts in (history.blocks, history.contexts)
+        )
         return list(zip(blocks, contexts[1:], strict=True)) if contexts else [(block,) for block in blocks]

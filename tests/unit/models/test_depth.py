@@ -231,5 +231,3 @@ def test_recomputation_runs_in_training_alone(monkeypatch):
     assert not calls
     model.train()(*batch())
     assert len(calls) == 8
-
-

@@ -36,6 +36,14 @@ VARIANTS = {
         "encoder": {"num_layers": 2, "aggregation": {"kind": "mlrf-self-attention", "d_a": 8, "d_f": 8}},
         "decoder": {"num_layers": 2, "aggregation": {"kind": "mlrf-fnn", "d_f": 8}},
     },
+    "multiscale-dlcl-l2-recomputed": {
+        "encoder": {"num_layers": 4, "connection": {"kind": "dlcl"}, "self_attention": {"kind": "contextual"}},
+        "decoder": {"num_layers": 2, "connection": {"kind": "dlcl"}, "cross_attention": {"kind": "contextual"}},
+        "context": {"kind": "multiscale", "blocks": 2},
+        "bridge": {"kind": "multiscale", "blocks": 2},
+        "regularizers": [{"kind": "encoder_l2", "weight": 0.01}],
+    },
+    "transparent": {"bridge": {"kind": "transparent", "dropout": 0.0}},
 }
 
 
@@ -47,7 +55,8 @@ def free_port() -> int:
 
 
 def _spec(name):
-    return changed(model=NO_DROPOUT | VARIANTS[name], batch={"accumulate": 2})
+    recompute = "layers" if name.endswith("recomputed") else "none"
+    return changed(model=NO_DROPOUT | VARIANTS[name], batch={"accumulate": 2}, train={"recompute": recompute})
 
 
 def _runtime(rank: int, port: int) -> Runtime:

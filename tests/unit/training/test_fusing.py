@@ -28,6 +28,7 @@ def test_reasons_name_what_stands_against_it():
     assert why_not(SPEC) is None
     assert "2 workers" in why_not(SPEC, workers=2)
     assert "compile" in why_not(changed(train={"compile": True}))
+    assert "recompute" in why_not(changed(train={"recompute": "layers"}))
     assert why_not_here(SPEC, "auto", "cpu") is None
     assert "512" in why_not_here(WIDE, "auto", "cpu") and why_not_here(WIDE, "always", "cpu") is None
     assert why_not_here(WIDE, "auto", "cuda") is None

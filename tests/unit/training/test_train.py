@@ -161,3 +161,41 @@ def test_bf16_follows_fp32(prepared, tmp_path):
     fit(SPEC, prepared, tmp_path / "fp32", full)
     fit(changed(train={"precision": "bf16"}), prepared, tmp_path / "bf16", half)
     assert half.nll()[20] == pytest.approx(full.nll()[20], rel=0.02)
+
+
+def test_recomputed_layers_change_no_bit_of_a_training_and_may_be_switched_on_under_way(prepared, tmp_path):
+    plain = fit(SPEC, prepared, tmp_path / "kept").weights
+    recomputed = changed(train={"recompute": "layers"})
+    whole = fit(recomputed, prepared, tmp_path / "again").weights
+    with pytest.raises(KeyboardInterrupt):
+        fit(SPEC, prepared, tmp_path / "both", Recorder(stop_at=10))
+    half = fit(recomputed, prepared, tmp_path / "both").weights
+    for name, weight in plain.items():
+        assert torch.equal(weight, whole[name]) and torch.equal(weight, half[name]), name
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_the_penalty_counts_once_an_update_however_it_is_split(prepared, tmp_path, accumulate):
+    """Of the same updates' gradients, with and without the penalty, the difference is 2 * weight * W."""
+    from orchestrator.feed import Feed
+    from orchestrator.objective import Objective, Share
+
+    spec = changed(model={"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}, batch={"accumulate": accumulate})
+    update = next(iter(Feed(prepared.pairs("train"), spec.batch, 1, 0, 1).updates(0, 0)))
+    assert len(update.micro) == accumulate
+    gradients, logged = [], 0.0
+    for regularizers in ([], [{"kind": "encoder_l2", "weight": 0.25}]):
+        model = build(spec.model.model_dump() | {"regularizers": regularizers}, prepared.src_size, prepared.tgt_size, 1).train()
+        objective = Objective(model, 0.1)
+        for batch in update.micro:
+            loss, log = objective(batch.src, batch.tgt_in, batch.tgt_out, Share(update.src_tokens, update.tgt_tokens, 1.0))
+            loss.backward()
+            logged += float(log.get("encoder_l2_encoder", 0.0))
+        gradients.append({name: p.grad for name, p in model.named_parameters()})
+    squares = 0.0
+    for name, weight in model.named_parameters():
+        penalised = name.startswith("encoder.") and weight.ndim == 2
+        squares += float(weight.detach().square().sum()) if penalised else 0.0
+        expected = 0.5 * weight.detach() if penalised else torch.zeros_like(weight)
+        torch.testing.assert_close(gradients[1][name] - gradients[0][name], expected, atol=1e-5, rtol=1e-4, msg=name)
+    assert logged == pytest.approx(squares, rel=1e-4)
