@@ -82,7 +82,8 @@ ROWS = [
         "self_attention.kind: found contextual without context; expected model.context.kind multiscale",
     ),
     (
-        "  r: {model: {decoder: {self_attention: {kind: contextual}}, context: {kind: multiscale, blocks: 2}, bridge: {kind: multiscale, blocks: 2}}}",
+        "  r: {model: {decoder: {self_attention: {kind: contextual}}, context: {kind: multiscale, blocks: 2}, "
+        "bridge: {kind: multiscale, blocks: 2}}}",
         6,
         "found contextual in the decoder",
     ),
@@ -112,7 +113,8 @@ ROWS = [
         "context: found blocks 4, which do not divide",
     ),
     (
-        "  r: {model: {encoder: {self_attention: {kind: contextual}}, decoder: {cross_attention: {kind: contextual}}, context: {kind: multiscale, blocks: 1}, bridge: {kind: multiscale, blocks: 2}}}",
+        "  r: {model: {decoder: {cross_attention: {kind: contextual}}, context: {kind: multiscale, blocks: 1}, "
+        "bridge: {kind: multiscale, blocks: 2}}}",
         6,
         "bridge.blocks: found 2; expected 1, the blocks of the context",
     ),

@@ -74,13 +74,14 @@ def test_running_mix_has_the_gradients_of_the_plain_sum(loss):
             return torch.tanh((x.detach() if loss == "detached" else x) * free[l])
 
         xs, ys = _mixed(mix, weights, h_0, step)
-        total = {
-            "top": lambda: xs[-1].sin().sum(),
-            "all": lambda: sum(x.sin().sum() for x in xs),
-            "states": lambda: sum(y.sin().sum() for y in ys) + xs[-1].cos().sum(),
-            "middle": lambda: xs[3].sin().sum(),
-            "detached": lambda: sum(x.sin().sum() for x in (xs[5], xs[2])),
-        }[loss]()
+        losses = {
+            "top": xs[-1].sin().sum(),
+            "all": sum(x.sin().sum() for x in xs),
+            "states": sum(y.sin().sum() for y in ys) + xs[-1].cos().sum(),
+            "middle": xs[3].sin().sum(),
+            "detached": xs[5].sin().sum() + xs[2].sin().sum(),
+        }
+        total = losses[loss]
         leaves = [weights, h_0, *free]
         for _ in range(2):  # the same graph twice
             gradients = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)

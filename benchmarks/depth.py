@@ -1,0 +1,300 @@
+"""What depth costs: memory and time of one update at 6, 36 and 72 encoder layers; every way of joining layers against the plain stack.
+
+    python benchmarks/depth.py [--json]                     # minutes on one core, at a small width
+    python benchmarks/depth.py --width 256 --tokens 32000   # the paper's small model and batch: for a GPU
+
+Each of plain, msc (Wei et al. 2020), dlcl (Wang et al. 2019) and transparent (Bapna et al. 2018), pre-norm with 6 decoder layers, once with
+all activations kept and once with `train.recompute: layers`. Feed-forward width 2 x width, residual and attention dropout 0.1.
+
+memory: MiB of one forward and backward pass beyond weights, gradients and Adam's moments; on a CPU the growth of the process's peak
+resident set, on CUDA max_memory_allocated; each case in a process of its own. seconds: of one update, median of the rounds; all cases of a
+depth take turns in one process. x plain: times as much as the plain stack of that depth that keeps all; for seconds the median of the
+rounds' ratios. per layer: what one more encoder layer adds between two depths; it stays where nothing grows with the square of the depth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import multiprocessing
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from machine import describe
+from sizes import text
+
+from models import build, count_parameters
+from orchestrator import cpu
+from orchestrator.cpu import M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+from orchestrator.data.store import Pairs
+from orchestrator.feed import Feed, Update
+from orchestrator.objective import Objective, Share
+from orchestrator.optim import adam, set_rate
+from orchestrator.spec import BatchSpec, OptimSpec
+
+VOCAB = 1000
+DECODER_LAYERS = 6
+LIMIT_GIB = 22
+VARIANTS = ("plain", "msc", "dlcl", "transparent")
+RECOMPUTE = ("none", "layers")
+
+
+def model_of(variant: str, depth: int, width: int) -> dict[str, Any]:
+    """The `model` section of a spec."""
+    encoder: dict[str, Any] = {"num_layers": depth}
+    decoder: dict[str, Any] = {"num_layers": DECODER_LAYERS}
+    model: dict[str, Any] = {
+        "d_model": width,
+        "d_ff": 2 * width,
+        "num_heads": 4,
+        "norm": "pre",
+        "embeddings": "three-way",
+        "dropout": {"embedding": 0.1, "residual": 0.1, "attention": 0.1, "ffn": 0.0},
+        "encoder": encoder,
+        "decoder": decoder,
+    }
+    if variant == "msc":
+        encoder["self_attention"] = decoder["cross_attention"] = {"kind": "contextual"}
+        model["context"] = model["bridge"] = {"kind": "multiscale", "blocks": DECODER_LAYERS}
+    elif variant == "dlcl":
+        encoder["connection"] = decoder["connection"] = {"kind": "dlcl"}
+    elif variant == "transparent":
+        model["bridge"] = {"kind": "transparent"}
+    return model
+
+
+class Case:
+    """One model in training."""
+
+    def __init__(self, variant: str, depth: int, recompute: str, args: argparse.Namespace) -> None:
+        self.name = {"variant": variant, "depth": depth, "recompute": recompute}
+        self.device = torch.device(args.device)
+        self.model = build(model_of(variant, depth, args.width), VOCAB, VOCAB, 1).to(self.device).train()
+        self.model.recompute(recompute == "layers")
+        self.objective = Objective(self.model, 0.1)
+        self.optimizer = adam(self.model, OptimSpec())
+        set_rate(self.optimizer, 1e-4)
+        self.params = count_parameters(self.model)
+
+    def update(self, update: Update) -> float:
+        """Seconds. Gradients stay allocated, so that they are not counted as memory of a pass."""
+        batch = update.micro[0]
+        tensors = [t.to(self.device) for t in (batch.src, batch.tgt_in, batch.tgt_out)]
+        self._wait()
+        started = time.perf_counter()
+        self.optimizer.zero_grad(set_to_none=False)
+        loss, _ = self.objective(*tensors, Share(update.src_tokens, update.tgt_tokens, 1.0))
+        loss.backward()
+        self.optimizer.step()
+        self._wait()
+        return time.perf_counter() - started
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+
+def updates(tokens: int) -> Update:
+    pairs = text(VOCAB, 200 + tokens // 4)
+    sides = [(np.array(list(chain(*side)), dtype=np.int32), np.cumsum([0, *map(len, side)])) for side in zip(*pairs, strict=True)]
+    return next(iter(Feed(Pairs(*sides[0], *sides[1]), BatchSpec(unit="tokens", size=tokens), 1).updates(0, 0)))
+
+
+# ---------------------------------------------------------------- memory
+
+
+def _return_memory() -> None:
+    """Let malloc give back what is freed, so that the resident set follows what is in use."""
+    libc = ctypes.CDLL(None)
+    for option in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
+        libc.mallopt(option, 1 << 16)
+
+
+def _status(field: str) -> float:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
+def memory(variant: str, depth: int, recompute: str, args: argparse.Namespace) -> float:
+    """MiB that one update takes at its peak beyond what is there before it."""
+    torch.set_num_threads(1)
+    _return_memory()
+    case, update, small = Case(variant, depth, recompute, args), updates(args.tokens), updates(60)
+    for _ in range(2):
+        case.update(small)  # gradients, moments, libraries
+    if case.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        case.update(update)
+        return (torch.cuda.max_memory_allocated() - before) / 2**20
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before = _status("VmRSS")
+    case.update(update)
+    return _status("VmHWM") - before
+
+
+# ---------------------------------------------------------------- time
+
+
+def seconds(depth: int, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Of each case of one depth, the rounds in turns."""
+    cpu.use(1)
+    update = updates(args.tokens)
+    cases = [Case(variant, depth, recompute, args) for variant in args.variants for recompute in RECOMPUTE]
+    found: list[list[float]] = [[] for _ in cases]
+    for number in range(args.rounds + 1):  # the first is not counted
+        for at in range(len(cases)):
+            i = (at + number) % len(cases)
+            taken = cases[i].update(update)
+            if number:
+                found[i].append(taken)
+    return [case.name | {"params": case.params, "rounds": rounds} for case, rounds in zip(cases, found, strict=True)]
+
+
+# ---------------------------------------------------------------- all of it
+
+
+def part(args: argparse.Namespace, function: Callable[..., Any], *more: Any) -> Any:
+    """The result of a function in a process of its own."""
+    # a fork has loaded everything already, but CUDA does not survive one
+    with multiprocessing.get_context("fork" if args.device == "cpu" else "spawn").Pool(1) as pool:
+        return pool.apply(function, (*more, args))
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = []
+    for depth in args.depths:
+        timed = part(args, seconds, depth)
+        plain = next(row["rounds"] for row in timed if (row["variant"], row["recompute"]) == (args.variants[0], "none"))
+        for row in timed:
+            _tell(f"{row['variant']} {depth} {row['recompute']}")
+            rounds = row.pop("rounds")
+            ratios = [a / b for a, b in zip(rounds, plain, strict=True)]
+            row["seconds"] = {"median": round(statistics.median(rounds), 4), "min": round(min(rounds), 4), "max": round(max(rounds), 4)}
+            row["seconds_over_plain"] = round(statistics.median(ratios), 3)
+            row["memory_mib"] = round(part(args, memory, row["variant"], depth, row["recompute"]), 1)
+            rows.append(row)
+        base = next(
+            row["memory_mib"] for row in rows if (row["depth"], row["variant"], row["recompute"]) == (depth, args.variants[0], "none")
+        )
+        for row in rows:
+            if row["depth"] == depth:
+                row["memory_over_plain"] = round(row["memory_mib"] / base, 3)
+    _tell("")
+    return {
+        "benchmark": "depth",
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": describe() | {"device": args.device},
+        "width": args.width,
+        "tokens": args.tokens,
+        "rounds": args.rounds,
+        "rows": rows,
+        "per_layer": curve(rows, args),
+        "within_22_gib": within(rows, args),
+    }
+
+
+def curve(rows: list[dict[str, Any]], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """What a layer more costs between two depths that follow each other."""
+    found = []
+    for variant in args.variants:
+        for recompute in RECOMPUTE:
+            own = [row for row in rows if (row["variant"], row["recompute"]) == (variant, recompute)]
+            for low, high in pairwise(own):
+                layers = high["depth"] - low["depth"]
+                found.append(
+                    {
+                        "variant": variant,
+                        "recompute": recompute,
+                        "from": low["depth"],
+                        "to": high["depth"],
+                        "milliseconds": round(1000 * (high["seconds"]["median"] - low["seconds"]["median"]) / layers, 3),
+                        "memory_mib": round((high["memory_mib"] - low["memory_mib"]) / layers, 3),
+                    }
+                )
+    return found
+
+
+def within(rows: list[dict[str, Any]], args: argparse.Namespace) -> dict[str, Any]:
+    """72 layers at the paper's width and batch inside 22 GiB of GPU memory?"""
+    question = {"limit_gib": LIMIT_GIB, "layers": 72, "width": 256, "tokens": 32000}
+    if args.device != "cuda":
+        return question | {"measured": False, "why": "not measured: no GPU"}
+    if (args.width, args.tokens) != (256, 32000) or 72 not in args.depths:
+        return question | {"measured": False, "why": "not measured: needs --width 256 --tokens 32000 and depth 72"}
+    found = []
+    for row in rows:
+        if row["depth"] == 72:
+            gib = row["memory_mib"] / 1024 + 16 * row["params"] / 2**30  # weights, gradients, two moments
+            found.append({"variant": row["variant"], "recompute": row["recompute"], "gib": round(gib, 2), "within": gib <= LIMIT_GIB})
+    return question | {"measured": True, "rows": found}
+
+
+def _tell(what: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{what:40}", end="" if what else "\r", file=sys.stderr, flush=True)
+
+
+def show(result: dict[str, Any]) -> None:
+    machine = result["machine"]
+    where = machine["device"] if machine["device"] == "cuda" else f"one thread of {machine['cpu']}"
+    print(f"width {result['width']}, {result['tokens']} target tokens, {where}, torch {machine['torch']}; ", end="")
+    print(f"{result['rounds']} rounds; {result['date']}")
+    print(
+        f"\n{'':14}{'layers':>7} {'recompute':>10} {'params':>8} {'MiB':>9} {'x plain':>8} {'s/update':>9} {'min..max':>15} {'x plain':>8}"
+    )
+    for row in result["rows"]:
+        s = row["seconds"]
+        print(
+            f"{row['variant']:14}{row['depth']:>7} {row['recompute']:>10} {row['params'] / 1e6:>7.2f}M {row['memory_mib']:>9.1f} "
+            f"{row['memory_over_plain']:>8.2f} {s['median']:>9.3f} {s['min']:>7.3f}..{s['max']:<6.3f} {row['seconds_over_plain']:>8.2f}"
+        )
+    print(f"\none more encoder layer:\n{'':14}{'recompute':>10} {'between':>9} {'ms':>9} {'MiB':>9}")
+    for row in result["per_layer"]:
+        span = f"{row['from']}-{row['to']}"
+        print(f"{row['variant']:14}{row['recompute']:>10} {span:>9} {row['milliseconds']:>9.2f} {row['memory_mib']:>9.3f}")
+    asked = result["within_22_gib"]
+    print(f"\n{asked['layers']} layers, width {asked['width']}, {asked['tokens']} tokens within {asked['limit_gib']} GiB: ", end="")
+    if not asked["measured"]:
+        print(asked["why"])
+        return
+    print(", ".join(f"{r['variant']} {r['recompute']} {r['gib']} GiB {'yes' if r['within'] else 'NO'}" for r in asked["rows"]))
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--depths", nargs="*", type=int, default=[6, 36, 72], help="multiples of 6")
+    parser.add_argument(
+        "--variants", nargs="*", choices=VARIANTS, default=list(VARIANTS), help="the first is what the others are compared with"
+    )
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=1000, help="padded target tokens of the batch")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout and nothing else")
+    return parser.parse_args(given)
+
+
+def main() -> None:
+    args = arguments()
+    result = measure(args)
+    if args.json:
+        print(json.dumps(result))
+    else:
+        show(result)
+
+
+if __name__ == "__main__":
+    main()
