@@ -7,9 +7,10 @@ Each of plain, msc (Wei et al. 2020), dlcl (Wang et al. 2019) and transparent (B
 all activations kept and once with `train.recompute: layers`. Feed-forward width 2 x width, residual and attention dropout 0.1.
 
 memory: MiB of one forward and backward pass beyond weights, gradients and Adam's moments; on a CPU the growth of the process's peak
-resident set, on CUDA max_memory_allocated; each case in a process of its own. seconds: of one update, median of the rounds; all cases of a
-depth take turns in one process. x plain: times as much as the plain stack of that depth that keeps all; for seconds the median of the
-rounds' ratios. per layer: what one more encoder layer adds between two depths; it stays where nothing grows with the square of the depth.
+resident set, on CUDA max_memory_allocated; each case in a process of its own. seconds: of one update (on a CPU those the process computed, on
+CUDA by the clock), median of the rounds; all cases of a depth take turns in one process. x plain: times as much as the plain stack of that
+depth that keeps all; for seconds the median of the rounds' ratios. per layer: what one more encoder layer adds between two depths; it stays
+where nothing grows with the square of the depth.
 """
 
 from __future__ import annotations
@@ -92,18 +93,19 @@ class Case:
         """Seconds. Gradients stay allocated, so that they are not counted as memory of a pass."""
         batch = update.micro[0]
         tensors = [t.to(self.device) for t in (batch.src, batch.tgt_in, batch.tgt_out)]
-        self._wait()
-        started = time.perf_counter()
+        started = self._clock()
         self.optimizer.zero_grad(set_to_none=False)
         loss, _ = self.objective(*tensors, Share(update.src_tokens, update.tgt_tokens, 1.0))
         loss.backward()
         self.optimizer.step()
-        self._wait()
-        return time.perf_counter() - started
+        return self._clock() - started
 
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
+    def _clock(self) -> float:
+        """On a CPU the seconds that this process computed: other processes may be at work."""
+        if self.device.type == "cpu":
+            return time.process_time()
+        torch.cuda.synchronize()
+        return time.perf_counter()
 
 
 def updates(tokens: int) -> Update:
