@@ -7,10 +7,10 @@ Each of plain, msc (Wei et al. 2020), dlcl (Wang et al. 2019) and transparent (B
 all activations kept and once with `train.recompute: layers`. Feed-forward width 2 x width, residual and attention dropout 0.1.
 
 memory: MiB of one forward and backward pass beyond weights, gradients and Adam's moments; on a CPU the growth of the process's peak
-resident set, on CUDA max_memory_allocated; each case in a process of its own. seconds: of one update (on a CPU those the process computed, on
-CUDA by the clock), median of the rounds; all cases of a depth take turns in one process. x plain: times as much as the plain stack of that
-depth that keeps all; for seconds the median of the rounds' ratios. per layer: what one more encoder layer adds between two depths; it stays
-where nothing grows with the square of the depth.
+resident set, on CUDA max_memory_allocated; each case in a process of its own. seconds: of one update (on a CPU those that the process
+computed, on CUDA by the clock), median of the rounds; all cases of a depth take turns in one process. x plain: times as much as the plain
+stack of that depth that keeps all; for seconds the median of the rounds' ratios. per layer: what one more encoder layer adds between two
+depths; it stays where nothing grows with the square of the depth.
 """
 
 from __future__ import annotations
