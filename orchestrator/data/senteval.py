@@ -1,6 +1,6 @@
 """The ten probing tasks of SentEval (Conneau et al. 2018): names, files, and sentences with their labels.
 
-A file has one instance a line: `tr`, `va` or `te`, the label, perhaps further fields, the sentence, separated by tabs; UTF-8, plain or gzipped.
+A file has one instance a line: `tr`, `va` or `te`, the label, perhaps further fields, the sentence, between tabs; UTF-8, maybe gzipped.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def find(task: Task, folder: Path) -> Path | None:
 
 
 def load(tasks: Iterable[Task], folder: Path) -> dict[str, ProbingSet]:
-    """Name of the task -> its instances. UserError with a line for every fault of every file: file, line number, what was found and expected."""
+    """Name of the task -> its instances. UserError with a line for every fault of every file: where, what was found and expected."""
     sets: dict[str, ProbingSet] = {}
     problems: list[str] = []
     for task in tasks:
