@@ -18,7 +18,7 @@ app = typer.Typer(
 
 @app.command()
 def get(
-    name: Annotated[str, typer.Argument(help="Name of an entry in search_spaces/data.")],
+    name: Annotated[str, typer.Argument(help="Name of an entry in search_spaces/data, or senteval-probing.")],
     data_dir: DataDir = None,
 ) -> None:
     """Fetch the files of a corpus that are not there yet, or say what you must supply and in which layout.
@@ -53,8 +53,10 @@ def check(
     else:
         from orchestrator.data.catalogue import load_entry
         from orchestrator.data.check import check as look
+        from orchestrator.data.senteval import NAME
+        from orchestrator.data.senteval_get import check as probing
 
-        reports = [look(load_entry(name), data_dir).to_json() for name in names]
+        reports = [probing(data_dir) if name == NAME else look(load_entry(name), data_dir).to_json() for name in names]
     if as_json:
         emit(reports if len(reports) > 1 else reports[0])
     for report in reports:

@@ -37,6 +37,7 @@ KINDS = {
     "accuracy": "orchestrator.analysis.accuracy",
     "layer-attention": "orchestrator.analysis.layer_attention",
     "properties": "orchestrator.analysis.properties",
+    "probing": "orchestrator.analysis.probing",
     "significance": "orchestrator.analysis.significance",
     "speed": "orchestrator.analysis.speed",
 }

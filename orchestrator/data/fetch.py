@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from orchestrator.data import senteval, senteval_get
 from orchestrator.data.catalogue import REQUIRED, Entry, Generated, HuggingFace, MtData, SacreBleu, Source, User, load_entry
 from orchestrator.data.corpus import iter_lines
 from orchestrator.errors import UserError
@@ -31,7 +32,10 @@ def get(name: str, data_dir: Path | None, on_progress: Progress | None = None) -
     Each split comes from the first of the entry's sources that has it and works. UserError: what must be supplied by the user and in which
     layout, a library that is not installed, a network that is not there.
     """
-    entry, say = load_entry(name), on_progress or (lambda line: None)
+    say = on_progress or (lambda line: None)
+    if name == senteval.NAME:
+        return senteval_get.get(data_dir, say)
+    entry = load_entry(name)
     if entry.generated is not None:
         say(f"{name} is generated; nothing to fetch")
         return []

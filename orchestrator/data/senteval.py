@@ -1,0 +1,164 @@
+"""The ten probing tasks of SentEval (Conneau et al. 2018): names, files, and sentences with their labels.
+
+A file has one instance a line: `tr`, `va` or `te`, the label, perhaps further fields, the sentence, between tabs; UTF-8, maybe gzipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.data.corpus import iter_bytes
+from orchestrator.errors import UserError
+from orchestrator.places import shown
+
+NAME = "senteval-probing"
+"""The folder below the data directory, and what `data get` calls it."""
+SPLITS = ("tr", "va", "te")
+MAX_SHOWN = 10
+"""Bad lines of a file that are named; the others are counted."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """`name` as the toolkit has it, `column` as Hao et al. 2019 (Table 5) head it."""
+
+    name: str
+    column: str
+    file: str
+    about: str
+
+
+TASKS = {
+    task.name: task
+    for task in (
+        Task("Length", "SeLen", "sentence_length.txt", "number of words, in bins"),
+        Task("WordContent", "WC", "word_content.txt", "which of many words the sentence has"),
+        Task("Depth", "TrDep", "tree_depth.txt", "depth of the syntactic tree"),
+        Task("TopConstituents", "ToCo", "top_constituents.txt", "constituents below the sentence node"),
+        Task("BigramShift", "BShif", "bigram_shift.txt", "were two neighbouring words exchanged?"),
+        Task("Tense", "Tense", "past_present.txt", "tense of the main verb"),
+        Task("SubjNumber", "SubN", "subj_number.txt", "number of the subject of the main clause"),
+        Task("ObjNumber", "ObjN", "obj_number.txt", "number of the object of the main clause"),
+        Task("OddManOut", "SoMo", "odd_man_out.txt", "was a noun or verb replaced?"),
+        Task("CoordinationInversion", "CoIn", "coordination_inversion.txt", "were two coordinate clauses exchanged?"),
+    )
+}
+"""In the order of the paper's columns."""
+
+
+@dataclass
+class Part:
+    """One split: sentences and their labels, line by line."""
+
+    sentences: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+ProbingSet = dict[str, Part]
+"""tr, va, te -> its instances."""
+
+
+def find(task: Task, folder: Path) -> Path | None:
+    """The task's file, plain before gzipped."""
+    return next((path for path in (folder / task.file, folder / f"{task.file}.gz") if path.is_file()), None)
+
+
+def load(tasks: Iterable[Task], folder: Path) -> dict[str, ProbingSet]:
+    """Name of the task -> its instances. UserError with a line for every fault of every file: where, what was found and expected."""
+    sets: dict[str, ProbingSet] = {}
+    problems: list[str] = []
+    for task in tasks:
+        path = find(task, folder)
+        if path is None:
+            problems.append(f"{folder / task.file}[.gz]: no such file; get it with: nmt-ablate data get {NAME} --data-dir DIR")
+            continue
+        sets[task.name], faults = read(path)
+        problems += faults
+    if problems:
+        raise UserError(*problems)
+    return sets
+
+
+def read(path: Path) -> tuple[ProbingSet, list[str]]:
+    """(instances, complete lines of what is wrong with the file)."""
+    parts: ProbingSet = {split: Part() for split in SPLITS}
+    first: dict[str, int] = {}  # label of va and te -> its first line
+    faults: list[str] = []
+    try:
+        for number, line in enumerate(iter_bytes(path), 1):
+            found = _instance(line)
+            if isinstance(found, str):
+                faults.append(f"{path}: line {number}: {found}")
+                continue
+            split, label, sentence = found
+            parts[split].sentences.append(sentence)
+            parts[split].labels.append(label)
+            if split != "tr":
+                first.setdefault(label, number)
+    except UserError as error:
+        faults += error.lines
+    more = len(faults) - MAX_SHOWN
+    if more > 0:
+        faults = [*faults[:MAX_SHOWN], f"{path}: {more:,} more bad lines"]
+    return parts, faults or _whole(path, parts, first)
+
+
+def _instance(line: bytes) -> tuple[str, str, str] | str:
+    """(split, label, sentence), or what is wrong with the line."""
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return f"found byte 0x{error.object[error.start]:02x} at offset {error.start}; expected UTF-8"
+    fields = [part.strip() for part in text.split("\t")]
+    if "\0" in text:
+        return "found a NUL character; expected text"
+    if len(fields) < 3:
+        return f"found {len(fields)} field{'s' * (len(fields) > 1)}; expected split, label and sentence, separated by tabs"
+    if fields[0] not in SPLITS:
+        return f"found the split '{shown(fields[0], 20)}'; expected tr, va or te"
+    if not fields[1] or not fields[-1]:
+        return f"found an empty {'sentence' if fields[1] else 'label'}; expected text"
+    return fields[0], fields[1], fields[-1]
+
+
+def _whole(path: Path, parts: ProbingSet, first: dict[str, int]) -> list[str]:
+    """What is wrong with a file whose lines are good."""
+    if empty := [split for split in SPLITS if not parts[split]]:
+        return [f"{path}: found no line of {', '.join(empty)}; expected instances of tr, va and te"]
+    known = set(parts["tr"].labels)
+    if len(known) < 2:
+        return [f"{path}: found one label in tr, '{shown(known.pop(), 40)}'; expected two or more"]
+    unknown = sorted((number, label) for label, number in first.items() if label not in known)
+    faults = [f"{path}: line {number}: found the label '{shown(label, 40)}'; expected one that tr has" for number, label in unknown]
+    return faults[:MAX_SHOWN] + [f"{path}: {len(faults) - MAX_SHOWN:,} more such labels"] * (len(faults) > MAX_SHOWN)
+
+
+def write(instances: ProbingSet, path: Path) -> None:
+    """In the toolkit's format. ValueError for a text with a tab or a line feed."""
+    lines = []
+    for split in SPLITS:
+        for label, sentence in zip(instances[split].labels, instances[split].sentences, strict=True):
+            if any(c in label + sentence for c in "\t\n"):
+                raise ValueError(f"found a tab or line feed in {sentence!r}")
+            lines.append(f"{split}\t{label}\t{sentence}\n")
+    path.write_text("".join(lines), encoding="utf-8", newline="\n")
+
+
+def split_up(sentences: Sequence[str], labels: Sequence[str], held_out: float = 0.1) -> ProbingSet:
+    """The first instances to tr, then a share of `held_out` each to va and te; labels of these that tr lacks are left out."""
+    each = max(1, int(len(labels) * held_out))
+    cuts = {"tr": slice(0, len(labels) - 2 * each), "va": slice(len(labels) - 2 * each, len(labels) - each)}
+    cuts["te"] = slice(len(labels) - each, len(labels))
+    known = set(labels[cuts["tr"]])
+    parts = {split: Part() for split in SPLITS}
+    for split, cut in cuts.items():
+        for sentence, label in zip(sentences[cut], labels[cut], strict=True):
+            if label in known:
+                parts[split].sentences.append(sentence)
+                parts[split].labels.append(label)
+    return parts

@@ -1,0 +1,60 @@
+"""Probing tasks of the toy languages' source side, in sentences that no corpus has: drawn from a stream of their own.
+
+Length, WordContent and BigramShift from the words alone; Tense and SubjNumber from the ending of the main verb, which stands last.
+Not made: Depth and TopConstituents (the grammar keeps no tree), ObjNumber (the ending of a noun is shared by numbers and cases), OddManOut
+(no frequencies of words in their context to match), CoordinationInversion (the grammar coordinates no clauses).
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from orchestrator.data import probing_derived, toy
+from orchestrator.data.senteval import Part, ProbingSet, split_up
+from orchestrator.data.toy_grammar import FUTURE, PLURAL, Grammar
+from orchestrator.data.toy_lexicon import Lexicon, ToyParams
+
+SENTENCES = 600
+"""Drawn; repeated ones and those of the corpus are left out."""
+NOT_MADE = ("Depth", "TopConstituents", "ObjNumber", "OddManOut", "CoordinationInversion")
+TENSES = ("PRES", "PAST")
+NUMBERS = ("NN", "NNS")
+
+
+def generate(params: ToyParams, count: int = SENTENCES) -> dict[str, ProbingSet]:
+    """Name of the task -> instances of about `count` sentences, 80:10:10. A task for which the language is too small is absent."""
+    lexicon = Lexicon(params)
+    grammar = Grammar(params, lexicon, Random(f"toy-text/{params.seed}/probing"))
+    known = {source for pairs in toy.generate(params).values() for source, _ in pairs}
+    drawn = (" ".join(word for word, _ in grammar.sentence()[0]) for _ in range(count))
+    sentences = [sentence for sentence in dict.fromkeys(drawn) if sentence not in known]
+    made = probing_derived.derive(sentences, params.seed)
+    tense, number = verbs(lexicon, sentences)
+    return made | {"Tense": split_up(tense.sentences, tense.labels), "SubjNumber": split_up(number.sentences, number.labels)}
+
+
+def verbs(lexicon: Lexicon, sentences: list[str]) -> tuple[Part, Part]:
+    """(tense, number of the subject) by the main verb's ending. Future and verbs that can be read in two ways are left out."""
+    readings = _readings(lexicon)
+    tense, number = Part(), Part()
+    for sentence in sentences:
+        words = sentence.split()
+        found = readings.get(words[-3 if words[-1] == "?" else -2], set())  # the question's particle stands behind the verb
+        if len(tenses := {t for t, _ in found}) == 1 and FUTURE not in tenses:
+            tense.sentences.append(sentence)
+            tense.labels.append(TENSES[tenses.pop()])
+        if len(numbers := {n for _, n in found}) == 1:
+            number.sentences.append(sentence)
+            number.labels.append(NUMBERS[numbers.pop() == PLURAL])
+    return tense, number
+
+
+def _readings(lexicon: Lexicon) -> dict[str, set[tuple[int, int]]]:
+    """Verb form -> the (tense, number) it may have."""
+    classes = (lexicon.intransitive, lexicon.transitive, lexicon.ditransitive, lexicon.saying)
+    found: dict[str, set[tuple[int, int]]] = {}
+    for stem in {verb.stem for verbs in classes for verb in verbs.items}:
+        for endings in (lexicon.verb_a, lexicon.pronoun_a):
+            for reading, ending in endings.items():
+                found.setdefault(stem + ending, set()).add(reading)
+    return found
