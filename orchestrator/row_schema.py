@@ -21,7 +21,7 @@ _UNIT = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 Kind = Literal["run", "quoted", "analysis"]
-AnalysisName = Literal["length", "exploitation", "hops", "accuracy", "layer-attention", "properties", "significance", "speed"]
+AnalysisName = Literal["length", "exploitation", "hops", "steps", "accuracy", "layer-attention", "properties", "significance", "speed"]
 Also = dict[str, dict[str, Any] | None]
 """Name of a figure -> its differences to the row's `score` section; null takes the file's away."""
 Means = dict[str, list[str] | None]
