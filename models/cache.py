@@ -19,6 +19,8 @@ HIDDEN = -1e9
 COMPACT_AFTER = 256
 """New cells of a sentence after which those that are nobody's past are dropped: at beam 5 some 50 steps. Moving the others costs as
 much as several steps of reading them all."""
+CLOCK = nn.Identity()
+"""Slot of the cells' own times."""
 
 
 class Cache:
@@ -35,13 +37,14 @@ class Cache:
         self._shape = (0, 0, 0)  # B, W, T of the step that `begin` opened
         self._start = self._end = 0  # its cells; `_end` of all
         self._compact_at = COMPACT_AFTER
+        self._times: Tensor | None = None  # [B, C]; None until a step asks
 
     def begin(self, rows: int, length: int, sentences: int, device: torch.device) -> Tensor | None:
         """Open a step of `length` positions of `rows` hypotheses; its attention bias [B, 1, W*T, C], None where all may be seen."""
         width = rows // sentences
         if self._end >= self._compact_at:
             self._compact(sentences)
-        self._shape, self._start = (sentences, width, length), self._end
+        self._shape, self._start, self._times = (sentences, width, length), self._end, None
         self._end += width * length
         if width == length == 1 and self._visible is None:
             return None
@@ -73,6 +76,16 @@ class Cache:
         for buffer, value in zip(buffers, new, strict=True):
             buffer[:, :, start:end] = value.reshape(B, W * T, *value.shape[2:]).transpose(1, 2)
         return tuple(buffer[:, :, :end] for buffer in buffers)
+
+    def times(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Positions in time of this step's queries [1, W*T] and of all cells [B, C], counted from 0; asked at every step or never."""
+        B, W, T = self._shape
+        now = torch.arange(self.length, self.length + T, device=device)
+        if self._times is None:
+            assert self._start == 0 or CLOCK in self._cells, "times were not asked for at every step"
+            (cells,) = self.extend(CLOCK, now[None, :, None, None].expand(B * W, -1, 1, 1))
+            self._times = cells[:, 0, :, 0]
+        return now.repeat(W)[None], self._times
 
     def _compact(self, sentences: int) -> None:
         """Drop cells that no hypothesis of the sentence sees; sentences with fewer cells than the fullest keep some that are hidden."""

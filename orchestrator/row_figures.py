@@ -1,4 +1,5 @@
-"""Figures of a row besides its own score: other scorings of the same training (`also`), means of figures, and which analysis it is for."""
+"""Figures of a row besides its own score: other scorings of the same training (`also`), means of figures, which analysis it is for, and
+which test marks it."""
 
 from __future__ import annotations
 
@@ -22,11 +23,12 @@ class Figures:
     also: Marked = field(default_factory=_nothing)
     means: Marked = field(default_factory=_nothing)
     analysis: str | None = None
+    significance: str | None = None
 
     def merged(self, document: Document, at: KeyPath, head: FigureHead) -> Figures:
         """With what the mapping at `at` says on top; null takes a figure away."""
         also, means = (_over(below, document, (*at, name)) for below, name in ((self.also, "also"), (self.means, "means")))
-        return Figures(also, means, head.analysis or self.analysis)
+        return Figures(also, means, head.analysis or self.analysis, head.significance or self.significance)
 
 
 def of_row(file: Figures, document: Document, at: KeyPath, head: Head, problems: list[str]) -> Figures:
@@ -35,7 +37,7 @@ def of_row(file: Figures, document: Document, at: KeyPath, head: Head, problems:
     if head.kind == "analysis" and found.analysis is None:
         problems.append(document.mark(at).line("analysis is missing; expected the row or the file to name one"))
     if head.kind != "run":
-        return Figures(analysis=None if head.kind == "quoted" else found.analysis)
+        return Figures() if head.kind == "quoted" else Figures(analysis=found.analysis, significance=found.significance)
     for name, parts in found.means.data.items():
         problems += _mean_problems(found.means.mark((name,)), name, parts, list(found.also.data))
     return found

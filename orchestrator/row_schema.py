@@ -21,7 +21,11 @@ _UNIT = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 Kind = Literal["run", "quoted", "analysis"]
-AnalysisName = Literal["length", "exploitation", "hops", "accuracy", "layer-attention", "properties", "probing", "significance", "speed"]
+AnalysisName = Literal[
+    "length", "exploitation", "hops", "steps", "accuracy", "layer-attention", "properties", "probing", "significance", "speed"
+]
+TestName = Literal["both", "sign", "bootstrap"]
+"""Whose p-values give a row its mark."""
 Also = dict[str, dict[str, Any] | None]
 """Name of a figure -> its differences to the row's `score` section; null takes the file's away."""
 Means = dict[str, list[str] | None]
@@ -96,6 +100,7 @@ class FigureHead(Strict):
     also: Also = Field(default_factory=dict)
     means: Means = Field(default_factory=dict)
     analysis: AnalysisName | None = None
+    significance: TestName | None = None
 
     @model_validator(mode="after")
     def _names(self) -> FigureHead:

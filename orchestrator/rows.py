@@ -25,6 +25,7 @@ class Row:
     `spec` is None for rows that are quoted or analyses; `parent` is the resolved row that `init_from` names, with the same seed.
     also: name -> another scoring of the same training. means: name -> figures (named in `also`, or `bleu`) it is the mean of.
     of: addresses of the rows that an analysis looks at. analysis: the kind of analysis that the row is, or is there for.
+    significance: whose p-values mark it (`analysis.rules`).
     """
 
     id: str
@@ -43,6 +44,7 @@ class Row:
     of: list[str] = field(default_factory=list)
     analysis: str | None = None
     note: str = ""
+    significance: str | None = None
 
     def at(self, seed: int) -> Row:
         """The same row, and its parents, with another seed."""
@@ -184,6 +186,7 @@ class Resolver:
             of=row_links.subjects(table, raw),
             analysis=raw.figures.analysis,
             note=head.note,
+            significance=raw.figures.significance,
         )
 
     def spec(self, row: Marked, sets: list[Override], init_from: str | None) -> RunSpec:
@@ -245,4 +248,5 @@ def as_data(row: Row) -> dict[str, Any]:
     if row.pinned:
         head["pinned"] = True
     rest = {"also": also, "means": dict(row.means), "of": list(row.of), "analysis": row.analysis, "note": row.note}
+    rest["significance"] = row.significance
     return head | {name: value for name, value in rest.items() if value}

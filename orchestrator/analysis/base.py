@@ -34,6 +34,7 @@ KINDS = {
     "length": "orchestrator.analysis.length",
     "exploitation": "orchestrator.analysis.exploitation",
     "hops": "orchestrator.analysis.hops",
+    "steps": "orchestrator.analysis.steps",
     "accuracy": "orchestrator.analysis.accuracy",
     "layer-attention": "orchestrator.analysis.layer_attention",
     "properties": "orchestrator.analysis.properties",

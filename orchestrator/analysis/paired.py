@@ -6,18 +6,17 @@ Both ask about the choice of sentences, for two given sets of weights. How much 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from orchestrator.analysis.bleu_statistics import Counts, corpus_bleu
 from orchestrator.spec import ScoreSpec
 
+Test = Literal["both", "sign", "bootstrap"]
+
 SAMPLES, SEED = 1000, 12345
 """Resamples of the bootstrap and the seed of their draw (the ones sacreBLEU takes)."""
-
-MARKS = {"†": 0.01, "*": 0.05}
-"""Mark -> both p-values are below it and both tests point to the side of the difference."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +49,10 @@ class Comparison:
     sign: Sign
     bootstrap: Bootstrap
 
-    @property
-    def p(self) -> float:
-        """The larger p-value; 1 where the sign test points to the other side than the difference."""
-        same = (self.sign.better - self.sign.worse) * self.delta > 0
-        return max(self.sign.p, self.bootstrap.p) if same else 1.0
+    def p(self, test: Test = "both") -> float:
+        """Of one test, or the larger one of both. A sign test that points to the other side than the difference supports nothing: 1."""
+        sign = self.sign.p if (self.sign.better - self.sign.worse) * self.delta > 0 else 1.0
+        return {"sign": sign, "bootstrap": self.bootstrap.p, "both": max(sign, self.bootstrap.p)}[test]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -63,11 +61,6 @@ class Comparison:
     def of(cls, data: dict[str, Any]) -> Comparison:
         """The inverse of `to_json`. TypeError, KeyError where it is something else."""
         return cls(**(data | {"sign": Sign(**data["sign"]), "bootstrap": Bootstrap(**data["bootstrap"])}))
-
-
-def mark(p: float) -> str:
-    """`†`, `*` or nothing."""
-    return next((sign for sign, level in MARKS.items() if p < level), "")
 
 
 def compare(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int = SAMPLES, seed: int = SEED) -> Comparison:

@@ -1,5 +1,8 @@
 """Is a row better than its baseline, or would other sentences have said otherwise? Sign test and paired bootstrap, seed by seed.
 
+Both are always made; which of them gives the mark is `--option test`, else what the analysis row or the row's file says (`significance`),
+else both.
+
 The baseline: `--option baseline=ROW`, else the row that a row starts from, else the table's baseline (pinned, or the first) among the
 subjects.
 """
@@ -11,10 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.analysis.base import Analysis, Context, Subject
+from orchestrator.analysis.base import Analysis, Context, Subject, choice
 from orchestrator.analysis.comparing import Comparer
 from orchestrator.analysis.options import whole
-from orchestrator.analysis.paired import MARKS, Comparison, mark
+from orchestrator.analysis.paired import Comparison
+from orchestrator.analysis.rules import RULES, Rule, rule_of, tests_in_words
 from orchestrator.errors import UserError
 from orchestrator.keys import Keys
 from orchestrator.places import nearest, shown
@@ -27,12 +31,15 @@ from orchestrator.rows import Row, resolve
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-OPTIONS = {"baseline": "auto", "samples": "1000", "draw": "12345"}
-"""baseline: a row's address, or auto; samples: of the bootstrap; draw: the seed of its draw."""
+OPTIONS = {"baseline": "auto", "samples": "1000", "draw": "12345", "test": "auto", "levels": "0.05,0.01"}
+"""baseline: a row's address, or auto; samples: of the bootstrap; draw: the seed of its draw.
+
+test: auto, both, sign or bootstrap; levels: p-values below which a row is marked, the loosest first.
+"""
 
 COLUMNS = [
     *("row", "label", "seed", "baseline", "bleu", "baseline_bleu", "delta", "low", "high", "wins", "p_bootstrap"),
-    *("better", "worse", "ties", "p_sign", "mark"),
+    *("better", "worse", "ties", "p_sign", "test", "mark"),
 ]
 
 
@@ -47,6 +54,7 @@ class Pair:
 def analyse(context: Context) -> Analysis:
     """A record for each row and each seed that both have. UserError where no row has a baseline with a finished run."""
     samples, draw = whole(context, "samples", 1), whole(context, "draw")
+    rules = {subject.row.id: _rule(subject, context) for subject in context.subjects}
     lacking: list[str] = []
     pairs = [Pair(s, base) for s in context.subjects if (base := _baseline(s, context, lacking)) is not None]
     owners = {s.spec.data.model_dump_json(): s for s in context.subjects}
@@ -64,11 +72,24 @@ def analyse(context: Context) -> Analysis:
             test = comparer.compare(pair.subject.spec, ours, theirs)
             assert test is not None  # context.prepared makes the corpus or says why it cannot
             kept.append(comparer.keep(ours, theirs, test))
-            records.append(_record(pair, seed, test))
+            records.append(_record(pair, seed, test, rules[pair.subject.row.id]))
     if not records:
         raise UserError(*(lacking or [f"{context.subjects[0].row.id}: found no row to compare with it; name both rows"]))
-    notes, summary = _notes(records, samples) + lacking, [_line(record) for record in records]
+    used = [rules[row] for row in dict.fromkeys(record["row"] for record in records)]
+    notes, summary = _notes(records, samples, used) + lacking, [_line(record) for record in records]
     return Analysis("significance", COLUMNS, records, lambda figure: _draw(figure, records), notes, summary, kept=kept)
+
+
+def _rule(subject: Subject, context: Context) -> Rule:
+    """UserError for a test that is not known and for levels that are no falling p-values."""
+    test, text = choice("test", context.options["test"], ("auto", *RULES)), context.options["levels"]
+    asked = None if subject.asked is None else subject.asked.significance
+    rule = rule_of((asked or subject.row.significance) if test == "auto" else test)
+    try:
+        return rule.at([float(part) for part in text.split(",")])
+    except ValueError:
+        wanted = f"at most {len(rule.levels)} falling p-values"
+        raise UserError(f"--option levels={shown(text)}: expected {wanted}, as in levels=0.05,0.01") from None
 
 
 def _baseline(subject: Subject, context: Context, lacking: list[str]) -> Row | None:
@@ -111,7 +132,7 @@ def _seeds(pair: Pair, finder: Finder) -> dict[int, tuple[Keys, Keys]]:
     return {seed: (both[0][seed], both[1][seed]) for seed in both[0] if seed in both[1] and both[0][seed].score != both[1][seed].score}
 
 
-def _record(pair: Pair, seed: int, test: Comparison) -> dict[str, Any]:
+def _record(pair: Pair, seed: int, test: Comparison, rule: Rule) -> dict[str, Any]:
     figures = {
         "bleu": test.bleu,
         "baseline_bleu": test.baseline_bleu,
@@ -124,7 +145,9 @@ def _record(pair: Pair, seed: int, test: Comparison) -> dict[str, Any]:
     }
     counts = {"better": test.sign.better, "worse": test.sign.worse, "ties": test.sign.ties}
     about = {"row": pair.subject.row.id, "label": pair.subject.label, "seed": seed, "baseline": pair.baseline.id}
-    return about | {name: float(f"{value:.8g}") for name, value in figures.items()} | counts | {"mark": mark(test.p)}
+    return (
+        about | {name: float(f"{value:.8g}") for name, value in figures.items()} | counts | {"test": rule.test, "mark": rule.mark([test])}
+    )
 
 
 def _line(r: dict[str, Any]) -> str:
@@ -136,11 +159,11 @@ def _line(r: dict[str, Any]) -> str:
     )
 
 
-def _notes(records: list[dict[str, Any]], samples: int) -> list[str]:
-    levels = ", ".join(f"{sign} p < {level}" for sign, level in MARKS.items())
+def _notes(records: list[dict[str, Any]], samples: int, rules: list[Rule]) -> list[str]:
     notes = [
-        f"{levels} in both tests, two-sided: sign test (Collins et al. 2005: does the baseline's BLEU rise or fall when one of its "
-        f"sentences is exchanged for the row's) and paired bootstrap (Koehn 2004, {samples:,} resamples; low, high: 95 % interval)",
+        *dict.fromkeys(f"{rule.words()}: {tests_in_words(rule.test, samples)}" for rule in rules),
+        "sign test: does the baseline's BLEU rise or fall when one of its sentences is exchanged for the row's; "
+        "low, high: 95 % interval of the bootstrap",
         "both tests ask whether other sentences would say otherwise, for the weights at hand; whether other seeds would is another "
         "question, which only the spread over seeds speaks to",
     ]

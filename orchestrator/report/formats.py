@@ -12,6 +12,7 @@ from orchestrator.report.table import Table
 _TEX = (
     {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"}
     | {"|": r"\textbar{}", "†": r"\textdagger{}", "*": r"\textasteriskcentered{}", "×": r"\texttimes{}", "±": r"\textpm{}"}
+    | {"↑": r"$\uparrow$", "↓": r"$\downarrow$", "⇑": r"$\Uparrow$", "⇓": r"$\Downarrow$"}
     | {c: f"\\{c}" for c in "&%$#_{}"}
 )
 """LaTeX needs these escaped, or (`<`, `>`, `|`) shows other characters in its default font encoding."""

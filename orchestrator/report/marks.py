@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.analysis.comparing import Comparer
-from orchestrator.analysis.paired import MARKS, SAMPLES, mark
+from orchestrator.analysis.paired import SAMPLES
+from orchestrator.analysis.rules import rule_of, tests_in_words
 from orchestrator.errors import UserError
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Outcome
@@ -14,9 +15,10 @@ from orchestrator.rows import Row
 
 
 def significance(row: Row, found: Sequence[Outcome], base_id: str, base: Sequence[Outcome], comparer: Comparer) -> dict[str, Any] | None:
-    """{"against", "seeds", "p_sign", "p_bootstrap", "mark"}: a value for each seed, the mark by the weakest. None where nothing compares.
+    """{"against", "seeds", "p_sign", "p_bootstrap", "rule", "mark"}; None where nothing compares.
 
-    Rows that are scored in different ways do not compare, nor do two that are one run.
+    The p-values are one for each seed; the mark is that of the weakest seed, by the test that the row's file names (`rule`). Rows that are
+    scored in different ways do not compare, nor do two that are one run.
     """
     assert row.spec is not None
     theirs = {o.seed: o for o in base if o.status == "done"}
@@ -34,16 +36,15 @@ def significance(row: Row, found: Sequence[Outcome], base_id: str, base: Sequenc
         "seeds": [seed for seed, _ in known],
         "p_sign": [float(f"{test.sign.p:.4g}") for _, test in known],
         "p_bootstrap": [float(f"{test.bootstrap.p:.4g}") for _, test in known],
-        "mark": mark(max(test.p for _, test in known)),
+        "rule": row.significance or "both",
+        "mark": rule_of(row.significance).mark([test for _, test in known]),
     }
 
 
 def explained(tested: Sequence[dict[str, Any]]) -> str:
     """The note that goes with the marks."""
-    levels = ", ".join(f"{sign} p < {level}" for sign, level in MARKS.items())
+    rules = [rule_of(name) for name in dict.fromkeys(str(one["rule"]) for one in tested)]
+    how = "; ".join(f"{rule.words()}, {tests_in_words(rule.test, SAMPLES)}" for rule in rules)
     bases = " or ".join(dict.fromkeys(short_id(str(one["against"])) for one in tested))
     seeds = "in each seed tested" if any(len(one["seeds"]) > 1 for one in tested) else f"seed {tested[0]['seeds'][0]}"
-    return (
-        f"{levels} against {bases}, {seeds}, in both tests, two-sided: sign test (Collins et al. 2005) and paired bootstrap "
-        f"(Koehn 2004, {SAMPLES:,} resamples); they ask whether other sentences would say otherwise, not whether other seeds would"
-    )
+    return f"{how}: against {bases}, {seeds}; they ask whether other sentences would say otherwise, not whether other seeds would"

@@ -40,9 +40,9 @@ rows:
 class Lab:
     """The demo table, its corpus and its results."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, head: str = HEAD) -> None:
         self.file, self.results, self.cache = folder / "demo.yaml", folder / "results", folder / "cache"
-        self.file.write_text(HEAD, encoding="utf-8")
+        self.file.write_text(head, encoding="utf-8")
         self.rows = {row.id.rpartition("/")[2]: row for row in resolve(self.file)}
         self.ledger = Ledger(self.results)
         spec = self.rows["base"].spec

@@ -1,12 +1,19 @@
-"""BLEU by hops and accuracy by update."""
+"""BLEU by hops and by recurrent steps, accuracy by update."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from matplotlib.figure import Figure
 
-from orchestrator.analysis import accuracy, hops
+from models.memory import Memory
+from models.registry import ENCODERS
+from models.seams import ExtraEncoder
+from orchestrator.analysis import accuracy, hops, steps
+from orchestrator.analysis.curve import positions
 from orchestrator.errors import UserError
 from orchestrator.spec import ModelSpec, ScoreSpec
 
@@ -59,3 +66,74 @@ def test_a_missing_curve_is_named(lab: Any) -> None:
     made = accuracy.analyse(lab.context("accuracy", "base", "iter"))
     assert {r["data"] for r in made.records if r["row"] == "demo/small/iter"} == {"validation"}
     assert "demo/small/iter seed 1: its history has no train/accuracy; that curve is missing" in made.notes
+
+
+RECURRENT = """\
+source: {paper: demo, table: recurrent}
+data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}
+model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 1}, decoder: {num_layers: 1}}
+train: {max_steps: 4, validate_every: 2, checkpoint_every: 2}
+score: {metric: multi-bleu}
+analysis: steps
+rows:
+  base: {label: baseline}
+  TJ: {label: as many as words, model: {extra_encoder: {kind: biarn, steps: J}}}
+  T1: {label: one step, model: {extra_encoder: {kind: biarn, num_layers: 1, steps: 1}}}
+  T8: {label: eight steps, model: {extra_encoder: {kind: biarn}}}
+  T2x3: {label: two steps in three layers, model: {extra_encoder: {kind: biarn, num_layers: 3, steps: 2}}}
+"""
+
+
+class Recurrent(ExtraEncoder):
+    """The options of `biarn` and nothing else: the analysis reads options alone."""
+
+    kind, version, width = "biarn", 1, 1
+
+    def __init__(self, site: Any, *, num_layers: int = 1, steps: int | str = 8) -> None:
+        super().__init__(site)
+
+    def forward(self, words: torch.Tensor, h_0: torch.Tensor, flow: Any) -> Memory:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def recurrent(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    ENCODERS.names()
+    monkeypatch.setitem(ENCODERS._classes, "biarn", Recurrent)
+    made = type(lab)(tmp_path, RECURRENT)
+    made.finish("base", spoil=lambda source: len(source.split()) > 6)
+    made.finish("T8")
+    for name in ("T1", "TJ", "T2x3"):
+        made.finish(name, spoil=lambda source: len(source.split()) > 9)
+    return made
+
+
+def test_bleu_by_steps(recurrent: Any) -> None:
+    made = steps.analyse(recurrent.context("steps", "TJ", "T8", "T1", "T2x3", "base"))
+    assert [(r["layers"], r["steps"]) for r in made.records] == [(None, None), (1, 1), (1, 8), (1, "J"), (3, 2)]
+    assert [r["bleu"] == 100.0 for r in made.records] == [False, False, True, False, False]
+    assert made.notes == []
+    figure = Figure()
+    made.draw(figure)
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "2", "8", "J"]
+    (dashed,) = [line for line in axes.lines if line.get_linestyle() == "--"]
+    assert list(dashed.get_ydata()) == [made.records[0]["bleu"]] * 2
+    one, three = [line for line in axes.lines if line is not dashed]
+    assert list(one.get_xdata()) == [1, 8, 14] and list(three.get_xdata()) == [2]
+    assert (one.get_label(), three.get_label()) == ("test, 1-layer BiARN", "test, 3-layer BiARN")
+
+
+def test_bleu_by_steps_says_what_is_missing(recurrent: Any) -> None:
+    notes = steps.analyse(recurrent.context("steps", "TJ")).notes
+    assert notes == [
+        "only one number of recurrent steps is there: nothing to compare",
+        "no baseline among the rows; name one beside them, e.g. hao2019/table1/row1",
+    ]
+    with pytest.raises(UserError, match="steps: found no row with extra_encoder biarn; expected some with different steps"):
+        steps.analyse(recurrent.context("steps", "base"))
+
+
+def test_words_stand_behind_the_numbers() -> None:
+    assert list(positions({12, "J", 1, 10}).items()) == [(1, 1.0), (10, 10.0), (12, 12.0), ("J", 14.0)]
+    assert positions({"J"}) == {"J": 1.0} and positions({4, "J"}) == {4: 4.0, "J": 5.0}

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.bleu_statistics import Counts, corpus_bleu, statistics
-from orchestrator.analysis.paired import Comparison, binomial, bootstrap, compare, mark, sign_test
+from orchestrator.analysis.paired import Bootstrap, Comparison, Sign, binomial, bootstrap, compare, sign_test
+from orchestrator.analysis.rules import RULES, rule_of
 from orchestrator.evaluate import score
 from orchestrator.spec import ScoreSpec
 
@@ -122,8 +123,8 @@ def test_equal_translations_are_never_significant() -> None:
     spec = ScoreSpec()
     same = counts(good, [reference], spec)
     found = compare(same, same, spec, samples=50)
-    assert (found.delta, found.sign.ties, found.p) == (0.0, 30, 1.0) and found.bootstrap.p == 1.0
-    assert mark(found.p) == ""
+    assert (found.delta, found.sign.ties, found.p()) == (0.0, 30, 1.0) and found.bootstrap.p == 1.0
+    assert all(rule.mark([found]) == "" for rule in RULES.values())
 
 
 def test_both_tests_must_agree() -> None:
@@ -131,11 +132,52 @@ def test_both_tests_must_agree() -> None:
     spec = ScoreSpec()
     a, b = counts(good, [reference], spec), counts(bad, [reference], spec)
     better, worse = compare(a, b, spec, samples=200), compare(b, a, spec, samples=200)
-    assert better.delta > 5 and mark(better.p) == mark(worse.p) == "†"
-    assert better.p == max(better.sign.p, better.bootstrap.p)
+    assert better.delta > 5 and RULES["both"].mark([better]) == RULES["both"].mark([worse]) == "†"
+    assert better.p() == max(better.p("sign"), better.p("bootstrap"))
     torn = Comparison.of(better.to_json() | {"delta": -better.delta})
-    assert torn.p == 1.0, "a sign test that points the other way supports nothing"
-    assert (mark(0.0099), mark(0.01), mark(0.05)) == ("†", "*", "")
+    assert torn.p() == torn.p("sign") == 1.0, "a sign test that points the other way supports nothing"
+    assert torn.p("bootstrap") == better.bootstrap.p, "the bootstrap does not know of it"
+
+
+def found(delta: float, sign: float, bootstrap_p: float) -> Comparison:
+    """A comparison with these p-values, its sign test on the side of the difference."""
+    better, worse = (9, 1) if delta > 0 else (1, 9)
+    return Comparison(30.0 + delta, 30.0, delta, Sign(better, worse, 0, sign), Bootstrap(delta - 1, delta + 1, 0.9, bootstrap_p))
+
+
+@pytest.mark.parametrize(
+    ("test", "sign", "bootstrap_p", "better", "worse"),
+    [
+        ("both", 0.0099, 0.001, "†", "†"),
+        ("both", 0.01, 0.001, "*", "*"),
+        ("both", 0.001, 0.05, "", ""),
+        ("sign", 0.001, 0.9, "†", "†"),
+        ("sign", 0.9, 0.001, "", ""),
+        ("bootstrap", 0.9, 0.0099, "⇑", "⇓"),
+        ("bootstrap", 0.9, 0.01, "↑", "↓"),
+        ("bootstrap", 0.001, 0.05, "", ""),
+    ],
+)
+def test_marks_by_test_level_and_side(test: str, sign: float, bootstrap_p: float, better: str, worse: str) -> None:
+    rule = RULES[test]
+    assert rule.mark([found(1.0, sign, bootstrap_p)]) == better and rule.mark([found(-1.0, sign, bootstrap_p)]) == worse
+
+
+def test_the_weakest_seed_gives_the_mark() -> None:
+    rule = rule_of("bootstrap")
+    strong, weak, other = found(1.0, 0.001, 0.001), found(1.0, 0.001, 0.04), found(-1.0, 0.001, 0.001)
+    assert (rule.mark([strong, strong]), rule.mark([strong, weak]), rule.mark([strong, other]), rule.mark([])) == ("⇑", "↑", "", "")
+    assert rule_of(None) is RULES["both"]
+
+
+def test_other_levels() -> None:
+    rule = rule_of("bootstrap").at([0.1, 0.001])
+    assert [rule.mark([found(1.0, 1.0, p)]) for p in (0.0009, 0.001, 0.09, 0.1)] == ["⇑", "↑", "↑", ""]
+    assert rule.words() == "⇑ p < 0.001 (⇓ where worse), ↑ p < 0.1 (↓ where worse)"
+    assert RULES["both"].at([0.01]).mark([found(1.0, 0.001, 0.001)]) == "*"
+    for wrong in ([], [0.01, 0.05], [0.05, 0.05], [0.1, 0.05, 0.01], [1.0], [0.0]):
+        with pytest.raises(ValueError, match="falling numbers"):
+            rule.at(wrong)
 
 
 def test_other_sentences_do_not_compare() -> None:

@@ -31,6 +31,38 @@ def test_the_figure_is_the_score(own: Any) -> None:
     assert [record["baseline_bleu"], record["bleu"]] == pytest.approx([context.scored(s)["bleu"] for s in context.subjects], abs=1e-5)
 
 
+def test_the_bootstrap_alone_with_its_arrows(own: Any) -> None:
+    """As Hao et al. 2019 mark their rows: by what the row's file says, by the row that asks, or by an option."""
+    rows = {name: replace(own.rows[name], significance="bootstrap") for name in ("base", "hier", "iter")}
+    asking = replace(own.rows["base"], id="demo/text/significance", significance="bootstrap")
+    plain = own.context("significance", "base", "hier", "iter")
+    by_file = replace(plain, subjects=[own.subject(row) for row in rows.values()])
+    by_asking = replace(plain, subjects=[own.subject(name, asking) for name in rows])
+    by_option = own.context("significance", "base", "hier", "iter", options=["test=bootstrap"])
+    for context in (by_file, by_asking, by_option):
+        made = significance.analyse(context)
+        assert [(r["test"], r["mark"]) for r in made.records][1] == ("bootstrap", "⇑")
+        assert made.notes[0].startswith("⇑ p < 0.01 (⇓ where worse), ↑ p < 0.05 (↓ where worse): two-sided paired bootstrap")
+    assert [r["test"] for r in significance.analyse(plain).records] == ["both", "both"]
+    worse = own.context("significance", "base", "iter", options=["test=bootstrap", "baseline=demo/small/iter"])
+    assert [r["mark"] for r in significance.analyse(worse).records] == ["⇓"]
+
+
+def test_levels(own: Any) -> None:
+    def marks(*options: str) -> list[str]:
+        return [r["mark"] for r in significance.analyse(own.context("significance", "base", "iter", options=list(options))).records]
+
+    assert marks("test=bootstrap", "samples=200") == ["⇑"]
+    assert marks("test=bootstrap", "samples=200", "levels=0.05,0.004") == ["↑"], "1 of 201 is the least that 200 resamples can say"
+    assert marks("test=bootstrap", "samples=200", "levels=0.004") == [""]
+    assert marks("test=sign", "levels=0.05") == ["*"]
+    for wrong in ("0.01,0.05", "0.05,0.05", "x", "0.1,0.05,0.01", "nan", "0.05,nan", "0.05,"):
+        with pytest.raises(UserError, match=r"^--option levels=.*: expected at most 2 falling p-values, as in levels=0.05,0.01$"):
+            marks(f"levels={wrong}")
+    with pytest.raises(UserError, match=r"--option test=bootstrp: .*bootstrap"):
+        marks("test=bootstrp")
+
+
 def test_a_chosen_baseline(own: Any) -> None:
     made = significance.analyse(own.context("significance", "base", "hier", "iter", options=["baseline=demo/small/iter"]))
     assert [(r["row"], r["baseline"]) for r in made.records] == [

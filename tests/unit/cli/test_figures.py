@@ -84,10 +84,12 @@ def test_a_row_of_validation_scores_stays_one_under_a_profile(spec: Write, profi
 def test_figures_come_through_extends(spec: Write) -> None:
     written(spec, name="base.yaml")
     path = spec(
-        text="extends: base.yaml\nsource: {paper: demo, table: small}\nanalysis: hops\nrows: {r: {also: {more: {lowercase: true}}}}\n"
+        text="extends: base.yaml\nsource: {paper: demo, table: small}\nanalysis: hops\nsignificance: bootstrap\n"
+        "rows: {r: {also: {more: {lowercase: true}}}}\n"
     )
     (row,) = resolve(path)
     assert (list(row.also), row.means, row.analysis) == (["valid", "greedy-cased", "more"], {"average": ["valid", "bleu"]}, "hops")
+    assert row.significance == "bootstrap" and "significance: bootstrap" in to_yaml(row)
 
 
 def test_shown_rows_keep_their_figures(spec: Write, tmp_path: Path) -> None:
@@ -123,6 +125,7 @@ def test_shown_rows_keep_their_figures(spec: Write, tmp_path: Path) -> None:
         ("also: {valid: {test: valid}}, means: {valid: [bleu]}", "found the name of a figure in also"),
         ("kind: analysis, analysis: length", "of is missing"),
         ("kind: analysis, of: [base]", "analysis is missing"),
+        ("significance: bootstrp", "found 'bootstrp'; .*bootstrap"),
         ("kind: analysis, analysis: lenght, of: [base]", "found 'lenght'; .*did you mean length"),
         ("kind: analysis, analysis: length, of: [bsae]", r"rows\.r\.of\[0\]: found 'bsae'; .*did you mean base"),
         ("kind: analysis, analysis: length, of: [dou2018/table1/row99]", "no such row"),

@@ -33,7 +33,10 @@ def variant(kind: str, name: str, norm: str) -> dict[str, Any]:
     kind_name, *written = name.split(" ")
     component: dict[str, Any] = {"kind": kind_name} | {key: json.loads(value) for key, value in (text.split("=") for text in written)}
     if kind in STACK_KINDS:
-        return config(norm, encoder={"num_layers": 4, kind: component}, decoder={"num_layers": 4, kind: component})
+        check, at = REGISTRIES[kind].get(kind_name).check, {"num_layers": 4, "d_model": 16, "num_heads": 2, "norm": norm}
+        plain = {key: value for key, value in component.items() if key != "kind"}
+        stands = {side: check(at | {"side": side}, **plain) is None for side in ("encoder", "decoder")}
+        return config(norm, **{side: {"num_layers": 4} | ({kind: component} if here else {}) for side, here in stands.items()})
     if kind == "cross_attention":
         return config(norm, decoder={"num_layers": 4, kind: component})
     if kind == "regularizer":
@@ -53,6 +56,8 @@ OPTIONS = [
     ("aggregation", 'mlrf-self-attention w1="layer" layer_embedding=false'),
     ("aggregation", 'mlrf-self-attention w1="hop" word_embedding=false n_hop=3'),
     ("self_attention", "multi_layer k=3"),
+    ("self_attention", "relative k=2"),
+    ("self_attention", 'directional masks="layers"'),
 ]
 """Options that change what is built, beside every component with its defaults."""
 

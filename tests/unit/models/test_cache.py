@@ -28,14 +28,18 @@ def test_each_hypothesis_sees_its_own_past_and_nothing_else(monkeypatch, compact
             cells, twice = cache.extend(slot, new, 2 * new)
             assert torch.equal(twice, 2 * cells)
             assert bias is None or bias.shape == (B, 1, width * length, cells.shape[2])
+            now, times = cache.times(torch.device("cpu"))
+            assert now.tolist() == [list(range(cache.length, cache.length + length)) * width]
             for row in range(B * width):
                 for t in range(length):
-                    seen = cells[row // width]
+                    seen, when = cells[row // width], times[row // width]
                     if bias is not None:
                         mask = bias[row // width, 0, (row % width) * length + t]
                         assert set(mask.tolist()) <= {0.0, HIDDEN}
-                        seen = seen[:, mask == 0]
+                        seen, when = seen[:, mask == 0], when[mask == 0]
+                    assert when.tolist() == list(range(cache.length + t + 1))
                     assert torch.equal(seen.transpose(0, 1), whole[row, : whole.shape[1] - length + t + 1])
+        cache.length += length
         wider = 1 if step < 1 else 5
         sentences = torch.arange(B) if step not in (9, 20) else torch.arange(B)[torch.arange(B) != 1]
         parents = torch.randint(0, width, (len(sentences), wider), generator=generator)
@@ -53,6 +57,17 @@ def test_one_row_a_sentence_needs_no_table():
         (cells,) = cache.extend(slot, torch.full((3, 1, 1, 2), float(step)))
         cache.reorder(torch.arange(3))
     assert cells[0, 0, :, 0].tolist() == [float(step) for step in range(40)]
+
+
+def test_times_cost_nothing_where_nobody_asks_and_are_asked_from_the_start():
+    cache, slot = Cache(), nn.Identity()
+    for _ in range(2):
+        cache.begin(3, 1, 3, torch.device("cpu"))
+        cache.extend(slot, torch.zeros(3, 1, 1, 2))
+        cache.length += 1
+    assert list(cache._cells) == [slot]
+    with pytest.raises(AssertionError, match="every step"):
+        cache.times(torch.device("cpu"))
 
 
 def test_compaction_bounds_the_cells(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,12 +179,24 @@ def test_marks(made: Made, ledger: Ledger, p: float, mark: str) -> None:
         "seeds": [1],
         "p_sign": [p],
         "p_bootstrap": [p / 2],
+        "rule": "both",
         "mark": mark,
     }
     assert found["significant"] is bool(mark) and "significance" not in ours(table)["Baseline"]
     assert shown(table)["fused"]["BLEU (ours)"] == f"33.00{mark}"
     assert shown(table)["fused"]["significant (ours)"] == ("yes" if mark else "no")
     assert any("p < 0.01" in note and "against base, seed 1" in note and "other seeds" in note for note in table.notes)
+
+
+@pytest.mark.parametrize(("p", "mark"), [(0.008, "⇑"), (0.06, "↑"), (0.2, "")])
+def test_marks_by_the_bootstrap_where_the_row_says_so(rows: list[Row], ledger: Ledger, p: float, mark: str) -> None:
+    rows = [replace(row, significance="bootstrap") for row in rows]
+    table = make("demo/small", rows, Finder(ledger, Data(None)), ["bleu"], comparer=Said(ledger, p))
+    assert ours(table)["fused"]["significance"]["rule"] == "bootstrap"
+    assert shown(table)["fused"]["BLEU (ours)"] == f"33.00{mark}"
+    assert any("↑ p < 0.05" in note and "Koehn" in note and "Collins" not in note for note in table.notes)
+    latex = {"⇑": r"33.00$\Uparrow$", "↑": r"33.00$\uparrow$"}.get(mark, "33.00 ")
+    assert latex in FORMATS["latex"](table)
 
 
 def test_without_references_no_marks_and_a_line_about_it(made: Made, ledger: Ledger) -> None:

@@ -1,0 +1,91 @@
+"""Self-attention with relative positions of Shaw et al. 2018."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from models.attention import MultiHeadAttention
+from models.registry import SELF_ATTENTIONS
+from models.seams import SelfAttention
+from models.site import Flow, Site
+from models.sublayer import SubLayer
+
+
+class RelativeAttention(MultiHeadAttention):
+    """e_ij = q_i (k_j + a^K_ij) / sqrt(K), z_i = sum_j alpha_ij (v_j + a^V_ij) (Shaw et al. 2018, Eq. 3 and 4).
+
+    a_ij = a[clip(j - i, -k, k) + k]; a^K, a^V: learned tables [H, M, K] of the layer, M = 2k + 1. Attention dropout acts on alpha,
+    before both sums. Nothing of the size [T, S, K] is made: q_i a^K for the M offsets is spread over the keys, alpha is summed by offset
+    before it meets a^V (section 3.3). A causal layer reads the k + 1 offsets j <= i of its tables alone; the others are there, and
+    counted, as in the papers.
+
+    Initial values: U(+-sqrt(6 / (M + K))), each head's table as one matrix: what tensor2tensor's default initialiser gives a table of that
+    shape (assumed here: the paper states none).
+    """
+
+    def __init__(self, site: Site, k: int) -> None:
+        super().__init__(site)
+        self.k = k
+        self.key_offsets = nn.Parameter(torch.empty(self.num_heads, 2 * k + 1, self.d_head))
+        self.value_offsets = nn.Parameter(torch.empty(self.num_heads, 2 * k + 1, self.d_head))
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        bound = math.sqrt(6.0 / (2 * self.k + 1 + self.d_head))
+        return torch.empty(self.num_heads, 2 * self.k + 1, self.d_head).uniform_(-bound, bound, generator=generator)
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, flow: Flow, *, causal: bool = False) -> Tensor:
+        """[B, H, T, K], [B, H, S, K] x 2 -> [B, T, H K]"""
+        offsets = self._offsets(q, k, flow)
+        read = self.k + 1 if flow.causal else 2 * self.k + 1
+        q = q * (1.0 / math.sqrt(self.d_head))
+        scores = torch.matmul(q, k.transpose(-2, -1)) + spread(torch.matmul(q, self.key_offsets[:, :read].transpose(-2, -1)), offsets)
+        weights = (scores if bias is None else scores + bias).softmax(dim=-1)
+        if flow.trace is not None:
+            flow.trace.append((self, weights))
+        weights = self.dropout(weights)
+        z = torch.matmul(weights.to(v.dtype), v) + torch.matmul(summed(weights, offsets, read).to(v.dtype), self.value_offsets[:, :read])
+        return z.transpose(1, 2).flatten(2)
+
+    def _offsets(self, q: Tensor, k: Tensor, flow: Flow) -> Tensor:
+        """Row of the tables for each query and key: [1 or B, 1, T, S]. A key that a causal query may not see counts as offset 0."""
+        if flow.cache is None:
+            queries, keys = (torch.arange(x.shape[2], device=q.device)[None] for x in (q, k))
+        else:
+            queries, keys = flow.cache.times(q.device)
+        return (keys[:, None, None, :] - queries[:, None, :, None]).clamp(-self.k, 0 if flow.causal else self.k) + self.k
+
+
+def spread(by_offset: Tensor, offsets: Tensor) -> Tensor:
+    """y[.., i, j] = x[.., i, offsets[i, j]]: [B, H, T, M], [1 or B, 1, T, S] -> [B, H, T, S]."""
+    return by_offset.gather(-1, offsets.expand(*by_offset.shape[:-1], -1))
+
+
+def summed(weights: Tensor, offsets: Tensor, number: int) -> Tensor:
+    """y[.., i, m] = sum of x[.., i, j] over the j with offsets[i, j] = m: [B, H, T, S] -> [B, H, T, number]."""
+    zeros = weights.new_zeros(*weights.shape[:-1], number)
+    return zeros.scatter_add(-1, offsets.expand_as(weights), weights)
+
+
+@SELF_ATTENTIONS.register("relative")
+class RelativeSelfAttention(SelfAttention):
+    """C = SubLayer(x, q -> MHA with relative positions) (Shaw et al. 2018; per layer and head, k = 16, in Hao et al. 2019, Table 4).
+
+    The model's own positions stay what `model.positions` says; Shaw's model has none.
+    """
+
+    def __init__(self, site: Site, *, k: int = 16) -> None:
+        super().__init__(site)
+        self.attention = RelativeAttention(site, k)
+        self.sublayer = SubLayer(site)
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        k = options.get("k", 16)
+        return None if 1 <= k <= 1000 else f"k is {k}; expected 1 to 1000"
+
+    def forward(self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, flow: Flow) -> Tensor:
+        return self.sublayer(x, lambda q: self.attention(q, q, flow))

@@ -1,0 +1,207 @@
+"""Relative positions against a literal transcription of Shaw et al. 2018, and where a cell of the cache must know its time."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from model_cases import VOCAB, batch, config
+
+import models.cache
+from models import Cache, build, count_parameters
+from models.fused import unfusable
+from models.paths import PATHS
+from models.registry import SELF_ATTENTIONS
+from models.site import Flow
+from models.transformer import causal_bias, padding_bias
+from orchestrator.beam import beam_search
+from orchestrator.spec import DecodeSpec
+
+LONG = 12
+
+
+def relative(k=2, positions="none", **changes):
+    side = {"num_layers": 2, "self_attention": {"kind": "relative", "k": k}}
+    return config("pre", encoder=side, decoder=side, positions=positions, **changes)
+
+
+def literal(mha, x, hidden):
+    """One sentence [T, D]: Eq. 3 and 4, key by key. hidden(i, j): query i may not see key j."""
+    query, key, value = (x @ m.weight.T + m.bias for m in (mha.query, mha.key, mha.value))
+    rows = []
+    for i in range(len(x)):
+        heads = []
+        for h in range(mha.num_heads):
+            part = slice(h * mha.d_head, (h + 1) * mha.d_head)
+            seen = [j for j in range(len(x)) if not hidden(i, j)]
+            place = {j: max(-mha.k, min(mha.k, j - i)) + mha.k for j in seen}
+            e = [query[i, part] @ (key[j, part] + mha.key_offsets[h, place[j]]) / math.sqrt(mha.d_head) for j in seen]
+            alpha = torch.exp(torch.stack(e)) / torch.exp(torch.stack(e)).sum()
+            heads.append(sum(a * (value[j, part] + mha.value_offsets[h, place[j]]) for a, j in zip(alpha, seen, strict=True)))
+        rows.append(torch.cat(heads))
+    return torch.stack(rows) @ mha.output.weight.T + mha.output.bias
+
+
+@pytest.mark.parametrize("k", [1, 2, 16])
+@pytest.mark.parametrize("fast", [True, False])
+def test_is_the_equation(k, fast, monkeypatch):
+    monkeypatch.setattr(PATHS, "attention", fast)
+    model = build(relative(k), VOCAB, VOCAB, 1).eval().requires_grad_(False)
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(3, 9, 16, generator=generator)
+    lengths = [9, 4, 1]
+    mask = torch.arange(9)[None] < torch.tensor(lengths)[:, None]
+    encoder, decoder = (stack.layers[1].self_attention.attention for stack in (model.encoder, model.decoder))
+    got = encoder(x, x, Flow(mask=mask, bias=padding_bias(mask)))
+    for b, length in enumerate(lengths):
+        want = literal(encoder, x[b, :length], lambda i, j: False)
+        torch.testing.assert_close(got[b, :length], want, atol=1e-5, rtol=1e-4)
+    assert torch.isfinite(got).all()
+    got = decoder(x, x, Flow(bias=causal_bias(9, 0, x.device), causal=True))
+    for b in range(3):
+        torch.testing.assert_close(got[b], literal(decoder, x[b], lambda i, j: j > i), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_are_those_of_the_equation(causal):
+    model = build(relative(3), VOCAB, VOCAB, 1).double()
+    mha = model.decoder.layers[0].self_attention.attention
+    x = torch.randn(1, 8, 16, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    bias = causal_bias(8, 0, x.device) if causal else None
+    parameters = [*mha.parameters()]
+    got = torch.autograd.grad(mha(x, x, Flow(bias=bias, causal=causal)).square().sum(), parameters)
+    want = torch.autograd.grad(literal(mha, x[0], lambda i, j: causal and j > i).square().sum(), parameters)
+    for one, other in zip(got, want, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-7)
+    later = dict(zip((name for name, _ in mha.named_parameters()), got, strict=True))["key_offsets"][:, 4:]
+    assert bool(later.any()) is not causal
+
+
+def test_dropped_weights_are_dropped_from_both_sums(monkeypatch):
+    """With values 0, what is left is the sum over a^V: it must miss the keys that were dropped."""
+    model = build(relative(2, dropout={"attention": 0.5}), VOCAB, VOCAB, 1).train().requires_grad_(False)
+    mha = model.encoder.layers[0].self_attention.attention
+    monkeypatch.setattr(mha.dropout, "forward", lambda w: w * (torch.arange(w.shape[-1]) == 3))
+    mha.value.weight.zero_()
+    mha.value.bias.zero_()
+    mha.output.weight.copy_(torch.eye(16))
+    mha.value_offsets.fill_(1.0)
+    trace = []
+    x = torch.randn(1, 6, 16, generator=torch.Generator().manual_seed(3))
+    z = mha(x, x, Flow(trace=trace)).unflatten(-1, (2, 8))
+    torch.testing.assert_close(z, trace[0][1][:, :, :, 3].transpose(1, 2)[..., None].expand_as(z), atol=1e-6, rtol=1e-5)
+
+
+def test_order_matters_without_other_positions():
+    model = build(relative(), VOCAB, VOCAB, 1).eval()
+    plain = build(config("pre", positions="none", encoder={"num_layers": 2}, decoder={"num_layers": 2}), VOCAB, VOCAB, 1).eval()
+    src, tgt = batch()
+    src = src[1:]
+    with torch.no_grad():
+        for one, differs in ((model, True), (plain, False)):
+            forward, backward = one(src, tgt[1:]).hidden, one(src.flip(1), tgt[1:]).hidden
+            assert bool((forward - backward).abs().max() > 1e-3) is differs
+
+
+def test_the_trace_holds_the_weights():
+    model = build(relative(), VOCAB, VOCAB, 1).eval()
+    src, tgt = batch()
+    trace = []
+    with torch.no_grad():
+        model.decode(tgt, model.encode(src, trace=trace), trace=trace)
+    assert len(trace) == 2 + 2 * 2
+    for _, weights in trace:
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+
+
+def test_tables_are_per_layer_and_head_and_drawn_as_stated():
+    model = build(relative(16, d_model=64), VOCAB, VOCAB, 1)
+    tables = [p for name, p in model.named_parameters() if name.endswith(("key_offsets", "value_offsets"))]
+    assert [tuple(t.shape) for t in tables] == [(2, 33, 32)] * 8
+    bound = math.sqrt(6 / (33 + 32))
+    assert all(0.9 * bound < float(t.detach().abs().max()) <= bound for t in tables)
+    assert len({float(t[h, 0, 0].detach()) for t in tables for h in range(2)}) == 16
+
+
+def test_adds_what_the_paper_counts():
+    side = {"self_attention": {"kind": "relative"}}
+    with torch.device("meta"):
+        more = count_parameters(build({"encoder": side, "decoder": side}, 99, 99)) - count_parameters(build({}, 99, 99))
+    assert more == 12 * 8 * 33 * 64 * 2 == 405_504
+
+
+def test_shared_parameters_keep_their_names():
+    plain = dict(build(config("post"), VOCAB, VOCAB).named_parameters())
+    ours = dict(build(config("post", **{s: {"num_layers": 4, "self_attention": {"kind": "relative"}} for s in ("encoder", "decoder")}),
+                      VOCAB, VOCAB).named_parameters())  # fmt: skip
+    assert set(plain) < set(ours)
+    assert {name.rpartition(".")[2] for name in set(ours) - set(plain)} == {"key_offsets", "value_offsets"}
+
+
+def test_is_not_fused_and_says_so():
+    assert unfusable(build(relative(), VOCAB, VOCAB)) == "encoder.layers.0.self_attention.attention: RelativeAttention has no stacked form"
+
+
+def test_k_is_bounded():
+    check = SELF_ATTENTIONS.get("relative").check
+    assert check({}, k=16) is None and check({}) is None
+    assert check({}, k=0) == "k is 0; expected 1 to 1000"
+
+
+class Uncached:
+    """The model, but a step computes its whole prefix again: the cache holds the words alone."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def __getattr__(self, name):
+        return getattr(self.model, name)
+
+    def decode(self, tgt, encoded, cache):
+        (words,) = cache.append(self.model, tgt[:, None, :, None])
+        cache.length += tgt.shape[1]
+        return self.model.decode(words[:, 0, :, 0], encoded)[:, -tgt.shape[1] :]
+
+
+@pytest.mark.parametrize("compact_after", [3, 20, 10_000])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_beam_search_equals_the_one_without_a_cache(beam, compact_after, monkeypatch):
+    monkeypatch.setattr(models.cache, "COMPACT_AFTER", compact_after)
+    model = build(relative(3), VOCAB, VOCAB, 4).eval()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "offsets" in name:
+                p.mul_(5)  # a wrong time would show
+    src, _ = batch(5)
+    search = DecodeSpec(beam_size=beam, max_ratio=1.0, max_extra=LONG)
+    cached, plain = (beam_search(one, src, search, nbest=beam) for one in (model, Uncached(model)))
+    assert [[h.ids for h in found] for found in cached] == [[h.ids for h in found] for found in plain]
+    assert any(len(h.ids) >= LONG for found in cached for h in found)
+    for one, other in zip(cached, plain, strict=True):
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-5)
+
+
+@pytest.mark.parametrize("compact_after", [4, 10_000])
+def test_a_prefix_of_several_positions_after_reordering(compact_after, monkeypatch):
+    monkeypatch.setattr(models.cache, "COMPACT_AFTER", compact_after)
+    model = build(relative(3), VOCAB, VOCAB, 4).eval()
+    src, _ = batch(2)
+    generator = torch.Generator().manual_seed(5)
+    cache, rows = Cache(), torch.randint(4, VOCAB, (2, 3), generator=generator)
+    with torch.no_grad():
+        encoded = model.encode(src)
+        model.decode(rows, encoded, cache)
+        for length in (1, 2, 1, 1, 3, 1):
+            width = len(rows) // 2
+            order = (torch.arange(2)[:, None] * width + torch.randint(0, width, (2, 3), generator=generator)).flatten()
+            cache.reorder(order)
+            new = torch.randint(4, VOCAB, (6, length), generator=generator)
+            rows = torch.cat((rows[order], new), dim=1)
+            got = model.decode(new, encoded, cache)
+            want = model(src.repeat_interleave(3, 0), rows).hidden[:, -length:]
+            torch.testing.assert_close(got, want, atol=2e-5, rtol=1e-4)
