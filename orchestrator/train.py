@@ -130,8 +130,7 @@ class Training:
             if self._finished():
                 return
             if self._interrupted():
-                self._save(left := {}, always=True)
-                self._report(left)
+                self._report(self._save({}, always=True))
                 raise KeyboardInterrupt
             if self._restart_due():
                 self._restart()
@@ -185,8 +184,7 @@ class Training:
             last = self._finished()  # patience may just have run out
         elif p.step % LOG_EVERY == 0:
             metrics = self._training_metrics()
-        self._save(metrics, always=last or rung)
-        self._report(metrics)
+        self._report(self._save(metrics, always=last or rung))
 
     def _validate(self, *, counts: bool) -> dict[str, float]:
         """`counts`: it decides on the best checkpoint and on patience (a rung's extra validation does not)."""
@@ -252,11 +250,11 @@ class Training:
     def _save_weights(self, name: str) -> None:
         self.store.save_weights(name, self._weights(), {"step": self.progress.step})
 
-    def _save(self, metrics: dict[str, Any], *, always: bool) -> None:
-        """A snapshot and a full checkpoint where they are due (`always`: now). The report that follows is in the checkpoint, which adds to it."""
+    def _save(self, metrics: dict[str, Any], *, always: bool) -> dict[str, Any]:
+        """A snapshot and a full checkpoint where they are due (`always`: now). Returns the report that follows, which is in the latter."""
         p, train = self.progress, self.spec.train
         if not self.runtime.is_main:
-            return
+            return metrics
         if train.snapshots and (p.step % (train.snapshot_every or train.checkpoint_every) == 0 or self._finished()):
             self.store.save_snapshot(p.step, self._weights(), train.snapshots)
         if always or p.step % train.checkpoint_every == 0:
@@ -264,6 +262,7 @@ class Training:
             # dropout streams are named by (seed, step, micro-batch, rank), so the step is all of the generator's state
             state = {"progress": p.to_json(), "report": metrics, "rng": {"dropout": p.step}}
             self.store.save(p.step, {"model": self._weights(), "optimizer": optimizer_tensors(self.model, self.optimizer)}, state)
+        return metrics
 
     def _resume(self) -> None:
         saved = self.store.latest(self._warn, repair=self.runtime.is_main)
@@ -281,7 +280,8 @@ class Training:
 
     def _training_metrics(self) -> dict[str, Any]:
         p = self.progress
-        return self.meter.read(self.runtime.world_size) | self.norms.read() | {
+        return self.meter.read(self.runtime.world_size) | {
+            **self.norms.read(),
             "train/lr": self.optimizer.param_groups[0]["lr"],
             "train/epoch": p.epoch,
             "train/padding_share": round(p.padding_share, 4),

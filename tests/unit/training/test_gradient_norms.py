@@ -134,7 +134,11 @@ def test_the_history_has_a_line_for_each_update(tmp_path):
     reporter = HistoryReporter(tmp_path / "history.jsonl")
     reporter.on_report(report, None)
     points, nonfinite = read_points(tmp_path / "history.jsonl", 0)
-    assert [(p.key, p.step, p.value) for p in points][:3] == [(f"{METRIC}.1", 20, 0.5), (f"{METRIC}.2", 20, 0.25), (f"{METRIC}.1", 40, 0.125)]
+    assert [(p.key, p.step, p.value) for p in points][:3] == [
+        (f"{METRIC}.1", 20, 0.5),
+        (f"{METRIC}.2", 20, 0.25),
+        (f"{METRIC}.1", 40, 0.125),
+    ]
     assert nonfinite == []
 
 
