@@ -34,7 +34,7 @@ def draw(records: Sequence[Mapping[str, Any]], figure: Figure) -> None:
                 axes.set_axis_off()
                 continue
             image = _map(axes, own, high)
-    figure.colorbar(image, ax=panels, label="attention weight, mean over heads", fraction=0.03)
+    figure.colorbar(image, ax=panels, label="attention weight, mean over heads", fraction=0.03, aspect=40)
     figure.suptitle("Cross-attention of the top decoder layer (Wei et al. 2020, Figs. 4, 6)", fontsize=10)
 
 

@@ -22,17 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lines:
-    """One reference stream, as scoring asks for it. tokens: the lines as the row tokenises them; None: its corpus's tokeniser does it."""
+    """One reference stream, as scoring asks for it: text, and the same as tokens."""
 
-    prepared: Prepared
     lines: Sequence[str]
-    tokens: Sequence[str] | None = None
+    tokens: Sequence[str]
 
     def references(self, split: str) -> list[list[str]]:
         return [list(self.lines)]
 
     def tokenise(self, lines: list[str], side: Any) -> list[str]:
-        return self.prepared.tokenise(lines, side) if self.tokens is None else list(self.tokens)
+        return list(self.tokens)
 
 
 def bleu_of(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -68,18 +69,20 @@ def of_row(
     train = prepared.pairs("train")
     chosen = [train[i] for i in sample(len(train), pairs, seed)]
     targets = [target for _, target in chosen]
-    sampled = Lines(prepared, prepared.decode(targets), prepared.decode_tokens(targets))
+    sampled = Lines(prepared.decode(targets), prepared.decode_tokens(targets))
     texts: dict[str, tuple[list[list[int]], References, str]] = {
         "training": ([source for source, _ in chosen], sampled, "train"),
         "validation": (prepared.encode(prepared.sources("valid")), prepared, "valid"),
     }
     notes = [f"{subject.row.id}: its corpus has {len(train):,} training pairs, all of which are taken"] if len(train) < pairs else []
     model = context.model(subject).to(device)
-    earlier = _earlier(context, subject, points)
-    if len(earlier) < points - 1:
-        notes.append(f"{subject.row.id}: found {len(earlier)} earlier snapshots for {points} points")
+    others = _others(context, subject, points)
+    if points == 1 and (kept := len(snapshots.of_row(context, subject))) > 1:
+        notes.append(f"one point a row; with --option points={kept} BLEU by update, from the snapshots that are kept")
+    if len(others) < points - 1:
+        notes.append(f"{subject.row.id}: found {len(others)} other snapshots for {points} points")
     records: list[dict[str, Any]] = []
-    for step, weights in [(_step(context, subject), None), *((snapshots.step_of(path), path) for path in earlier)]:
+    for step, weights in [(_step(context, subject), None), *((snapshots.step_of(path), path) for path in others)]:
         if weights is not None:
             load(model, next(snapshots.loaded(subject, [weights])))
         for data, (ids, references, split) in texts.items():
@@ -99,11 +102,11 @@ def _step(context: Context, subject: Subject) -> int:
     return int(record.get("best_step" if subject.spec.decode.checkpoint == "best" else "steps", 0))
 
 
-def _earlier(context: Context, subject: Subject, points: int) -> list[Any]:
-    """`points` - 1 snapshots before the row's own weights, evenly spread, fewer where there are fewer."""
-    paths = [path for path in snapshots.of_row(context, subject) if snapshots.step_of(path) < _step(context, subject)]
+def _others(context: Context, subject: Subject, points: int) -> list[Path]:
+    """`points` - 1 snapshots beside the row's own weights, evenly spread, fewer where there are fewer."""
+    paths = [path for path in snapshots.of_row(context, subject) if snapshots.step_of(path) != _step(context, subject)]
     count = min(points - 1, len(paths))
-    return [paths[i * len(paths) // count] for i in range(count)]
+    return [paths[i * (len(paths) - 1) // max(1, count - 1)] for i in range(count)]
 
 
 def _losses(context: Context, subject: Subject) -> list[dict[str, Any]]:

@@ -35,10 +35,13 @@ def draw(records: Sequence[Mapping[str, Any]], figure: Figure) -> None:
             (_bars if measure == "bleu" and bars else _curves)(axes, own, rows)
             axes.set_title(TITLES[measure, data])
             axes.grid(axis="x" if measure == "bleu" and bars else "both", alpha=0.3)
-    for line in panels:
-        if line[0].get_legend_handles_labels()[0]:
-            style.legend(figure, line[0])
-            break
+    if bars:
+        panels[0, 1].set_yticklabels([])
+    handles, labels = panels[-1, 0].get_legend_handles_labels()
+    if not handles:
+        handles, labels = panels[-1, 1].get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(3, len(handles)))
     figure.suptitle("Degradation of deep networks (Wei et al. 2020, Fig. 2)", fontsize=10)
 
 

@@ -1,7 +1,8 @@
 """The four parts of the test set that came with Wei et al. 2020: test.src.part0..3 and test.tgt.part0..3, English to German, IWSLT14.
 
-The source holds subwords (`@@ `), both sides are Moses tokens in lower case, the source with escaped characters. They are brought back to
-running text where the row tokenises by Moses itself, so that they go the way of the row's own test set.
+The source holds subwords (`@@ `), both sides are Moses tokens in lower case, the source with escaped characters. Its tokens, unescaped, are
+cut into the row's own subwords: made to text and tokenised once more, 258 of the 6,694 sources and 489 references would be other tokens.
+Detokenised references are made from the tokens, for metrics that need them.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ def of_released(
         moses = spec.data.tokenizer == "moses"
         made: list[tuple[list[str], list[str], list[str]]] = []
         for name, (sources, targets) in zip(names, parts, strict=True):
-            lines, references = (running(side, language) if moses else side for side, language in ((sources, "en"), (targets, "de")))
             bar = f"{subject.row.id} seed {spec.seed} {name}"
-            made.append((*translations(model, prepared.encode(lines), spec, prepared, bars, bar), references))
+            made.append((*translations(model, prepared.encode_tokens(sources), spec, prepared, bars, bar), targets))
         made.append(tuple([line for part in made for line in part[i]] for i in range(3)))  # type: ignore[arg-type]
         every = [source for sources, _ in parts for source in sources]
         about = {"row": subject.row.id, "label": subject.label, "seed": spec.seed, "split": "released", "metric": spec.score.metric}
         for name, (texts, tokens, references), sources in zip([*names, "all"], made, [*(s for s, _ in parts), every], strict=True):
             words = round(sum(len(source.split()) for source in sources) / max(1, len(sources)), 2)
-            found = bleu((texts, tokens), Lines(prepared, references), "released", spec) if sources else None
+            lines = running(references, "de") if moses else references
+            found = bleu((texts, tokens), Lines(lines, references), "released", spec)
             records.append(about | {"quartile": name, "sentences": len(sources), "words": words, "bleu": found})
     return records
 

@@ -50,8 +50,8 @@ COLUMNS = [
     "paper_ratio",
 ]
 COLUMNS += ["output_tokens"]
-PAPER = ("decode_tokens_per_second", "decode_speed")
-"""Columns of `expect` that hold the paper's tokens a second; the first that a row has."""
+PAPER = "decode_speed"
+"""Column of `expect` with the paper's figure, in its own unit (Wei et al.: tokens a second)."""
 UNLIMITED = 1 << 40
 
 
@@ -116,7 +116,7 @@ def _case(context: Context, subject: Subject, beam: int, sentences: int, device:
 
 
 def _record(case: Case, base: Case) -> dict[str, Any]:
-    paper, of_base = _paper(case.subject), _paper(base.subject)
+    paper, of_base = reported(case.subject, PAPER), reported(base.subject, PAPER)
     return {
         "row": case.subject.row.id,
         "label": case.subject.label,
@@ -134,12 +134,8 @@ def _record(case: Case, base: Case) -> dict[str, Any]:
     }
 
 
-def _paper(subject: Subject) -> float | None:
-    return next((found for column in PAPER if (found := reported(subject, column)) is not None), None)
-
-
 def _line(record: dict[str, Any]) -> str:
-    paper = "" if record["paper"] is None else f"  paper {record['paper']:,.0f}"
+    paper = "" if record["paper"] is None else f"  paper {record['paper']:,g}"
     paper += "" if record["paper_ratio"] is None else f" ({record['paper_ratio']:.2f})"
     return f"{short_id(record['row']):20} {record['tokens_per_second']:>10,.0f} tokens/s ({record['ratio']:.2f}){paper}  {record['label']}"
 

@@ -124,6 +124,7 @@ DECODE = [
 SCORE = [("score.metric", "multi-bleu"), ("score.lowercase", True), ("score.split_compounds", True)]
 NEUTRAL = [
     ("train.checkpoint_every", 7),
+    ("train.log_gradient_norms", 7),
     ("train.snapshot_every", 7),  # without snapshots
     ("data.vocab", {"src": 100, "tgt": 100}),  # declared sizes: the manifest decides
     ("data.corpus", "another name of the same text"),
