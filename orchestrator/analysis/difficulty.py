@@ -68,6 +68,9 @@ def analyse(context: Context) -> Analysis:
         raise UserError(*notes)
     if paths and len(paths) < count:
         notes.append(f"{scorer.row.id} has {len(paths)} snapshots: difficulty is over K = {len(paths)}, not {count}")
+    few = {f"{r['sentences']} of {r['quartile']} ({r['split']})": None for r in records if r["sentences"] < 100 and r["quartile"] != "all"}
+    if few:
+        notes.append(f"few sentences: {', '.join(few)}; their BLEU says little")
     _gains(records)
     found = [f"baseline and first row: {context.subjects[0].row.id}; sentences are scored by {scorer.row.id}", *dict.fromkeys(notes)]
     return Analysis("difficulty", COLUMNS, records, partial(difficulty_figure.draw, records), found, summary(records))

@@ -26,7 +26,8 @@ def draw(records: Sequence[Mapping[str, Any]], figure: Figure) -> None:
         _bleu(line[1], own, rows)
         line[0].set_title(f"gain over the baseline, {SPLITS[split]}")
         line[1].set_title(f"BLEU, {SPLITS[split]}")
-    style.legend(figure, panels[0][1])
+    handles, labels = panels[0][1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(3, len(handles)))
     figure.suptitle("BLEU by difficulty (Wei et al. 2020, Fig. 3)", fontsize=10)
 
 
@@ -34,7 +35,9 @@ def _ticks(axes: Axes, records: Sequence[Mapping[str, Any]]) -> list[str]:
     counts = {r["quartile"]: r["sentences"] for r in reversed(records)}
     names = list(dict.fromkeys(r["quartile"] for r in records))
     axes.set_xticks(range(len(names)), [f"{name}\n{counts[name]} sent." for name in names])
+    axes.set_xlim(-0.5, len(names) - 0.5)
     axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
     return names
 
 
