@@ -37,7 +37,7 @@ class Cache:
         self._shape = (0, 0, 0)  # B, W, T of the step that `begin` opened
         self._start = self._end = 0  # its cells; `_end` of all
         self._compact_at = COMPACT_AFTER
-        self._times: Tensor | None = None  # [B, C]; None until a step asks
+        self._times: tuple[Tensor, Tensor] | None = None  # None until a step asks
 
     def begin(self, rows: int, length: int, sentences: int, device: torch.device) -> Tensor | None:
         """Open a step of `length` positions of `rows` hypotheses; its attention bias [B, 1, W*T, C], None where all may be seen."""
@@ -79,13 +79,13 @@ class Cache:
 
     def times(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Positions in time of this step's queries [1, W*T] and of all cells [B, C], counted from 0; asked at every step or never."""
-        B, W, T = self._shape
-        now = torch.arange(self.length, self.length + T, device=device)
         if self._times is None:
+            B, W, T = self._shape
+            now = torch.arange(self.length, self.length + T, device=device)
             assert self._start == 0 or CLOCK in self._cells, "times were not asked for at every step"
             (cells,) = self.extend(CLOCK, now[None, :, None, None].expand(B * W, -1, 1, 1))
-            self._times = cells[:, 0, :, 0]
-        return now.repeat(W)[None], self._times
+            self._times = now.repeat(W)[None], cells[:, 0, :, 0]
+        return self._times
 
     def _compact(self, sentences: int) -> None:
         """Drop cells that no hypothesis of the sentence sees; sentences with fewer cells than the fullest keep some that are hidden."""

@@ -11,6 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+PACK_SHARE = 0.02
+"""Padding from which a batch is packed; below it, packing costs more than it saves."""
+
 
 class _Pack(torch.autograd.Function):
     @staticmethod

@@ -65,7 +65,9 @@ class SelfAttention(Component):
 
 
 class CrossAttention(Component):
-    """Owns its residual and norm; `memories` is every memory the bridge gave this layer."""
+    """Owns its residual and norm; `memories` is every memory the bridge gave this layer, at most `max_memories`."""
+
+    max_memories = 1
 
     def forward(self, x: Tensor, memories: tuple[Memory, ...], flow: Flow) -> Tensor:
         raise NotImplementedError
@@ -84,9 +86,13 @@ class Layer(Component):
 
 class Bridge(Component):
     """What each decoder layer attends to. `needs_output` is False where the encoder's output is not read (then its final norm is not
-    built)."""
+    built). `reads_extra`: the extra encoder's memory is read; `needs_aligned`: position by position. `num_memories`: a layer's, at most.
+    """
 
     needs_output = True
+    reads_extra = False
+    needs_aligned = False
+    num_memories = 1
 
     def memory_dims(self, layer: int) -> tuple[int, ...]:
         """Widths of the memories that decoder layer `layer` is given."""
@@ -98,9 +104,10 @@ class Bridge(Component):
 
 
 class ExtraEncoder(Component):
-    """A second encoder beside the stack; its memory need not have length S. `width`: of the memory."""
+    """A second encoder beside the stack. `width`: of its memory; `aligned`: the memory has a state for each source position."""
 
     width: int
+    aligned = False
 
     def forward(self, words: Tensor, h_0: Tensor, flow: Flow) -> Memory:
         """words [B, S, D]: embedded words without positions, before dropout; h_0 [B, S, D]: what the stack reads. Never packed."""

@@ -18,7 +18,7 @@ from models.config import ModelConfig, options
 from models.embedding import InputEmbedding
 from models.initialise import initialise
 from models.memory import Encoded
-from models.packing import Packing
+from models.packing import PACK_SHARE, Packing
 from models.paths import PATHS
 from models.registry import BRIDGES, CONTEXTS, ENCODERS, REGULARIZERS
 from models.seams import Bridge, Component, ExtraEncoder, Regularizer
@@ -43,10 +43,6 @@ class Output(NamedTuple):
     def real_hidden(self) -> Tensor:
         """[P, D]: hidden states of the real target positions, sentence after sentence."""
         return self.hidden[self.tgt_mask]
-
-
-PACK_SHARE = 0.02
-"""Padding from which a batch is packed; below it, packing costs more than it saves."""
 
 
 class Transformer(nn.Module):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -94,7 +94,40 @@ def check_components(model: dict[str, Any]) -> tuple[dict[KeyPath, dict[str, Any
         problems += found
         if options is not None:
             filled[path] = options
-    return filled, problems
+    return filled, problems or _check_memories(filled)
+
+
+def _check_memories(filled: dict[KeyPath, dict[str, Any]]) -> list[Problem]:
+    """Extra encoder, bridge and cross-attention of a model fit each other."""
+
+    def find(path: KeyPath, registry: str, default: str | None) -> tuple[str, Any]:
+        kind = filled.get(path, {"kind": default})["kind"]
+        return kind, None if kind is None else registries()[registry].get(kind)
+
+    def names(registry: str, wanted: Callable[[Any], bool]) -> str:
+        return " or ".join(name for name in registries()[registry].names() if wanted(registries()[registry].get(name)))
+
+    extra, encoder = find(("extra_encoder",), "extra_encoder", None)
+    bridge, reader = find(("bridge",), "bridge", "top")
+    cross, attention = find(("decoder", "cross_attention"), "cross_attention", "single")
+    at, extras = ("bridge", "kind"), names("bridge", lambda b: b.reads_extra)
+    if reader.reads_extra and encoder is None:
+        aligned = names("extra_encoder", lambda e: e.aligned or not reader.needs_aligned)
+        return [Problem(at, f"found {bridge} without extra_encoder; expected model.extra_encoder.kind {aligned}")]
+    if encoder is not None and not reader.reads_extra:
+        return [
+            Problem(("extra_encoder", "kind"), f"found {extra}, whose memory bridge {bridge} does not read; expected bridge.kind {extras}")
+        ]
+    if reader.needs_aligned and not encoder.aligned:
+        aligned = names("extra_encoder", lambda e: e.aligned)
+        return [
+            Problem(("extra_encoder", "kind"), f"found {extra}; expected {aligned}: bridge {bridge} merges source position by position")
+        ]
+    if reader.num_memories > attention.max_memories:
+        two = names("cross_attention", lambda c: c.max_memories >= reader.num_memories)
+        few = f"found {bridge}, which gives {reader.num_memories} memories, of which {cross} reads {attention.max_memories}"
+        return [Problem(at, f"{few}; expected model.decoder.cross_attention.kind {two}")]
+    return []
 
 
 def site_info(model: dict[str, Any], path: KeyPath) -> dict[str, Any] | None:
@@ -117,7 +150,7 @@ def _bounded(hint: Any, default: Any) -> Any:
         low = 1 if isinstance(default, int) and default >= 1 else 0 if default in (0, None, ...) else -MAX_INT
         return Annotated[int, Field(ge=low, le=MAX_INT)]
     arguments = typing.get_args(hint)
-    if int in arguments and type(None) in arguments:
+    if int in arguments:
         return typing.Union[tuple(_bounded(a, default) for a in arguments)]  # noqa: UP007 built from a tuple
     return hint
 

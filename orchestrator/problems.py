@@ -28,6 +28,7 @@ _EXPECTED = {
     "finite_number": "a finite number",
     "none_required": "nothing (null)",
 }
+_BRANCHES = ("int", "constrained-int", "float", "bool", "str", "none", "list", "dict")
 _BOUNDS = {"greater_than": (">", "gt"), "greater_than_equal": (">=", "ge"), "less_than": ("<", "lt"), "less_than_equal": ("<=", "le")}
 
 
@@ -40,10 +41,13 @@ class Problem:
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], at: KeyPath = ()) -> list[Problem]:
-    """One problem per error, paths below `at`; where several branches of a union failed, the first speaks."""
+    """One problem per error, paths below `at`; where several branches of a union failed, the first speaks, and names are added."""
     found: dict[KeyPath, Problem] = {}
     for item in error.errors(include_url=False):
         path = _clean(item["loc"], model)
+        if path in found and item["type"] == "literal_error":
+            names = str(item["ctx"]["expected"]).replace("'", "")
+            found[path] = Problem(found[path].path, f"{found[path].message} or {names}")
         found.setdefault(path, Problem((*at, *path), _message(item, path, model)))
     return list(found.values())
 
@@ -75,7 +79,7 @@ def _clean(loc: tuple[str | int, ...], model: type[BaseModel]) -> KeyPath:
     kept: list[str | int] = []
     for part in loc:
         known = _names(model, tuple(kept))
-        is_branch = isinstance(part, str) and part not in known and part in ("int", "float", "bool", "str", "none", "list", "dict")
+        is_branch = isinstance(part, str) and part not in known and (part in _BRANCHES or part.startswith("literal["))
         if not is_branch:
             kept.append(part)
     return tuple(kept)

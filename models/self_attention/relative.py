@@ -42,12 +42,13 @@ class RelativeAttention(MultiHeadAttention):
         offsets = self._offsets(q, k, flow)
         read = self.k + 1 if flow.causal else 2 * self.k + 1
         q = q * (1.0 / math.sqrt(self.d_head))
-        scores = torch.matmul(q, k.transpose(-2, -1)) + spread(torch.matmul(q, self.key_offsets[:, :read].transpose(-2, -1)), offsets)
+        by_offset = by_head(q, self.key_offsets[:, :read].transpose(1, 2))
+        scores = torch.matmul(q, k.transpose(-2, -1)) + spread(by_offset, offsets)
         weights = (scores if bias is None else scores + bias).softmax(dim=-1)
         if flow.trace is not None:
             flow.trace.append((self, weights))
         weights = self.dropout(weights)
-        z = torch.matmul(weights.to(v.dtype), v) + torch.matmul(summed(weights, offsets, read).to(v.dtype), self.value_offsets[:, :read])
+        z = torch.matmul(weights.to(v.dtype), v) + by_head(summed(weights, offsets, read).to(v.dtype), self.value_offsets[:, :read])
         return z.transpose(1, 2).flatten(2)
 
     def _offsets(self, q: Tensor, k: Tensor, flow: Flow) -> Tensor:
@@ -57,6 +58,11 @@ class RelativeAttention(MultiHeadAttention):
         else:
             queries, keys = flow.cache.times(q.device)
         return (keys[:, None, None, :] - queries[:, None, :, None]).clamp(-self.k, 0 if flow.causal else self.k) + self.k
+
+
+def by_head(x: Tensor, table_HNP: Tensor) -> Tensor:
+    """x_h A_h: [B, H, T, N], [H, N, P] -> [B, H, T, P]; one product a head, for A is the same in every sentence."""
+    return torch.bmm(x.transpose(0, 1).flatten(1, 2), table_HNP).unflatten(1, (x.shape[0], x.shape[2])).transpose(0, 1)
 
 
 def spread(by_offset: Tensor, offsets: Tensor) -> Tensor:

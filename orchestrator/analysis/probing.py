@@ -20,8 +20,8 @@ from orchestrator.analysis import probing_figure
 from orchestrator.analysis.base import Analysis, Context, Subject
 from orchestrator.analysis.probing_data import Source, Sources, limited
 from orchestrator.analysis.probing_features import features
+from orchestrator.analysis.probing_options import LEAST_VALID, How, how_of
 from orchestrator.analysis.probing_options import OPTIONS as OPTIONS
-from orchestrator.analysis.probing_options import How, how_of
 from orchestrator.analysis.progress import Bars
 from orchestrator.data.senteval import SPLITS, ProbingSet, Task
 from orchestrator.errors import UserError
@@ -98,9 +98,9 @@ def of_task(model: Transformer, prepared: Prepared, whole: ProbingSet, how: How,
     for split, start, end in zip(SPLITS, [0, *ends], ends, strict=False):
         labels = torch.as_tensor(names.transform(instances[split].labels), dtype=torch.long)
         data[split] = classifier.Data(found.at(slice(start, end)), labels.to(how.device))
-    settings = how.settings(task)
-    training = bars.bar(name, len(settings) + len(how.l2) - 1, "classifiers")
-    best = classifier.search(data["tr"], data["va"], len(names.classes_), settings, how.l2, how.seed, training)
+    settings, decays = how.search(task, len(data["va"]))
+    training = bars.bar(name, len(settings) + len(decays) - 1, "classifiers")
+    best = classifier.search(data["tr"], data["va"], len(names.classes_), settings, decays, how.seed, training)
     training.close()
     commonest = Counter(instances["tr"].labels).most_common(1)[0][0]
     record = {"accuracy": round(100.0 * classifier.share(best.probe, data["te"]), 4), "valid_accuracy": round(100.0 * best.valid, 4)}
@@ -131,5 +131,7 @@ def _notes(records: Sequence[dict[str, Any]], how: How) -> list[str]:
         found.append(f"two encoders: {gate}, trained with the classifier; the paper says no more than that a gate combines them")
     if how.limit is not None:
         found.append(f"at most {how.limit:,} instances a split: not comparable with the paper's numbers")
+    if any(r["valid"] < LEAST_VALID for r in records):
+        found.append(f"no settings are compared on fewer than {LEAST_VALID} validation sentences: the first ones asked for are taken")
     few = sorted({f"{r['test']} of {r['task']}" for r in records if r["test"] < 1000})
     return found + ([f"few test sentences: {', '.join(few)}; their accuracy says little"] if few else [])

@@ -30,6 +30,10 @@ OPTIONS = {
 """tasks: by either name. data: folder of files in the format of SentEval; derive: file of plain sentences; language: of these."""
 
 
+LEAST_VALID = 200
+"""Instances of va from which settings are compared on it: among twelve, the best of fewer is the luckiest."""
+
+
 @dataclass(frozen=True)
 class How:
     """The options. limit: instances a split at most."""
@@ -42,9 +46,13 @@ class How:
     seed: int
     device: torch.device
 
-    def settings(self, task: Task) -> list[classifier.Setting]:
-        """Of the search's first stage. WordContent is linear whatever was asked for, as in the toolkit."""
-        return list(classifier.settings([0] if task.name == "WordContent" else self.nhid, self.dropout, self.l2))
+    def search(self, task: Task, valid: int) -> tuple[list[classifier.Setting], list[float]]:
+        """(settings of the first stage, weight decays), the first of each alone where va has few of `valid` instances.
+
+        WordContent is linear whatever was asked for, as in the toolkit.
+        """
+        found = list(classifier.settings([0] if task.name == "WordContent" else self.nhid, self.dropout, self.l2))
+        return (found, self.l2) if valid >= LEAST_VALID else (found[:1], self.l2[:1])
 
 
 def how_of(context: Context) -> How:

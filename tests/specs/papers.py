@@ -1,4 +1,4 @@
-"""The 102 rows of Dou et al. 2018 and Wang et al. 2018 as data: address, kind, and which rows are one training."""
+"""The 143 rows of Dou et al. 2018, Wang et al. 2018 and Hao et al. 2019 as data: address, kind, and which rows are one training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def _rows(table: str, names: str) -> Iterator[str]:
 
 
 _PAIRS = " ".join(f"row{i}/{pair}" for i in (6, 7, 8, 9) for pair in ("en-de", "zh-en"))
+_HAO = " ".join(f"row{i}/{pair}" for i in (5, 6, 7, 8) for pair in ("zh-en", "en-de"))
 HOPS = (1, 2, 4, 6, 8, 10, 12, 14, 16, 18)
+STEPS = (1, 2, 4, 6, 8, 10, 12, "J")
 
 RUN = [
     *_rows("dou2018/table1", "row1-10"),
@@ -29,11 +31,17 @@ RUN = [
     *_rows("mlrf2018/table4", "row1-9"),
     *(f"mlrf2018/fig3/hop{hops}" for hops in HOPS),
     "mlrf2018/fig4/curve2",
+    *_rows("hao2019/table1", "row1-5"),
+    *_rows("hao2019/table2", "row1-5"),
+    *_rows("hao2019/table3", _HAO),
+    *_rows("hao2019/table4", "row1-5"),
+    *(f"hao2019/fig5/T{steps}" for steps in STEPS),
 ]
 QUOTED = [
     *_rows("dou2018/table2", "row1-5"),
     *_rows("mlrf2018/table2", "row1-7"),
     *_rows("mlrf2018/table3", "row1-3"),
+    *_rows("hao2019/table3", "row1-4"),
 ]
 ANALYSIS = [
     *_rows("dou2018/fig4", "base hier hier-div"),
@@ -43,6 +51,8 @@ ANALYSIS = [
     *_rows("mlrf2018/fig4", "curve1 curve3"),
     "mlrf2018/fig5/all-hops",
     "mlrf2018/text/train-speed",
+    *_rows("hao2019/table5", "row1-5"),
+    "hao2019/text/significance",
 ]
 KINDS = dict.fromkeys(RUN, "run") | dict.fromkeys(QUOTED, "quoted") | dict.fromkeys(ANALYSIS, "analysis")
 
@@ -58,6 +68,13 @@ SAME = {
     "mlrf2018/table4/row7": "mlrf2018/table2/row22",
     "mlrf2018/fig3/hop4": "mlrf2018/table2/row18",
     "mlrf2018/fig3/hop6": "mlrf2018/table2/row19",
+    "hao2019/table2/row1": "hao2019/table1/row1",
+    "hao2019/table2/row4": "hao2019/table1/row5",
+    "hao2019/table3/row5/en-de": "hao2019/table1/row1",
+    "hao2019/table3/row6/en-de": "hao2019/table1/row5",
+    "hao2019/table4/row1": "hao2019/table1/row1",
+    "hao2019/table4/row5": "hao2019/table1/row5",
+    "hao2019/fig5/T8": "hao2019/table1/row5",
 }
 """Row -> the row that is the same training."""
 
@@ -70,7 +87,15 @@ OWN = {
     "mlrf2018/table2/row19-w1-hop": None,
     "mlrf2018/table2/row19-hops-16": "mlrf2018/fig3/hop16",
     "mlrf2018/fig3/baseline": "mlrf2018/table2/row9",
+    "hao2019/table1/row1-continued": None,
+    "hao2019/table1/row5-positions": None,
+    "hao2019/table1/row5-torch-gru": None,
+    "hao2019/table3/row8-all/zh-en": None,
+    "hao2019/table3/row8-all/en-de": None,
+    "hao2019/table4/row2-sinusoids": None,
+    "hao2019/table4/row3-layers": None,
+    "hao2019/fig5/baseline": "hao2019/table1/row1",
 }
 """Rows that are not the papers' -> the row that is the same training, if one is."""
 
-PAPERS = ("search_spaces/dou2018", "search_spaces/mlrf2018")
+PAPERS = ("search_spaces/dou2018", "search_spaces/mlrf2018", "search_spaces/hao2019")

@@ -1,4 +1,4 @@
-"""Dou et al. 2018 and Wang et al. 2018: all 102 rows are there, equal rows are one training, and different ones stay different."""
+"""Dou 2018, Wang 2018 and Hao 2019: all 143 rows are there, equal rows are one training, and different ones stay different."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.make_tasks import Options, jobs_of, levels, make_tasks
 from orchestrator.plan import Data, also_keys, keys_for
 from orchestrator.rows import Row, resolve, runs, sweep_of
 from orchestrator.spec import DataSpec
-from tests.specs.papers import KINDS, OWN, PAPERS, QUOTED, RUN, SAME
+from tests.specs.papers import KINDS, OWN, PAPERS, QUOTED, RUN, SAME, STEPS
 
 
 class Present(Data):
@@ -36,28 +36,37 @@ def trainings(profile: str | None = None) -> dict[str, str]:
     return {name: str(keys_for(row, data).train) for name, row in rows(profile).items() if row.spec is not None}
 
 
-def test_all_102_rows_are_there_and_of_the_right_kind() -> None:
-    assert (len(KINDS), len(RUN), len(QUOTED)) == (102, 73, 15)
+def test_all_143_rows_are_there_and_of_the_right_kind() -> None:
+    assert (len(KINDS), len(RUN), len(QUOTED)) == (143, 104, 19)
+    assert sum(name.startswith("hao2019/") for name in KINDS) == 41
     assert {name: row.kind for name, row in rows().items()} == KINDS | dict.fromkeys(OWN, "run")
 
 
-def test_73_rows_are_62_trainings() -> None:
+def test_104_rows_are_86_trainings() -> None:
     keys = trainings()
     assert {name: keys[other] for name, other in SAME.items()} == {name: keys[name] for name in SAME}
-    assert len({keys[name] for name in RUN}) == 62 == len(RUN) - len(SAME)
+    assert len({keys[name] for name in RUN}) == 86 == len(RUN) - len(SAME)
     shared = {name: other for name, other in OWN.items() if other is not None}
     assert {keys[name] for name in shared} == {keys[other] for other in shared.values()}
-    assert len(set(keys.values())) == 62 + len(OWN) - len(shared)
+    assert len(set(keys.values())) == 86 + len(OWN) - len(shared)
+
+
+def but_for_corpus_and_batch(row: Row) -> str:
+    """What a profile leaves different: it has one corpus and one batch for all rows."""
+    assert row.spec is not None
+    own = row.spec.model_dump_json(include={"model", "optim", "train"})
+    return own + (but_for_corpus_and_batch(row.parent) if row.parent is not None else "")
 
 
 @pytest.mark.parametrize("profile", ["smoke", "cpu", "gpu"])
 def test_a_profile_keeps_different_rows_different(profile: str) -> None:
-    """Rows that differ in more than their corpus, for a profile has one: there the two language pairs of Dou's table 2 are one training."""
-    published, scaled = trainings(), trainings(profile)
-    as_one = {name: published[name.replace("/zh-en", "/en-de")] for name in published}
+    """The language pairs of Dou's table 2 and Hao's table 3 are one training there, and so are the baselines of the two papers."""
+    scaled = trainings(profile)
+    as_one = {name: but_for_corpus_and_batch(rows()[name]) for name in scaled}
     groups = [{as_one[name] for name in scaled if scaled[name] == key} for key in set(scaled.values())]
     assert [group for group in groups if len(group) > 1] == []
-    assert len(groups) == len(set(as_one.values())) == len(set(published.values())) - 4
+    pairs, baselines = 4 + 5, 3  # row5 to row8 and row8-all; base, big, and base trained on
+    assert len(groups) == len(set(as_one.values())) == len(set(trainings().values())) - pairs - baselines
 
 
 @pytest.mark.parametrize("profile", [None, "smoke", "cpu"])
@@ -97,12 +106,15 @@ def test_a_sweep_of_a_paper_makes_a_task_for_every_row_and_trains_none_twice(fol
 BASELINES = {
     *(f"dou2018/table{i}/row1" for i in (1, 3, 4)),
     *(f"dou2018/table2/row{i}/{pair}" for i in (6, 8) for pair in ("en-de", "zh-en")),
+    *(f"hao2019/table{i}/row1" for i in (1, 2, 4)),
+    *(f"hao2019/table3/row{i}/{pair}" for i in (5, 7) for pair in ("en-de", "zh-en")),
+    "hao2019/fig5/baseline",
 }
 
 
 def test_variants_start_from_the_baseline_of_their_size_and_pair() -> None:
     for name, row in rows().items():
-        if name.startswith("dou2018") and row.spec is not None:
+        if name.startswith(("dou2018", "hao2019")) and row.spec is not None:
             assert (row.parent is None) == (name in BASELINES), name
             if row.parent is not None and row.parent.spec is not None:
                 assert row.parent.spec.data == row.spec.data and row.parent.spec.model.d_model == row.spec.model.d_model
@@ -146,10 +158,46 @@ def test_what_the_papers_report() -> None:
     assert [i for i in range(1, 10) if said[f"mlrf2018/table4/row{i}"]["starred"]] == [3, 5, 9]
     assert list(said["mlrf2018/table1/row3"].values()) == [True, True, False]
     assert (said["mlrf2018/fig3/hop6"], said["mlrf2018/fig3/hop8"]) == ({"valid": 34.73, "bleu": 33.54}, {})
+    assert [said[f"hao2019/table1/row{i}"] for i in range(1, 6)] == [
+        {"train_speed": 1.28, "bleu": 27.31},
+        {"train_speed": 1.10, "bleu": 27.54},
+        {"train_speed": 1.09, "bleu": 27.72},
+        {"train_speed": 1.15, "bleu": 28.10},
+        {"train_speed": 1.24, "bleu": 28.21},
+    ]
+    assert [said[f"hao2019/table2/row{i}"]["bleu"] for i in range(1, 6)] == [27.31, 28.12, 28.02, 28.21, 27.93]
+    assert [said[f"hao2019/table3/row{i}"]["bleu"] for i in range(1, 5)] == [27.3, 28.4, 24.2, 28.84]
+    assert [said[f"hao2019/table3/row{i}/zh-en"]["bleu"] for i in range(5, 9)] == [24.13, 24.70, 24.56, 25.10]
+    assert [said[f"hao2019/table3/row{i}/en-de"]["bleu"] for i in range(5, 9)] == [27.31, 28.21, 28.58, 28.98]
+    assert [said[f"hao2019/table4/row{i}"]["bleu"] for i in range(1, 6)] == [27.31, 27.64, 27.58, 27.47, 28.21]
+    assert list(said["hao2019/table5/row3"].values()) == [89.78, 72.02, 44.45, 79.21, 71.31, 88.38, 85.64, 85.00, 53.27, 62.38]
+    assert (said["hao2019/fig5/T8"], said["hao2019/fig5/TJ"]) == ({"bleu": 28.21}, {})
 
 
 def test_rows_of_our_own_say_so() -> None:
     for name in OWN:
         row = rows()[name]
         assert "not in the paper" in row.label, name
-        assert not row.expect or name.endswith("/baseline"), "a row that is not the paper's has nothing reported"
+        counted = name.startswith("hao2019/table3/row8-all/") and row.expect == {"params_added": "+69.4M"}  # the count it was made for
+        assert not row.expect or name.endswith("/baseline") or counted, "a row that is not the paper's has nothing reported"
+
+
+def test_the_recurrence_of_hao_reads_as_the_recipe_says() -> None:
+    found = {name: row.spec for name, row in rows().items() if name.startswith("hao2019") and row.spec is not None}
+    base, default = found["hao2019/table1/row1"], found["hao2019/table1/row5"]
+    assert (base.batch.size * base.batch.accumulate, base.optim.schedule.warmup, base.score.metric, base.score.lowercase) == (
+        25_000,
+        4000,
+        "mteval",
+        False,
+    )
+    encoder = default.model.extra_encoder
+    assert encoder is not None and (encoder["kind"], encoder["num_layers"], encoder["steps"]) == ("biarn", 1, 8)
+    assert (encoder["rec_input_pos"], encoder["gru"]) == (False, "recipe")
+    assert default.model.bridge == {"kind": "extra", "where": "top"} and default.model.decoder.cross_attention["kind"] == "stacked"
+    steps = [found[f"hao2019/fig5/T{n}"].model.extra_encoder for n in STEPS]
+    assert [one and one["steps"] for one in steps] == list(STEPS)
+    for name, spec in found.items():
+        big = "/row7/" in name or "/row8" in name
+        assert (spec.model.d_model, spec.train.max_steps, spec.train.snapshots) == ((1024, 300_000, 20) if big else (512, 100_000, 5)), name
+        assert spec.model.dropout.residual == (0.3 if big else 0.1) and spec.data.corpus.endswith("zh-en") == name.endswith("/zh-en")

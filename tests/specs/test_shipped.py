@@ -114,7 +114,8 @@ def test_assumptions_are_keys_of_the_spec(address: str) -> None:
 def test_rows_of_papers_carry_what_the_paper_reports(address: str) -> None:
     (row,) = resolve(address)
     plotted = row.id.split("/")[1].startswith("fig")
-    assert row.expect or plotted, "only figures are plotted without numbers"
+    lost = row.id == "hao2019/text/significance" and "lost" in row.note
+    assert row.expect or plotted or lost, "only figures are plotted without numbers"
     assert all(value is None or isinstance(value, bool) or isinstance(number(value), float | int) for value in row.expect.values())
 
 

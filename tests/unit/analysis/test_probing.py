@@ -201,10 +201,17 @@ def test_search_first_units_and_dropout_then_decay(monkeypatch: pytest.MonkeyPat
 
 def test_word_content_is_linear_whatever_was_asked_for(lab: Any) -> None:
     how = how_of(lab.context("probing", "base"))
-    assert {setting.nhid for setting in how.settings(TASKS["WordContent"])} == {0}
-    assert {setting.nhid for setting in how.settings(TASKS["Length"])} == {50, 100, 200}
+    assert {setting.nhid for setting in how.search(TASKS["WordContent"], 10000)[0]} == {0}
+    assert {setting.nhid for setting in how.search(TASKS["Length"], 10000)[0]} == {50, 100, 200}
     linear = how_of(lab.context("probing", "base", options=["classifier=logreg"]))
-    assert [setting.nhid for setting in linear.settings(TASKS["Length"])] == [0]
+    assert [setting.nhid for setting in linear.search(TASKS["Length"], 10000)[0]] == [0]
+
+
+def test_few_validation_sentences_choose_nothing(lab: Any) -> None:
+    how = how_of(lab.context("probing", "base"))
+    grid, decays = how.search(TASKS["Length"], 200)
+    assert (len(grid), len(decays)) == (9, 4)
+    assert how.search(TASKS["Length"], 199) == ([Setting(50, 0.0, 1e-5)], [1e-5])
 
 
 # ---------------------------------------------------------------- the analysis

@@ -11,6 +11,8 @@ from models import build
 from models.registry import REGISTRIES
 
 VOCAB = 23
+TWO_MEMORIES: dict[str, Any] = {"bridge": {"kind": "extra"}, "extra_encoder": {"kind": "biarn", "steps": 3}}
+STACKED: dict[str, Any] = {"num_layers": 4, "cross_attention": {"kind": "stacked"}}
 STACK_KINDS = ("connection", "aggregation", "self_attention", "layer")
 
 
@@ -38,7 +40,12 @@ def variant(kind: str, name: str, norm: str) -> dict[str, Any]:
         stands = {side: check(at | {"side": side}, **plain) is None for side in ("encoder", "decoder")}
         return config(norm, **{side: {"num_layers": 4} | ({kind: component} if here else {}) for side, here in stands.items()})
     if kind == "cross_attention":
-        return config(norm, decoder={"num_layers": 4, kind: component})
+        two = {} if kind_name == "single" else TWO_MEMORIES
+        return config(norm, decoder={"num_layers": 4, kind: component}, **two)
+    if kind == "extra_encoder" or kind_name == "extra":
+        return config(norm, decoder=STACKED, **TWO_MEMORIES | {kind: component})
+    if kind_name == "merged":
+        return config(norm, bridge=component, extra_encoder={"kind": "multi_column", "num_layers": 2})
     if kind == "regularizer":
         return config(norm, regularizers=[component])
     return config(norm, **{kind: component})
@@ -56,6 +63,12 @@ OPTIONS = [
     ("aggregation", 'mlrf-self-attention w1="layer" layer_embedding=false'),
     ("aggregation", 'mlrf-self-attention w1="hop" word_embedding=false n_hop=3'),
     ("self_attention", "multi_layer k=3"),
+    ("extra_encoder", 'birnn num_layers=3 gru="torch"'),
+    ("extra_encoder", "birnn rec_input_pos=true"),
+    ("extra_encoder", 'biarn num_layers=3 steps=2 gru="torch"'),
+    ("extra_encoder", 'biarn num_layers=2 steps="J"'),
+    ("extra_encoder", "biarn steps=2 rec_input_pos=true"),
+    ("bridge", 'extra where="all"'),
     ("self_attention", "relative k=2"),
     ("self_attention", 'directional masks="layers"'),
 ]

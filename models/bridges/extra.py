@@ -1,0 +1,34 @@
+"""Some decoder layers attend to the extra encoder's memory as well."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+
+from models.memory import Memory
+from models.registry import BRIDGES
+from models.seams import Bridge
+from models.site import Flow, History, Site
+
+
+@BRIDGES.register("extra")
+class ExtraBridge(Bridge):
+    """memories_l = (H_e, H_r) for the top decoder layer or all of them (`where`), (H_e,) for the others (Hao et al. 2019, section 3.3)."""
+
+    reads_extra = True
+    num_memories = 2
+
+    def __init__(self, site: Site, *, where: Literal["top", "all"] = "top") -> None:
+        super().__init__(site)
+        if site.extra_width is None:
+            raise ValueError("bridge extra needs an extra_encoder")
+        self.num_layers, self.where, self.widths = site.num_layers, where, (site.d_model, site.extra_width)
+
+    def memory_dims(self, layer: int) -> tuple[int, ...]:
+        return self.widths if self.where == "all" or layer == self.num_layers else self.widths[:1]
+
+    def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
+        assert flow.mask is not None and flow.bias is not None and extra is not None
+        memories = (Memory(encoded, flow.mask, flow.bias, packing=flow.packing), extra)
+        return [memories[: len(self.memory_dims(layer))] for layer in range(1, self.num_layers + 1)]

@@ -1,0 +1,110 @@
+"""Layers of a recurrence encoder: what the two encoders of Hao et al. 2019 share.
+
+Shapes: B sentences, S positions of the source, T slots of the memory (S, or a number of steps), d d_model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from models.attention import padding_bias
+from models.dropout import Dropout
+from models.feed_forward import FeedForward
+from models.memory import Memory
+from models.packing import PACK_SHARE, Packing
+from models.paths import PATHS
+from models.seams import ExtraEncoder
+from models.site import Flow, Site
+from models.sublayer import SubLayer
+
+MAX_LAYERS = 1000
+MAX_STEPS = 1000
+
+Recurrence = Callable[[Site, int], nn.Module]
+"""(site, width of the input) -> a module (states, mask) -> (states 2d wide, mask)"""
+
+
+class FirstSubLayer(nn.Module):
+    """A sub-layer without residual: post: LN(drop(f(x))); pre: drop(f(LN(x)))."""
+
+    def __init__(self, site: Site, width: int, output: int) -> None:
+        super().__init__()
+        self.pre = site.norm == "pre"
+        self.norm = site.layer_norm(width if self.pre else output)
+        self.dropout = Dropout(site.config.dropout.residual)
+
+    def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        return self.dropout(function(self.norm(x))) if self.pre else self.norm(self.dropout(function(x)))
+
+
+class RecurrentLayer(nn.Module):
+    """C = SubLayer(H, Rec), in the first layer without residual; H' = SubLayer(C, FFN) where there is one; all 2d wide."""
+
+    def __init__(self, site: Site, make: Recurrence, feed_forward: bool) -> None:
+        super().__init__()
+        d = site.d_model
+        first = site.layer == 1
+        self.recurrence = make(site, d if first else 2 * d)
+        self.recurrence_sublayer = FirstSubLayer(site, d, 2 * d) if first else SubLayer(site, 2 * d)
+        self.feed_forward = FeedForward(site, 2 * d) if feed_forward else None
+        self.sublayer = SubLayer(site, 2 * d) if feed_forward else None
+
+    def forward(self, h: Tensor, mask: Tensor, packing: Packing | None) -> tuple[Tensor, Tensor]:
+        slots = mask
+
+        def recurrence(x: Tensor) -> Tensor:
+            nonlocal slots
+            states, slots = self.recurrence(x, mask, packing)
+            return states
+
+        c = self.recurrence_sublayer(h, recurrence)
+        if self.sublayer is None or self.feed_forward is None:
+            return c, slots
+        return self.sublayer(c, self.feed_forward), slots
+
+
+class RecurrentEncoder(ExtraEncoder):
+    """H^0 = drop(E[w] * sqrt(d) + b), with positions where `positions`; H^n = RecurrentLayer(H^{n-1}).
+
+    Residual dropout on every sub-layer's output. norm pre: as the Transformer's pre-norm form, with one more LN at the end.
+    """
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        for name, most in (("num_layers", MAX_LAYERS), ("steps", MAX_STEPS)):
+            value = options.get(name, 1)
+            if isinstance(value, int) and value > most:
+                return f"{name} is {value}; expected at most {most}"
+        return None
+
+    def __init__(self, site: Site, make: Recurrence, *, num_layers: int, positions: bool, feed_forward: bool = True) -> None:
+        super().__init__(site)
+        self.width = 2 * site.d_model
+        self.positions = positions
+        self.dropout = Dropout(site.config.dropout.embedding)
+        self.layers = nn.ModuleList(
+            RecurrentLayer(replace(site, layer=n, num_layers=num_layers), make, feed_forward) for n in range(1, num_layers + 1)
+        )
+        self.norm = site.layer_norm(self.width) if site.norm == "pre" else None
+
+    def forward(self, words: Tensor, h_0: Tensor, flow: Flow) -> Memory:
+        assert flow.mask is not None
+        h, mask = h_0 if self.positions else self.dropout(words), flow.mask
+        packing = self._packing(mask)
+        h = h if packing is None else packing.pack(h)
+        for layer in self.layers:
+            h, mask = layer(h, mask, packing)
+        h = h if self.norm is None else self.norm(h)
+        return Memory(h, mask, padding_bias(mask), packing=packing)
+
+    def _packing(self, mask: Tensor) -> Packing | None:
+        """Where the recurrence keeps to positions, padding leaves in training on a CPU, as it does in the stack."""
+        wanted = PATHS.packing and PATHS.recurrence and self.aligned and self.training and mask.device.type == "cpu"
+        if not wanted or torch.compiler.is_compiling() or int(mask.sum()) >= (1.0 - PACK_SHARE) * mask.numel():
+            return None
+        return Packing(mask)

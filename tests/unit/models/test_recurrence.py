@@ -1,0 +1,361 @@
+"""Recurrence encoders and two-memory attention: against their equations word by word, and the scans against plain loops."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+sys.path.insert(0, str(Path(__file__).parent))
+from model_cases import STACKED, VOCAB, batch, config
+from test_equations import attention, layer_norm, same
+
+from models import Cache, build, count_parameters
+from models.config import ModelConfig
+from models.packing import Packing
+from models.paths import PATHS
+from models.recurrence import BiArn, BiRnn
+from models.site import Site
+
+MASKS = {
+    "ragged": torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0]]).bool(),
+    "full": torch.ones(3, 5).bool(),
+    "one empty, one with gaps": torch.tensor([[1, 1, 0, 1, 1], [0, 0, 0, 0, 0], [0, 1, 1, 0, 0]]).bool(),
+}
+RECURRENCES = {
+    "birnn": lambda site, width, gru: BiRnn(site, width, gru),
+    "birnn from zero": lambda site, width, gru: BiRnn(site, width, gru, start="zero"),
+    "biarn 3": lambda site, width, gru: BiArn(site, width, gru, 3),
+    "biarn J": lambda site, width, gru: BiArn(site, width, gru, "J"),
+}
+GRUS = ("recipe", "torch")
+
+
+def made(name, width, gru, d=4):
+    torch.manual_seed(1)
+    module = RECURRENCES[name](Site("encoder", 0, 1, ModelConfig(d_model=d, num_heads=2)), width, gru).double()
+    for p in module.parameters():
+        torch.nn.init.uniform_(p, -0.9, 0.9)
+    return module
+
+
+def sigmoid(x):
+    return 1 / (1 + torch.exp(-x))
+
+
+def step(gru, k, x, h):
+    """One cell of direction k, gate by gate, vectors alone."""
+    d = len(h)
+    w, u = gru.input[k].split(d), gru.state[k].split(d)
+    if gru.kind == "torch":
+        b, c = gru.input_bias[k].split(d), gru.state_bias[k].split(d)
+        r, z = (sigmoid(w[i] @ x + b[i] + u[i] @ h + c[i]) for i in range(2))
+        return (1 - z) * torch.tanh(w[2] @ x + b[2] + r * (u[2] @ h + c[2])) + z * h
+    r, update = (sigmoid(torch.cat((w[i], u[i]), 1) @ torch.cat((x, h))) for i in range(2))
+    candidate = torch.tanh(torch.cat((w[2], u[2]), 1) @ torch.cat((x, r * h)) + gru.bias[k])
+    return (1 - update) * h + update * candidate
+
+
+def first(x, d, k, start):
+    mean = sum(x) / len(x)
+    return torch.zeros(d, dtype=x.dtype) if start == "zero" else mean[k * d : (k + 1) * d] if len(mean) == 2 * d else mean
+
+
+def birnn(module, x):
+    """One sentence [J, D] without padding -> [J, 2d]."""
+    d, outputs = module.d, []
+    for k, order in enumerate((range(len(x)), range(len(x) - 1, -1, -1))):
+        h, out = first(x, d, k, module.start), [None] * len(x)
+        for j in order:
+            h = out[j] = step(module.gru, k, x[j], h)
+        outputs.append(torch.stack(out))
+    return torch.cat(outputs, 1)
+
+
+def biarn(module, x):
+    """One sentence [J, D] -> [T, 2d]."""
+    d, outputs, steps = module.d, [], len(x) if module.steps == "J" else module.steps
+    for k, order in enumerate((range(steps), range(steps - 1, -1, -1))):
+        h, out = first(x, d, k, "mean"), [None] * steps
+        for t in order:
+            e = torch.stack([module.score.weight[0] @ torch.tanh(module.query.weight @ h + module.key.weight @ y) for y in x])
+            found = sum(w * y for w, y in zip(torch.exp(e) / torch.exp(e).sum(), x, strict=True))
+            h = out[t] = step(module.gru, k, found, h)
+        outputs.append(torch.stack(out))
+    return torch.cat(outputs, 1)
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("width", [4, 8])
+@pytest.mark.parametrize("gru", GRUS)
+@pytest.mark.parametrize("name", RECURRENCES)
+def test_recurrence_is_its_equation_in_both_forms(name, gru, width, mask):
+    module = made(name, width, gru)
+    x = torch.randn(3, 5, width, dtype=torch.double)
+    with torch.no_grad():
+        for slow in ([], ["recurrence"]):
+            with PATHS.without(*slow):
+                out, slots = module(x, mask)
+            for b in range(3):
+                real = x[b][mask[b]]
+                if len(real):
+                    want = birnn(module, real) if isinstance(module, BiRnn) else biarn(module, real)
+                    torch.testing.assert_close(out[b][slots[b]], want, atol=1e-6, rtol=0)
+            assert not out[~slots].any()
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("gru", GRUS)
+@pytest.mark.parametrize("name", RECURRENCES)
+def test_scan_has_the_gradients_of_the_loop(name, gru, mask):
+    module = made(name, 8, gru)
+    x = torch.randn(3, 5, 8, dtype=torch.double, requires_grad=True)
+    results = []
+    for slow in ([], ["recurrence"]):
+        with PATHS.without(*slow):
+            out, _ = module(x, mask)
+        weight = torch.arange(out.numel(), dtype=out.dtype).view_as(out).sin()
+        results.append(torch.autograd.grad((out * weight).sum(), [x, *module.parameters()]))
+    for scan, loop in zip(*results, strict=True):
+        torch.testing.assert_close(scan, loop, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("gru", GRUS)
+@pytest.mark.parametrize("name", RECURRENCES)
+def test_gradients_of_the_scan(name, gru):
+    module, mask = made(name, 6, gru, d=3), MASKS["ragged"]
+    x = torch.randn(3, 5, 6, dtype=torch.double, requires_grad=True)
+    names = [name for name, _ in module.named_parameters()]
+
+    def function(x, *values):
+        return torch.func.functional_call(module, dict(zip(names, values, strict=True)), (x, mask))[0]
+
+    assert torch.autograd.gradcheck(function, (x, *module.parameters()), fast_mode=True)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-3, 15.0, 1e4])
+def test_energies_of_any_size(scale):
+    """Saturated or not, the scan's form of tanh neither overflows nor differs."""
+    module = made("biarn 3", 8, "recipe").float()
+    x = torch.randn(3, 5, 8, requires_grad=True)
+    results = []
+    with torch.no_grad():
+        module.key.weight.mul_(scale)
+    for slow in ([], ["recurrence"]):
+        with PATHS.without(*slow):
+            out, _ = module(x, MASKS["ragged"])
+        results.append((out, *torch.autograd.grad(out.square().sum(), [x, *module.parameters()])))
+    for one, two in zip(*results, strict=True):
+        assert torch.isfinite(one).all()
+        torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("gru", GRUS)
+@pytest.mark.parametrize("name", RECURRENCES)
+def test_a_scan_counts_as_many_operations_as_the_loop(name, gru):
+    module, x, counts = made(name, 8, gru), torch.randn(3, 5, 8, dtype=torch.double), []
+    for slow in ([], ["recurrence"]):
+        with PATHS.without(*slow), FlopCounterMode(display=False) as counter:
+            out, _ = module(x, MASKS["full"])
+            forward = counter.get_total_flops()
+            out.sum().backward()
+        counts.append((forward, counter.get_total_flops()))
+    assert counts[0][0] == counts[1][0]
+    assert 0.9 < counts[0][1] / counts[1][1] < 1.1
+
+
+@pytest.mark.parametrize("gru", GRUS)
+def test_packed_rows_of_the_bidirectional_network(gru):
+    module, mask = made("birnn", 8, gru), MASKS["ragged"]
+    x, packing = torch.randn(3, 5, 8, dtype=torch.double, requires_grad=True), Packing(mask)
+    padded = module(x, mask)[0]
+    packed = module(packing.pack(x), mask, packing)[0]
+    torch.testing.assert_close(packed[0], padded[mask])
+    for one, two in zip(*(torch.autograd.grad(o.square().sum(), [x, *module.parameters()]) for o in (padded, packed)), strict=True):
+        torch.testing.assert_close(one, two)
+
+
+@pytest.mark.parametrize("name", RECURRENCES)
+def test_half_precision_around_a_scan_leaves_states_in_fp32(name):
+    module = made(name, 8, "recipe").float()
+    x = torch.randn(3, 5, 8, requires_grad=True)
+    full = torch.autograd.grad(module(x, MASKS["ragged"])[0].square().sum(), [x, *module.parameters()])
+    with torch.autocast("cpu", torch.bfloat16):
+        out, _ = module(x, MASKS["ragged"])
+        half = torch.autograd.grad(out.square().sum(), [x, *module.parameters()])
+    assert out.dtype == torch.float32
+    for one, two in zip(full, half, strict=True):
+        assert one.dtype == two.dtype
+        assert torch.nn.functional.cosine_similarity(one.flatten(), two.flatten(), 0) > 0.99
+
+
+def two_memories(kind, norm="post", cross="stacked", where="top", **options):
+    decoder = {"num_layers": 4, "cross_attention": {"kind": cross}}
+    return config(norm, extra_encoder={"kind": kind, **options}, bridge={"kind": "extra", "where": where}, decoder=decoder)
+
+
+def feed_forward(ffn, x):
+    return torch.clamp(x @ ffn.inner.weight.T + ffn.inner.bias, min=0) @ ffn.outer.weight.T + ffn.outer.bias
+
+
+@pytest.mark.parametrize("positions", [False, True])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize(("kind", "options"), [("birnn", {}), ("biarn", {"steps": 3}), ("biarn", {"steps": "J"}), ("multi_column", {})])
+def test_layers_of_an_extra_encoder(kind, options, norm, positions):
+    model = build(two_memories(kind, norm, num_layers=3, rec_input_pos=positions, **options), VOCAB, VOCAB, 1).eval()
+    model.requires_grad_(False)
+    src, _ = batch()
+    memory = model.encode(src).memories[3][1]
+    for b in range(3):
+        words = src[b][src[b] != 0][None]
+        h = (model.src_embedding(words) if positions else model.src_embedding.scaled(words))[0]
+        for n, layer in enumerate(model.extra_encoder.layers):
+            run, sub = birnn if isinstance(layer.recurrence, BiRnn) else biarn, layer.recurrence_sublayer
+            rec = run(layer.recurrence, layer_norm(h, sub.norm) if norm == "pre" else h)
+            rec = rec + h if n else rec
+            c = h = rec if norm == "pre" else layer_norm(rec, sub.norm)
+            if kind != "multi_column":
+                f = feed_forward(layer.feed_forward, layer_norm(c, layer.sublayer.norm) if norm == "pre" else c)
+                h = f + c if norm == "pre" else layer_norm(f + c, layer.sublayer.norm)
+        want = layer_norm(h, model.extra_encoder.norm) if norm == "pre" else h
+        same(memory.keys[b][memory.mask[b]], want)
+        assert (memory.bias[b, 0, 0] == 0).eq(memory.mask[b]).all() and memory.bias[b, 0, 0][~memory.mask[b]].le(-1e8).all()
+    steps = options.get("steps", "J")
+    assert memory.mask.sum(1).tolist() == ((src != 0).sum(1).tolist() if steps == "J" else [steps] * 3)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("cross", ["stacked", "gated_sum"])
+def test_two_memories_in_the_decoder(cross, norm):
+    model = build(two_memories("biarn", norm, cross, "all", steps=3), VOCAB, VOCAB, 1).eval()
+    model.requires_grad_(False)
+    src, tgt = batch()
+    history, encoded = model(src, tgt).decoder, model.encode(src)
+    layer, (h_e, h_r) = model.decoder.layers[1].cross_attention, encoded.memories[1]
+
+    def sub(x, sublayer, mha, memory):
+        f = attention(mha, layer_norm(x, sublayer.norm) if norm == "pre" else x, memory, False)
+        return x + f if norm == "pre" else layer_norm(x + f, sublayer.norm)
+
+    got = layer(history.inputs[2], encoded.memories[1], _flow(tgt))
+    for b in range(3):
+        c = history.inputs[2][b]
+        d = sub(c, layer.sublayer, layer.attention, h_e.keys[b][h_e.mask[b]])
+        r = sub(d if cross == "stacked" else c, layer.extra_sublayer, layer.extra_attention, h_r.keys[b])
+        if cross == "gated_sum":
+            share = sigmoid(torch.cat((d, r), -1) @ layer.gate.weight.T + layer.gate.bias)
+            r = share * d + (1 - share) * r
+        same(got[b], r)
+
+
+def _flow(tgt):
+    from models.attention import causal_bias
+    from models.site import Flow
+
+    return Flow(bias=causal_bias(tgt.shape[1], 0, tgt.device), causal=True)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_merged_columns(training):
+    changes = {"bridge": {"kind": "merged"}, "extra_encoder": {"kind": "multi_column", "num_layers": 2}}
+    model = build(config("post", **changes, dropout={"embedding": 0.0, "residual": 0.0}), VOCAB, VOCAB, 1).train(training)
+    model.requires_grad_(False)
+    src, tgt = batch()
+    seen = []
+    hooks = [m.register_forward_hook(lambda *a: seen.append(a[2])) for m in (model.encoder, model.extra_encoder, model.bridge)]
+    model(src, tgt)  # in training the stack, the column or both come packed
+    (h_e, _), h_r, memories = seen
+    for hook in hooks:
+        hook.remove()
+    bridge, memory = model.bridge, memories[2][0]
+    rows = [x if p is None else p.unpack(x) for x, p in ((h_e, memory.packing), (h_r.keys, h_r.packing), (memory.keys, memory.packing))]
+    assert (memory.packing is not None) == training and all(m[0] is memory for m in memories)
+    h_e, h_r, got = (x[src != 0] for x in rows)
+    want = torch.cat((layer_norm(h_e, bridge.encoder_norm), layer_norm(h_r, bridge.extra_norm)), -1) @ bridge.merge.weight.T
+    same(got, layer_norm(want, bridge.norm))
+
+
+@pytest.mark.parametrize("where", ["top", "all"])
+def test_the_layers_that_read_the_extra_memory(where):
+    model = build(two_memories("birnn", where=where), VOCAB, VOCAB, 1)
+    two = [layer.cross_attention.extra_attention is not None for layer in model.decoder.layers]
+    assert two == [where == "all"] * 3 + [True]
+    assert [len(m) for m in model.encode(batch()[0]).memories] == [1 + t for t in two]
+
+
+@pytest.mark.parametrize("steps", [2, "J"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_sentence_does_not_depend_on_its_batch(steps, layers):
+    model = build(two_memories("biarn", steps=steps, num_layers=layers), VOCAB, VOCAB, 1).eval()
+    src = torch.zeros(3, 9, dtype=torch.long)
+    for row, length in enumerate((3, 9, 5)):
+        src[row, :length] = torch.randint(4, VOCAB, (length,))
+    tgt = torch.full((3, 4), 5)
+    with torch.no_grad():
+        together = model(src, tgt).hidden
+        for row, length in enumerate((3, 9, 5)):
+            torch.testing.assert_close(model(src[row : row + 1, :length], tgt[:1]).hidden[0], together[row], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("cross", ["stacked", "gated_sum"])
+def test_decoding_maps_both_memories_once_a_sentence(cross):
+    model = build(two_memories("biarn", cross=cross, steps=3), VOCAB, VOCAB, 1).eval()
+    src, tgt = batch()
+    top, counts = model.decoder.layers[3].cross_attention, {}
+    watched = {"e": top.attention.key, "r": top.extra_attention.key, "encoder": model.extra_encoder, "queries": top.extra_attention.query}
+    for name, module in watched.items():
+        module.register_forward_hook(lambda *_, name=name: counts.update({name: counts.get(name, 0) + 1}))
+    with torch.no_grad():
+        encoded, cache = model.encode(src), Cache()
+        for t in range(4):
+            model.decode(tgt[:, t : t + 1], encoded, cache)
+    assert counts == {"e": 1, "r": 1, "encoder": 1, "queries": 4}
+
+
+@pytest.mark.parametrize("init", ["xavier", "fan-in"])
+@pytest.mark.parametrize("gru", GRUS)
+def test_first_values_of_a_cell(gru, init):
+    model = build(two_memories("birnn", num_layers=2, gru=gru) | {"init": init}, VOCAB, VOCAB, 1)
+    for n, layer in enumerate(model.extra_encoder.layers):
+        fan_in, cell = (16 if n == 0 else 32) + 16, layer.recurrence.gru
+        bound = (6 / (fan_in + 16)) ** 0.5 if init == "xavier" else fan_in**-0.5
+        for weight in (cell.input, cell.state):
+            assert 0.95 * bound < weight.abs().max() <= bound
+        biases = [p for name, p in cell.named_parameters() if "bias" in name]
+        assert len(biases) == (1 if gru == "recipe" else 2) and all(bool(b.any()) == (init == "fan-in") for b in biases)
+
+
+COUNTS = {
+    "biarn top": ({"kind": "biarn"}, "top", "stacked", lambda d: 36 * d * d + 23 * d),
+    "biarn all": ({"kind": "biarn"}, "all", "stacked", lambda d: 66 * d * d + 53 * d),
+    "biarn top gated": ({"kind": "biarn"}, "top", "gated_sum", lambda d: 38 * d * d + 24 * d),
+    "biarn J": ({"kind": "biarn", "steps": "J"}, "top", "stacked", lambda d: 36 * d * d + 23 * d),
+    "birnn top": ({"kind": "birnn"}, "top", "stacked", lambda d: 34 * d * d + 22 * d),
+    "birnn torch": ({"kind": "birnn", "gru": "torch"}, "top", "stacked", lambda d: 34 * d * d + 32 * d),
+    "biarn, 3 layers": ({"kind": "biarn", "num_layers": 3}, "top", "stacked", lambda d: 110 * d * d + 57 * d),
+}
+
+
+@pytest.mark.parametrize("d", [512, 1024])
+@pytest.mark.parametrize("case", COUNTS.values(), ids=COUNTS)
+def test_what_an_extra_encoder_adds(case, d):
+    """Hao et al. 2019, Table 3: 9.4M for Base is met (9.449M); 69.4M for Big neither by the top layer (37.77M) nor by all (69.26M)."""
+    encoder, where, cross, want = case
+    base = {"d_model": d, "d_ff": 4 * d, "num_heads": 8}
+    decoder = {"num_layers": 6, "cross_attention": {"kind": cross}}
+    with torch.device("meta"):
+        plain, full = (
+            count_parameters(build(base | more, 50, 50))
+            for more in ({}, {"extra_encoder": encoder, "bridge": {"kind": "extra", "where": where}, "decoder": decoder})
+        )
+    assert full - plain == want(d)
+
+
+def test_one_memory_is_the_plain_sub_layer():
+    plain = build(config("post"), VOCAB, VOCAB, 1).eval()
+    stacked = build(config("post", decoder=STACKED), VOCAB, VOCAB, 1).eval()
+    with torch.no_grad():
+        assert torch.equal(plain(*batch()).hidden, stacked(*batch()).hidden)
