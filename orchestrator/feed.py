@@ -6,6 +6,7 @@ updates.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,7 +15,8 @@ import numpy as np
 from models.initialise import stream_seed
 from orchestrator.data.batching import Batch, Batches, collate, shard
 from orchestrator.data.store import Pairs
-from orchestrator.spec import BatchSpec
+from orchestrator.progress import Progress
+from orchestrator.spec import BatchSpec, TrainSpec
 
 
 @dataclass(frozen=True)
@@ -65,3 +67,9 @@ class Feed:
         micro = [collate(self.pairs, indices[:1] if none else share) for indices, share, none in zip(group, shares, idle, strict=True)]
         padded = sum(len(g) * (int(self.src_lengths[g].max()) + int(self.tgt_lengths[g].max())) for g in group)
         return Update(micro, idle, int(self.src_lengths[everyone].sum()), int(self.tgt_lengths[everyone].sum()), padded, epoch, index)
+
+
+def total_steps(feed: Feed, train: TrainSpec, progress: Progress) -> int:
+    """Updates of the whole training; an estimate where epochs decide."""
+    epochs = math.inf if train.max_epochs is None else progress.step + (train.max_epochs - progress.epoch) * feed.updates_per_epoch()
+    return int(min(epochs, math.inf if train.max_steps is None else train.max_steps))

@@ -102,6 +102,7 @@ def _train_meaning(spec: RunSpec, data: str, parent: str | None) -> dict[str, An
     if optim.get("restart"):
         optim["restart"]["schedule"] = _schedule(optim["restart"]["schedule"])
     train = _dump("train", spec.train)
+    train.pop("log_gradient_norms")
     checkpoint_every, snapshot_every = train.pop("checkpoint_every"), train.pop("snapshot_every")
     train.pop("recompute")  # how it is computed, not what
     if train["snapshots"] > 0:

@@ -9,6 +9,7 @@ from typing import Any
 
 from orchestrator.errors import StopTraining
 from orchestrator.faults import fault
+from orchestrator.gradient_norms import SAMPLES, lines
 from orchestrator.journal import JsonLines
 from orchestrator.results import Ledger
 
@@ -20,7 +21,8 @@ class HistoryReporter:
         self.lines = JsonLines(path)
 
     def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
-        self.lines.append(metrics | {"t": round(time.time(), 3)})
+        for line in lines(metrics):
+            self.lines.append(line | {"t": round(time.time(), 3)})
 
 
 class RungReporter:
@@ -32,7 +34,7 @@ class RungReporter:
     def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
         if "rung" not in metrics:
             return
-        self.ledger.write_rung(self.train_key, metrics["rung"], metrics)
+        self.ledger.write_rung(self.train_key, metrics["rung"], {name: value for name, value in metrics.items() if name != SAMPLES})
         fault("promote", metrics["rung"])
         if not self.decide(metrics):
             raise StopTraining("stopped", f"stopped by ASHA at step {metrics['rung']}")

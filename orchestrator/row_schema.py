@@ -22,7 +22,21 @@ _UNIT = {"k": 1e3, "M": 1e6, "G": 1e9}
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 Kind = Literal["run", "quoted", "analysis"]
 AnalysisName = Literal[
-    "length", "exploitation", "hops", "steps", "accuracy", "layer-attention", "properties", "probing", "significance", "speed"
+    "length",
+    "exploitation",
+    "hops",
+    "steps",
+    "accuracy",
+    "layer-attention",
+    "properties",
+    "probing",
+    "significance",
+    "speed",
+    "inference-speed",
+    "degradation",
+    "difficulty",
+    "attention-maps",
+    "gradient-norms",
 ]
 TestName = Literal["both", "sign", "bootstrap"]
 """Whose p-values give a row its mark."""

@@ -173,6 +173,7 @@ class TrainSpec(Strict):
     precision: Literal["fp32", "bf16"] = "fp32"
     threads: Positive = 1
     compile: bool = False
+    log_gradient_norms: Natural = 0  # updates between two looks at each encoder layer's gradient; 0: none. Never part of the key
     recompute: Literal["none", "layers"] = "none"  # layers: run again backwards in place of keeping what they computed; same bits
 
     @model_validator(mode="after")

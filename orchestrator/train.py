@@ -18,7 +18,8 @@ from orchestrator.ahead import ahead
 from orchestrator.data.prepare import Prepared
 from orchestrator.errors import StopTraining
 from orchestrator.faults import fault, injected_nan
-from orchestrator.feed import Feed, Update
+from orchestrator.feed import Feed, Update, total_steps
+from orchestrator.gradient_norms import GradientNorms
 from orchestrator.journal import Journal
 from orchestrator.lock import RunLock
 from orchestrator.meter import Meter
@@ -81,6 +82,7 @@ class Training:
         self.optimizer = adam(self.model, spec.optim)
         self.progress = Progress()
         self.meter = Meter()
+        self.norms = GradientNorms(self.model, spec.train.log_gradient_norms if runtime.is_main else 0)
         objective = Objective(self.model, spec.optim.label_smoothing)
         if spec.train.compile:
             objective.compile()
@@ -107,6 +109,7 @@ class Training:
             if self.runtime.is_main:
                 self._save_weights("last")
         except Diverged as error:
+            self._report(self.norms.read())
             status, reason = "diverged", str(error)
         except StopTraining as stop:
             status, reason = stop.status, stop.reason
@@ -116,7 +119,7 @@ class Training:
         """Until the training is finished or Adam restarts."""
         batch, schedule = self._settings()
         feed = Feed(self.train_pairs, batch, self.spec.seed, self.runtime.rank, self.runtime.world_size)
-        self._report({"total_steps": self._total_steps(feed)})
+        self._report({"total_steps": total_steps(feed, self.spec.train, self.progress)})
         self.model.train()
         updates = feed.updates(self.progress.epoch, self.progress.index)
         for update in self.runtime.prepare_loader(ahead(updates) if self.runtime.device.type == "cuda" else updates):
@@ -128,7 +131,7 @@ class Training:
             if self._finished():
                 return
             if self._interrupted():
-                self._save({}, always=True)
+                self._report(self._save({}, always=True))
                 raise KeyboardInterrupt
             if self._restart_due():
                 self._restart()
@@ -158,6 +161,7 @@ class Training:
         step = p.step + 1
         rate = learning_rate(schedule, p.phase_step + 1, spec.model.d_model)
         set_rate(self.optimizer, rate)
+        self.norms.take(step)
         norm = clip(self.model, spec.optim.clip_norm)
         if injected_nan(step):
             sums["nll"] = sums["nll"] * math.nan
@@ -181,9 +185,7 @@ class Training:
             last = self._finished()  # patience may just have run out
         elif p.step % LOG_EVERY == 0:
             metrics = self._training_metrics()
-        self._save(metrics, always=last or rung)
-        if metrics:
-            self._report(metrics)
+        self._report(self._save(metrics, always=last or rung))
 
     def _validate(self, *, counts: bool) -> dict[str, float]:
         """`counts`: it decides on the best checkpoint and on patience (a rung's extra validation does not)."""
@@ -233,12 +235,6 @@ class Training:
             or (train.patience is not None and p.worse >= train.patience)
         )
 
-    def _total_steps(self, feed: Feed) -> int:
-        """An estimate where epochs decide."""
-        train, p = self.spec.train, self.progress
-        by_epochs = math.inf if train.max_epochs is None else p.step + (train.max_epochs - p.epoch) * feed.updates_per_epoch()
-        return int(min(by_epochs, math.inf if train.max_steps is None else train.max_steps))
-
     def _interrupted(self) -> bool:
         """Is this training to end now? Several workers agree, so that all end after the same step; on a GPU where they wait anyway."""
         if self.runtime.world_size == 1:
@@ -255,17 +251,19 @@ class Training:
     def _save_weights(self, name: str) -> None:
         self.store.save_weights(name, self._weights(), {"step": self.progress.step})
 
-    def _save(self, metrics: dict[str, Any], *, always: bool) -> None:
-        """A snapshot and a full checkpoint where they are due (`always`: now). The report that follows is in the checkpoint."""
+    def _save(self, metrics: dict[str, Any], *, always: bool) -> dict[str, Any]:
+        """A snapshot and a full checkpoint where they are due (`always`: now). Returns the report that follows, which is in the latter."""
         p, train = self.progress, self.spec.train
         if not self.runtime.is_main:
-            return
+            return metrics
         if train.snapshots and (p.step % (train.snapshot_every or train.checkpoint_every) == 0 or self._finished()):
             self.store.save_snapshot(p.step, self._weights(), train.snapshots)
         if always or p.step % train.checkpoint_every == 0:
+            metrics |= self.norms.read()  # what is in no checkpoint's report is lost with the process
             # dropout streams are named by (seed, step, micro-batch, rank), so the step is all of the generator's state
             state = {"progress": p.to_json(), "report": metrics, "rng": {"dropout": p.step}}
             self.store.save(p.step, {"model": self._weights(), "optimizer": optimizer_tensors(self.model, self.optimizer)}, state)
+        return metrics
 
     def _resume(self) -> None:
         saved = self.store.latest(self._warn, repair=self.runtime.is_main)
@@ -277,20 +275,22 @@ class Training:
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(saved.tensors["model"][name])
         load_optimizer(self.model, self.optimizer, saved.tensors["optimizer"])
-        if saved.state["report"]:  # told once more, in case the process died between checkpoint and report
-            self._report(saved.state["report"])
+        self._report(saved.state["report"])  # told once more, in case the process died between checkpoint and report
 
     # ------------------------------------------------------------ reports
 
     def _training_metrics(self) -> dict[str, Any]:
         p = self.progress
         return self.meter.read(self.runtime.world_size) | {
+            **self.norms.read(),
             "train/lr": self.optimizer.param_groups[0]["lr"],
             "train/epoch": p.epoch,
             "train/padding_share": round(p.padding_share, 4),
         }
 
     def _report(self, metrics: dict[str, Any]) -> None:
+        if not metrics:
+            return
         fault("pre_report", self.progress.step)
         for reporter in self.reporters:
             reporter.on_report({"step": self.progress.step} | metrics, self.store.run_dir)

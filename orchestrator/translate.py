@@ -41,19 +41,20 @@ def decode_corpus(
     nbest: int = 1,
     *,
     batch_tokens: int = BATCH_TOKENS,
+    batch_sentences: int = BATCH_SENTENCES,
     on_progress: Progress | None = None,
 ) -> list[list[Hypothesis]]:
     """n-best lists, best first, in input order; `ids` and the outputs' ids are without BOS and EOS.
 
-    batch_tokens: padded source tokens of a batch at most (one sentence may be longer). Errors: those of `beam_search`; UserError where this
-    machine cannot decode in `decode.precision`.
+    batch_tokens: padded source tokens of a batch at most (one sentence may be longer); batch_sentences: sentences at most.
+    Errors: those of `beam_search`; UserError where this machine cannot decode in `decode.precision`.
     """
     device = next(model.parameters()).device
     results: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0)] for _ in ids]
     done = sum(not source for source in ids)
     try:
         with prepared(model, decode.precision):
-            for indices in batches([len(source) for source in ids], batch_tokens):
+            for indices in batches([len(source) for source in ids], batch_tokens, batch_sentences):
                 found = beam_search(model, pad([ids[i] for i in indices]).to(device), decode, nbest)
                 for index, hypotheses in zip(indices, found, strict=True):
                     results[index] = hypotheses

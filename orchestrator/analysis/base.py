@@ -41,6 +41,11 @@ KINDS = {
     "probing": "orchestrator.analysis.probing",
     "significance": "orchestrator.analysis.significance",
     "speed": "orchestrator.analysis.speed",
+    "inference-speed": "orchestrator.analysis.inference_speed",
+    "degradation": "orchestrator.analysis.degradation",
+    "difficulty": "orchestrator.analysis.difficulty",
+    "attention-maps": "orchestrator.analysis.attention_maps",
+    "gradient-norms": "orchestrator.analysis.gradient_norms",
 }
 """Kind -> module."""
 

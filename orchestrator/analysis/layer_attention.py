@@ -94,9 +94,9 @@ def attention(model: Transformer, sources: Sequence[Sequence[int]], targets: Seq
             yield i, a_BTLP[row, : len(targets[i]) + 1]
 
 
-def pieces(prepared: Prepared, ids: Sequence[int]) -> list[str]:
+def pieces(prepared: Prepared, ids: Sequence[int], side: str = "tgt") -> list[str]:
     """The text of each id; `@@` at the end of those that the next one continues."""
-    texts = prepared.decode_tokens([list(ids[: n + 1]) for n in range(len(ids))], "tgt")
+    texts = prepared.decode_tokens([list(ids[: n + 1]) for n in range(len(ids))], side)
     added = [text[len(before) :] for before, text in zip(["", *texts], texts, strict=False)]
     ends = [i + 1 == len(added) or added[i + 1][:1] == " " for i in range(len(added))]
     return [piece.strip() + ("" if end else "@@") for piece, end in zip(added, ends, strict=True)]

@@ -48,7 +48,7 @@ def analyse(context: Context) -> Analysis:
     clock = clock_of(choice("clock", context.options["clock"], ("auto", "wall", "cpu")), context, device)
     cases, forced = measure(context, Settings(rounds, steps, sentences, clock), device)
     records = [_record(case, cases[0]) for case in cases]
-    about = {"rounds": rounds, "steps": steps, "sentences": sentences, "device": _name(device), "clock": clock, "forced_length": forced}
+    about = {"rounds": rounds, "steps": steps, "sentences": sentences, "device": machine(device), "clock": clock, "forced_length": forced}
     path = _keep(context, cases, about)
     notes, summary = _notes(cases, about, path), [_line(record) for record in records]
     return Analysis("speed", COLUMNS, records, lambda figure: _draw(figure, records), notes, summary, kept=[path])
@@ -100,7 +100,8 @@ def _keep(context: Context, cases: list[Case], about: dict[str, Any]) -> Path:
     return path
 
 
-def _name(device: Any) -> str:
+def machine(device: Any) -> str:
+    """Name of the GPU or the CPU."""
     import torch
 
     from orchestrator.capsule import capsule

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -22,6 +24,8 @@ from orchestrator.pipeline import load_model
 from orchestrator.runtime import best_device
 from orchestrator.spec import DecodeSpec
 from orchestrator.translate import decode_corpus
+
+C = TypeVar("C")
 
 
 @dataclass(frozen=True)
@@ -95,9 +99,7 @@ class Case:
         self.optimizer.step()
 
     def _now(self) -> float:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        return time.process_time() if self.clock == "cpu" else time.perf_counter()
+        return now(self.clock, self.device)
 
 
 def measure(context: Context, settings: Settings, device: torch.device) -> tuple[list[Case], bool]:
@@ -107,14 +109,29 @@ def measure(context: Context, settings: Settings, device: torch.device) -> tuple
     for case in cases:
         case.forced = forced
         case.work = {"train": len(case.updates), "decode": len(case.sources)}
-    for number in range(-1, settings.rounds):  # round -1 is not counted: memory of these sizes is taken for the first time
-        first = max(number, 0) % len(cases)  # each round begins with another row, for the first one finds the caches as others left them
-        for name in ("train", "decode"):
-            for case in (*cases[first:], *cases[:first]):
-                seconds = case.train() if name == "train" else case.decode()
-                if number >= 0:
-                    case.seconds[name].append(seconds)
+    for number, name, case in turns(cases, settings.rounds, ("train", "decode")):
+        seconds = case.train() if name == "train" else case.decode()
+        if number >= 0:
+            case.seconds[name].append(seconds)
     return cases, forced
+
+
+def turns(cases: Sequence[C], rounds: int, works: Sequence[str] = ("decode",)) -> Iterator[tuple[int, str, C]]:
+    """(round, work, case): A, B, C, B, C, A, ... Round -1 does not count: memory of these sizes is taken for the first time.
+
+    Each round begins with another case, for the first one finds the caches as others left them.
+    """
+    for number in range(-1, rounds):
+        first = max(number, 0) % len(cases)
+        for work in works:
+            yield from ((number, work, case) for case in (*cases[first:], *cases[:first]))
+
+
+def now(clock: str, device: torch.device) -> float:
+    """Seconds of the process (clock `cpu`) or of the wall, once the device has done its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.process_time() if clock == "cpu" else time.perf_counter()
 
 
 def device_of(name: str) -> torch.device:
@@ -134,18 +151,24 @@ def clock_of(name: str, context: Context, device: torch.device) -> str:
 
 def _case(context: Context, subject: Subject, settings: Settings, device: torch.device) -> Case:
     spec, prepared = subject.spec, context.prepared(subject)
-    model, trained = _model(context, subject, prepared, device)
+    model, trained = model_of(context, subject, prepared, device)
     feed = Feed(prepared.pairs("train"), spec.batch, spec.seed)
     updates = list(islice(feed.updates(0, 0), settings.steps))
-    lines = prepared.sources(spec.score.test)
-    every = max(1, len(lines) // settings.sentences)  # spread over the whole test set
-    sources = [ids for ids in prepared.encode(lines[::every][: settings.sentences]) if ids]
+    return Case(subject, model, trained, updates, some_sources(subject, prepared, settings.sentences), device, spec.decode, settings.clock)
+
+
+def some_sources(subject: Subject, prepared: Prepared, count: int) -> list[list[int]]:
+    """Ids of `count` sentences at most, spread over the whole test set. UserError where it has no words."""
+    test = subject.spec.score.test
+    lines = prepared.sources(test)
+    every = max(1, len(lines) // count)
+    sources = [ids for ids in prepared.encode(lines[::every][:count]) if ids]
     if not sources:
-        raise UserError(f"{subject.row.id}: test set {spec.score.test} has no sentence to decode")
-    return Case(subject, model, trained, updates, sources, device, spec.decode, settings.clock)
+        raise UserError(f"{subject.row.id}: test set {test} has no sentence to decode")
+    return sources
 
 
-def _model(context: Context, subject: Subject, prepared: Prepared, device: torch.device) -> tuple[Transformer, bool]:
+def model_of(context: Context, subject: Subject, prepared: Prepared, device: torch.device) -> tuple[Transformer, bool]:
     """Trained weights where they lie here, else fresh ones."""
     if subject.keys.train is not None:
         try:

@@ -102,7 +102,11 @@ class Prepared:
 
     def encode(self, lines: list[str], side: Side = "src") -> list[list[int]]:
         """Raw lines to ids, without BOS and EOS."""
-        return self._segmenters[side].encode(self.tokenise(lines, side))
+        return self.encode_tokens(self.tokenise(lines, side), side)
+
+    def encode_tokens(self, lines: list[str], side: Side = "src") -> list[list[int]]:
+        """Lines as `tokenise` writes them to ids."""
+        return self._segmenters[side].encode(lines)
 
     def decode(self, ids_list: list[list[int]], side: Side = "tgt") -> list[str]:
         """Ids to detokenised lines; PAD, BOS and EOS are skipped."""

@@ -125,6 +125,7 @@ SCORE = [("score.metric", "multi-bleu"), ("score.lowercase", True), ("score.spli
 NEUTRAL = [
     ("train.checkpoint_every", 7),
     ("train.recompute", "layers"),  # the same bits
+    ("train.log_gradient_norms", 7),
     ("train.snapshot_every", 7),  # without snapshots
     ("data.vocab", {"src": 100, "tgt": 100}),  # declared sizes: the manifest decides
     ("data.corpus", "another name of the same text"),

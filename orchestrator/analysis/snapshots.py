@@ -1,0 +1,34 @@
+"""The weights that a run kept on its way (`train.snapshots`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from orchestrator.analysis.base import Context, Subject
+from orchestrator.errors import UserError
+from orchestrator.weights import CorruptError, Tensors, load_snapshot, snapshots
+
+
+def of_row(context: Context, subject: Subject) -> list[Path]:
+    """The row's snapshots, oldest first; empty where none was kept."""
+    return snapshots(context.store(subject).run_dir / "snapshots")
+
+
+def step_of(path: Path) -> int:
+    return int(path.stem.removeprefix("step-"))
+
+
+def loaded(subject: Subject, paths: Sequence[Path]) -> Iterator[Tensors]:
+    """One after the other, verified. UserError for a damaged file."""
+    for path in paths:
+        try:
+            yield load_snapshot(path, key=subject.train_key)
+        except CorruptError as error:
+            raise UserError(f"{path}: {error}") from None
+
+
+def needed(subject: Subject, count: int) -> str:
+    """What is to be done where there is none."""
+    again = f"train it with --set train.snapshots={count} (another key, so a run of its own)"
+    return f"{subject.row.id}: found no snapshots of its weights; {again}"

@@ -1,0 +1,104 @@
+"""BLEU on sampled training pairs and on the validation set, by update where there are snapshots; losses from the history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from orchestrator.analysis import decoding
+from orchestrator.analysis.degradation import analyse, sample
+from orchestrator.analysis.files import write
+from orchestrator.beam import Hypothesis
+from orchestrator.errors import UserError
+from orchestrator.evaluate import score
+from orchestrator.store import Store
+from orchestrator.translate import translate_lines
+
+FEW = ["pairs=6", "device=cpu"]
+
+
+def test_the_sample_is_fixed_by_its_seed() -> None:
+    first = sample(500, 40, 1)
+    assert first == sample(500, 40, 1) == sorted(set(first)) and len(first) == 40 and max(first) < 500
+    assert first != sample(500, 40, 2)
+    assert set(sample(500, 20, 1)) < set(first), "a smaller sample is a part of a larger one"
+    assert sample(5, 40, 1) == [0, 1, 2, 3, 4]
+
+
+def test_a_row_has_bleu_of_both_and_its_losses(own: Any) -> None:
+    own.ledger.append_history(own.subject("base").train_key, {"step": 4, "train/nll": 1.5, "valid/nll": 2.25})
+    made = analyse(own.context("degradation", "base", "hier", options=FEW))
+    found = [
+        (r["measure"], r["data"], r["step"], r["sentences"] if r["measure"] == "bleu" else r["value"])
+        for r in made.records
+        if "base" in r["row"]
+    ]
+    valid = len(own.prepared.sources("valid"))
+    assert found == [
+        ("bleu", "training", 4, 6),
+        ("bleu", "validation", 4, valid),
+        ("nll", "training", 4, 1.5),
+        ("nll", "validation", 2, 2.0),
+        ("nll", "validation", 4, 2.25),
+    ]
+    assert {r["layers"] for r in made.records} == {4} and len(made.summary) == 2
+
+
+def test_validation_bleu_is_that_of_the_rows_own_search_and_metric(own: Any) -> None:
+    context = own.context("degradation", "hier", options=FEW)
+    subject = context.subjects[0]
+    made = analyse(context)
+    texts = translate_lines(context.model(subject), own.prepared, own.prepared.sources("valid"), subject.spec.decode)
+    expected = score(texts, own.prepared.tokenise(texts, "tgt"), own.prepared, "valid", subject.spec.score)["bleu"]
+    (value,) = (r["value"] for r in made.records if r["data"] == "validation" and r["measure"] == "bleu")
+    assert value == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_model_that_knows_its_training_pairs_has_full_bleu(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The references of training pairs are the pairs' own targets, in the order of the sources."""
+    pairs = own.prepared.pairs("train")
+    known = {tuple(source): target for source, target in (pairs[i] for i in range(len(pairs)))}
+
+    def by_heart(model: Any, ids: Any, spec: Any, **more: Any) -> Any:
+        return [[Hypothesis(known.get(tuple(source), []), 0.0, 0.0)] for source in ids]
+
+    monkeypatch.setattr(decoding, "decode_corpus", by_heart)
+    made = analyse(own.context("degradation", "base", options=["pairs=30", "device=cpu"]))
+    bleu = {r["data"]: r["value"] for r in made.records if r["measure"] == "bleu"}
+    assert bleu["training"] == pytest.approx(100.0) and bleu["validation"] < 50.0
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every translation is empty: a search takes long."""
+    monkeypatch.setattr(decoding, "decode_corpus", lambda model, ids, *given, **more: [[Hypothesis([], 0.0, 0.0)] for _ in ids])
+
+
+@pytest.mark.usefixtures("silent")
+def test_snapshots_give_points_of_a_curve(own: Any, tmp_path: Any) -> None:
+    context = own.context("degradation", "base", options=[*FEW, "points=3"])
+    subject = context.subjects[0]
+    store = Store(own.ledger.run_dir(subject.train_key), subject.train_key)
+    weights = dict(context.model(subject).named_parameters())
+    for step in (1, 2, 3, 4):
+        store.save_snapshot(step, {name: torch.zeros_like(w) if step < 4 else w for name, w in weights.items()}, 4)
+    made = analyse(context)
+    assert [r["step"] for r in made.records if r["measure"] == "bleu" and r["data"] == "training"] == [1, 3, 4]
+    assert not any("snapshots" in note for note in made.notes)
+    assert set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg"}
+    one = analyse(own.context("degradation", "base", options=FEW))
+    assert any("points=4" in note for note in one.notes)
+    more = analyse(own.context("degradation", "hier", options=[*FEW, "points=3"]))
+    assert any("hier: found 0 other snapshots for 3 points" in note for note in more.notes)
+
+
+@pytest.mark.usefixtures("silent")
+def test_more_pairs_than_there_are_and_bad_options(own: Any) -> None:
+    made = analyse(own.context("degradation", "base", options=["pairs=100000", "device=cpu"]))
+    (record,) = (r for r in made.records if r["measure"] == "bleu" and r["data"] == "training")
+    assert record["sentences"] == len(own.prepared.pairs("train")) and any("all of which are taken" in note for note in made.notes)
+    for option in ("pairs=0", "points=x", "device=tpu"):
+        with pytest.raises(UserError, match=f"--option {option.partition('=')[0]}"):
+            analyse(own.context("degradation", "base", options=[option]))

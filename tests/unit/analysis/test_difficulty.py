@@ -1,0 +1,163 @@
+"""Difficulty of a sentence (Wei et al. 2020, Eq. 14-15), quartiles, BLEU of quartiles, the released split."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from orchestrator.analysis.difficulty import QUARTILES, analyse, difficulty, nll, quartiles
+from orchestrator.analysis.difficulty_released import joined, read, running
+from orchestrator.analysis.files import write
+from orchestrator.beam import BOS, EOS
+from orchestrator.errors import UserError
+from orchestrator.store import Store
+from orchestrator.translate import pad
+
+DATA = Path("shared", "data", "msc-difficulty-split")
+RELEASED = next((up / DATA for up in Path(__file__).resolve().parents if (up / DATA).is_dir()), Path())
+
+
+def with_snapshots(lab: Any, name: str, count: int, noise: float = 0.3) -> None:
+    """Snapshots of a row: its weights, each with other noise."""
+    subject = lab.subject(name)
+    store = Store(lab.ledger.run_dir(subject.train_key), subject.train_key)
+    weights = store.weights("last")
+    for step in range(1, count + 1):
+        generator = torch.Generator().manual_seed(step)
+        store.save_snapshot(step, {n: w + noise * torch.randn(w.shape, generator=generator) for n, w in weights.items()}, count)
+
+
+# ------------------------------------------------------------ the equations
+
+
+def test_the_score_is_mean_plus_standard_deviation() -> None:
+    losses = np.array([[1.0, 2.0, 0.5], [3.0, 2.0, 0.5], [2.0, 5.0, 0.5]])
+    mean, std = [2.0, 3.0, 0.5], [math.sqrt(2 / 3), math.sqrt(2.0), 0.0]
+    assert difficulty(losses) == pytest.approx([m + s for m, s in zip(mean, std, strict=True)])
+    assert difficulty(losses[:1]) == pytest.approx(losses[0]), "one snapshot has no deviation"
+
+
+def test_the_loss_of_a_pair_is_per_token(lab: Any) -> None:
+    """Against a loop over each pair and position: -(1 / (|y| + 1)) sum_t log P(y_t | y_<t, x)."""
+    context = lab.context("difficulty", "hier")
+    model, pairs = context.model(context.subjects[0]), lab.prepared.pairs("test")
+    found = nll(model, pairs, torch.device("cpu"))
+    assert found.shape == (len(pairs),)
+    for i in (0, 7, 23):
+        source, target = pairs[i]
+        total = 0.0
+        with torch.no_grad():
+            encoded = model.encode(pad([source]))
+            for t, token in enumerate([*target, EOS]):
+                hidden = model.decode(torch.tensor([[BOS, *target[:t]]]), encoded)
+                total -= float(model.logits(hidden[0, -1]).log_softmax(-1)[token])
+        assert found[i] == pytest.approx(total / (len(target) + 1), rel=1e-4)
+
+
+def test_quartiles_are_sorted_by_score_and_hold_each_sentence_once() -> None:
+    scores = np.array([5.0, 1.0, 4.0, 2.0, 3.0, 0.0, 6.0, 9.0, 8.0, 7.0])
+    found = quartiles(scores)
+    assert found == [[1, 3, 5], [0, 2, 4], [6, 9], [7, 8]]
+    assert quartiles(np.zeros(6)) == [[0, 1], [2, 3], [4], [5]], "equal scores stay in their order"
+    assert quartiles(np.zeros(2)) == [[0], [1], [], []]
+
+
+# ------------------------------------------------------------ the analysis
+
+
+def test_quartiles_of_the_test_set(own: Any, tmp_path: Path) -> None:
+    with_snapshots(own, "base", 3)
+    context = own.context("difficulty", "base", "hier", "iter")
+    made = analyse(context)
+    assert [r["quartile"] for r in made.records[:5]] == [*QUARTILES, "all"] and len(made.records) == 15
+    for name in QUARTILES:
+        cells = {r["label"]: r for r in made.records if r["quartile"] == name}
+        assert {r["sentences"] for r in cells.values()} == {10} and cells["iterative"]["bleu"] == 100.0
+        assert cells["iterative"]["gain"] == pytest.approx(100.0 - cells["baseline"]["bleu"]) and cells["baseline"]["gain"] == 0.0
+    base = made.records[:4]
+    assert all(a["score_high"] <= b["score_low"] for a, b in pairwise(base))
+    known = context.scored(context.subjects[0])
+    assert known is not None and made.records[4]["bleu"] == pytest.approx(known["bleu"], abs=1e-3)
+    assert any("K = 3, not 20" in note for note in made.notes)
+    assert set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg"}
+
+
+def test_the_last_k_snapshots_count(own: Any) -> None:
+    with_snapshots(own, "base", 4)
+    two, four = (analyse(own.context("difficulty", "base", options=[f"snapshots={k}"])) for k in (2, 4))
+    assert not any("K =" in note for note in (*two.notes, *four.notes))
+    assert two.records[0]["score_high"] != four.records[0]["score_high"]
+
+
+def test_who_scores(own: Any) -> None:
+    with_snapshots(own, "hier", 2)
+    made = analyse(own.context("difficulty", "base", "hier", options=["scorer=hier", "snapshots=2"]))
+    assert made.notes[0].endswith("scored by demo/small/hier") and made.records[0]["gain"] == 0.0
+    with pytest.raises(UserError, match=r"scorer=heir: found 0 such rows; .*hier"):
+        analyse(own.context("difficulty", "base", "hier", options=["scorer=heir"]))
+
+
+def test_without_snapshots_it_says_what_is_needed(own: Any) -> None:
+    with pytest.raises(UserError, match=r"demo/small/base: found no snapshots .*--set train.snapshots=20") as caught:
+        analyse(own.context("difficulty", "base", "hier"))
+    assert len(caught.value.lines) == 1
+
+
+def test_a_damaged_snapshot_is_told(own: Any) -> None:
+    with_snapshots(own, "base", 1)
+    (path,) = (own.ledger.run_dir(own.subject("base").train_key) / "snapshots").glob("*.safetensors")
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(UserError, match=r"step-00000001.safetensors: "):
+        analyse(own.context("difficulty", "base"))
+
+
+# ------------------------------------------------------------ the released split
+
+
+def written(folder: Path, sizes: tuple[int, ...] = (3, 2, 2, 2), *, targets: int = 0) -> Path:
+    folder.mkdir()
+    for part, size in enumerate(sizes):
+        sides = {"src": ["d@@ k : 6@@ 0,000 &apos;s ."] * size, "tgt": ["dk : 60.000 ."] * (size + targets)}
+        for side, lines in sides.items():
+            (folder / f"test.{side}.part{part}").write_text("\n".join(lines), encoding="utf-8")  # no final newline
+    return folder
+
+
+def test_lines_of_the_release(tmp_path: Path) -> None:
+    assert joined("d@@ k : 6@@ 0,000 &apos;s .") == "dk : 60,000 's ." and joined("a@@") == "a"
+    parts = read(written(tmp_path / "split"))
+    assert [len(sources) for sources, _ in parts] == [3, 2, 2, 2] and parts[3] == (["dk : 60,000 's ."] * 2, ["dk : 60.000 ."] * 2)
+    assert running(["well , that 's it ."], "en") == ["well, that's it."]
+    with pytest.raises(UserError, match="part 0 has 3 sources and 4 references"):
+        read(written(tmp_path / "odd", targets=1))
+    with pytest.raises(UserError, match=r"test\.src\.part0: no such file"):
+        read(tmp_path)
+
+
+@pytest.mark.skipif(Path() == RELEASED, reason=f"no ../{DATA} beside the checkout")
+def test_the_release_itself() -> None:
+    parts = read(RELEASED)
+    assert [len(sources) for sources, _ in parts] == [1676, 1675, 1675, 1668]
+    assert not any("@@" in line or "&apos;" in line for part in parts for side in part for line in side)
+    assert parts[0][0][9] == "that 's very good ." and parts[0][1][9] == "das ist sehr gut ."
+
+
+def test_the_released_split_needs_weights_and_no_snapshots(own: Any, tmp_path: Path) -> None:
+    split = written(tmp_path / "split")
+    (own.ledger.run_dir(own.subject("hier").train_key) / "weights" / "last.json").unlink()
+    made = analyse(own.context("difficulty", "base", "hier", options=[f"split={split}", "limit=2", "device=cpu"]))
+    assert [(r["row"], r["split"], r["quartile"], r["sentences"]) for r in made.records] == [
+        ("demo/small/base", "released", name, n) for name, n in zip((*QUARTILES, "all"), (2, 2, 2, 2, 8), strict=True)
+    ]
+    said = " | ".join(made.notes)
+    assert "own test set is left out" in said and "demo/small/hier: its weights are not in" in said and "the first 2 sentences" in said
+    assert "the released split is en-de" in said
+    with_snapshots(own, "base", 1)
+    both = analyse(own.context("difficulty", "base", options=[f"split={split}", "device=cpu"]))
+    assert [r["split"] for r in both.records] == ["own"] * 5 + ["released"] * 5

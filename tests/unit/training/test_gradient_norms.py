@@ -1,0 +1,210 @@
+"""`train.log_gradient_norms`: what is logged, that it changes nothing, that it has no gaps."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from support import KEY, Recorder, changed, fit
+from torch import nn
+
+from models.transformer import build
+from orchestrator.feed import Feed
+from orchestrator.fused import run_fused
+from orchestrator.gradient_norms import METRIC, SAMPLES, GradientNorms, lines
+from orchestrator.keys import keys_of
+from orchestrator.objective import Objective, Share
+from orchestrator.reporters import HistoryReporter, RungReporter
+from orchestrator.results import Ledger, _history
+from orchestrator.runtime import Runtime
+from orchestrator.store import Store
+from orchestrator.tracking_history import read_points
+from orchestrator.train import Training
+from orchestrator.weights import weights_sha256
+
+STILL = {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}
+EVERY_3 = {"log_gradient_norms": 3}
+
+
+def logged(folder):
+    """Step -> norms of the layers, from a history."""
+    return {r["step"]: list(r[METRIC].values()) for r in _history(folder / "history.jsonl") if METRIC in r}
+
+
+def test_it_is_the_norm_of_each_layer(prepared):
+    """Against the definition: sqrt of the sum of squares of all the layer's gradients, at the first update."""
+    spec = changed(model={"dropout": STILL})
+    model = build(spec.model.model_dump(), prepared.src_size, prepared.tgt_size, spec.seed)
+    update = next(iter(Feed(prepared.pairs("train"), spec.batch, spec.seed).updates(0, 0)))
+    (batch,) = update.micro
+    loss, _ = Objective(model, 0.1)(batch.src, batch.tgt_in, batch.tgt_out, Share(update.src_tokens, update.tgt_tokens, 1.0))
+    loss.backward()
+    norms = GradientNorms(model, 2)
+    for step in (1, 2, 3, 4):
+        norms.take(step)
+    found = norms.read()[SAMPLES]
+    expected = [sum(float(p.grad.double().square().sum()) for p in layer.parameters()) ** 0.5 for layer in model.encoder.layers]
+    assert [step for step, _ in found] == [2, 4]
+    assert found[0][1] == pytest.approx(expected, rel=1e-5) and min(expected) > 0
+    assert norms.read() == {}, "each update is told once"
+
+
+def test_a_layer_without_gradients_has_norm_zero(prepared):
+    model = build(changed().model.model_dump(), prepared.src_size, prepared.tgt_size, 1)
+    for p in model.encoder.layers[1].parameters():
+        p.grad = torch.ones_like(p)
+    norms = GradientNorms(model, 1)
+    norms.take(1)
+    ((_, (first, second)),) = norms.read()[SAMPLES]
+    assert first == 0.0 and second == pytest.approx(sum(p.numel() for p in model.encoder.layers[1].parameters()) ** 0.5, rel=1e-5)
+
+
+def test_it_is_taken_before_clipping_and_changes_no_weight(prepared, tmp_path):
+    spec = changed(optim={"clip_norm": 1e-3})
+    plain = fit(spec, prepared, tmp_path / "plain")
+    (tmp_path / "logged").mkdir()
+    watched = fit(changed(spec, train=EVERY_3), prepared, tmp_path / "logged", HistoryReporter(tmp_path / "logged" / "history.jsonl"))
+    assert weights_sha256(plain.weights) == weights_sha256(watched.weights)
+    found = logged(tmp_path / "logged")
+    assert list(found) == [3, 6, 9, 12, 15, 18] and {len(norms) for norms in found.values()} == {2}
+    assert min(min(norms) for norms in found.values()) > 1e-2, "all gradients together are clipped to 1e-3"
+
+
+def test_it_is_no_part_of_a_key(prepared):
+    manifest = prepared.manifest
+    assert keys_of(changed(), manifest, None) == keys_of(changed(train=EVERY_3), manifest, None)
+
+
+@pytest.mark.parametrize("stop", [5, 10, 15])
+def test_an_interrupted_training_leaves_no_gap(prepared, tmp_path, stop):
+    """Checkpoints every 5 updates, reports every 10: what the process had seen and not told comes with the checkpoint."""
+    spec = changed(train=EVERY_3 | {"log_gradient_norms": 2})
+    for name in ("golden", "run"):
+        (tmp_path / name).mkdir()
+    fit(spec, prepared, tmp_path / "golden", HistoryReporter(tmp_path / "golden" / "history.jsonl"))
+    golden = logged(tmp_path / "golden")
+
+    class Killed(HistoryReporter):
+        def on_report(self, metrics, checkpoint):
+            if metrics["step"] >= stop:
+                raise KeyboardInterrupt  # after the checkpoint, before the report
+            super().on_report(metrics, checkpoint)
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(spec, prepared, tmp_path / "run", Killed(tmp_path / "run" / "history.jsonl"))
+    assert stop not in logged(tmp_path / "run")
+    fit(spec, prepared, tmp_path / "run", HistoryReporter(tmp_path / "run" / "history.jsonl"))
+    assert logged(tmp_path / "run") == golden and list(golden) == list(range(2, 21, 2))
+
+
+def test_a_run_that_is_asked_to_end_tells_what_it_has(prepared, tmp_path, monkeypatch):
+    from orchestrator import interrupt
+
+    recorder = Recorder()
+    spec = changed(train={"log_gradient_norms": 1, "validate_every": 20, "checkpoint_every": 20})
+    asked = iter([False, False, True])
+    monkeypatch.setattr(interrupt, "requested", lambda: next(asked))
+    with pytest.raises(KeyboardInterrupt):
+        fit(spec, prepared, tmp_path, recorder)
+    assert [step for step, _ in recorder.reports[-1][SAMPLES]] == [1, 2, 3]
+
+
+def test_a_run_that_diverges_tells_its_last_gradients(prepared, tmp_path):
+    recorder = Recorder()
+    spec = changed(
+        optim={"schedule": {"kind": "fixed", "lr": 1e12, "warmup": 0, "factor": 1.0}, "clip_norm": 0.0}, train={"log_gradient_norms": 1}
+    )
+    result = fit(spec, prepared, tmp_path, recorder)
+    assert result.status == "diverged"
+    steps = [step for report in recorder.reports for step, _ in report.get(SAMPLES, [])]
+    assert steps == list(range(1, result.progress.step + 2))
+
+
+def test_the_history_has_a_line_for_each_update(tmp_path):
+    report = {"step": 50, "train/nll": 1.0, SAMPLES: [[20, [0.5, 0.25]], [40, [0.125, float("nan")]]]}
+    found = lines(report)
+    assert found[:1] == [{"step": 20, METRIC: {"1": 0.5, "2": 0.25}}] and found[2] == {"step": 50, "train/nll": 1.0} and len(found) == 3
+    assert lines({"step": 30, SAMPLES: report[SAMPLES]}) == found[:2] and lines({"step": 1, "a": 2}) == [{"step": 1, "a": 2}]
+    reporter = HistoryReporter(tmp_path / "history.jsonl")
+    reporter.on_report(report, None)
+    points, nonfinite = read_points(tmp_path / "history.jsonl", 0)
+    assert [(p.key, p.step, p.value) for p in points][:3] == [
+        (f"{METRIC}.1", 20, 0.5),
+        (f"{METRIC}.2", 20, 0.25),
+        (f"{METRIC}.1", 40, 0.125),
+    ]
+    assert nonfinite == []
+
+
+def test_a_rung_holds_none_of_it(tmp_path):
+    ledger = Ledger(tmp_path)
+    RungReporter(ledger, KEY, lambda metrics: True).on_report({"step": 5, "rung": 5, "valid/nll": 2.0, SAMPLES: [[5, [1.0]]]}, None)
+    assert SAMPLES not in ledger.read_rungs(KEY)[5] and ledger.read_rungs(KEY)[5]["valid/nll"] == 2.0
+
+
+def test_a_fused_job_logs_what_the_solo_runs_log(prepared, tmp_path):
+    spec = changed(model={"dropout": STILL}, train=EVERY_3 | {"max_steps": 6})
+    solo, fused = {}, {}
+    for seed in (1, 2):
+        own = spec.model_copy(update={"seed": seed})
+        solo[seed], fused[seed] = Recorder(), Recorder()
+        fit(own, prepared, tmp_path / f"solo-{seed}", solo[seed])
+        (tmp_path / f"fused-{seed}").mkdir()
+    runs = {
+        str(seed): Training(
+            spec.model_copy(update={"seed": seed}),
+            Runtime(),
+            [fused[seed]],
+            prepared,
+            Store(tmp_path / f"fused-{seed}", KEY),
+            frozenset(),
+            None,
+        ).turns()
+        for seed in (1, 2)
+    }
+    _, errors = run_fused(runs)
+    assert not errors
+    for seed in (1, 2):
+        one, other = ([norms for r in which[seed].reports for _, norms in r.get(SAMPLES, [])] for which in (solo, fused))
+        assert len(one) == 2 and other == [pytest.approx(norms, rel=1e-3) for norms in one]
+
+
+def _worker(rank: int, port: int, run_dir: str, cache: str) -> None:
+    sys.path.insert(0, str(Path(__file__).parent))
+    from orchestrator.data.prepare import prepare
+
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+    spec = changed(model={"dropout": STILL}, batch={"accumulate": 2}, train=EVERY_3 | {"max_steps": 6})
+    recorder = Recorder()
+    runtime = Runtime(rank, 2, torch.device("cpu"), nn.parallel.DistributedDataParallel)
+    fit(spec, prepare(spec.data, None, Path(cache)), Path(run_dir), recorder, runtime)
+    samples = [sample for report in recorder.reports for sample in report.get(SAMPLES, [])]
+    Path(f"{run_dir}-{rank}.json").write_text(json.dumps(samples))
+    torch.distributed.destroy_process_group()
+
+
+def test_two_workers_log_the_gradient_of_the_whole_update(prepared, tmp_path):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    spec = changed(model={"dropout": STILL}, batch={"accumulate": 2}, train=EVERY_3 | {"max_steps": 6})
+    alone = Recorder()
+    fit(spec, prepared, tmp_path / "alone", alone)
+    cache = str(prepared.path.parent)
+    processes = [multiprocessing.get_context("spawn").Process(target=_worker, args=(r, port, str(tmp_path / "two"), cache)) for r in (0, 1)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
+    expected = [sample for report in alone.reports for sample in report.get(SAMPLES, [])]
+    found = json.loads((tmp_path / "two-0.json").read_text())
+    assert [step for step, _ in found] == [3, 6] and [norms for _, norms in found] == [pytest.approx(n, rel=1e-3) for _, n in expected]
+    assert json.loads((tmp_path / "two-1.json").read_text()) == [], "one worker tells it"
