@@ -41,12 +41,14 @@ class Scale(Strict):
 class Profile(Scale):
     """A scale, and sections that merge onto the row's.
 
-    `corpora`: another scale for the rows that are published on that corpus, since models of small corpora are small themselves.
+    `failed_below`: takes the place of the bound of rows that state one. `corpora`: another scale for the rows that are
+    published on that corpus, since models of small corpora are small themselves.
     """
 
     data: dict[str, Any] = Field(default_factory=dict)
     decode: dict[str, Any] = Field(default_factory=dict)
     score: dict[str, Any] = Field(default_factory=dict)
+    failed_below: Annotated[float, Field(ge=0, le=100)] | None = None
     corpora: dict[str, Scale] = Field(default_factory=dict)
 
     def of(self, corpus: str) -> Profile:
