@@ -61,7 +61,7 @@ def plan(
     else:
         console().print(_plan_table(found))
     totals = found.as_json()["totals"]
-    counts = ", ".join(f"{totals[name]} {name}" for name in ("new", "shared", "done", "stopped", "needs-data") if name in totals)
+    counts = ", ".join(f"{totals[name]} {name}" for name in ("new", "shared", "done", "failed", "stopped", "needs-data") if name in totals)
     note(
         f"{totals['runs']} runs: {counts or 'none'}; {found.trainings} trainings to do, {len(found.parents)} of rows that others start from"
     )
@@ -80,6 +80,7 @@ def _plan_table(found: Plan) -> Any:
         status = (
             row.status
             + (f" as {row.same_as}" if row.status == "shared" else "")
+            + (f": {row.reason}" if row.reason else "")
             + (" (others start from it)" if row in found.parents else "")
         )
         params = "?" if row.params is None else f"{row.params:,}"

@@ -132,8 +132,9 @@ class _Sweep:
     def _final(self, task: Task, stopped: dict[str, int]) -> bool:
         from orchestrator.pipeline import result_of
 
-        status = result_of(task, self.ledger)["status"]
-        return status in ("done", "diverged") or (status == "stopped" and task.name in stopped)
+        result = result_of(task, self.ledger)
+        status = result["status"]
+        return result["failed_as_stated"] or status in ("done", "diverged") or (status == "stopped" and task.name in stopped)
 
     def _order(self, tasks: list[Task]) -> list[Task]:
         """Pinned rows first, the rest shuffled by the recorded seed where ASHA decides by order of arrival."""
@@ -191,7 +192,7 @@ class _Sweep:
         from orchestrator.pipeline import result_of
 
         result = result_of(task, self.ledger)
-        if result["status"] not in ("done", "stopped", "diverged") and task.name in failures:
+        if not result["failed_as_stated"] and result["status"] not in ("done", "stopped", "diverged") and task.name in failures:
             result |= {"status": "failed", "reason": failures[task.name]}
         return result
 
@@ -203,7 +204,7 @@ class _Sweep:
             parts = task.id.split("/")
             address = {"paper": parts[0], "table": parts[1] if len(parts) > 1 else "", "row": "/".join(parts[2:])}
             row = {"id": task.id, "label": task.label, "seed": task.seed, "keys": task.keys, "spec": task.spec, "also": task.also}
-            rows.append(row | address)
+            rows.append(row | address | ({} if task.failed_below is None else {"failed_below": task.failed_below}))
         record = {
             "sweep_id": self.options.slug,
             "name": self.options.name,

@@ -91,6 +91,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> l
             pinned=row.pinned,
             sweep=options.slug,
             also={name: {"score": score.model_dump(), "keys": found.as_dict()} for name, (score, found) in also.items()},
+            failed_below=row.failed_below,
         )
         return tasks[name]
 

@@ -16,6 +16,7 @@ from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.evaluate import score
 from orchestrator.journal import executed_steps
 from orchestrator.lock import RunLock
+from orchestrator.outcome import FAILED, stated_failure
 from orchestrator.reporters import HistoryReporter, RungReporter
 from orchestrator.results import Ledger
 from orchestrator.runtime import Reporter, Runtime
@@ -165,6 +166,7 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
 def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
     """The public result of a row and seed; `status` is `new` where nothing is there, `trained` where a score is missing.
 
+    `failed_as_stated`: it is `failed` by the row's own rule (see `outcome`), which is an outcome and no error.
     `also`: name -> {"bleu", "signature"} of each other scoring, null where it is missing.
     """
     keys = task.run_keys
@@ -173,12 +175,15 @@ def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
     scores = {name: ledger.read_score(task.train_key, s.keys.score) if s.keys.score else None for name, s in task.scorings.items()}
     scored = scores[""]
     status = train_record.get("status", "new")
+    status = status if status != "done" or None not in scores.values() else "trained"
+    failure = stated_failure(task.failed_below, status, train_record.get("reason", ""), scored["bleu"] if scored else None)
     return {
         "id": task.id,
         "seed": task.seed,
         "keys": task.keys,
-        "status": status if status != "done" or None not in scores.values() else "trained",
-        "reason": train_record.get("reason", ""),
+        "status": status if failure is None else FAILED,
+        "reason": train_record.get("reason", "") if failure is None else failure,
+        "failed_as_stated": failure is not None,
         "steps": train_record.get("steps", 0),
         **_figure(scored),
         "chrf": scored["chrf"]["score"] if scored else None,

@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator import counting
 from orchestrator.fusing import why_not_here
 from orchestrator.keys import Keys, keys_of
+from orchestrator.outcome import FAILED, stated_failure
 from orchestrator.results import Ledger
 from orchestrator.rows import Row, runs
 from orchestrator.runtime import best_device
@@ -21,7 +22,8 @@ from orchestrator.spec import DataSpec
 class Planned:
     """One row and seed. `same_as`: the earlier row of this plan with the same score key.
 
-    status: new | done | shared | stopped | needs-data. stopped: by ASHA; its sweep leaves it so, `run` goes on from its checkpoint.
+    status: new | done | failed | shared | stopped | needs-data. stopped: by ASHA; its sweep leaves it so, `run` goes on from
+    its checkpoint. failed: by the row's own rule (see `outcome`), for this `reason`; nothing is left to do.
     """
 
     id: str
@@ -31,6 +33,7 @@ class Planned:
     status: str
     same_as: str | None = None
     also: dict[str, Keys] = field(default_factory=dict)
+    reason: str = ""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -40,6 +43,7 @@ class Planned:
             "params": self.params,
             "status": self.status,
             "same_as": self.same_as,
+            "reason": self.reason,
             "also": {name: keys.as_dict() for name, keys in self.also.items()},
         }
 
@@ -183,6 +187,14 @@ def is_done(ledger: Ledger, keys: Keys, also: Mapping[str, Keys] | None = None) 
     return record["status"] == "diverged" or (record["status"] == "done" and scored)
 
 
+def _failure(ledger: Ledger, row: Row, keys: Keys) -> str | None:
+    """Why the run counts as failed by the row's own rule; None where it does not."""
+    if row.failed_below is None or keys.train is None or keys.score is None:
+        return None
+    record, scored = ledger.read_train(keys.train) or {}, ledger.read_score(keys.train, keys.score) or {}
+    return stated_failure(row.failed_below, str(record.get("status", "")), str(record.get("reason") or ""), scored.get("bleu"))
+
+
 def _was_stopped(ledger: Ledger, keys: Keys) -> bool:
     record = None if keys.train is None else ledger.read_train(keys.train)
     return record is not None and record["status"] == "stopped"
@@ -210,5 +222,8 @@ def _one(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str],
     same_as, shared = first.get(keys.score), all(key in first for key in wanted)
     for key in wanted:
         first.setdefault(key, row.id)
+    failure = _failure(ledger, row, keys) if is_done(ledger, keys, also) else None
+    if failure is not None:
+        return Planned(row.id, seed, keys, params, FAILED, same_as, also, failure)
     status = "done" if is_done(ledger, keys, also) else "shared" if shared else "stopped" if _was_stopped(ledger, keys) else "new"
     return Planned(row.id, seed, keys, params, status, same_as, also)

@@ -27,13 +27,14 @@ SECTIONS = ("data", "batch", "train", "decode", "score")
 class Scale(Strict):
     """How much smaller: `width` multiplies d_model, d_ff and every component option named `d_*`; batch and train merge onto the row's.
 
-    `warmup` (at most so many steps) and `restart_after_steps` act on the schedules and the restart that the row has. A smaller width and a
-    shorter warm-up would raise noam's highest rate, d_model^-0.5 * warmup^-0.5: the factor keeps it as published.
+    `warmup` (at most so many steps), `log_gradient_norms` (at most so far apart) and `restart_after_steps` act on what the row has. A
+    smaller width and a shorter warm-up would raise noam's highest rate, d_model^-0.5 * warmup^-0.5: the factor keeps it as published.
     """
 
     width: Annotated[float, Field(gt=0, le=4)] = 1.0
     warmup: Natural | None = None
     restart_after_steps: Positive | None = None
+    log_gradient_norms: Positive | None = None
     batch: dict[str, Any] = Field(default_factory=dict)
     train: dict[str, Any] = Field(default_factory=dict)
 
@@ -41,12 +42,14 @@ class Scale(Strict):
 class Profile(Scale):
     """A scale, and sections that merge onto the row's.
 
-    `corpora`: another scale for the rows that are published on that corpus, since models of small corpora are small themselves.
+    `failed_below`: takes the place of the bound of rows that state one. `corpora`: another scale for the rows that are
+    published on that corpus, since models of small corpora are small themselves.
     """
 
     data: dict[str, Any] = Field(default_factory=dict)
     decode: dict[str, Any] = Field(default_factory=dict)
     score: dict[str, Any] = Field(default_factory=dict)
+    failed_below: Annotated[float, Field(ge=0, le=100)] | None = None
     corpora: dict[str, Scale] = Field(default_factory=dict)
 
     def of(self, corpus: str) -> Profile:
@@ -92,6 +95,8 @@ def apply(row: Marked, profile: Profile, document: Document) -> Marked:
             schedule["warmup"] = shorter
     if profile.restart_after_steps is not None and optim["restart"]:
         optim["restart"] |= {"after_steps": profile.restart_after_steps, "after_epochs": None}
+    if profile.log_gradient_norms is not None:
+        data["train"]["log_gradient_norms"] = min(data["train"]["log_gradient_norms"], profile.log_gradient_norms)
     if profile.batch and optim["restart"] and optim["restart"]["batch"]:
         optim["restart"]["batch"] = {**optim["restart"]["batch"], **profile.batch}
     scaled = Marked(data, row.home, row.marks).merged(Marked.of(document, (), lambda key: key in SECTIONS))

@@ -1,5 +1,5 @@
-"""Figures of a row besides its own score: other scorings of the same training (`also`), means of figures, which analysis it is for, and
-which test marks it."""
+"""Figures of a row besides its own score: other scorings of the same training (`also`), means of figures, which analysis it is for,
+which test marks it, and under which BLEU it counts as failed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ class Figures:
     means: Marked = field(default_factory=_nothing)
     analysis: str | None = None
     significance: str | None = None
+    failed_below: float | None = None
 
     def merged(self, document: Document, at: KeyPath, head: FigureHead) -> Figures:
         """With what the mapping at `at` says on top; null takes a figure away."""
         also, means = (_over(below, document, (*at, name)) for below, name in ((self.also, "also"), (self.means, "means")))
-        return Figures(also, means, head.analysis or self.analysis, head.significance or self.significance)
+        bound = head.failed_below if "failed_below" in head.model_fields_set else self.failed_below
+        return Figures(also, means, head.analysis or self.analysis, head.significance or self.significance, bound)
 
 
 def of_row(file: Figures, document: Document, at: KeyPath, head: Head, problems: list[str]) -> Figures:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from orchestrator.outcome import FAILED
 from orchestrator.spec import Natural, Positive, Strict
 
 SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -29,14 +30,15 @@ AnalysisName = Literal[
     "accuracy",
     "layer-attention",
     "properties",
+    "grid",
     "probing",
     "significance",
     "speed",
-    "inference-speed",
     "degradation",
     "difficulty",
     "attention-maps",
     "gradient-norms",
+    "inference-speed",
 ]
 TestName = Literal["both", "sign", "bootstrap"]
 """Whose p-values give a row its mark."""
@@ -53,8 +55,8 @@ def segments(text: str, low: int, high: int) -> bool:
 
 
 def number(value: float | str | bool | None) -> float | None:
-    """What a paper reports as a number: 27.64, '88.0M' -> 88000000.0, '+0.3' -> 0.3. None for true and false."""
-    if isinstance(value, bool):
+    """What a paper reports as a number: 27.64, '88.0M' -> 88000000.0, '+0.3' -> 0.3. None for true, false and 'failed'."""
+    if isinstance(value, bool) or value == FAILED:
         return None
     if value is None or not isinstance(value, str):
         return value
@@ -115,6 +117,8 @@ class FigureHead(Strict):
     means: Means = Field(default_factory=dict)
     analysis: AnalysisName | None = None
     significance: TestName | None = None
+    failed_below: Annotated[float, Field(ge=0, le=100)] | None = None
+    """BLEU under which a finished run counts as `failed`, as one that diverged does then; null: neither does."""
 
     @model_validator(mode="after")
     def _names(self) -> FigureHead:
@@ -143,7 +147,7 @@ class Head(FigureHead):
         for name, value in self.expect.items():
             if not METRIC_NAME.fullmatch(name):
                 raise ValueError(f"expect has the column {name[:80]!r}; expected {SEGMENT_WORDS}")
-            plain = value is None or (isinstance(value, (int, float)) and abs(value) < 1e300)
+            plain = value is None or (isinstance(value, (int, float)) and abs(value) < 1e300) or (name == "bleu" and value == FAILED)
             if not plain and not (isinstance(value, str) and len(value) < 40 and NUMBER.fullmatch(value)):
                 shown = value if isinstance(value, str) else type(value).__name__
                 raise ValueError(f"expect {name} is {str(shown)[:60]!r}; expected a number such as 27.64, +0.3 or 88.0M, or true or false")
@@ -157,6 +161,8 @@ class Head(FigureHead):
             raise ValueError("of is missing; expected the rows that the analysis looks at")
         if self.kind != "run" and (self.also or self.means):
             raise ValueError(f"{'also' if self.also else 'means'} is given in a row of kind {self.kind}; expected only in rows of kind run")
+        if self.kind != "run" and self.failed_below is not None:
+            raise ValueError(f"failed_below is given in a row of kind {self.kind}; expected only in rows of kind run")
         if not self.note.isprintable():
             raise ValueError("note has more than one line; expected one")
         return self

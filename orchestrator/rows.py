@@ -25,7 +25,7 @@ class Row:
     `spec` is None for rows that are quoted or analyses; `parent` is the resolved row that `init_from` names, with the same seed.
     also: name -> another scoring of the same training. means: name -> figures (named in `also`, or `bleu`) it is the mean of.
     of: addresses of the rows that an analysis looks at. analysis: the kind of analysis that the row is, or is there for.
-    significance: whose p-values mark it (`analysis.rules`).
+    significance: whose p-values mark it (`analysis.rules`). failed_below: BLEU under which it counts as failed (`outcome`).
     """
 
     id: str
@@ -45,6 +45,7 @@ class Row:
     analysis: str | None = None
     note: str = ""
     significance: str | None = None
+    failed_below: float | None = None
 
     def at(self, seed: int) -> Row:
         """The same row, and its parents, with another seed."""
@@ -187,6 +188,7 @@ class Resolver:
             analysis=raw.figures.analysis,
             note=head.note,
             significance=raw.figures.significance,
+            failed_below=self.bound(raw.figures.failed_below),
         )
 
     def spec(self, row: Marked, sets: list[Override], init_from: str | None) -> RunSpec:
@@ -203,6 +205,11 @@ class Resolver:
         if spec is None or problems:
             raise UserError(*problems)
         return spec
+
+    def bound(self, stated: float | None) -> float | None:
+        """BLEU under which the row counts as failed: its own bound, or the profile's where it has one at all."""
+        of_profile = None if self.profile is None else self.profile[0].failed_below
+        return stated if stated is None or of_profile is None else of_profile
 
     def also(self, figures: Figures, spec: RunSpec) -> dict[str, ScoreSpec]:
         """The row's other scorings, from its resolved spec."""
@@ -249,4 +256,5 @@ def as_data(row: Row) -> dict[str, Any]:
         head["pinned"] = True
     rest = {"also": also, "means": dict(row.means), "of": list(row.of), "analysis": row.analysis, "note": row.note}
     rest["significance"] = row.significance
-    return head | {name: value for name, value in rest.items() if value}
+    bound = {} if row.failed_below is None else {"failed_below": row.failed_below}
+    return head | {name: value for name, value in rest.items() if value} | bound

@@ -62,11 +62,13 @@ def read_single(table: TableFile, resolver: Resolver | None, seed: int | None) -
         raise UserError(*dict.fromkeys(problems))
     row = Row(head.id, head.label, head.kind, spec, head.expect, head.assumed, head.workers, head.pinned, document.file, 1)
     row = replace(row, also=also, means=dict(figures.means.data), of=head.of, analysis=head.analysis, note=head.note)
-    row = replace(row, significance=head.significance)
+    row = replace(row, significance=head.significance, failed_below=head.failed_below)
     row = replace(row, parent=_chain(table, row, specs, ()))
     if resolver is not None:
         row = _again(table, row, resolver, ("spec",), resolver.sets)
-        row = row if row.spec is None else replace(row, also=resolver.also(figures, row.spec))
+        row = (
+            row if row.spec is None else replace(row, also=resolver.also(figures, row.spec), failed_below=resolver.bound(row.failed_below))
+        )
     return row if seed is None else row.at(seed)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import UserError
 from orchestrator.lock import owner
+from orchestrator.outcome import FAILED, stated_failure
 from orchestrator.places import nearest, shown
 from orchestrator.results import Ledger
 
@@ -82,6 +83,9 @@ def _row(ledger: Ledger, row: dict[str, Any]) -> dict[str, Any]:
         status = "running" if owner(ledger.run_dir(key) / "lock") is not None else "interrupted" if history else "new"
     elif status == "done" and any(ledger.read_score(key, wanted) is None for wanted in _scores(row)):
         status = "trained"
+    scored = ledger.read_score(key, row["keys"]["score"]) if status == "done" else None
+    failure = stated_failure(row.get("failed_below"), str(status), str(record.get("reason") or ""), (scored or {}).get("bleu"))
+    status = status if failure is None else FAILED
     return {"id": row["id"], "seed": row["seed"], "status": status, "steps": steps or 0, "key": key}
 
 

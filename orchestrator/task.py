@@ -23,6 +23,7 @@ class Task:
     """`workers`, paths, `rungs`, `pinned` and `sweep` are not part of the run's meaning; spec and keys are.
 
     `also`: name -> {"score": section, "keys": {..}} of each other scoring of the same training.
+    `failed_below`: the row's rule of failing (`outcome`), which is not part of its meaning either.
     `parent_key`: train key of the run whose weights start this one. `mirrors`: read-only ledgers that are looked in too.
     """
 
@@ -41,6 +42,7 @@ class Task:
     rungs: list[int] = field(default_factory=list)
     sweep: str | None = None
     also: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failed_below: float | None = None
 
     @property
     def name(self) -> str:

@@ -1,7 +1,7 @@
 """What tracking reads: sweep files and the ledger's run directories. Read-only, and never in a training loop.
 
     ROOT/sweeps/SWEEP.json   {"sweep_id", "name", "started", "rows": [{"id", "label", "seed", "paper", "table", "row",
-                              "keys": {"train", "decode", "score"}, "spec": {..resolved}, "also": {NAME: {"keys"}}}]}
+                              "keys": {"train", "decode", "score"}, "spec": {..resolved}, "also": {NAME: {"keys"}}, "failed_below": BLEU}]}
     ROOT/TRAIN16/            train.json, decode/DECODE16.{json,txt}, score/SCORE16.json, history.jsonl, spec.yaml, capsule.json
 
 A file that is missing, torn or of another key counts as absent: the ledger, not tracking, reports damage.
@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from orchestrator.outcome import FAILED, stated_failure
 from orchestrator.tracking_history import Point, number, read_points
 
 FINAL = ("done", "stopped", "diverged", "failed")
@@ -40,6 +41,8 @@ class Row:
     spec: dict[str, Any]
     also: dict[str, str] = field(default_factory=dict)
     """Score keys of other scorings of the same training, by name."""
+    failed_below: float | None = None
+    """BLEU under which it counts as failed, as one that diverged does then (see `outcome`); None: no such rule."""
 
     @property
     def key(self) -> str:
@@ -122,6 +125,9 @@ def read_result(roots: Sequence[Path], row: Row, sweep: Sweep) -> Result | None:
     state = str(train.get("status", "running"))
     if state == "done" and row.score is not None and not (score and all(also.values())):
         state = "running"
+    reason = train.get("reason")
+    if (failure := stated_failure(row.failed_below, state, str(reason or ""), score.get("bleu"))) is not None:
+        state, reason = FAILED, failure
     start = _modified(spec_path) or sweep.started
     points, nonfinite = read_points(history_path, start)
     result = Result(state, start, None, int(train.get("steps", 0)), _finals(train, decode, score, also), {}, points, nonfinite)
@@ -133,7 +139,7 @@ def read_result(roots: Sequence[Path], row: Row, sweep: Sweep) -> Result | None:
     if row.score is not None:
         named["score.json"] = score_path
     result.artifacts = {name: path for name, path in named.items() if path.is_file()}
-    said = {"reason": train.get("reason"), "signature": score.get("signature"), "weights_sha256": train.get("weights_sha256")}
+    said = {"reason": reason, "signature": score.get("signature"), "weights_sha256": train.get("weights_sha256")}
     result.tags = {name: str(value) for name, value in said.items() if value}
     about = [train, {k: v for k, v in decode.items() if k != "tokens"}, score, len(points), points[-1:], nonfinite]
     seen = json.dumps(about + [also] * bool(also), default=str)
@@ -143,10 +149,11 @@ def read_result(roots: Sequence[Path], row: Row, sweep: Sweep) -> Result | None:
 
 def _row(item: Mapping[str, Any]) -> Row:
     keys = item.get("keys") or {}
-    names = {name: str(item.get(name) or "") for name in ("label", "paper", "table", "row")}
+    names: dict[str, Any] = {name: str(item.get(name) or "") for name in ("label", "paper", "table", "row")}
     identity: dict[str, Any] = {name: keys.get(name) for name in ("train", "decode", "score")}
     also = {str(name): str(other["keys"]["score"]) for name, other in (item.get("also") or {}).items()}
-    return Row(id=str(item["id"]), seed=int(item["seed"]), spec=dict(item.get("spec") or {}), also=also, **names, **identity)
+    about: dict[str, Any] = {"also": also, "failed_below": item.get("failed_below")}
+    return Row(id=str(item["id"]), seed=int(item["seed"]), spec=dict(item.get("spec") or {}), **about, **names, **identity)
 
 
 def _milliseconds(value: Any, path: Path) -> int:

@@ -38,6 +38,7 @@ KINDS = {
     "accuracy": "orchestrator.analysis.accuracy",
     "layer-attention": "orchestrator.analysis.layer_attention",
     "properties": "orchestrator.analysis.properties",
+    "grid": "orchestrator.analysis.grid",
     "probing": "orchestrator.analysis.probing",
     "significance": "orchestrator.analysis.significance",
     "speed": "orchestrator.analysis.speed",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from orchestrator.outcome import FAILED
 from orchestrator.report.figures import OURS
 from orchestrator.report.speeds import SPEEDS
 from orchestrator.report.table import Line, Table
@@ -28,6 +29,7 @@ def cells(table: Table) -> tuple[list[str], list[list[str]]]:
     reported = {c for c in table.columns if any(line.reported.get(c) is not None for line in table.rows)}
     mine = ({*OURS} - {*_HIDDEN, "significant"}) | table.scores | (reported & {"significant"})
     measured = {c for c in table.columns if c in mine and any((line.ours or {}).get(c) is not None for line in table.rows)}
+    measured |= {c for c in ("bleu",) if c in table.columns and any(failed(line) for line in table.rows)}
     headers, picks = ["row", "system"], []
     for column in table.columns:
         title = _title(column, table)
@@ -56,6 +58,11 @@ def state(line: Line) -> str:
     return "done" + "".join(f"; seed {seed} {why}" for seed, why in line.ours["unfinished"].items())
 
 
+def failed(line: Line) -> bool:
+    """By the rule that the row states: shown as its BLEU."""
+    return bool((line.ours or {}).get("failed_as_stated"))
+
+
 def figure(column: str, value: Any) -> str:
     """One of our numbers: 88.00M, 27.64, +0.30, 1,234; yes and no."""
     if value is None:
@@ -78,7 +85,7 @@ def _title(column: str, table: Table) -> str:
 def _conditions(line: Line) -> list[str]:
     """Corpus, updates and seeds of a row with figures."""
     ours = line.ours or {}
-    if "bleu" not in ours:
+    if "bleu" not in ours and not failed(line):
         return ["", "", ""]
     steps = ours["steps"] if len(set(ours["steps"])) > 1 else ours["steps"][:1]
     return [str(ours["data"] or ""), ", ".join(f"{step:,}" for step in steps), ", ".join(str(seed) for seed in ours["seeds"])]
@@ -86,6 +93,8 @@ def _conditions(line: Line) -> list[str]:
 
 def _cell(table: Table, line: Line, column: str, ours: bool) -> str:
     score = column in table.scores
+    if ours and column == "bleu" and failed(line):
+        return FAILED
     if ours:
         mark = str((line.ours or {}).get("significance", {}).get("mark", "")) if column == "bleu" else ""
         return figure("bleu" if score else column, (line.ours or {}).get(column)) + mark

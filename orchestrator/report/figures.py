@@ -29,13 +29,18 @@ measured in one run; tokens_per_second, sentences_per_second: what the runs happ
 
 
 def figures(row: Row, found: Sequence[Outcome]) -> dict[str, Any] | None:
-    """Means over the seeds that are done; status and reason alone where none is; None without a record."""
+    """Means over the seeds that are done; status and reason alone where none is, and parameters where it failed as the row states; None
+    without a record."""
     if not found:
         return None
     done = [o for o in found if o.status == "done" and o.bleu is not None]
     if not done:
         first = found[0]
-        return {"status": first.status, "reason": status(first.status, first.reason, first.steps), "seeds": [o.seed for o in found]}
+        reason = status(first.status, first.reason, first.steps)
+        known: dict[str, Any] = {"status": first.status, "reason": reason, "seeds": [o.seed for o in found]}
+        if first.stated:
+            known |= {"failed_as_stated": True, "params": first.params, "steps": [o.steps for o in found], "data": _corpus(row)}
+        return known
     bleus = [o.bleu for o in done if o.bleu is not None]
     ours = {
         "status": "done",
@@ -46,12 +51,16 @@ def figures(row: Row, found: Sequence[Outcome]) -> dict[str, Any] | None:
         "chrf": _mean(o.chrf for o in done),
         "tokens_per_second": _mean(o.tokens_per_second for o in done),
         "sentences_per_second": _mean(o.sentences_per_second for o in done),
-        "data": row.spec.data.corpus if row.spec is not None else None,
+        "data": _corpus(row),
         "steps": [o.steps for o in done],
         "signature": done[0].signature,
         "unfinished": {str(o.seed): status(o.status, o.reason, o.steps) for o in found if o not in done},
     }
     return _others(row, done) | ours
+
+
+def _corpus(row: Row) -> str | None:
+    return None if row.spec is None else row.spec.data.corpus
 
 
 def _others(row: Row, done: Sequence[Outcome]) -> dict[str, Any]:

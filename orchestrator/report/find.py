@@ -14,6 +14,7 @@ from orchestrator.data import prepare, store
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
 from orchestrator.keys import Keys, digest
+from orchestrator.outcome import FAILED, stated_failure
 from orchestrator.plan import Data, keys_for
 from orchestrator.results import Ledger, Record
 from orchestrator.rows import Row
@@ -26,6 +27,7 @@ NO_KEYS = Keys(None, None, None)
 class Outcome:
     """One seed of a row. status: done | stopped | diverged | failed | trained; figures only where it is done.
 
+    stated: `failed` by the row's own rule (see `outcome`); its parameters are there, its BLEU is in the reason.
     also: BLEU by the name of each other scoring that has a record. keys: what the figures, hypotheses and tensors are found by.
     """
 
@@ -42,6 +44,7 @@ class Outcome:
     capsule: dict[str, Any] | None = None
     also: dict[str, float] = field(default_factory=dict)
     keys: Keys = NO_KEYS
+    stated: bool = False
 
 
 class Finder:
@@ -110,17 +113,22 @@ class Finder:
         if record is None:
             return None
         status, reason, steps = str(record["status"]), str(record.get("reason") or ""), int(record.get("steps") or 0)
+        bound, params = row.failed_below, record.get("params")
+        if failure := stated_failure(bound, status, reason, None):
+            return Outcome(seed, FAILED, failure, steps, params=params, keys=keys, stated=True)
         if status != "done":
             return Outcome(seed, status, reason, steps, keys=keys)
         scored, decoded = self.ledger.read_score(train, score), self.ledger.read_decode(train, decode)
         if scored is None:
-            return Outcome(seed, "trained", "not scored", steps, params=record.get("params"), keys=keys)
+            return Outcome(seed, "trained", "not scored", steps, params=params, keys=keys)
+        if failure := stated_failure(bound, status, reason, scored["bleu"]):
+            return Outcome(seed, FAILED, failure, steps, params=params, keys=keys, stated=True)
         return Outcome(
             seed,
             "done",
             reason,
             steps,
-            params=record.get("params"),
+            params=params,
             bleu=scored["bleu"],
             chrf=(scored.get("chrf") or {}).get("score"),
             signature=scored.get("signature"),

@@ -63,6 +63,8 @@ def _state(record: dict[str, Any]) -> str:
 
 
 def reasons(records: Sequence[dict[str, Any]]) -> list[str]:
-    """A line for each run that failed or diverged."""
+    """A line for each run that failed or diverged, and one more where failing is an outcome that the rows state."""
     bad = [r for r in records if r["status"] not in ("done", "stopped")]
-    return [f"{r['id']} seed {r['seed']} {r['status']}: {' '.join(str(r.get('reason') or 'no reason known').split())[:400]}" for r in bad]
+    lines = [f"{r['id']} seed {r['seed']} {r['status']}: {' '.join(str(r.get('reason') or 'no reason known').split())[:400]}" for r in bad]
+    stated = sum(bool(r.get("failed_as_stated")) for r in bad)
+    return lines + ([f"{stated} of {len(bad)} failed by their rows' own rule (failed_below): an outcome, no error"] if stated else [])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.outcome import FAILED
 from orchestrator.report import speeds
 from orchestrator.report.counts import differing
 from orchestrator.report.figures import OURS, against, figures, short_id
@@ -49,7 +50,9 @@ class Table:
                 "id": line.id,
                 "label": line.label,
                 "kind": line.kind,
-                "reported": {name: value if isinstance(value, bool) else number(value) for name, value in line.reported.items()},
+                "reported": {
+                    name: value if isinstance(value, bool) or value == FAILED else number(value) for name, value in line.reported.items()
+                },
                 "ours": line.ours,
             }
             for line in self.rows

@@ -11,12 +11,13 @@ import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 ROOT = Path(__file__).parents[2]
-PAPERS = {"dou2018": 33, "mlrf2018": 48, "hao2019": 39}
+PAPERS = {"dou2018": 33, "mlrf2018": 48, "hao2019": 39, "wei2020": 45}
 """Paper -> its rows of kind run, those of our own included."""
 ANALYSES = {
     "dou2018": ("fig4", "fig5"),
     "mlrf2018": ("fig3", "fig4", "fig5", "table1"),
     "hao2019": ("fig5", "table5", "text"),
+    "wei2020": ("table1", "fig2", "fig3", "fig4", "fig5", "fig6"),
 }
 
 

@@ -1,4 +1,5 @@
-"""The 143 rows of Dou et al. 2018, Wang et al. 2018 and Hao et al. 2019 as data: address, kind, and which rows are one training."""
+"""The 203 rows of Dou et al. 2018, Wang et al. 2018, Hao et al. 2019 and Wei et al. 2020 (but its table 6) as data: address, kind, and which
+are one training."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ def _rows(table: str, names: str) -> Iterator[str]:
 
 _PAIRS = " ".join(f"row{i}/{pair}" for i in (6, 7, 8, 9) for pair in ("en-de", "zh-en"))
 _HAO = " ".join(f"row{i}/{pair}" for i in (5, 6, 7, 8) for pair in ("zh-en", "en-de"))
+_WEI = " ".join(f"row{i}/{pair}" for i in range(1, 7) for pair in ("en-de", "de-en", "en-fr"))
 HOPS = (1, 2, 4, 6, 8, 10, 12, 14, 16, 18)
 STEPS = (1, 2, 4, 6, 8, 10, 12, "J")
 
@@ -36,12 +38,18 @@ RUN = [
     *_rows("hao2019/table3", _HAO),
     *_rows("hao2019/table4", "row1-5"),
     *(f"hao2019/fig5/T{steps}" for steps in STEPS),
+    *_rows("wei2020/table2", _WEI),
+    *_rows("wei2020/table3", "row1-6"),
+    *_rows("wei2020/table4", "row8-14"),
+    *_rows("wei2020/table5", "row1-7"),
+    *_rows("wei2020/fig2", "plain36 plain72 msc36 msc72"),
 ]
 QUOTED = [
     *_rows("dou2018/table2", "row1-5"),
     *_rows("mlrf2018/table2", "row1-7"),
     *_rows("mlrf2018/table3", "row1-3"),
     *_rows("hao2019/table3", "row1-4"),
+    *_rows("wei2020/table4", "row1-7"),
 ]
 ANALYSIS = [
     *_rows("dou2018/fig4", "base hier hier-div"),
@@ -53,6 +61,11 @@ ANALYSIS = [
     "mlrf2018/text/train-speed",
     *_rows("hao2019/table5", "row1-5"),
     "hao2019/text/significance",
+    *_rows("wei2020/table1", "col1 col2 col3"),
+    *_rows("wei2020/fig3", "simple ordinary difficult challenging"),
+    "wei2020/fig4/maps",
+    "wei2020/fig5/norms",
+    *_rows("wei2020/fig6", "case1 case2"),
 ]
 KINDS = dict.fromkeys(RUN, "run") | dict.fromkeys(QUOTED, "quoted") | dict.fromkeys(ANALYSIS, "analysis")
 
@@ -75,6 +88,11 @@ SAME = {
     "hao2019/table4/row1": "hao2019/table1/row1",
     "hao2019/table4/row5": "hao2019/table1/row5",
     "hao2019/fig5/T8": "hao2019/table1/row5",
+    "wei2020/table3/row3": "wei2020/table2/row3/en-de",
+    "wei2020/table3/row6": "wei2020/table2/row6/en-de",
+    "wei2020/table5/row1": "wei2020/table2/row6/en-de",
+    "wei2020/fig2/msc36": "wei2020/table2/row3/en-de",
+    "wei2020/fig2/msc72": "wei2020/table2/row6/en-de",
 }
 """Row -> the row that is the same training."""
 
@@ -95,7 +113,10 @@ OWN = {
     "hao2019/table4/row2-sinusoids": None,
     "hao2019/table4/row3-layers": None,
     "hao2019/fig5/baseline": "hao2019/table1/row1",
+    "wei2020/table2/row4-three-norms/en-de": None,
+    "wei2020/table2/row6-three-norms/en-de": None,
+    "wei2020/table3/row4-post-norm": None,
 }
 """Rows that are not the papers' -> the row that is the same training, if one is."""
 
-PAPERS = ("search_spaces/dou2018", "search_spaces/mlrf2018", "search_spaces/hao2019")
+PAPERS = ("search_spaces/dou2018", "search_spaces/mlrf2018", "search_spaces/hao2019", "search_spaces/wei2020")

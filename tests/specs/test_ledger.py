@@ -6,6 +6,9 @@ special tokens come on top and numbers are cut (`cut`), or with the printed size
 
 Hao et al. print none either; the sizes that base/hao2019.yaml declares meet the base models' counts, and the big ones' then. Their +9.4M is
 met; their +69.4M for Big is not met by the model of the text (top layer) and nearly by the one that all decoder layers read.
+
+Wei et al.: 10,152 types meet the small plain model, 37,000 the base and 33,700 the big one. Small MSC models are met (54 and 72 layers with
+three norms for the context); base ones are reported 10M, big ones 7M lower than counted.
 """
 
 from __future__ import annotations
@@ -119,6 +122,34 @@ One layer over embeddings: two GRUs 2 (6 d^2 + d), additive attention 2 d^2 + d,
 which is 2d wide, 7 d^2 more; a decoder layer's attention 6 d^2 + 4 d and norm 2 d; a gate 2 d^2 + d. BiRNN has no additive attention; the
 column of table4/row4 no FFN either, and is merged by 3 d^2 and norms of 8 d.
 """
+
+
+WEI = {
+    "table2/row1/en-de": (10_507_264, "met"),
+    "table2/row2/en-de": (15_642_112, "met"),
+    "table2/row3/en-de": (43_305_472, "met"),
+    "table2/row4/en-de": (59_903_488, "0.1M low"),
+    "table2/row5/en-de": (76_501_504, "0.1M low"),
+    "table2/row6/en-de": (76_501_504, "0.1M low"),
+    "table2/row4-three-norms/en-de": (59_964_928, "met"),
+    "table2/row6-three-norms/en-de": (76_581_376, "met"),
+    "table4/row8": (63_084_544, "met"),
+    "table4/row9": (83_577_856, "10M high"),
+    "table4/row10": (225_442_816, "10M high"),
+    "table4/row11": (282_188_800, "10M high"),
+    "table4/row12": (210_870_272, "met"),
+    "table4/row13": (292_751_360, "7M high"),
+    "table4/row14": (519_489_536, "7M high"),
+    "fig2/plain36": (26_320_384, ""),
+    "fig2/plain72": (45_296_128, ""),
+    "table5/row2": (66_257_920, ""),
+    "table5/row3": (76_500_736, ""),
+    "table5/row4": (48_060_928, ""),
+    "table5/row5": (45_296_128, ""),
+    "table5/row6": (101_387_264, ""),
+    "table5/row7": (167_613_440, ""),
+}
+"""wei2020: counted with the declared vocabularies, and how that compares with what the paper prints (nothing: it prints none)."""
 
 
 def rows(table: str) -> dict[str, Row]:
@@ -246,3 +277,43 @@ def test_relative_positions_are_two_tables_a_layer_and_head() -> None:
     assert sizes is not None
     counted = {name: params(spec_of(table[name]), *sizes) for name in ("row1", "row2", "row2-sinusoids")}
     assert counted["row2"] - counted["row1"] == counted["row2-sinusoids"] - counted["row1"] == 12 * 8 * 33 * 64 * 2
+
+
+@pytest.mark.parametrize("name", list(WEI))
+def test_the_models_of_wei(name: str) -> None:
+    table, _, row_name = name.partition("/")
+    row = rows(f"wei2020/{table}")[row_name]
+    sizes = declared(spec_of(row))
+    assert sizes is not None
+    counted = params(spec_of(row), *sizes)
+    expected, verdict = WEI[name]
+    show(row, row.expect.get("params", "-"), f"{counted / 1e6:.3f}M", verdict)
+    assert counted == expected
+    if (reported := row.expect.get("params")) is not None:
+        digits = 1 if "." in str(reported) else 0
+        off = round(counted / 1e6, digits) - (number(reported) or 0.0) / 1e6
+        said = {"met": (0.0, 0.0), "0.1M low": (-0.1, -0.1), "10M high": (10.0, 11.0), "7M high": (7.0, 7.0)}[verdict]
+        assert said[0] - 1e-6 <= off <= said[1] + 1e-6
+        assert verdict == "met" or "three-norms" in row.note or "lower than counted" in row.note, "a table says why"
+
+
+def test_layers_and_context_of_wei() -> None:
+    """What a plain layer, a layer with a context, and the context itself cost, by d and f: the layers are the same at every size."""
+    for table, d, f, shallow, deep, layers in (
+        ("table2", 256, 512, "row2/en-de", "row3/en-de", 30),
+        ("table4", 512, 2048, "row9", "row10", 30),
+    ):
+        found = rows(f"wei2020/{table}")
+        sizes = declared(spec_of(found[shallow]))
+        assert sizes is not None
+        plain = 4 * (d * d + d) + 2 * d * f + f + d + 2 * 2 * d
+        context = 4 * (d * d + d) + 2 * d * d + d + 2 * d  # its attention, W1 and W2 of the gate with one bias, its norm
+        assert params(spec_of(found[deep]), *sizes) - params(spec_of(found[shallow]), *sizes) == layers * (plain + context)
+    found = rows("wei2020/table5")
+    sizes = declared(spec_of(found["row5"]))
+    assert sizes is not None
+    d = 256
+    counted = {name: params(spec_of(found[name]), *sizes) for name in ("row1", "row4", "row5")}
+    context = 4 * (d * d + d) + 2 * d * d + d + 2 * d
+    assert counted["row4"] - counted["row5"] == 6 * context + 6 * d * d + 6 * d, "six decoder layers and the GRU"
+    assert counted["row1"] - counted["row4"] == 72 * context

@@ -1,4 +1,4 @@
-"""Dou 2018, Wang 2018 and Hao 2019: all 143 rows are there, equal rows are one training, and different ones stay different."""
+"""Dou 2018, Wang 2018, Hao 2019 and Wei 2020: all 203 rows are there, equal rows are one training, and different ones stay different."""
 
 from __future__ import annotations
 
@@ -36,19 +36,20 @@ def trainings(profile: str | None = None) -> dict[str, str]:
     return {name: str(keys_for(row, data).train) for name, row in rows(profile).items() if row.spec is not None}
 
 
-def test_all_143_rows_are_there_and_of_the_right_kind() -> None:
-    assert (len(KINDS), len(RUN), len(QUOTED)) == (143, 104, 19)
+def test_all_203_rows_are_there_and_of_the_right_kind() -> None:
+    assert (len(KINDS), len(RUN), len(QUOTED)) == (203, 146, 26)
     assert sum(name.startswith("hao2019/") for name in KINDS) == 41
+    assert sum(name.startswith("wei2020/") for name in KINDS) == 69 - 9, "all but table 6"
     assert {name: row.kind for name, row in rows().items()} == KINDS | dict.fromkeys(OWN, "run")
 
 
-def test_104_rows_are_86_trainings() -> None:
+def test_146_rows_are_123_trainings() -> None:
     keys = trainings()
     assert {name: keys[other] for name, other in SAME.items()} == {name: keys[name] for name in SAME}
-    assert len({keys[name] for name in RUN}) == 86 == len(RUN) - len(SAME)
+    assert len({keys[name] for name in RUN}) == 123 == len(RUN) - len(SAME)
     shared = {name: other for name, other in OWN.items() if other is not None}
     assert {keys[name] for name in shared} == {keys[other] for other in shared.values()}
-    assert len(set(keys.values())) == 86 + len(OWN) - len(shared)
+    assert len(set(keys.values())) == 123 + len(OWN) - len(shared)
 
 
 def but_for_corpus_and_batch(row: Row) -> str:
@@ -60,12 +61,12 @@ def but_for_corpus_and_batch(row: Row) -> str:
 
 @pytest.mark.parametrize("profile", ["smoke", "cpu", "gpu"])
 def test_a_profile_keeps_different_rows_different(profile: str) -> None:
-    """The language pairs of Dou's table 2 and Hao's table 3 are one training there, and so are the baselines of the two papers."""
+    """Language pairs (Dou's table 2, Hao's table 3, Wei's table 2) are one training there, and so are the baselines of Dou and Hao."""
     scaled = trainings(profile)
     as_one = {name: but_for_corpus_and_batch(rows()[name]) for name in scaled}
     groups = [{as_one[name] for name in scaled if scaled[name] == key} for key in set(scaled.values())]
     assert [group for group in groups if len(group) > 1] == []
-    pairs, baselines = 4 + 5, 3  # row5 to row8 and row8-all; base, big, and base trained on
+    pairs, baselines = 4 + 5 + 12, 3  # row6 to row9; row5 to row8 and row8-all; base, big, and base trained on
     assert len(groups) == len(set(as_one.values())) == len(set(trainings().values())) - pairs - baselines
 
 
@@ -171,6 +172,12 @@ def test_what_the_papers_report() -> None:
     assert [said[f"hao2019/table3/row{i}/en-de"]["bleu"] for i in range(5, 9)] == [27.31, 28.21, 28.58, 28.98]
     assert [said[f"hao2019/table4/row{i}"]["bleu"] for i in range(1, 6)] == [27.31, 27.64, 27.58, 27.47, 28.21]
     assert list(said["hao2019/table5/row3"].values()) == [89.78, 72.02, 44.45, 79.21, 71.31, 88.38, 85.64, 85.00, 53.27, 62.38]
+    assert [said[f"wei2020/table2/row{i}/en-de"]["decode_speed"] for i in (1, 2, 3, 4, 5, 6)] == [1800, 1736, 1498, 1412, None, 1340]
+    assert said["wei2020/table2/row6/en-fr"] == {"params": "76.6M", "train_hours": 30, "decode_speed": 1340, "bleu": 44.15}
+    assert [said[f"wei2020/table3/row{i}"]["bleu"] for i in range(1, 7)] == [28.09, 28.63, 29.04, "failed", 28.34, 29.67]
+    assert [said[f"wei2020/table4/row{i}"]["bleu"] for i in range(8, 15)] == [27.44, 27.68, 29.71, 30.19, 28.86, 29.17, 30.56]
+    assert [said[f"wei2020/table4/row{i}"]["params"] for i in range(8, 15)] == ["63M", "73M", "215M", "272M", "211M", "286M", "512M"]
+    assert [said[f"wei2020/table5/row{i}"]["bleu"] for i in range(1, 8)] == [29.67, 29.45, 29.17, 28.99, 28.94, 29.08, 29.41]
     assert (said["hao2019/fig5/T8"], said["hao2019/fig5/TJ"]) == ({"bleu": 28.21}, {})
 
 
@@ -178,8 +185,9 @@ def test_rows_of_our_own_say_so() -> None:
     for name in OWN:
         row = rows()[name]
         assert "not in the paper" in row.label, name
-        counted = name.startswith("hao2019/table3/row8-all/") and row.expect == {"params_added": "+69.4M"}  # the count it was made for
-        assert not row.expect or name.endswith("/baseline") or counted, "a row that is not the paper's has nothing reported"
+        counted = {"params_added": "+69.4M"} if "/row8-all/" in name else {"params": {"4": "60.0M", "6": "76.6M"}.get(name[18])}
+        counts = name.startswith(("hao2019/table3/row8-all/", "wei2020/table2/row")) and row.expect == counted  # what it was made for
+        assert not row.expect or name.endswith("/baseline") or counts, "a row that is not the paper's has nothing reported"
 
 
 def test_the_recurrence_of_hao_reads_as_the_recipe_says() -> None:
@@ -201,3 +209,34 @@ def test_the_recurrence_of_hao_reads_as_the_recipe_says() -> None:
         big = "/row7/" in name or "/row8" in name
         assert (spec.model.d_model, spec.train.max_steps, spec.train.snapshots) == ((1024, 300_000, 20) if big else (512, 100_000, 5)), name
         assert spec.model.dropout.residual == (0.3 if big else 0.1) and spec.data.corpus.endswith("zh-en") == name.endswith("/zh-en")
+
+
+def test_the_models_of_wei_read_as_the_recipe_says() -> None:
+    found = {name: row.spec for name, row in rows().items() if name.startswith("wei2020") and row.spec is not None}
+    for name, spec in found.items():
+        model, small, layers = spec.model, "/table4/" not in name, spec.model.encoder.num_layers
+        deep = layers > 6 or model.d_model == 1024
+        assert (model.norm, model.embeddings, model.decoder.num_layers) == ("post" if "post-norm" in name else "pre", "three-way", 6), name
+        assert {model.dropout.residual, model.dropout.attention, model.dropout.embedding} == {0.3 if deep else 0.1}, name
+        warmup = (8000 if deep else 4000) if small else (16000 if model.d_model == 1024 else 8000)
+        assert spec.optim.schedule.warmup == warmup and spec.optim.schedule.kind == "noam", name
+        assert bool(model.regularizers) == (layers == 72 and "row5/" not in name and "plain" not in name), name
+        assert spec.batch.size * spec.batch.accumulate == (16384 if small else 65536) and spec.score.lowercase == small, name
+        assert (spec.decode.beam_size, spec.decode.length_penalty.alpha) == ((5, 1.0) if small else (4, 0.6)) and layers % 6 == 0, name
+        if model.bridge["kind"] == "multiscale":
+            assert model.bridge["blocks"] == 6 and (model.context is None or model.context["blocks"] == 6), name
+    assert [found[f"wei2020/table2/row{i}/en-de"].model.encoder.num_layers for i in range(1, 7)] == [6, 6, 36, 54, 72, 72]
+    assert {found[f"wei2020/table2/row1/{pair}"].data.corpus for pair in ("en-de", "de-en", "en-fr")} == {
+        "iwslt14-en-de",
+        "iwslt14-de-en",
+        "iwslt17-en-fr",
+    }
+    table5 = [found[f"wei2020/table5/row{i}"].model for i in range(1, 8)]
+    assert [(m.encoder.self_attention["kind"], m.decoder.cross_attention["kind"]) for m in table5[3:5]] == [
+        ("single", "contextual"),
+        ("single", "single"),
+    ]
+    assert table5[1].encoder.self_attention["gate"] == table5[1].decoder.cross_attention["gate"] == "add"
+    assert table5[2].context is not None and table5[2].context["cell"] == "ffn" and table5[4].context is None
+    assert [(m.encoder.num_layers, m.d_model, m.d_ff, m.num_heads) for m in table5[5:]] == [(18, 512, 1024, 8), (36, 512, 1024, 8)]
+    assert all(row.failed_below == 5 for name, row in rows().items() if name in found)

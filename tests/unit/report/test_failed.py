@@ -1,0 +1,183 @@
+"""`failed` as an outcome that a row states: with `failed_below`, a run that diverged or scored under it is `failed`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator.cli import app
+from orchestrator.errors import UserError
+from orchestrator.outcome import stated_failure
+from orchestrator.plan import Data, keys_for, plan
+from orchestrator.report.cells import cells
+from orchestrator.report.find import Finder
+from orchestrator.report.formats import FORMATS, several
+from orchestrator.report.table import make
+from orchestrator.results import Ledger
+from orchestrator.rows import Row, resolve
+from orchestrator.show import to_yaml
+
+HEAD = """\
+source: {paper: demo, table: deep}
+data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
+model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 1}, decoder: {num_layers: 1}}
+train: {max_steps: 2, validate_every: 2, checkpoint_every: 2}
+failed_below: 5
+rows:
+  base: {pinned: true, expect: {bleu: 27.64}}
+  poor: {model: {d_ff: 40}, expect: {bleu: failed}}
+  wild: {model: {d_ff: 48}, expect: {bleu: failed}}
+  plain: {model: {d_ff: 56}, failed_below: null}
+"""
+RUNS = {"base": ("done", 30.0), "poor": ("done", 4.99), "wild": ("diverged", None), "plain": ("done", 0.5)}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "deep.yaml"
+    made.write_text(HEAD, encoding="utf-8")
+    return made
+
+
+@pytest.fixture
+def rows(path: Path) -> list[Row]:
+    return resolve(path)
+
+
+@pytest.fixture
+def ledger(rows: list[Row], tmp_path: Path) -> Ledger:
+    made = Ledger(tmp_path / "results")
+    for row in rows:
+        status, bleu = RUNS[row.label]
+        keys = keys_for(row, Data(None))
+        assert keys.train and keys.decode and keys.score
+        made.write_train(keys.train, {"status": status, "steps": 2, "params": 1000, "reason": "loss" if status == "diverged" else ""})
+        if bleu is not None:
+            made.write_decode(keys.train, keys.decode, {}, ["a"])
+            made.write_score(keys.train, keys.score, {"decode_key": keys.decode, "bleu": bleu, "signature": "BLEU|x"})
+    return made
+
+
+@pytest.mark.parametrize(
+    ("bound", "status", "bleu", "found"),
+    [
+        (5.0, "done", 4.99, "BLEU 4.99 is under 5"),
+        (5.0, "done", 5.0, None),
+        (5.0, "done", None, None),
+        (5.0, "diverged", None, "diverged: loss"),
+        (0.0, "diverged", None, "diverged: loss"),
+        (0.0, "done", 0.0, None),
+        (5.0, "stopped", 1.0, None),
+        (5.0, "failed", None, None),
+        (None, "diverged", None, None),
+        (None, "done", 0.0, None),
+    ],
+)
+def test_the_rule(bound: float | None, status: str, bleu: float | None, found: str | None) -> None:
+    assert stated_failure(bound, status, "loss", bleu) == found
+
+
+def test_a_row_inherits_the_rule_or_takes_it_away_and_a_profile_has_its_own_bound(path: Path, rows: list[Row], tmp_path: Path) -> None:
+    assert {row.label: row.failed_below for row in rows} == {"base": 5.0, "poor": 5.0, "wild": 5.0, "plain": None}
+    assert {row.label: row.failed_below for row in resolve(path, profile="smoke")} == {"base": 0.0, "poor": 0.0, "wild": 0.0, "plain": None}
+    for row, bound in zip(rows, (5.0, 5.0, 5.0, None), strict=True):
+        shown = tmp_path / "row.yaml"
+        shown.write_text(to_yaml(row), encoding="utf-8")
+        (again,) = resolve(shown)
+        assert again.failed_below == bound and again.expect == row.expect
+        assert resolve(shown, profile="smoke")[0].failed_below == (None if bound is None else 0.0)
+
+
+def test_it_is_not_part_of_a_key(path: Path, rows: list[Row]) -> None:
+    before = [keys_for(row, Data(None)) for row in rows]
+    path.write_text(HEAD.replace("failed_below: 5\n", ""), encoding="utf-8")
+    assert [keys_for(row, Data(None)) for row in resolve(path)] == before
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("  bad: {failed_below: -1}\n", "failed_below"),
+        ("  bad: {failed_below: low}\n", "failed_below"),
+        ("  bad: {kind: quoted, failed_below: 5}\n", "only in rows of kind run"),
+        ("  bad: {expect: {params: failed}}\n", "expect params is 'failed'"),
+        ("  bad: {expect: {bleu: fell}}\n", "expect bleu is 'fell'"),
+    ],
+)
+def test_bad_rules_are_one_line(path: Path, line: str, said: str) -> None:
+    path.write_text(HEAD + line, encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        resolve(path)
+    assert len(error.value.lines) == 1 and said in error.value.lines[0] and "deep.yaml:" in error.value.lines[0]
+
+
+def test_a_table_shows_failed_rows_and_why(rows: list[Row], ledger: Ledger) -> None:
+    table = make("demo/deep", rows, Finder(ledger, Data(None)), seeds=[1])
+    headers, lines = cells(table)
+    shown = {line[0]: dict(zip(headers, line, strict=True)) for line in lines}
+    assert [shown[name]["BLEU (ours)"] for name in RUNS] == ["30.00", "failed", "failed", "0.50"]
+    assert [shown[name]["BLEU (paper)"] for name in RUNS] == ["27.64", "failed", "failed", ""]
+    assert shown["poor"]["status"] == "failed: BLEU 4.99 is under 5" and shown["wild"]["status"] == "failed: diverged: loss"
+    assert shown["poor"]["params"] == "1,000" and shown["poor"]["delta"] == "" and shown["poor"]["steps"] == "2"
+    said = {row["id"].rsplit("/", 1)[1]: row for row in json.loads(json.dumps(table.as_json()))["rows"]}
+    assert (
+        said["poor"]["reported"] == {"bleu": "failed"} and said["poor"]["ours"]["status"] == "failed" and "bleu" not in said["poor"]["ours"]
+    )
+    assert said["wild"]["ours"]["failed_as_stated"] is True and "failed_as_stated" not in said["plain"]["ours"]
+    for form in FORMATS:
+        assert several([table], form).count("failed") >= 4
+
+
+def test_one_failed_seed_of_two_is_told_beside_the_mean_of_the_rest(rows: list[Row], ledger: Ledger) -> None:
+    base = rows[0]
+    other = keys_for(base.at(2), Data(None))
+    assert other.train and other.decode and other.score and base.spec
+    ledger.write_train(other.train, {"status": "done", "steps": 2, "params": 1000, "reason": ""})
+    ledger.write_decode(other.train, other.decode, {}, ["a"])
+    ledger.write_score(other.train, other.score, {"decode_key": other.decode, "bleu": 1.0, "signature": "BLEU|x"})
+    table = make("demo/deep", rows, Finder(ledger, Data(None)), seeds=[1, 2])
+    headers, lines = cells(table)
+    first = dict(zip(headers, lines[0], strict=True))
+    assert (first["BLEU (ours)"], first["status"]) == ("30.00", "done; seed 2 failed: BLEU 1.00 is under 5")
+
+
+def test_a_plan_has_nothing_left_to_do_for_them(rows: list[Row], ledger: Ledger) -> None:
+    found = plan(rows, [1], ledger=ledger)
+    assert [row.status for row in found.rows] == ["done", "failed", "failed", "done"] and found.trainings == 0
+    assert found.as_json()["rows"][1]["reason"] == "BLEU 4.99 is under 5" and found.as_json()["totals"]["failed"] == 2
+
+
+def run(path: Path, tmp_path: Path, *more: str) -> tuple[int, list[dict[str, object]], str]:
+    places = ["--results", str(tmp_path / "results"), "--cache-dir", str(tmp_path / "cache")]
+    done = CliRunner().invoke(app, ["sweep", str(path), "--engine", "local", "--no-tracking", "--json", *places, *more])
+    return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def test_a_sweep_ends_with_0_says_so_and_has_nothing_to_do_again(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from orchestrator.sweep_status import sweep_status
+    from orchestrator.tracking_source import read_result, read_sweep
+
+    rows = HEAD[: HEAD.index("rows:")] + "rows: {poor: {failed_below: 100}, well: {model: {d_ff: 40}, failed_below: null}}\n"
+    path.write_text(rows, encoding="utf-8")
+    code, records, said = run(path, tmp_path)
+    poor, well = records
+    assert code == 0 and (poor["status"], poor["failed_as_stated"], well["status"]) == ("failed", True, "done")
+    assert poor["bleu"] is not None and str(poor["reason"]).endswith("is under 100") and "an outcome, no error" in said
+    again, repeated, said = run(path, tmp_path)
+    assert again == 0 and "0 steps executed" in said and repeated == records
+    (sweep,) = sweep_status(tmp_path / "results")
+    assert [row["status"] for row in sweep["rows"]] == ["failed", "done"]
+    projected = read_sweep(tmp_path / "results" / "sweeps" / f"{sweep['sweep']}.json")
+    results = [read_result([tmp_path / "results"], row, projected) for row in projected.rows]
+    assert [result and result.state for result in results] == ["failed", "done"]
+    assert results[0] is not None and results[0].tags["reason"] == poor["reason"] and results[0].metrics["bleu"] == poor["bleu"]
+
+    monkeypatch.setenv("NMT_FAULT", "step@1:nan")
+    path.write_text(rows.replace("100", "0"), encoding="utf-8")
+    code, records, said = run(path, tmp_path, "--seeds", "2")
+    assert code == 1 and [record["status"] for record in records] == ["failed", "diverged"]
+    assert records[0]["failed_as_stated"] and str(records[0]["reason"]).startswith("diverged: loss or gradient is not finite at step 1")
+    assert "1 of 2 failed by their rows' own rule" in said
