@@ -1,5 +1,5 @@
-"""The 203 rows of Dou et al. 2018, Wang et al. 2018, Hao et al. 2019 and Wei et al. 2020 (but its table 6) as data: address, kind, and which
-are one training."""
+"""The 203 rows of Dou et al. 2018, Wang et al. 2018, Hao et al. 2019 and Wei et al. 2020 (but its table 6) as data: address, kind, and
+which are one training."""
 
 from __future__ import annotations
 
