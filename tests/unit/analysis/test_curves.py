@@ -6,12 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from matplotlib.figure import Figure
 
-from models.memory import Memory
-from models.registry import ENCODERS
-from models.seams import ExtraEncoder
 from orchestrator.analysis import accuracy, hops, steps
 from orchestrator.analysis.curve import positions
 from orchestrator.errors import UserError
@@ -77,29 +73,19 @@ score: {metric: multi-bleu}
 analysis: steps
 rows:
   base: {label: baseline}
-  TJ: {label: as many as words, model: {extra_encoder: {kind: biarn, steps: J}}}
-  T1: {label: one step, model: {extra_encoder: {kind: biarn, num_layers: 1, steps: 1}}}
-  T8: {label: eight steps, model: {extra_encoder: {kind: biarn}}}
-  T2x3: {label: two steps in three layers, model: {extra_encoder: {kind: biarn, num_layers: 3, steps: 2}}}
+  TJ: {label: as many as words, model: {extra_encoder: {kind: biarn, steps: J},
+    bridge: {kind: extra}, decoder: {cross_attention: {kind: stacked}}}}
+  T1: {label: one step, model: {extra_encoder: {kind: biarn, num_layers: 1, steps: 1},
+    bridge: {kind: extra}, decoder: {cross_attention: {kind: stacked}}}}
+  T8: {label: eight steps, model: {extra_encoder: {kind: biarn},
+    bridge: {kind: extra}, decoder: {cross_attention: {kind: stacked}}}}
+  T2x3: {label: two steps in three layers, model: {extra_encoder: {kind: biarn, num_layers: 3, steps: 2},
+    bridge: {kind: extra}, decoder: {cross_attention: {kind: stacked}}}}
 """
 
 
-class Recurrent(ExtraEncoder):
-    """The options of `biarn` and nothing else: the analysis reads options alone."""
-
-    kind, version, width = "biarn", 1, 1
-
-    def __init__(self, site: Any, *, num_layers: int = 1, steps: int | str = 8) -> None:
-        super().__init__(site)
-
-    def forward(self, words: torch.Tensor, h_0: torch.Tensor, flow: Any) -> Memory:
-        raise NotImplementedError
-
-
 @pytest.fixture
-def recurrent(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    ENCODERS.names()
-    monkeypatch.setitem(ENCODERS._classes, "biarn", Recurrent)
+def recurrent(lab: Any, tmp_path: Path) -> Any:
     made = type(lab)(tmp_path, RECURRENT)
     made.finish("base", spoil=lambda source: len(source.split()) > 6)
     made.finish("T8")
