@@ -216,16 +216,10 @@ def curve(rows: list[dict[str, Any]], args: argparse.Namespace) -> list[dict[str
             own = [row for row in rows if (row["variant"], row["recompute"]) == (variant, recompute)]
             for low, high in pairwise(own):
                 layers = high["depth"] - low["depth"]
-                found.append(
-                    {
-                        "variant": variant,
-                        "recompute": recompute,
-                        "from": low["depth"],
-                        "to": high["depth"],
-                        "milliseconds": round(1000 * (high["seconds"]["median"] - low["seconds"]["median"]) / layers, 3),
-                        "memory_mib": round((high["memory_mib"] - low["memory_mib"]) / layers, 3),
-                    }
-                )
+                step = {"variant": variant, "recompute": recompute, "from": low["depth"], "to": high["depth"]}
+                step["milliseconds"] = round(1000 * (high["seconds"]["median"] - low["seconds"]["median"]) / layers, 3)
+                step["memory_mib"] = round((high["memory_mib"] - low["memory_mib"]) / layers, 3)
+                found.append(step)
     return found
 
 
