@@ -71,6 +71,7 @@ OPTIONS = [
     ("bridge", 'extra where="all"'),
     ("self_attention", "relative k=2"),
     ("self_attention", 'directional masks="layers"'),
+    ("bridge", "hierarchical_document doc_layers=2"),
 ]
 """Options that change what is built, beside every component with its defaults."""
 
@@ -84,10 +85,11 @@ def tiny(case: tuple[str, str, str], seed: int = 3):
 
 
 def batch(sentences: int = 3, src: int = 7, tgt: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
-    """Source with padding at the end of the first sentence, and target inputs."""
+    """Sources, the first with padding at its end, the second with a sentence end (EOS) within, and target inputs."""
     generator = torch.Generator().manual_seed(7)
     source = torch.randint(4, VOCAB, (sentences, src), generator=generator)
     source[0, 4:] = 0
+    source[1:2, 2] = 3
     target = torch.randint(4, VOCAB, (sentences, tgt), generator=generator)
     target[:, 0] = 2
     return source, target
