@@ -41,7 +41,7 @@ def analyse(
 ) -> None:
     """Analyse trained rows: data as JSON and CSV, a figure as PNG and SVG. A row without a run is named and left out.
 
-    Kinds: length, exploitation, hops, steps, accuracy, layer-attention, properties, probing, significance, speed.
+    Kinds: length, exploitation, hops, steps, accuracy, layer-attention, properties, probing, significance, speed, lead.
 
     Example:  nmt-ablate analyse dou2018/fig4 --profile smoke
     """

@@ -19,6 +19,7 @@ from orchestrator.lock import RunLock
 from orchestrator.reporters import HistoryReporter, RungReporter
 from orchestrator.results import Ledger
 from orchestrator.runtime import Reporter, Runtime
+from orchestrator.rouge import figures_of
 from orchestrator.spec import RunSpec
 from orchestrator.store import Store
 from orchestrator.task import Scoring, Task
@@ -193,4 +194,4 @@ def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
 
 
 def _figure(scored: dict[str, Any] | None) -> dict[str, Any]:
-    return {"bleu": scored["bleu"] if scored else None, "signature": scored["signature"] if scored else None}
+    return {"bleu": scored["bleu"] if scored else None, "signature": scored["signature"] if scored else None} | figures_of(scored)

@@ -41,6 +41,7 @@ KINDS = {
     "probing": "orchestrator.analysis.probing",
     "significance": "orchestrator.analysis.significance",
     "speed": "orchestrator.analysis.speed",
+    "lead": "orchestrator.analysis.lead",
 }
 """Kind -> module."""
 
