@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from orchestrator.data.sentences import MARK, sentences_of
+from orchestrator.errors import UserError
 from orchestrator.multi_bleu import check_counts
 
 FIGURES = ("rouge1", "rouge2", "rougeL")
@@ -49,6 +50,8 @@ def without_marks(lines: Sequence[str]) -> list[str]:
 
 @functools.cache
 def _scorer() -> Any:
-    from rouge_score.rouge_scorer import RougeScorer
-
+    try:
+        from rouge_score.rouge_scorer import RougeScorer
+    except ImportError:
+        raise UserError("score.metric rouge needs rouge-score, which requirements.lock has; install it with: make setup") from None
     return RougeScorer(list(_LIBRARY.values()), use_stemmer=True)

@@ -76,6 +76,8 @@ def exhaustive(model, source, decode):
         outputs = [list(y) for y in product(words, repeat=words_in)]
         n = decode.no_repeat_ngram
         outputs = [y for y in outputs if not any(repeats(y[:t], n) for t in range(len(y) + 1))]
+        if not outputs:
+            continue
         total = torch.zeros(len(outputs))
         for t in range(words_in + 1):
             following = torch.tensor([[*y, EOS][t] for y in outputs])
