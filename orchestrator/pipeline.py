@@ -18,8 +18,8 @@ from orchestrator.journal import executed_steps
 from orchestrator.lock import RunLock
 from orchestrator.reporters import HistoryReporter, RungReporter
 from orchestrator.results import Ledger
-from orchestrator.runtime import Reporter, Runtime
 from orchestrator.rouge import figures_of
+from orchestrator.runtime import Reporter, Runtime
 from orchestrator.spec import RunSpec
 from orchestrator.store import Store
 from orchestrator.task import Scoring, Task

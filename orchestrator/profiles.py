@@ -25,7 +25,7 @@ SECTIONS = ("data", "batch", "train", "decode", "score")
 
 
 class Scale(Strict):
-    """How much smaller: `width` multiplies d_model, d_ff and every component option named `d_*`; data, batch and train merge onto the row's.
+    """How much smaller: `width` multiplies d_model, d_ff and every component option `d_*`; data, batch and train merge onto the row's.
 
     `warmup` (at most so many steps) and `restart_after_steps` act on the schedules and the restart that the row has. A smaller width and a
     shorter warm-up would raise noam's highest rate, d_model^-0.5 * warmup^-0.5: the factor keeps it as published.

@@ -200,7 +200,8 @@ class LengthPenalty(Strict):
 
 
 class DecodeSpec(Strict):
-    """Choice of checkpoint (`best`: lowest validation nll) and search. |Y| <= max_ratio * |X| + max_extra, and <= `max_length` (EOS counted).
+    """Choice of checkpoint (`best`: lowest validation nll) and search. |Y| <= max_ratio * |X| + max_extra, and <= `max_length`
+    (EOS counted).
 
     `no_repeat_ngram` n > 0: no output holds the same n subwords twice (3: trigram blocking, Paulus et al. 2018).
     """

@@ -21,7 +21,7 @@ from models.stack import Stack
 
 @BRIDGES.register("hierarchical_document")
 class HierarchicalDocumentBridge(Bridge):
-    """memories_l = (LN(w_ij + g_i),) for every decoder layer l; g = Transformer(s + position), s_i = w_i,end (HIERTRANS of Wei et al. 2020).
+    """memories_l = (LN(w_ij + g_i),) for every decoder layer l; g = Transformer(s + position), s_i = w_i,end (HIERTRANS, Wei et al. 2020).
 
     w_ij: the encoder's state of token j of sentence i, where the encoder sees one sentence at a time, positions starting again with each
     (`by_sentence`). s_i: the state of the sentence's end token. g_i: state of sentence i after `doc_layers` plain layers over s.

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orchestrator.evaluate import References
 from orchestrator.errors import UserError
+from orchestrator.evaluate import References
 from orchestrator.multi_bleu import MAX_ORDER, check_counts, lower_ascii, multi_bleu
 from orchestrator.spec import ScoreSpec
 

@@ -30,7 +30,12 @@ def analyse(context: Context) -> Analysis:
             raise UserError(f"{subject.row.id}: corpus {spec.data.corpus} is of single sentences; expected documents, as in cnn-dailymail")
         leads = lead(prepared.sources(spec.score.test), count)
         found = rouge(leads, prepared.references(spec.score.test))
-        about = {"row": subject.asked.id if subject.asked else subject.row.id, "label": f"Lead{count}", "corpus": place[0], "test": place[1]}
+        about = {
+            "row": subject.asked.id if subject.asked else subject.row.id,
+            "label": f"Lead{count}",
+            "corpus": place[0],
+            "test": place[1],
+        }
         figures = {name: round(found[name], 4) for name in FIGURES}
         records.append(about | {"sentences": count, "summaries": len(leads)} | figures | {"signature": found["signature"]})
     notes = ["articles are whole here: data.truncate shortens what a model reads, not the lead"]

@@ -23,9 +23,7 @@ SIDES = ("src", "tgt")
 T = TypeVar("T")
 
 
-def build(
-    data: DataSpec, text: Text, languages: list[str], out: Path, on_progress: Progress, *, documents: bool = False
-) -> dict[str, Any]:
+def build(data: DataSpec, text: Text, languages: list[str], out: Path, on_progress: Progress, *, documents: bool = False) -> dict[str, Any]:
     """Writes all files of a store but `about.json`; -> its `stats`. UserError for malformed text. `documents`: of several sentences."""
     tokenizers = [Tokenizer(language, data.tokenizer, data.lowercase, documents=documents) for language in languages]
     work = [out / f"{side}.work" for side in SIDES]
@@ -90,7 +88,9 @@ def _encode(
     filtered: bool,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Any]:
-    """Writes the arrays of a split, cut as `data` says; `filtered`: its filters by length apply. -> {pairs, tokens: [src, tgt], unknown: [..], dropped}."""
+    """Writes the arrays of a split, cut as `data` says; `filtered`: its filters by length apply.
+    -> {pairs, tokens: [src, tgt], unknown: [..], dropped}.
+    """
     types = [np.uint16 if segmenter.size <= 1 << 16 else np.int32 for segmenter in segmenters]
     flat: list[list[np.ndarray]] = [[], []]
     lengths: list[list[int]] = [[], []]

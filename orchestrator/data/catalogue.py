@@ -31,7 +31,9 @@ class Split(Strict):
     src: Relative
     tgt: Annotated[list[Relative], Field(min_length=1)]
     pairs: Positive | None = None
-    records: Annotated[list[Natural], Field(min_length=2, max_length=2)] | None = None  # of a CSV file: the first, and the one behind the last
+    records: Annotated[list[Natural], Field(min_length=2, max_length=2)] | None = (
+        None  # of a CSV file: the first, and the one behind the last
+    )
     sha256: list[Sha256] | None = None  # of src, then of each of tgt
 
     @model_validator(mode="after")

@@ -28,7 +28,9 @@ def rows(path: Path, columns: tuple[str, str], records: tuple[int, int] | None =
             reader = csv.DictReader(file)
             found = reader.fieldnames or []
             if lacking := [name for name in columns if name not in found]:
-                raise UserError(f"{path}: no column {lacking[0]!r}; its columns are {', '.join(name[:40] for name in found[:10]) or 'none'}")
+                raise UserError(
+                    f"{path}: no column {lacking[0]!r}; its columns are {', '.join(name[:40] for name in found[:10]) or 'none'}"
+                )
             for number, record in enumerate(islice(reader, start, stop), 1):
                 source, reference = (record[name] for name in columns)
                 if source is None or reference is None:

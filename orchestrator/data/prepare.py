@@ -93,8 +93,9 @@ def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, on_progress:
 def _build(data: DataSpec, text: Text, about: dict[str, Any], key: str, place: Path, on_progress: Progress | None) -> Prepared:
     tmp = place.with_name(f".{place.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     tmp.mkdir()
+    documents = {"documents": True} if "documents" in about else {}
     try:
-        stats = build(data, text, about["languages"], tmp, on_progress or (lambda stage, done, total: None), documents="documents" in about)
+        stats = build(data, text, about["languages"], tmp, on_progress or (lambda stage, done, total: None), **documents)
         sizes = {path.name: path.stat().st_size for path in sorted(tmp.iterdir())}
         content = {"key": key, "manifest": about, "stats": stats, "files": sizes}
         (tmp / store.ABOUT).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -18,7 +18,9 @@ JOINT = f" {MARK} "
 RULE = 1
 """Version of `split`: raised when it cuts anywhere else."""
 
-_TITLES = "Mr Mrs Ms Dr Prof Rev Sen Rep Gov Gen Col Capt Lt Sgt Cpl Maj Cmdr Adm Pres Hon Supt Det Insp St Mt Ft vs No Nos Fig Jan Feb Mar Apr"
+_TITLES = (
+    "Mr Mrs Ms Dr Prof Rev Sen Rep Gov Gen Col Capt Lt Sgt Cpl Maj Cmdr Adm Pres Hon Supt Det Insp St Mt Ft vs No Nos Fig Jan Feb Mar Apr"
+)
 _MORE = "Aug Sept Sep Oct Nov Dec Ave Blvd Rd approx est e.g i.e cf al"
 _ABBREVIATIONS = frozenset(f"{_TITLES} {_MORE}".split())
 _END = re.compile(r"""(?<=[.!?])(?P<close>["'”’)\]]*)\s+(?=["'“‘(\[]*[A-Z0-9£$€])""")

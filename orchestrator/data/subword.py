@@ -61,10 +61,11 @@ class Pieces:
         languages: list[str],
         marks: Sequence[str] = (),
     ) -> Pieces:
-        """From `count` lines; `marks` are pieces of their own, ids 4 on. UserError where `size` is too small for the alphabet, or no words."""
+        """From `count` lines; `marks`: pieces of their own, ids 4 on. UserError where `size` cannot hold the alphabet, or for no words."""
         import sentencepiece
 
         every = -(-count // MAX_LEARNED)
+        more: dict[str, Any] = {"user_defined_symbols": list(marks)} if marks else {}
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
@@ -79,7 +80,7 @@ class Pieces:
                 unk_id=UNK,
                 bos_id=BOS,
                 eos_id=EOS,
-                **({"user_defined_symbols": list(marks)} if marks else {}),
+                **more,
                 input_sentence_size=0,
                 shuffle_input_sentence=False,
                 num_threads=1,

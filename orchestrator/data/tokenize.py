@@ -10,7 +10,7 @@ from orchestrator.data.sentences import JOINT, sentences_of
 
 
 class Tokenizer:
-    """One language of one spec. Tokens are joined by single spaces; nothing is escaped (`'` stays `'`). `documents`: sentence by sentence."""
+    """One language of one spec. Tokens are joined by single spaces; nothing is escaped (`'` stays `'`). `documents`: by sentence."""
 
     def __init__(self, language: str, kind: Literal["none", "moses"], lowercase: bool, *, documents: bool = False) -> None:
         self.language, self.kind, self.lowercase, self.documents = language, kind, lowercase, documents

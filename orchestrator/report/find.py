@@ -27,7 +27,8 @@ NO_KEYS = Keys(None, None, None)
 class Outcome:
     """One seed of a row. status: done | stopped | diverged | failed | trained; figures only where it is done.
 
-    also: BLEU (ROUGE-L) by the name of each other scoring that has a record, and the row's own ROUGE figures. keys: what the figures, hypotheses and tensors are found by.
+    also: BLEU (ROUGE-L) by the name of each other scoring that has a record, and the row's own ROUGE figures.
+    keys: what the figures, hypotheses and tensors are found by.
     """
 
     seed: int

@@ -60,7 +60,7 @@ def corpus(tmp_path, monkeypatch):
         },
         "sources": [{"kind": "user", "obtain": "make it"}],
     }
-    monkeypatch.setattr(catalogue, "load_entry", lambda name: catalogue.parse_entry(Document(entry), name))
+    monkeypatch.setattr(catalogue, "load_entry", lambda name: catalogue.parse_entry(Document("docs.yaml", entry), name))
     monkeypatch.setattr("orchestrator.data.prepare.load_entry", catalogue.load_entry)
     return tmp_path, entry
 
@@ -85,7 +85,7 @@ def test_sentence_ends_are_ids(corpus, tmp_path, kind, size, joint, tokenizer):
 
 def test_truncation_comes_before_the_filters(corpus, tmp_path):
     whole = prepare(spec(), corpus[0], tmp_path / "cache")
-    cut = prepare(spec(truncate=Truncate(src=6), max_length=6), corpus[0], tmp_path / "cache")
+    cut = prepare(spec(truncate=Truncate(src=6), max_length=9), corpus[0], tmp_path / "cache")
     assert len(cut.pairs("train")) == len(whole.pairs("train")) == 30
     assert cut.pairs("train").src_lengths.max() == cut.pairs("test").src_lengths.max() == 6
     assert cut.pairs("train")[0][1] == whole.pairs("train")[0][1]
@@ -105,7 +105,7 @@ def test_the_manifest_knows_what_was_read(corpus):
     ("text", "columns", "records", "message"),
     [
         ("a,b\n1,2\n", ("a", "c"), None, "no column 'c'; its columns are a, b"),
-        ("a,b\n1,2\n3\n", ("a", "b"), None, "record 1 .* lacks columns"),
+        ("a,b\n1,2\n3\n", ("a", "b"), None, "record 2 .* lacks columns"),
         ("a,b\n1,2\n", ("a", "b"), (0, 3), "1 records; expected at least 3"),
         ("", ("a", "b"), None, "its columns are none"),
     ],

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
 from model_cases import VOCAB, config
 
 from models import build
@@ -31,7 +36,10 @@ def hierarchical(norm="pre", **more):
 def test_rows_are_the_sentences():
     found = Sentences(DOCUMENTS, apart=True)
     flat = [sentence for document in SPLIT for sentence in document]
-    assert [[i for i, real in zip(row, mask, strict=True) if real] for row, mask in zip(found.rows.tolist(), found.row_mask.tolist(), strict=True)] == flat
+    assert [
+        [i for i, real in zip(row, mask, strict=True) if real]
+        for row, mask in zip(found.rows.tolist(), found.row_mask.tolist(), strict=True)
+    ] == flat
     assert found.counts.tolist() == [3, 2, 1, 3]
     assert DOCUMENTS[DOCUMENTS != 0][found.ends].tolist() == [s[-1] for s in flat]
     whole = Sentences(DOCUMENTS, apart=False)
@@ -105,7 +113,7 @@ def test_a_long_sentence_among_many_is_not_paid_by_all():
     assert not Sentences(long, 100).apart
 
 
-@pytest.mark.parametrize("src", [torch.zeros((0, 1), dtype=torch.long), torch.zeros((2, 3), dtype=torch.long)])
-def test_nothing_to_read(src):
+def test_nothing_to_read():
     with torch.no_grad():
-        assert hierarchical().encode(src).memories[0][0].keys.shape[:2] == src.shape
+        states = hierarchical().encode(torch.zeros((2, 3), dtype=torch.long)).memories[0][0].keys
+    assert states.shape[:2] == (2, 3) and states.isfinite().all()
