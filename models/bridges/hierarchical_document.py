@@ -30,7 +30,7 @@ class HierarchicalDocumentBridge(Bridge):
 
     by_sentence = True
 
-    def __init__(self, site: Site, *, doc_layers: int = 18) -> None:
+    def __init__(self, site: Site, *, doc_layers: int = 6) -> None:
         super().__init__(site)
         self.num_layers, self.width = site.num_layers, site.d_model
         config = replace(site.config, encoder=StackConfig(num_layers=doc_layers))
