@@ -40,8 +40,11 @@ class InputEmbedding(nn.Module):
         x = self.words(tokens_BT) * self.scale
         return x if self.bias is None else x + self.bias
 
-    def placed(self, x_BTD: Tensor, past: int = 0) -> Tensor:
-        """drop(x + position)"""
-        if self.positions == "sinusoidal":
+    def placed(self, x_BTD: Tensor, past: int = 0, positions_BT: Tensor | None = None) -> Tensor:
+        """drop(x + position); positions count from `past` on, unless they are given."""
+        if self.positions == "sinusoidal" and positions_BT is not None:
+            table = sinusoids(0, x_BTD.shape[1], x_BTD.shape[-1], x_BTD.device).to(x_BTD.dtype)
+            x_BTD = x_BTD + table[positions_BT]
+        elif self.positions == "sinusoidal":
             x_BTD = x_BTD + sinusoids(past, past + x_BTD.shape[1], x_BTD.shape[-1], x_BTD.device).to(x_BTD.dtype)
         return self.dropout(x_BTD)

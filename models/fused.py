@@ -27,6 +27,8 @@ def unfusable(model: Transformer) -> str | None:
     for seam, part in (("extra_encoder", model.extra_encoder), ("context", model.encoder.context)):
         if part is not None:
             return f"{seam} {part.kind}: not fused"
+    if model.bridge.by_sentence:
+        return f"bridge {model.bridge.kind}: not fused"
     for path, module in model.named_modules():
         if isinstance(module, Component) and not module.packable:
             return f"{module.kind}: its positions meet outside attention"

@@ -92,11 +92,13 @@ class Bridge(Component):
     """What each decoder layer attends to. `needs_output` is False where the encoder's output is not read (then its final norm is not
     built). `reads_extra`: the extra encoder's memory is read; `needs_aligned`: position by position. `num_memories`: a layer's, at most.
     `blocks`: into how many blocks the encoder is cut (history.blocks); `reads_context`: their contexts are memories more.
+    `by_sentence`: the encoder sees one sentence of a document at a time, positions starting again with each (flow.segments).
     """
 
     needs_output = True
     reads_extra = False
     needs_aligned = False
+    by_sentence = False
     num_memories = 1
     blocks = 0
     reads_context = False

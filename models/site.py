@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from models.cache import Cache
 from models.config import ModelConfig
 from models.packing import Packing
+from models.sentences import Sentences
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,14 @@ class Flow:
     mask: [B, S] True = real token (None while decoding step by step); bias: additive attention bias broadcastable to [B, heads, T, S];
     cache: the decoder's memory of earlier steps; trace: collects attention maps where a list is given (off in training).
     packing: where it is given, states are packed rows [1, P, D] in place of [B, T, D].
+    segments: the sentences of the documents, where the bridge asks for an encoder that sees one sentence at a time.
     """
 
     mask: Tensor | None = None
     bias: Tensor | None = None
     causal: bool = False
     cache: Cache | None = None
-    segments: Tensor | None = None
+    segments: Sentences | None = None
     packing: Packing | None = None
     trace: list[tuple[nn.Module, Tensor]] | None = None
 

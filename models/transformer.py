@@ -22,6 +22,7 @@ from models.packing import PACK_SHARE, Packing
 from models.paths import PATHS
 from models.registry import BRIDGES, CONTEXTS, ENCODERS, REGULARIZERS
 from models.seams import Bridge, Component, ExtraEncoder, Regularizer, WeightPenalty
+from models.sentences import Sentences
 from models.site import Flow, History, Site
 from models.stack import Stack
 
@@ -31,7 +32,8 @@ PAD = 0
 class Output(NamedTuple):
     """hidden [B, T, D] before the output layer, and each side's history for the regularizers.
 
-    A mask tells the real positions of its side, [B, S] and [B, T]; it is [1, P] where that side is packed.
+    A mask tells the real positions of its side, [B, S] and [B, T]; it is [1, P] where that side is packed, and [R, J] where the encoder's
+    rows are sentences.
     """
 
     hidden: Tensor
@@ -90,19 +92,32 @@ class Transformer(nn.Module):
 
     def recompute(self, on: bool) -> None:
         """Whether training keeps only each layer's input and runs the layer again backwards: less memory, more time, the same numbers."""
-        self.encoder.recompute = self.decoder.recompute = on
+        for module in self.modules():
+            if isinstance(module, Stack):
+                module.recompute = on
 
     def encode(self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None = None) -> Encoded:
         """Source ids (PAD = 0) -> what each decoder layer attends to."""
         return self._encode(src_BS, trace)[0]
 
     def _encode(
-        self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None = None, packing: Packing | None = None
+        self,
+        src_BS: Tensor,
+        trace: list[tuple[nn.Module, Tensor]] | None = None,
+        packing: Packing | None = None,
+        sentences: Sentences | None = None,
     ) -> tuple[Encoded, History]:
         mask = src_BS != PAD
-        flow = Flow(mask=mask, bias=padding_bias(mask), trace=trace, packing=packing)
-        words = self.src_embedding.scaled(src_BS)
-        h_0 = self.src_embedding.placed(words)
+        if sentences is None and self.bridge.by_sentence:
+            sentences = self._sentences(src_BS)
+        if sentences is None:
+            flow = Flow(mask=mask, bias=padding_bias(mask), trace=trace, packing=packing)
+            words = self.src_embedding.scaled(src_BS)
+            h_0 = self.src_embedding.placed(words)
+        else:
+            flow = Flow(mask=sentences.row_mask, bias=sentences.bias, trace=trace, packing=packing, segments=sentences)
+            words = self.src_embedding.scaled(sentences.rows)
+            h_0 = self.src_embedding.placed(words, positions_BT=sentences.positions)
         encoded, history = self.encoder(h_0 if packing is None else packing.pack(h_0), flow)
         extra = None if self.extra_encoder is None else self.extra_encoder(words, h_0, replace(flow, packing=None))
         return Encoded(self.bridge(encoded, history, extra, flow), mask), history
@@ -141,16 +156,25 @@ class Transformer(nn.Module):
 
     def forward(self, src_BS: Tensor, tgt_in_BT: Tensor) -> Output:
         """Teacher forcing; tgt_in starts with BOS."""
-        src_mask, tgt_mask = src_BS != PAD, tgt_in_BT != PAD
+        sentences = self._sentences(src_BS) if self.bridge.by_sentence else None
+        src_mask, tgt_mask = src_BS != PAD if sentences is None else sentences.row_mask, tgt_in_BT != PAD
         src, tgt = self._packing("encoder", src_mask), self._packing("decoder", tgt_mask)
-        encoded, encoder = self._encode(src_BS, packing=src)
+        encoded, encoder = self._encode(src_BS, packing=src, sentences=sentences)
         hidden, decoder = self._decode(tgt_in_BT, encoded, packing=tgt)
         return Output(hidden, encoder, src_mask if src is None else src.ones(), decoder, tgt_mask if tgt is None else tgt.ones())
 
     def _packing(self, side: str, mask: Tensor) -> Packing | None:
-        if not (PATHS.packing and self.training and mask.device.type == "cpu" and self.packable[side]) or torch.compiler.is_compiling():
+        if not self._packs(side, mask.device):
             return None
         return Packing(mask) if int(mask.sum()) < (1.0 - PACK_SHARE) * mask.numel() else None
+
+    def _packs(self, side: str, device: torch.device) -> bool:
+        on = PATHS.packing and self.training and device.type == "cpu" and self.packable[side]
+        return on and not torch.compiler.is_compiling()
+
+    def _sentences(self, src_BS: Tensor) -> Sentences:
+        linear = 4 * self.config.d_model + 2 * self.config.d_ff
+        return Sentences(src_BS, linear, packs=self._packs("encoder", src_BS.device))
 
     def regularize(self, output: Output) -> list[tuple[str, str, float, Tensor, Tensor]]:
         """(kind, side, weight, sum, count) of every regularizer on every side that it applies to."""

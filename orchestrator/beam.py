@@ -7,7 +7,9 @@ The search, exactly:
 * PAD and BOS are never generated, nor EOS as the first token (unless the length limit leaves room for nothing else); UNK may be.
 * Each step ranks the continuations of all live hypotheses of a sentence. An EOS among the K best ends its hypothesis; the K best others
   live on.
-* A hypothesis of floor(max_ratio * |X| + max_extra) tokens must end: its last token is EOS.
+* A hypothesis of min(max_length, floor(max_ratio * |X| + max_extra)) tokens must end: its last token is EOS.
+* With no_repeat_ngram n > 0 a token that would complete n tokens which the hypothesis already holds is never generated (n = 3: trigram
+  blocking, Paulus et al. 2018). EOS completes none.
 * Hypotheses are ranked by log-probability / length penalty. A sentence is done when K hypotheses ended, or when none alive can still
   enter the n-best: its log-probability only falls and the penalty only grows with length, so logprob / penalty(limit) bounds all that it
   can become.
@@ -49,8 +51,17 @@ def length_penalty(penalty: LengthPenalty, length: int) -> float:
 
 
 def length_limit(decode: DecodeSpec, source_length: int) -> int:
-    """Most tokens of an output: floor(max_ratio * |X| + max_extra), at least 1. Both lengths include EOS."""
-    return max(1, int(decode.max_ratio * source_length + decode.max_extra))
+    """Most tokens of an output: floor(max_ratio * |X| + max_extra), at most max_length, at least 1. All lengths include EOS."""
+    limit = max(1, int(decode.max_ratio * source_length + decode.max_extra))
+    return limit if decode.max_length is None else min(limit, decode.max_length)
+
+
+def repeated(history_NT: Tensor, n: int) -> Tensor:
+    """[N, T - n + 1]: tokens that would repeat n tokens of a row, PAD where there is none; [N, 0] where T < n."""
+    if history_NT.shape[1] < n:
+        return history_NT[:, :0]
+    grams, last = history_NT.unfold(1, n, 1), history_NT[:, history_NT.shape[1] - n + 1 :]
+    return grams[:, :, -1].where((grams[:, :, :-1] == last[:, None, :]).all(2), PAD)
 
 
 @torch.inference_mode()
@@ -131,6 +142,8 @@ class _Search:
         self.tokens = torch.zeros((self.longest, len(limits), self.K), dtype=torch.long, device=self.device)
         self.parents = torch.zeros_like(self.tokens)
         self.outcome = _Ended.none(len(limits), self.K, self.device)
+        self.ngram = decode.no_repeat_ngram
+        self.history = torch.empty((len(limits), 1, 0), dtype=torch.long, device=self.device)  # [B, W, tokens so far], where it is needed
 
     def beam(self) -> None:
         live = torch.zeros(len(self.place), 1, device=self.device)
@@ -146,6 +159,7 @@ class _Search:
                 done = int(step.flags[0])
             live, parent, token, ended = step.live, step.parent, step.token, step.ended
             self.tokens[length - 1, self.place], self.parents[length - 1, self.place] = token, parent
+            self._remember(token, parent)
             rows = torch.arange(len(self.place), device=self.device)
             if done == len(rows):
                 break
@@ -169,6 +183,7 @@ class _Search:
             token, best = token.masked_fill_(last, EOS), torch.where(last, eos, best)
             logprob = logprob + best
             self.tokens[length - 1, self.place] = token
+            self._remember(token)
             now = (token == EOS) & (ended.score == NEVER)
             values = (logprob / self.penalty[length], logprob, torch.full_like(token, length), torch.zeros_like(token))
             ended = _Ended(*(torch.where(now, new, old) for new, old in zip(values, ended, strict=True)))
@@ -194,7 +209,17 @@ class _Search:
         logprobs[:, BOS] = NEVER
         if length == 1:
             logprobs[:, EOS] = NEVER
+        if self.ngram:
+            logprobs.scatter_(1, repeated(self.history.flatten(0, 1), self.ngram), NEVER)  # that of PAD is -inf already
         return logprobs, eos
+
+    def _remember(self, token_BK: Tensor, parent_BK: Tensor | None = None) -> None:
+        """Each hypothesis's tokens, for blocking: its parent's and its own."""
+        if self.ngram:
+            kept = self.history
+            if parent_BK is not None:
+                kept = kept.gather(1, parent_BK[:, :, None].expand(-1, -1, kept.shape[2]))
+            self.history = torch.cat((kept, token_BK[:, :, None]), dim=2)
 
     def _extend(self, logprobs: tuple[Tensor, Tensor], live_BW: Tensor, ended: _Ended, length: int, *, exact: bool) -> _Step:
         """One step of the search over [N, V] log-probabilities; it changes nothing, so that a tie can be done again exactly."""
@@ -235,6 +260,7 @@ class _Search:
     def _leave(self, rows: Tensor) -> None:
         """Only the sentences in these rows stay in the batch."""
         self.place, self.limit, self.limit_penalty = self.place[rows], self.limit[rows], self.limit_penalty[rows]
+        self.history = self.history[rows] if self.ngram else self.history
         self.encoded = self.encoded.select(rows)
         self.cache.select(rows)
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from orchestrator.errors import UserError
 from orchestrator.mteval import mteval
 from orchestrator.multi_bleu import check_counts, multi_bleu
+from orchestrator.rouge import rouge, without_marks
 from orchestrator.spec import ScoreSpec
 
 
@@ -34,6 +35,7 @@ def score(
     """Figures of `hypotheses_text` (detokenised) and `hypotheses_tokens` (tokenised; both one line a sentence, in the test set's order).
 
     -> {"bleu", "signature", "metric", "sentences", "sacrebleu": {..}, "tokenised": {..}, "mteval": {..}, "chrf": {..}}, JSON-able.
+    Metric rouge adds "rouge1", "rouge2", "rougeL", whose signature it gives; its BLEU figures are of the summaries as running text.
     UserError where the number of hypotheses is not that of the references.
     """
     references = prepared.references(split)
@@ -42,6 +44,10 @@ def score(
         check_counts(hypotheses_tokens, references)
     except ValueError as error:
         raise UserError(f"test set {split}: {error}") from error
+    summaries = rouge(hypotheses_text, references) if spec.metric == "rouge" else {}
+    if summaries:
+        hypotheses_text, hypotheses_tokens = without_marks(hypotheses_text), without_marks(hypotheses_tokens)
+        references = [without_marks(stream) for stream in references]
     tokenised = [prepared.tokenise(list(stream), "tgt") for stream in references]
     figures: dict[str, dict[str, Any]] = {
         "sacrebleu": sacre_bleu(hypotheses_text, references, lowercase=spec.lowercase),
@@ -49,12 +55,13 @@ def score(
         "mteval": asdict(mteval(hypotheses_text, references, lowercase=spec.lowercase)),
         "chrf": chrf(hypotheses_text, references),
     }
-    chosen = figures[{"sacrebleu": "sacrebleu", "multi-bleu": "tokenised", "mteval": "mteval"}[spec.metric]]
+    chosen = figures[{"multi-bleu": "tokenised", "mteval": "mteval"}.get(spec.metric, "sacrebleu")]
     return {
         "bleu": chosen["score"],
         "signature": chosen["signature"],
         "metric": spec.metric,
         "sentences": len(hypotheses_text),
+        **summaries,
         **figures,
     }
 

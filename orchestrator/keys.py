@@ -24,6 +24,9 @@ from orchestrator.spec import RunSpec
 FORMAT = 1
 
 GROWN: dict[str, Any] = {
+    "data.truncate": None,
+    "decode.max_length": None,
+    "decode.no_repeat_ngram": 0,
     "decode.precision": "fp32",
     "connection/dense.mode": "literal",
     "connection/dense.final_norm": False,
@@ -170,12 +173,13 @@ def _with_defaults(registry: str, component: Mapping[str, Any]) -> dict[str, Any
 
 def _dump(path: str, section: Any) -> dict[str, Any]:
     """A section as plain data, without the fields of GROWN that have their old value."""
-    return _without_grown(path, section.model_dump(mode="json"))
+    return without_grown(path, section.model_dump(mode="json"))
 
 
-def _without_grown(path: str, value: dict[str, Any]) -> dict[str, Any]:
+def without_grown(path: str, value: dict[str, Any]) -> dict[str, Any]:
+    """A section without the fields of GROWN that have their old value. `path`: the section's name."""
     return {
-        name: _without_grown(f"{path}.{name}", item) if isinstance(item, dict) else item
+        name: without_grown(f"{path}.{name}", item) if isinstance(item, dict) else item
         for name, item in value.items()
         if not _as_before(f"{path}.{name}", item)
     }

@@ -19,6 +19,7 @@ from orchestrator.lock import RunLock
 from orchestrator.outcome import FAILED, stated_failure
 from orchestrator.reporters import HistoryReporter, RungReporter
 from orchestrator.results import Ledger
+from orchestrator.rouge import figures_of
 from orchestrator.runtime import Reporter, Runtime
 from orchestrator.spec import RunSpec
 from orchestrator.store import Store
@@ -198,4 +199,4 @@ def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
 
 
 def _figure(scored: dict[str, Any] | None) -> dict[str, Any]:
-    return {"bleu": scored["bleu"] if scored else None, "signature": scored["signature"] if scored else None}
+    return {"bleu": scored["bleu"] if scored else None, "signature": scored["signature"] if scored else None} | figures_of(scored)

@@ -25,7 +25,7 @@ SECTIONS = ("data", "batch", "train", "decode", "score")
 
 
 class Scale(Strict):
-    """How much smaller: `width` multiplies d_model, d_ff and every component option named `d_*`; batch and train merge onto the row's.
+    """How much smaller: `width` multiplies d_model, d_ff and every component option `d_*`; data, batch and train merge onto the row's.
 
     `warmup` (at most so many steps), `log_gradient_norms` (at most so far apart) and `restart_after_steps` act on what the row has. A
     smaller width and a shorter warm-up would raise noam's highest rate, d_model^-0.5 * warmup^-0.5: the factor keeps it as published.
@@ -35,6 +35,7 @@ class Scale(Strict):
     warmup: Natural | None = None
     restart_after_steps: Positive | None = None
     log_gradient_norms: Positive | None = None
+    data: dict[str, Any] = Field(default_factory=dict)
     batch: dict[str, Any] = Field(default_factory=dict)
     train: dict[str, Any] = Field(default_factory=dict)
 
@@ -46,7 +47,6 @@ class Profile(Scale):
     published on that corpus, since models of small corpora are small themselves.
     """
 
-    data: dict[str, Any] = Field(default_factory=dict)
     decode: dict[str, Any] = Field(default_factory=dict)
     score: dict[str, Any] = Field(default_factory=dict)
     failed_below: Annotated[float, Field(ge=0, le=100)] | None = None
@@ -55,7 +55,7 @@ class Profile(Scale):
     def of(self, corpus: str) -> Profile:
         """What holds for rows that are published on this corpus."""
         own = self.corpora.get(corpus, Scale()).model_dump(exclude_unset=True)
-        sections = {name: getattr(self, name) | own.get(name, {}) for name in ("batch", "train")}
+        sections = {name: getattr(self, name) | own.get(name, {}) for name in ("data", "batch", "train")}
         return self.model_copy(update=own | sections)
 
 

@@ -15,7 +15,7 @@ SEGMENT_WORDS = "letters, digits and ._- (at most 64, first a letter or digit)"
 NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?[kMG]?")
 METRIC_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,63}")
 FIGURE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
-RESERVED = ("bleu", "sacrebleu", "tokenised", "mteval")
+RESERVED = ("bleu", "sacrebleu", "tokenised", "mteval", "rouge1", "rouge2", "rougeL")
 """Names of figures that every score record has."""
 MAX_SEED = 2**32 - 1
 _UNIT = {"k": 1e3, "M": 1e6, "G": 1e9}
@@ -39,6 +39,7 @@ AnalysisName = Literal[
     "attention-maps",
     "gradient-norms",
     "inference-speed",
+    "lead",
 ]
 TestName = Literal["both", "sign", "bootstrap"]
 """Whose p-values give a row its mark."""

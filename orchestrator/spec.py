@@ -39,8 +39,15 @@ class VocabSizes(Strict):
     tgt: Positive | None = None
 
 
+class Truncate(Strict):
+    """Longer sides are cut after so many subwords (sentence ends counted, the last EOS not), in every split; references stay whole."""
+
+    src: Positive | None = None
+    tgt: Positive | None = None
+
+
 class DataSpec(Strict):
-    """One entry of `search_spaces/data/` and how its text becomes token ids."""
+    """One entry of `search_spaces/data/` and how its text becomes token ids. `truncate` comes before `max_length` and `max_ratio`."""
 
     corpus: str
     subword: Subword = Subword()
@@ -49,6 +56,7 @@ class DataSpec(Strict):
     max_words: Positive | None = None
     max_length: Positive | None = 250
     max_ratio: Annotated[float, Field(gt=1.0)] | None = None
+    truncate: Truncate | None = None
     vocab: VocabSizes = VocabSizes()
 
 
@@ -200,21 +208,30 @@ class LengthPenalty(Strict):
 
 
 class DecodeSpec(Strict):
-    """Choice of checkpoint (`best`: lowest validation nll) and search. |Y| <= max_ratio * |X| + max_extra."""
+    """Choice of checkpoint (`best`: lowest validation nll) and search. |Y| <= max_ratio * |X| + max_extra, and <= `max_length`
+    (EOS counted).
+
+    `no_repeat_ngram` n > 0: no output holds the same n subwords twice (3: trigram blocking, Paulus et al. 2018).
+    """
 
     checkpoint: Literal["last", "best", "average"] = "last"
     beam_size: Positive = 4
     length_penalty: LengthPenalty = LengthPenalty()
     max_ratio: Annotated[float, Field(gt=0)] = 1.0
     max_extra: Natural = 50
+    max_length: Positive | None = None
+    no_repeat_ngram: Annotated[int, Field(ge=0, le=16)] = 0
     precision: Literal["fp32", "bf16", "int8"] = "fp32"  # of the linear maps
 
 
 class ScoreSpec(Strict):
-    """`sacrebleu`: detokenised 13a; `multi-bleu`: the papers' tokenised figure, no smoothing; `mteval`: mteval-v13a, detokenised."""
+    """`sacrebleu`: detokenised 13a; `multi-bleu`: the papers' tokenised figure, no smoothing; `mteval`: mteval-v13a, detokenised.
+
+    `rouge`: F1 of ROUGE-1, -2 and -L of summaries.
+    """
 
     test: str = "test"
-    metric: Literal["sacrebleu", "multi-bleu", "mteval"] = "sacrebleu"
+    metric: Literal["sacrebleu", "multi-bleu", "mteval", "rouge"] = "sacrebleu"
     lowercase: bool = False
     split_compounds: bool = False
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.outcome import FAILED, stated_failure
+from orchestrator.rouge import FIGURES as ROUGE
 from orchestrator.tracking_history import Point, number, read_points
 
 FINAL = ("done", "stopped", "diverged", "failed")
@@ -206,5 +207,7 @@ def _finals(
     for name in ("sacrebleu", "tokenised", "mteval"):
         if isinstance(figure := score.get(name), Mapping):
             found[f"bleu_{name}"] = figure.get("score")
+    found |= {name: score.get(name) for name in ROUGE}
     found |= {f"bleu_{name}": other.get("bleu") for name, other in also.items()}
+    found |= {f"{figure}_{name}": other.get(figure) for name, other in also.items() for figure in ROUGE}
     return {name: figure for name, value in found.items() if (figure := number(value)) is not None and math.isfinite(figure)}

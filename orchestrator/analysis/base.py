@@ -47,6 +47,7 @@ KINDS = {
     "difficulty": "orchestrator.analysis.difficulty",
     "attention-maps": "orchestrator.analysis.attention_maps",
     "gradient-norms": "orchestrator.analysis.gradient_norms",
+    "lead": "orchestrator.analysis.lead",
 }
 """Kind -> module."""
 

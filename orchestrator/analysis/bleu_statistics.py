@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orchestrator.errors import UserError
 from orchestrator.evaluate import References
 from orchestrator.multi_bleu import MAX_ORDER, check_counts, lower_ascii, multi_bleu
 from orchestrator.spec import ScoreSpec
@@ -30,6 +31,8 @@ def statistics(
     `corpus_bleu` of their sum is the `bleu` that `evaluate.score` gives. ValueError where the counts of lines differ.
     """
     references = prepared.references(split)
+    if spec.metric == "rouge":
+        raise UserError("score.metric rouge: no paired test of ROUGE is here; expected a metric of BLEU")
     if spec.metric == "multi-bleu":
         tokenised = [prepared.tokenise(list(stream), "tgt") for stream in references]
         return _tokenised(hypotheses_tokens, tokenised, spec)

@@ -11,10 +11,11 @@ from typing import Any, TextIO, TypeVar
 import numpy as np
 
 from orchestrator.data import subword
+from orchestrator.data.sentences import MARK, DocumentSegmenter, truncated
 from orchestrator.data.text import Text
 from orchestrator.data.tokenize import Tokenizer
 from orchestrator.errors import UserError
-from orchestrator.spec import DataSpec
+from orchestrator.spec import DataSpec, Truncate
 
 Progress = Callable[[str, int, int | None], None]
 CHUNK = 4096
@@ -22,29 +23,31 @@ SIDES = ("src", "tgt")
 T = TypeVar("T")
 
 
-def build(data: DataSpec, text: Text, languages: list[str], out: Path, on_progress: Progress) -> dict[str, Any]:
-    """Writes all files of a store but `about.json`; -> its `stats`. UserError for malformed text."""
-    tokenizers = [Tokenizer(language, data.tokenizer, data.lowercase) for language in languages]
+def build(data: DataSpec, text: Text, languages: list[str], out: Path, on_progress: Progress, *, documents: bool = False) -> dict[str, Any]:
+    """Writes all files of a store but `about.json`; -> its `stats`. UserError for malformed text. `documents`: of several sentences."""
+    tokenizers = [Tokenizer(language, data.tokenizer, data.lowercase, documents=documents) for language in languages]
     work = [out / f"{side}.work" for side in SIDES]
     dropped = _tokenise_train(data, text, tokenizers, work, on_progress)
     kept = dropped.pop("kept")
     if not kept:
         raise UserError(f"no training pair is left of {text.where('train')[0]} after filtering: {_counts(dropped)}")
     on_progress("vocabulary", 0, None)
-    segmenters = _learn(data, languages, work, kept)
+    segmenters = _learn(data, languages, work, kept, [MARK] if documents else [])
     names = ["joint"] if data.subword.joint else list(SIDES)
     for name, segmenter in zip(names, segmenters, strict=False):
         segmenter.save(out / f"{name}.vocab")
     stats: dict[str, Any] = {"sizes": [s.size for s in segmenters], "splits": {}}
     stats["vocab_sha256"] = {name: hashlib.sha256((out / f"{name}.vocab").read_bytes()).hexdigest() for name in names}
-    counts = _encode(_lines(work), segmenters, out, "train", data, lambda n: on_progress("encode", n, kept))
+    if documents:
+        segmenters = [DocumentSegmenter(segmenter, side) for segmenter, side in zip(segmenters, SIDES, strict=True)]
+    counts = _encode(_lines(work), segmenters, out, "train", data, True, lambda n: on_progress("encode", n, kept))
     if not counts["pairs"]:
         raise UserError(f"no training pair is left of {text.where('train')[0]} after filtering: {_counts(dropped | counts['dropped'])}")
     stats["splits"]["train"] = counts | {"dropped": dropped | counts["dropped"], "references": 1}
     for path in work:
         path.unlink()
     for split in text.held_out:
-        stats["splits"][split] = _held_out(split, text, tokenizers, segmenters, out)
+        stats["splits"][split] = _held_out(split, text, tokenizers, segmenters, out, data)
     return stats
 
 
@@ -67,12 +70,13 @@ def _tokenise_train(data: DataSpec, text: Text, tokenizers: list[Tokenizer], wor
     return counts
 
 
-def _learn(data: DataSpec, languages: list[str], work: list[Path], count: int) -> list[subword.Segmenter]:
+def _learn(data: DataSpec, languages: list[str], work: list[Path], count: int, marks: list[str]) -> list[subword.Segmenter]:
     """Segmenters of source and target, the same one twice where they are joint."""
     how = data.subword
     if how.joint:
-        return [subword.learn(chain(_read(work[0]), _read(work[1])), 2 * count, how.kind, how.size, languages)] * 2
-    return [subword.learn(_read(path), count, how.kind, how.size, [language]) for path, language in zip(work, languages, strict=True)]
+        return [subword.learn(chain(_read(work[0]), _read(work[1])), 2 * count, how.kind, how.size, languages, marks)] * 2
+    sides = zip(work, languages, strict=True)
+    return [subword.learn(_read(path), count, how.kind, how.size, [language], marks) for path, language in sides]
 
 
 def _encode(
@@ -80,20 +84,24 @@ def _encode(
     segmenters: list[subword.Segmenter],
     out: Path,
     split: str,
-    data: DataSpec | None,
+    data: DataSpec,
+    filtered: bool,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Any]:
-    """Writes the arrays of a split. With `data`, its filters by length apply. -> {pairs, tokens: [src, tgt], unknown: [..], dropped}."""
+    """Writes the arrays of a split, cut as `data` says; `filtered`: its filters by length apply.
+    -> {pairs, tokens: [src, tgt], unknown: [..], dropped}.
+    """
     types = [np.uint16 if segmenter.size <= 1 << 16 else np.int32 for segmenter in segmenters]
     flat: list[list[np.ndarray]] = [[], []]
     lengths: list[list[int]] = [[], []]
     dropped = {"max_length": 0, "max_ratio": 0}
-    done = 0
+    cut, done = data.truncate or Truncate(), 0
     for chunk in _chunks(rows):
         encoded = [segmenter.encode([row[i] for row in chunk]) for i, segmenter in enumerate(segmenters)]
         keep = []
         for s, t in zip(*encoded, strict=True):
-            reason = _too_long(len(s), len(t), data) if data else None
+            s, t = truncated(s, cut.src), truncated(t, cut.tgt)
+            reason = _too_long(len(s), len(t), data) if filtered else None
             if reason:
                 dropped[reason] += 1
             else:
@@ -112,8 +120,10 @@ def _encode(
     return {"pairs": len(lengths[0]), "tokens": [len(array) for array in arrays], "unknown": unknown, "dropped": dropped}
 
 
-def _held_out(split: str, text: Text, tokenizers: list[Tokenizer], segmenters: list[subword.Segmenter], out: Path) -> dict[str, Any]:
-    """A split that is neither filtered nor shortened; its raw lines are kept. UserError for empty lines."""
+def _held_out(
+    split: str, text: Text, tokenizers: list[Tokenizer], segmenters: list[subword.Segmenter], out: Path, data: DataSpec
+) -> dict[str, Any]:
+    """A split that is not filtered; its raw lines are kept whole. UserError for empty lines."""
     rows = list(text.rows(split))
     if not rows:
         raise UserError(f"{text.where(split)[0]}: the file is empty")
@@ -124,7 +134,7 @@ def _held_out(split: str, text: Text, tokenizers: list[Tokenizer], segmenters: l
     for name, lines in zip(["src", *(f"ref{i}" for i in range(len(columns) - 1))], columns, strict=True):
         (out / f"{split}.{name}.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
     src, tgt = (t.tokenise(column) for t, column in zip(tokenizers, columns[:2], strict=True))
-    return _encode(zip(src, tgt, strict=True), segmenters, out, split, None) | {"references": len(columns) - 1}
+    return _encode(zip(src, tgt, strict=True), segmenters, out, split, data, False) | {"references": len(columns) - 1}
 
 
 def _too_long(src: int, tgt: int, data: DataSpec) -> str | None:

@@ -16,7 +16,7 @@ from orchestrator.errors import UserError
 from orchestrator.paths import SEARCH_SPACES
 from orchestrator.places import Document
 from orchestrator.problems import problems_of
-from orchestrator.spec import Positive, Strict
+from orchestrator.spec import Natural, Positive, Strict
 
 FOLDER = SEARCH_SPACES / "data"
 REQUIRED = ("train", "valid", "test")
@@ -31,12 +31,21 @@ class Split(Strict):
     src: Relative
     tgt: Annotated[list[Relative], Field(min_length=1)]
     pairs: Positive | None = None
+    records: Annotated[list[Natural], Field(min_length=2, max_length=2)] | None = (
+        None  # of a CSV file: the first, and the one behind the last
+    )
     sha256: list[Sha256] | None = None  # of src, then of each of tgt
 
     @model_validator(mode="after")
     def _hashes(self) -> Split:
         if self.sha256 is not None and len(self.sha256) != 1 + len(self.tgt):
             raise ValueError(f"found {len(self.sha256)} sha256 for {1 + len(self.tgt)} files")
+        return self
+
+    @model_validator(mode="after")
+    def _records(self) -> Split:
+        if self.records is not None and self.records[0] >= self.records[1]:
+            raise ValueError(f"records {self.records} hold nothing; expected [first, behind the last]")
         return self
 
     @property
@@ -89,14 +98,31 @@ class Generated(Strict):
 Source = Annotated[HuggingFace | MtData | SacreBleu | User | Generated, Field(discriminator="kind")]
 
 
+class Documents(Strict):
+    """How texts of several sentences are cut: `rule` (`data.sentences.split`) or `lines`, a sentence a line."""
+
+    src: Literal["rule", "lines"] = "rule"
+    tgt: Literal["rule", "lines"] = "lines"
+
+
+class Columns(Strict):
+    src: str
+    tgt: str
+
+
 class Entry(Strict):
-    """A corpus. Files are looked for in each of `folders` below the data directory, then in it itself; `data get` writes to the first."""
+    """A corpus. Files are looked for in each of `folders` below the data directory, then in it itself; `data get` writes to the first.
+
+    csv: the files of a split are one CSV file with these columns. documents: texts are documents of several sentences.
+    """
 
     name: Name
     description: str
     licence: str
     src: str
     tgt: str
+    csv: Columns | None = None
+    documents: Documents | None = None
     folders: list[Relative] = Field(default_factory=list)
     splits: dict[Name, Split] = Field(default_factory=dict)
     sources: Annotated[list[Source], Field(min_length=1)]
@@ -110,6 +136,13 @@ class Entry(Strict):
             raise ValueError(f"splits lack {', '.join(missing)}")
         elif not self.folders:
             raise ValueError("folders is empty; expected the folder that holds the files")
+        if self.documents is not None and self.csv is None:
+            raise ValueError("documents are read from CSV files alone; expected csv, the columns")
+        for name, split in self.splits.items():
+            if self.csv is not None and split.tgt != [split.src]:
+                raise ValueError(f"split {name}: src and tgt differ; expected one CSV file, as in {{src: {split.src}, tgt: [{split.src}]}}")
+            if self.csv is None and split.records is not None:
+                raise ValueError(f"split {name}: records are of CSV files; expected csv, the columns")
         return self
 
     @property

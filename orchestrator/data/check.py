@@ -10,6 +10,7 @@ from typing import Any
 from orchestrator.data import corpus, toy
 from orchestrator.data.catalogue import REQUIRED, Entry
 from orchestrator.data.hashes import file_hash
+from orchestrator.data.text import FileText
 from orchestrator.errors import UserError
 
 
@@ -70,9 +71,12 @@ def _check_files(entry: Entry, data_dir: Path, report: Report, sources: dict[str
                 report.warnings.append(entry.missing_message([name], data_dir))
             continue
         paths = entry.locate(name, data_dir)
-        if (same := seen.setdefault(tuple(split.files), name)) != name:
+        if entry.csv is None and (same := seen.setdefault(tuple(split.files), name)) != name:
             if same in report.splits:
                 report.splits[name] = report.splits[same]
+            continue
+        if entry.csv is not None:
+            _check_records(entry, name, paths[0], data_dir, report, sources)
             continue
         marks: set[bytes] = set()
         files = [corpus.inspect(path, _adder(marks) if i == 0 else None) for i, path in enumerate(paths)]
@@ -87,6 +91,32 @@ def _check_files(entry: Entry, data_dir: Path, report: Report, sources: dict[str
             for path, expected in zip(paths, split.sha256, strict=True):
                 if (found := file_hash(path)) != expected:
                     report.warnings.append(f"{path}: sha256 {found[:16]}.. is not the usual {expected[:16]}..; figures may not compare")
+
+
+def _check_records(entry: Entry, name: str, path: Path, data_dir: Path, report: Report, sources: dict[str, set[bytes]]) -> None:
+    """A split in a CSV file."""
+    split, words, marks, empty = entry.splits[name], [], set(), []
+    try:
+        for number, (source, reference) in enumerate(FileText(entry, data_dir, []).rows(name), 1):
+            words.append((len(source.split()), len(reference.split())))
+            marks.add(_mark(source))
+            if not min(words[-1]):
+                empty.append(number)
+    except UserError as error:
+        report.problems += error.lines
+        return
+    if not words:
+        report.problems.append(f"{path}: no records")
+        return
+    if empty:
+        kept = "these pairs are left out" if name == "train" else f"{name} must have none"
+        line = f"{path}: {len(empty):,} of the records of {name} have an empty text, the first is number {empty[0]} of them; {kept}"
+        (report.warnings if name == "train" else report.problems).append(line)
+    sources[name] = marks
+    longest = max(max(pair) for pair in words)
+    report.splits[name] = SplitReport(len(words), 1, sum(a for a, _ in words), sum(b for _, b in words), longest)
+    if split.pairs is not None and len(words) != split.pairs:
+        report.warnings.append(f"{path}: {len(words):,} records; {split.pairs:,} are usual for {entry.name} {name}")
 
 
 def _judge(name: str, files: list[corpus.FileReport], report: Report) -> None:

@@ -6,6 +6,7 @@ The libraries are imported here and only here; without them, or without a networ
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import os
 import secrets
@@ -65,6 +66,8 @@ def get(name: str, data_dir: Path | None, on_progress: Progress | None = None) -
 
 def _write(entry: Entry, data_dir: Path, split: str, rows: Rows) -> list[Path]:
     """The files of a split, each whole or absent."""
+    if entry.csv is not None:
+        return _write_csv(entry, data_dir, split, rows)
     paths = [data_dir / entry.folders[0] / file for file in entry.splits[split].files]
     paths[0].parent.mkdir(parents=True, exist_ok=True)
     temporary = [path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp") for path in paths]
@@ -86,6 +89,28 @@ def _write(entry: Entry, data_dir: Path, split: str, rows: Rows) -> list[Path]:
         for tmp in temporary:
             tmp.unlink(missing_ok=True)
     return paths
+
+
+def _write_csv(entry: Entry, data_dir: Path, split: str, rows: Rows) -> list[Path]:
+    """The one CSV file of a split, whole or absent."""
+    assert entry.csv is not None
+    path = data_dir / entry.folders[0] / entry.splits[split].src
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tmp = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with tmp.open("w", encoding="utf-8", newline="") as out:
+            writer = csv.writer(out)
+            writer.writerow([entry.csv.src, entry.csv.tgt])
+            count = 0
+            for row in rows:
+                writer.writerow(row)
+                count += 1
+            if not count:
+                raise UserError("the source delivered no pairs")
+        tmp.replace(path)
+    finally:
+        tmp.unlink(missing_ok=True)
+    return [path]
 
 
 def _rows(entry: Entry, source: Source, split: str) -> Iterator[tuple[str, ...]]:

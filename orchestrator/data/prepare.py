@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from orchestrator.data import store, toy
+from orchestrator.data import sentences, store, toy
 from orchestrator.data.build import Progress, build
 from orchestrator.data.catalogue import REQUIRED, Entry, load_entry
 from orchestrator.data.hashes import file_hash
 from orchestrator.data.store import Pairs, Prepared
 from orchestrator.data.text import Text, text_of
 from orchestrator.errors import UserError
+from orchestrator.keys import digest, without_grown
 from orchestrator.spec import DataSpec
 
 __all__ = ["Pairs", "Prepared", "manifest", "manifest_key", "prepare", "split_key", "training_key"]
@@ -34,8 +35,10 @@ def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
     UserError for an unknown corpus.
     """
     entry = load_entry(data.corpus)
-    options = data.model_dump(mode="json", exclude={"corpus", "vocab"})
+    options = without_grown("data", data.model_dump(mode="json", exclude={"corpus", "vocab"}))
     found = {"format": FORMAT, "languages": [entry.src, entry.tgt], "preparation": options}
+    if entry.documents is not None:
+        found["documents"] = entry.documents.model_dump() | {"rule": sentences.RULE}
     if entry.generated is not None:
         return found | {"text": toy.manifest(entry.generated), "tests": {}}
     hashes = _hashes(entry, data_dir)
@@ -90,8 +93,9 @@ def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, on_progress:
 def _build(data: DataSpec, text: Text, about: dict[str, Any], key: str, place: Path, on_progress: Progress | None) -> Prepared:
     tmp = place.with_name(f".{place.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     tmp.mkdir()
+    documents = {"documents": True} if "documents" in about else {}
     try:
-        stats = build(data, text, about["languages"], tmp, on_progress or (lambda stage, done, total: None))
+        stats = build(data, text, about["languages"], tmp, on_progress or (lambda stage, done, total: None), **documents)
         sizes = {path.name: path.stat().st_size for path in sorted(tmp.iterdir())}
         content = {"key": key, "manifest": about, "stats": stats, "files": sizes}
         (tmp / store.ABOUT).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -133,7 +137,7 @@ def _locked(path: Path) -> Iterator[bool]:
 
 
 def _hashes(entry: Entry, data_dir: Path | None) -> dict[str, list[str]]:
-    """Hashes of source and references of each split whose files are all there."""
+    """Hashes of source and references of each split whose files are all there; of CSV files the columns and records too."""
     found = {}
     for name, split in entry.splits.items():
         if data_dir is None:
@@ -141,12 +145,12 @@ def _hashes(entry: Entry, data_dir: Path | None) -> dict[str, list[str]]:
         paths = [entry.find(file, data_dir) for file in split.files]
         if None not in paths:
             found[name] = [file_hash(path) for path in paths if path is not None]
+            if entry.csv is not None:
+                found[name] += [entry.csv.src, entry.csv.tgt, *(str(n) for n in split.records or ())]
     return found
 
 
 def _digest(value: Any) -> str:
-    from orchestrator.keys import digest
-
     return digest(value)
 
 

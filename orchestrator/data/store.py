@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from orchestrator.data import subword
 from orchestrator.data.corpus import read_lines
+from orchestrator.data.sentences import DocumentSegmenter, truncated
 from orchestrator.data.tokenize import Tokenizer
 from orchestrator.errors import UserError
 
@@ -71,6 +72,7 @@ class Prepared:
         self.path, self.key = path, str(about["key"])
         self.manifest: dict[str, Any] = about["manifest"]
         self.stats: dict[str, Any] = about["stats"]
+        self.documents = "documents" in self.manifest  # texts of several sentences (data.sentences)
         self.joint: bool = self.manifest["preparation"]["subword"]["joint"]
         self.src_size, self.tgt_size = (int(n) for n in self.stats["sizes"])
         self._pairs: dict[str, Pairs] = {}
@@ -101,12 +103,13 @@ class Prepared:
         return self._tokenizers[side].tokenise(lines)
 
     def encode(self, lines: list[str], side: Side = "src") -> list[list[int]]:
-        """Raw lines to ids, without BOS and EOS."""
+        """Raw lines to ids, without BOS and the last EOS, cut as the spec says."""
         return self.encode_tokens(self.tokenise(lines, side), side)
 
     def encode_tokens(self, lines: list[str], side: Side = "src") -> list[list[int]]:
-        """Lines as `tokenise` writes them to ids."""
-        return self._segmenters[side].encode(lines)
+        """Lines as `tokenise` writes them to ids, cut as the spec says."""
+        limit = (self.manifest["preparation"].get("truncate") or {}).get(side)
+        return [truncated(ids, limit) for ids in self._segmenters[side].encode(lines)]
 
     def decode(self, ids_list: list[list[int]], side: Side = "tgt") -> list[str]:
         """Ids to detokenised lines; PAD, BOS and EOS are skipped."""
@@ -120,14 +123,15 @@ class Prepared:
     def _tokenizers(self) -> dict[Side, Tokenizer]:
         how = self.manifest["preparation"]
         languages = zip(("src", "tgt"), self.manifest["languages"], strict=True)
-        return {side: Tokenizer(language, how["tokenizer"], how["lowercase"]) for side, language in languages}
+        options = {"documents": self.documents}
+        return {side: Tokenizer(language, how["tokenizer"], how["lowercase"], **options) for side, language in languages}
 
     @cached_property
     def _segmenters(self) -> dict[Side, subword.Segmenter]:
         kind = self.manifest["preparation"]["subword"]["kind"]
-        if self.joint:
-            return dict.fromkeys(("src", "tgt"), subword.load(self.path / "joint.vocab", kind))
-        return {side: subword.load(self.path / f"{side}.vocab", kind) for side in ("src", "tgt")}
+        names = {side: "joint" if self.joint else side for side in ("src", "tgt")}
+        loaded = {name: subword.load(self.path / f"{name}.vocab", kind) for name in dict.fromkeys(names.values())}
+        return {side: DocumentSegmenter(loaded[name], side) if self.documents else loaded[name] for side, name in names.items()}
 
     def _check(self, split: str) -> str:
         if split not in self.stats["splits"]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -52,11 +52,20 @@ class Pieces:
         path.write_bytes(self.proto)
 
     @classmethod
-    def learn(cls, lines: Iterable[str], count: int, kind: Literal["bpe", "unigram"], size: int, languages: list[str]) -> Pieces:
-        """From `count` lines. UserError where `size` cannot hold the alphabet, or the text has no words."""
+    def learn(
+        cls,
+        lines: Iterable[str],
+        count: int,
+        kind: Literal["bpe", "unigram"],
+        size: int,
+        languages: list[str],
+        marks: Sequence[str] = (),
+    ) -> Pieces:
+        """From `count` lines; `marks`: pieces of their own, ids 4 on. UserError where `size` cannot hold the alphabet, or for no words."""
         import sentencepiece
 
         every = -(-count // MAX_LEARNED)
+        more: dict[str, Any] = {"user_defined_symbols": list(marks)} if marks else {}
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
@@ -71,6 +80,7 @@ class Pieces:
                 unk_id=UNK,
                 bos_id=BOS,
                 eos_id=EOS,
+                **more,
                 input_sentence_size=0,
                 shuffle_input_sentence=False,
                 num_threads=1,
@@ -102,19 +112,26 @@ class Words:
         path.write_text(json.dumps(self.words[len(SPECIALS) :], ensure_ascii=False), encoding="utf-8")
 
     @classmethod
-    def learn(cls, lines: Iterable[str], size: int) -> Words:
+    def learn(cls, lines: Iterable[str], size: int, marks: Sequence[str] = ()) -> Words:
         if size <= len(SPECIALS):
             raise UserError(f"cannot learn a word vocabulary of {size}: the special ids alone are {len(SPECIALS)}")
         counts: Counter[str] = Counter()
         for line in lines:
             counts.update(line.split())
-        ranked = sorted(counts, key=lambda word: (-counts[word], word))
+        ranked = [*marks, *sorted(counts.keys() - set(marks), key=lambda word: (-counts[word], word))]
         return cls(ranked[: size - len(SPECIALS)])
 
 
-def learn(lines: Iterable[str], count: int, kind: Literal["bpe", "unigram", "word"], size: int, languages: list[str]) -> Segmenter:
-    """A segmenter of at most `size` ids, specials included, from `count` training lines."""
-    return Words.learn(lines, size) if kind == "word" else Pieces.learn(lines, count, kind, size, languages)
+def learn(
+    lines: Iterable[str],
+    count: int,
+    kind: Literal["bpe", "unigram", "word"],
+    size: int,
+    languages: list[str],
+    marks: Sequence[str] = (),
+) -> Segmenter:
+    """A segmenter of at most `size` ids, specials and `marks` (ids 4 on) included, from `count` training lines."""
+    return Words.learn(lines, size, marks) if kind == "word" else Pieces.learn(lines, count, kind, size, languages, marks)
 
 
 def load(path: Path, kind: Literal["bpe", "unigram", "word"]) -> Segmenter:

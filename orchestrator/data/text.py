@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.data import corpus, toy
+from orchestrator.data import corpus, csv_text, sentences, toy
 from orchestrator.data.catalogue import Entry
 from orchestrator.data.toy_lexicon import ToyParams
 
@@ -27,7 +27,19 @@ class FileText:
         self.entry, self.data_dir, self.held_out = entry, data_dir, ["valid", *tests]
 
     def rows(self, split: str) -> Iterator[tuple[str, ...]]:
-        return corpus.parallel(self.entry.locate(split, self.data_dir))
+        paths = self.entry.locate(split, self.data_dir)
+        return corpus.parallel(paths) if self.entry.csv is None else self._records(split, paths[0])
+
+    def _records(self, split: str, path: Path) -> Iterator[tuple[str, ...]]:
+        """Of a CSV file; documents as one line."""
+        entry, records = self.entry, self.entry.splits[split].records
+        assert entry.csv is not None
+        for texts in csv_text.rows(path, (entry.csv.src, entry.csv.tgt), None if records is None else (records[0], records[1])):
+            if entry.documents is None:
+                yield tuple(" ".join(text.split()) for text in texts)
+            else:
+                ways = (entry.documents.src, entry.documents.tgt)
+                yield tuple(sentences.line_of(text, how) for text, how in zip(texts, ways, strict=True))
 
     def where(self, split: str) -> list[str]:
         """A name for each column, for messages."""

@@ -8,12 +8,16 @@ from orchestrator.outcome import FAILED
 from orchestrator.report.figures import OURS
 from orchestrator.report.speeds import SPEEDS
 from orchestrator.report.table import Line, Table
+from orchestrator.rouge import PRINCIPAL
 from orchestrator.row_schema import number
 
 _TITLES = {
     "params": "params",
     "params_added": "params added",
     "bleu": "BLEU",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
     "delta": "delta",
     "bleu_spread": "spread",
     "tokens_per_second": "tokens/s",
@@ -27,7 +31,8 @@ _HIDDEN = ("tokens_per_second", "sentences_per_second")
 def cells(table: Table) -> tuple[list[str], list[list[str]]]:
     """(headers, rows). A column that is both reported and ours takes two; the last columns say on what, and what became of the row."""
     reported = {c for c in table.columns if any(line.reported.get(c) is not None for line in table.rows)}
-    mine = ({*OURS} - {*_HIDDEN, "significant"}) | table.scores | (reported & {"significant"})
+    hidden = {*_HIDDEN, "significant", *(("bleu", "bleu_spread") if PRINCIPAL in table.scores and "bleu" not in reported else ())}
+    mine = ({*OURS} - hidden) | table.scores | (reported & {"significant"})
     measured = {c for c in table.columns if c in mine and any((line.ours or {}).get(c) is not None for line in table.rows)}
     measured |= {c for c in ("bleu",) if c in table.columns and any(failed(line) for line in table.rows)}
     headers, picks = ["row", "system"], []

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from orchestrator.report.find import Outcome
+from orchestrator.rouge import FIGURES as ROUGE
+from orchestrator.rouge import PRINCIPAL
 from orchestrator.rows import Row
 
 OURS = (
@@ -66,7 +68,8 @@ def _corpus(row: Row) -> str | None:
 def _others(row: Row, done: Sequence[Outcome]) -> dict[str, Any]:
     """The row's other scorings, and means of scores; a figure that a seed lacks is left out."""
     each = [o.also | {"bleu": o.bleu} for o in done if o.bleu is not None]
-    wanted = {name: [name] for name in row.also} | row.means
+    rouge = ROUGE if row.spec is not None and row.spec.score.metric == "rouge" else ()
+    wanted = {name: [name] for name in (*rouge, *row.also)} | row.means
     found = {}
     for name, parts in wanted.items():
         if all(part in one for one in each for part in parts):
@@ -79,7 +82,8 @@ def against(ours: dict[str, Any], base: Mapping[str, Any] | None) -> dict[str, A
     if base is None or "bleu" not in base or "bleu" not in ours:
         return ours
     added = None if ours["params"] is None or base["params"] is None else ours["params"] - base["params"]
-    return ours | {"params_added": added, "delta": round(ours["bleu"] - base["bleu"], 4)}
+    figure = PRINCIPAL if PRINCIPAL in ours and PRINCIPAL in base else "bleu"
+    return ours | {"params_added": added, "delta": round(ours[figure] - base[figure], 4)}
 
 
 def short_id(row_id: str) -> str:

@@ -17,6 +17,7 @@ from orchestrator.keys import Keys, digest
 from orchestrator.outcome import FAILED, stated_failure
 from orchestrator.plan import Data, keys_for
 from orchestrator.results import Ledger, Record
+from orchestrator.rouge import figures_of, principal
 from orchestrator.rows import Row
 from orchestrator.spec import DataSpec, RunSpec, ScoreSpec
 
@@ -28,7 +29,8 @@ class Outcome:
     """One seed of a row. status: done | stopped | diverged | failed | trained; figures only where it is done.
 
     stated: `failed` by the row's own rule (see `outcome`); its parameters are there, its BLEU is in the reason.
-    also: BLEU by the name of each other scoring that has a record. keys: what the figures, hypotheses and tensors are found by.
+    also: BLEU (ROUGE-L) by the name of each other scoring that has a record, and the row's own ROUGE figures.
+    keys: what the figures, hypotheses and tensors are found by.
     """
 
     seed: int
@@ -135,7 +137,7 @@ class Finder:
             tokens_per_second=record.get("tokens_per_second"),
             sentences_per_second=(decoded or {}).get("sentences_per_second"),
             capsule=self.ledger.read_capsule(train),
-            also=self._also(row),
+            also=self._also(row) | figures_of(scored),
             keys=keys,
         )
 
@@ -145,7 +147,7 @@ class Finder:
             other = rescored(row, how)
             record = None if (keys := self.keys(other)) is None else self.score(other, keys)
             if record is not None:
-                found[name] = record["bleu"]
+                found[name] = principal(record)
         return found
 
     def _index(self) -> dict[str, dict[int, Keys]]:

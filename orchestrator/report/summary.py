@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.report.cells import figure
+from orchestrator.rouge import FIGURES, PRINCIPAL
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,20 +21,24 @@ def summary(records: Sequence[dict[str, Any]], labels: dict[str, str] | None = N
     found_ids = group(records)
     tables = {"/".join(row_id.split("/")[:2]) for row_id in found_ids}
     common = f"{next(iter(tables))}/" if len(tables) == 1 else ""
+    rouge = [name for name in FIGURES if any(name in r for r in records)]
+    scores = {"bleu": "BLEU"} if not rouge or any("bleu" in r and PRINCIPAL not in r for r in records) else {}
+    scores |= {name: name.replace("rouge", "R-") for name in rouge}
+    spread = "bleu" if "bleu" in scores else PRINCIPAL
     table = Table(title=escape(common.rstrip("/")) or None, title_justify="left")
-    for name in ("row", "system", "params", "BLEU", "± seeds", "tokens/s", "status"):
-        table.add_column(name, justify="right" if name in ("params", "BLEU", "± seeds", "tokens/s") else "left", overflow="fold")
+    for name in ("row", "system", "params", *scores.values(), "± seeds", "tokens/s", "status"):
+        table.add_column(name, justify="left" if name in ("row", "system", "status") else "right", overflow="fold")
     for row_id, found in found_ids.items():
         done = [r for r in found if r["status"] == "done" and r.get("bleu") is not None]
-        bleus = [r["bleu"] for r in done]
+        of = {name: [r[name] for r in done if r.get(name) is not None] for name in scores}
         speeds = [r["tokens_per_second"] for r in done if r.get("tokens_per_second")]
         params = next((r["params"] for r in found if r.get("params")), None)
         table.add_row(
             escape(row_id.removeprefix(common)),
             escape((labels or {}).get(row_id, "")),
             figure("params", params),
-            figure("bleu", statistics.fmean(bleus) if bleus else None),
-            figure("bleu_spread", statistics.stdev(bleus) if len(bleus) > 1 else None),
+            *(figure("bleu", statistics.fmean(values) if values else None) for values in of.values()),
+            figure("bleu_spread", statistics.stdev(of[spread]) if len(of[spread]) > 1 else None),
             figure("tokens_per_second", statistics.fmean(speeds) if speeds else None),
             escape(states(found)),
         )

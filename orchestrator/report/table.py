@@ -12,6 +12,7 @@ from orchestrator.report.counts import differing
 from orchestrator.report.figures import OURS, against, figures, short_id
 from orchestrator.report.find import Finder
 from orchestrator.report.notes import notes
+from orchestrator.rouge import FIGURES as ROUGE
 from orchestrator.row_schema import number
 from orchestrator.rows import Row
 
@@ -34,7 +35,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """`base`: the row that speeds are relative to. `scores`: columns that are BLEU, beside `bleu` itself."""
+    """`base`: the row that speeds are relative to. `scores`: columns that are BLEU or ROUGE, beside `bleu` itself."""
 
     table: str
     columns: list[str]
@@ -95,7 +96,8 @@ def make(
     for row_id, speed in rates.items():
         ours[row_id] = (ours[row_id] or {"status": "not run", "reason": "not run", "seeds": []}) | speed
     lines = [Line(row.id, row.label, row.kind, dict(row.expect), ours[row.id], row.note, row.analysis) for row in rows]
-    scores = [*dict.fromkeys(score for row in rows for score in (*row.also, *row.means))]
+    rouge = ROUGE if any(row.spec is not None and row.spec.score.metric == "rouge" for row in rows) else ()
+    scores = [*dict.fromkeys((*rouge, *(score for row in rows for score in (*row.also, *row.means))))]
     order = [*columns, *(c for line in lines for c in line.reported)]
     if any(line.ours is not None and "bleu" in line.ours for line in lines):
         order += [*OURS[: OURS.index("tokens_per_second")], *scores, *OURS[OURS.index("tokens_per_second") :]]

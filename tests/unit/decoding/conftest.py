@@ -61,6 +61,11 @@ def next_logprobs(model, source: list[int], prefixes: list[list[int]]) -> Tensor
         return model.logits(hidden[:, -1]).log_softmax(-1)
 
 
+def repeats(y, n):
+    """Does the last token complete n tokens that stand earlier in y?"""
+    return n > 0 and len(y) > n and any(y[i : i + n] == y[-n:] for i in range(len(y) - n))
+
+
 def exhaustive(model, source, decode):
     """All outputs that the rules allow with (score, ids), best first."""
     limit = length_limit(decode, len(source))
@@ -69,6 +74,10 @@ def exhaustive(model, source, decode):
     found = []
     for words_in in range(0 if limit == 1 else 1, limit):
         outputs = [list(y) for y in product(words, repeat=words_in)]
+        n = decode.no_repeat_ngram
+        outputs = [y for y in outputs if not any(repeats(y[:t], n) for t in range(len(y) + 1))]
+        if not outputs:
+            continue
         total = torch.zeros(len(outputs))
         for t in range(words_in + 1):
             following = torch.tensor([[*y, EOS][t] for y in outputs])
@@ -88,7 +97,7 @@ def slow_beam(model, source, decode, stop_early=True):
         for row, (total, y) in enumerate(live):
             for word, value in enumerate(logprobs[row]):
                 allowed = word == EOS if length == limit else word not in (PAD, BOS) and not (word == EOS and length == 1)
-                if allowed:
+                if allowed and (word == EOS or not repeats([*y, word], decode.no_repeat_ngram)):
                     options.append((total + value, row, word, y))
         options.sort(key=lambda o: (-o[0], o[1], o[2]))
         divisor = length_penalty(decode.length_penalty, length)

@@ -93,6 +93,7 @@ OPTIONS = [
     ("self_attention", "contextual ctx_norms=3"),
     ("cross_attention", "contextual ctx_norms=3"),
     ("bridge", "transparent dropout=0.0"),
+    ("bridge", "hierarchical_document doc_layers=2"),
 ]
 """Options that change what is built, beside every component with its defaults."""
 
@@ -106,10 +107,11 @@ def tiny(case: tuple[str, str, str], seed: int = 3):
 
 
 def batch(sentences: int = 3, src: int = 7, tgt: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
-    """Source with padding at the end of the first sentence, and target inputs."""
+    """Sources, the first with padding at its end, the second with a sentence end (EOS) within, and target inputs."""
     generator = torch.Generator().manual_seed(7)
     source = torch.randint(4, VOCAB, (sentences, src), generator=generator)
     source[0, 4:] = 0
+    source[1:2, 2] = 3
     target = torch.randint(4, VOCAB, (sentences, tgt), generator=generator)
     target[:, 0] = 2
     return source, target

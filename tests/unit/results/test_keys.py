@@ -118,10 +118,12 @@ DECODE = [
     ("decode.length_penalty.kind", "exponent"),
     ("decode.max_ratio", 2.0),
     ("decode.max_extra", 10),
+    ("decode.max_length", 140),
+    ("decode.no_repeat_ngram", 3),
     ("decode.precision", "int8"),
     ("score.test", "test2017"),
 ]
-SCORE = [("score.metric", "multi-bleu"), ("score.lowercase", True), ("score.split_compounds", True)]
+SCORE = [("score.metric", "multi-bleu"), ("score.metric", "rouge"), ("score.lowercase", True), ("score.split_compounds", True)]
 NEUTRAL = [
     ("train.checkpoint_every", 7),
     ("train.recompute", "layers"),  # the same bits

@@ -1,0 +1,68 @@
+"""A document-level Transformer over the sentences that the encoder has read one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from models.attention import padding_bias
+from models.config import StackConfig
+from models.dropout import Dropout
+from models.embedding import sinusoids
+from models.memory import Memory
+from models.packing import Packing
+from models.registry import BRIDGES
+from models.seams import Bridge
+from models.site import Flow, History, Site
+from models.stack import Stack
+
+
+@BRIDGES.register("hierarchical_document")
+class HierarchicalDocumentBridge(Bridge):
+    """memories_l = (LN(w_ij + g_i),) for every decoder layer l; g = Transformer(s + position), s_i = w_i,end (HIERTRANS, Wei et al. 2020).
+
+    w_ij: the encoder's state of token j of sentence i, where the encoder sees one sentence at a time, positions starting again with each
+    (`by_sentence`). s_i: the state of the sentence's end token. g_i: state of sentence i after `doc_layers` plain layers over s.
+    The sum and its norm are assumed; the paper names the two levels alone. A source without sentence ends is one sentence.
+    """
+
+    by_sentence = True
+
+    def __init__(self, site: Site, *, doc_layers: int = 6) -> None:
+        super().__init__(site)
+        self.num_layers, self.width = site.num_layers, site.d_model
+        config = replace(site.config, encoder=StackConfig(num_layers=doc_layers))
+        self.document = Stack(replace(site, side="encoder", num_layers=doc_layers, config=config), [()] * doc_layers)
+        self.places = site.config.positions == "sinusoidal"
+        self.dropout = Dropout(site.config.dropout.embedding)
+        self.norm = site.layer_norm()
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        doc_layers = options.get("doc_layers", 6)
+        return None if doc_layers <= 1000 else f"doc_layers is {doc_layers}; expected at most 1000"
+
+    def memory_dims(self, layer: int) -> tuple[int, ...]:
+        return (self.width,)
+
+    def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
+        sentences = flow.segments
+        assert sentences is not None and flow.mask is not None
+        # real tokens side by side: the same order whether sentences or documents are the encoder's rows
+        w_1PD = encoded if flow.packing is not None else Packing(flow.mask).pack(encoded)
+        s_BND = sentences.packing.unpack(w_1PD[:, sentences.ends])
+        if self.places:
+            s_BND = s_BND + sinusoids(0, s_BND.shape[1], self.width, s_BND.device).to(s_BND.dtype)
+        mask = sentences.sentence_mask
+        g_BND, _ = self.document(self.dropout(s_BND), Flow(mask=mask, bias=padding_bias(mask), trace=flow.trace))
+        g_1RD = sentences.packing.pack(g_BND)
+        memory_1PD = self.norm(w_1PD + g_1RD[:, sentences.sentence])
+        packing = sentences.document_packing
+        bias = padding_bias(sentences.mask)
+        if flow.packing is not None:
+            memory = Memory(memory_1PD, sentences.mask, bias, packing=packing)
+        else:
+            memory = Memory(packing.unpack(memory_1PD), sentences.mask, bias)
+        return [(memory,)] * self.num_layers

@@ -1,0 +1,109 @@
+"""Documents: texts of several sentences, one document a line, its sentences joined by ` <q> `.
+
+A document's source ids are its sentences, each ended by EOS (the last one by the EOS that every source gets); its target ids have MARK_ID
+between sentences, since EOS would end the output.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+from orchestrator.data.subword import EOS, Segmenter
+
+MARK, MARK_ID = "<q>", 4
+JOINT = f" {MARK} "
+RULE = 1
+"""Version of `split`: raised when it cuts anywhere else."""
+
+_TITLES = (
+    "Mr Mrs Ms Dr Prof Rev Sen Rep Gov Gen Col Capt Lt Sgt Cpl Maj Cmdr Adm Pres Hon Supt Det Insp St Mt Ft vs No Nos Fig Jan Feb Mar Apr"
+)
+_MORE = "Aug Sept Sep Oct Nov Dec Ave Blvd Rd approx est e.g i.e cf al"
+_ABBREVIATIONS = frozenset(f"{_TITLES} {_MORE}".split())
+_END = re.compile(r"""(?<=[.!?])(?P<close>["'”’)\]]*)\s+(?=["'“‘(\[]*[A-Z0-9£$€])""")
+_LAST_WORD = re.compile(r"(\S+?)[.!?]+$")
+_INITIAL = re.compile(r"(?:[A-Za-z]\.)*[A-Z]")
+
+
+def split(text: str) -> list[str]:
+    """Sentences of running text, by rule: a line end, or `.`, `!`, `?` (closing quotes and brackets taken along) before white space and an
+    upper-case letter, a digit or a sign of currency (opening quotes and brackets let through). A full stop after a title or another known
+    abbreviation, and after initials (`J.`, `U.S.`), ends none.
+    """
+    found = []
+    for line in text.splitlines():
+        start = 0
+        for match in _END.finditer(line):
+            if not match["close"] and _abbreviated(line[start : match.start()]):
+                continue
+            found.append(line[start : match.end("close")])
+            start = match.end()
+        found.append(line[start:])
+    return [" ".join(sentence.split()) for sentence in found if sentence.strip()]
+
+
+def _abbreviated(sentence: str) -> bool:
+    if not sentence.endswith(".") or sentence.endswith(".."):
+        return False
+    last = _LAST_WORD.search(sentence)
+    word = last[1].lstrip("\"'“‘([") if last else ""
+    return word in _ABBREVIATIONS or _INITIAL.fullmatch(word) is not None
+
+
+def line_of(text: str, how: Literal["rule", "lines"]) -> str:
+    """A document as one line. `rule`: cut by `split`; `lines`: each line of the text is a sentence."""
+    text = text.replace("\0", " ").replace(MARK, " ")
+    sentences = split(text) if how == "rule" else [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    return JOINT.join(sentences)
+
+
+def sentences_of(line: str) -> list[str]:
+    """The way back: the sentences of a line."""
+    return [part for sentence in line.split(MARK) if (part := " ".join(sentence.split()))]
+
+
+class DocumentSegmenter:
+    """A segmenter of sentences as one of documents (a `Segmenter` too)."""
+
+    def __init__(self, segmenter: Segmenter, side: str) -> None:
+        self.segmenter, self.size, self.mark = segmenter, segmenter.size, EOS if side == "src" else MARK_ID
+
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        documents = [sentences_of(line) for line in lines]
+        flat = iter(self.segmenter.encode([sentence for document in documents for sentence in document]))
+        found = []
+        for document in documents:
+            ids = list(chain.from_iterable([*next(flat), self.mark] for _ in document))
+            found.append(ids[:-1])
+        return found
+
+    def decode(self, ids: list[list[int]]) -> list[str]:
+        parts = [_cut(line) for line in ids]
+        flat = iter(self.segmenter.decode([part for document in parts for part in document]))
+        return [JOINT.join(text for text in (next(flat) for _ in document) if text.strip()) for document in parts]
+
+    def save(self, path: Path) -> None:
+        self.segmenter.save(path)
+
+
+def truncated(ids: list[int], limit: int | None) -> list[int]:
+    """At most `limit` ids; an end of a sentence that comes last is dropped, for the source's own EOS follows."""
+    if limit is None or len(ids) <= limit:
+        return ids
+    ids = ids[:limit]
+    while len(ids) > 1 and ids[-1] in (EOS, MARK_ID):
+        ids = ids[:-1]
+    return ids
+
+
+def _cut(ids: list[int]) -> list[list[int]]:
+    found: list[list[int]] = [[]]
+    for i in ids:
+        if i in (EOS, MARK_ID):
+            found.append([])
+        else:
+            found[-1].append(i)
+    return found
