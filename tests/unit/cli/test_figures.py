@@ -116,7 +116,7 @@ def test_shown_rows_keep_their_figures(spec: Write, tmp_path: Path) -> None:
     [
         ("also: {valid: {tset: valid}}", r"rows\.r\.also\.valid\.tset: unknown key; .*did you mean test"),
         ("also: {valid: {test: vlaid}}", r"rows\.r\.also\.valid\.test: found 'vlaid'; .*did you mean valid"),
-        ("also: {valid: {metric: bleu}}", "found 'bleu'; expected one of mteval, multi-bleu, sacrebleu"),
+        ("also: {valid: {metric: bleu}}", "found 'bleu'; expected one of mteval, multi-bleu, rouge, sacrebleu"),
         ("also: {bleu: {test: valid}}", "also has the figure 'bleu'; expected letters"),
         ("also: {a/b: {test: valid}}", "also has the figure 'a/b'; expected letters"),
         ("also: {valid: 3}", r"rows\.r\.also\.valid: found 3; expected a mapping"),
