@@ -189,6 +189,7 @@ def _worker(rank: int, port: int, run_dir: str, cache: str) -> None:
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.timeout(400)  # two processes that import torch: a busy machine takes its time
 def test_two_workers_log_the_gradient_of_the_whole_update(prepared, tmp_path):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
