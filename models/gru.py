@@ -6,13 +6,13 @@ the other, reset, update, candidate.
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.initialise import uniform_bound
 from models.site import Site
 
 GruKind = Literal["recipe", "torch"]
@@ -61,12 +61,9 @@ class Gru(nn.Module):
     def initialise(self, name: str, generator: torch.Generator) -> Tensor:
         """Each gate's matrix [W; U] as one map from D + d to d."""
         value = torch.empty(self.get_parameter(name).shape)
-        if self.scheme == "fan-in":
-            bound = 1.0 / math.sqrt(self.fan_in)
-        elif name in ("input", "state"):
-            bound = math.sqrt(6.0 / (self.fan_in + self.fan_out))
-        else:
+        if name not in ("input", "state") and self.scheme != "fan-in":
             return value.zero_()
+        bound = uniform_bound(self.scheme, self.fan_in, self.fan_out)
         return value.uniform_(-bound, bound, generator=generator)
 
 

@@ -33,6 +33,11 @@ def initialise(model: nn.Module, scheme: str, seed: int) -> None:
                 parameter.copy_(_draw(module, name, parameter, scheme, generator))
 
 
+def uniform_bound(scheme: str, fan_in: int, fan_out: int) -> float:
+    """a of U(-a, a): 1/sqrt(fan_in) for `fan-in`, else Glorot's sqrt(6 / (fan_in + fan_out))."""
+    return 1.0 / math.sqrt(fan_in) if scheme == "fan-in" else math.sqrt(6.0 / (fan_in + fan_out))
+
+
 def _draw(module: nn.Module, name: str, parameter: Tensor, scheme: str, generator: torch.Generator) -> Tensor:
     value = torch.empty(parameter.shape)
     own = getattr(module, "initialise", None)
@@ -43,11 +48,8 @@ def _draw(module: nn.Module, name: str, parameter: Tensor, scheme: str, generato
     if isinstance(module, nn.Embedding):
         return value.normal_(0.0, parameter.shape[1] ** -0.5, generator=generator)
     if isinstance(module, nn.Linear):
-        if scheme == "fan-in":
-            bound = 1.0 / math.sqrt(module.in_features)
-            return value.uniform_(-bound, bound, generator=generator)
-        if name == "bias":
+        if name == "bias" and scheme != "fan-in":
             return value.zero_()
-        bound = math.sqrt(6.0 / (module.in_features + module.out_features))
+        bound = uniform_bound(scheme, module.in_features, module.out_features)
         return value.uniform_(-bound, bound, generator=generator)
     return value.zero_()

@@ -11,8 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from models.paths import PATHS
+
 PACK_SHARE = 0.02
 """Padding from which a batch is packed; below it, packing costs more than it saves."""
+
+
+def may_pack(device: torch.device) -> bool:
+    """Whether batches are packed at all here: a fast path of training on a CPU."""
+    return PATHS.packing and device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def worth_packing(mask: Tensor) -> Packing | None:
+    """The packing of a batch with much padding, None for one with little. mask: [B, S], True = real."""
+    return Packing(mask) if int(mask.sum()) < (1.0 - PACK_SHARE) * mask.numel() else None
 
 
 class _Pack(torch.autograd.Function):

@@ -9,14 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from models.attention import padding_bias
 from models.dropout import Dropout
 from models.feed_forward import FeedForward
 from models.memory import Memory
-from models.packing import PACK_SHARE, Packing
+from models.packing import Packing, may_pack, worth_packing
 from models.paths import PATHS
 from models.seams import ExtraEncoder
 from models.site import Flow, Site
@@ -104,7 +103,4 @@ class RecurrentEncoder(ExtraEncoder):
 
     def _packing(self, mask: Tensor) -> Packing | None:
         """Where the recurrence keeps to positions, padding leaves in training on a CPU, as it does in the stack."""
-        wanted = PATHS.packing and PATHS.recurrence and self.aligned and self.training and mask.device.type == "cpu"
-        if not wanted or torch.compiler.is_compiling() or int(mask.sum()) >= (1.0 - PACK_SHARE) * mask.numel():
-            return None
-        return Packing(mask)
+        return worth_packing(mask) if PATHS.recurrence and self.aligned and self.training and may_pack(mask.device) else None

@@ -18,8 +18,7 @@ from models.config import ModelConfig, options
 from models.embedding import InputEmbedding
 from models.initialise import initialise
 from models.memory import Encoded
-from models.packing import PACK_SHARE, Packing
-from models.paths import PATHS
+from models.packing import Packing, may_pack, worth_packing
 from models.registry import BRIDGES, CONTEXTS, ENCODERS, REGULARIZERS
 from models.seams import Bridge, Component, ExtraEncoder, Regularizer, WeightPenalty
 from models.sentences import Sentences
@@ -164,13 +163,10 @@ class Transformer(nn.Module):
         return Output(hidden, encoder, src_mask if src is None else src.ones(), decoder, tgt_mask if tgt is None else tgt.ones())
 
     def _packing(self, side: str, mask: Tensor) -> Packing | None:
-        if not self._packs(side, mask.device):
-            return None
-        return Packing(mask) if int(mask.sum()) < (1.0 - PACK_SHARE) * mask.numel() else None
+        return worth_packing(mask) if self._packs(side, mask.device) else None
 
     def _packs(self, side: str, device: torch.device) -> bool:
-        on = PATHS.packing and self.training and device.type == "cpu" and self.packable[side]
-        return on and not torch.compiler.is_compiling()
+        return self.training and self.packable[side] and may_pack(device)
 
     def _sentences(self, src_BS: Tensor) -> Sentences:
         linear = 4 * self.config.d_model + 2 * self.config.d_ff

@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from orchestrator.contexts import check_contexts
+from orchestrator.fit import check_fit
 from orchestrator.places import KeyPath, describe, nearest
 from orchestrator.problems import Problem, problems_of
 
@@ -95,41 +95,7 @@ def check_components(model: dict[str, Any]) -> tuple[dict[KeyPath, dict[str, Any
         problems += found
         if options is not None:
             filled[path] = options
-    return filled, problems or check_contexts(filled) or _check_memories(filled)
-
-
-def _check_memories(filled: dict[KeyPath, dict[str, Any]]) -> list[Problem]:
-    """Extra encoder, bridge and cross-attention of a model fit each other."""
-
-    def find(path: KeyPath, registry: str, default: str | None) -> tuple[str, Any]:
-        kind = filled.get(path, {"kind": default})["kind"]
-        return kind, None if kind is None else registries()[registry].get(kind)
-
-    def names(registry: str, wanted: Callable[[Any], bool]) -> str:
-        return " or ".join(name for name in registries()[registry].names() if wanted(registries()[registry].get(name)))
-
-    extra, encoder = find(("extra_encoder",), "extra_encoder", None)
-    bridge, reader = find(("bridge",), "bridge", "top")
-    cross, attention = find(("decoder", "cross_attention"), "cross_attention", "single")
-    at, extras = ("bridge", "kind"), names("bridge", lambda b: b.reads_extra)
-    if reader.reads_extra and encoder is None:
-        aligned = names("extra_encoder", lambda e: e.aligned or not reader.needs_aligned)
-        return [Problem(at, f"found {bridge} without extra_encoder; expected model.extra_encoder.kind {aligned}")]
-    if encoder is not None and not reader.reads_extra:
-        return [
-            Problem(("extra_encoder", "kind"), f"found {extra}, whose memory bridge {bridge} does not read; expected bridge.kind {extras}")
-        ]
-    if reader.needs_aligned and not encoder.aligned:
-        aligned = names("extra_encoder", lambda e: e.aligned)
-        return [
-            Problem(("extra_encoder", "kind"), f"found {extra}; expected {aligned}: bridge {bridge} merges source position by position")
-        ]
-    given = reader.num_memories + int(reader.reads_context and ("context",) in filled)
-    if given > attention.max_memories:
-        two = names("cross_attention", lambda c: c.max_memories >= given)
-        few = f"found {bridge}, which gives {given} memories, of which {cross} reads {attention.max_memories}"
-        return [Problem(at, f"{few}; expected model.decoder.cross_attention.kind {two}")]
-    return []
+    return filled, problems or check_fit(filled)
 
 
 def site_info(model: dict[str, Any], path: KeyPath) -> dict[str, Any] | None:

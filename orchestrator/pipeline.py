@@ -27,6 +27,7 @@ from orchestrator.task import Scoring, Task
 from orchestrator.train import Training
 from orchestrator.translate import decode_corpus
 from orchestrator.turns import Turns, alone
+from orchestrator.weights import copy_into
 
 
 def ledger_of(task: Task, lock: RunLock | None = None) -> Ledger:
@@ -121,9 +122,7 @@ def load_model(task_spec: RunSpec, prepared: Prepared, store: Store, device: tor
     """The trained model that `spec.decode.checkpoint` names, ready to decode."""
     model = build(task_spec.model.model_dump(), prepared.src_size, prepared.tgt_size, task_spec.seed)
     weights = store.weights(task_spec.decode.checkpoint)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(weights[name])
+    copy_into(model, weights)
     return model.to(device).eval()
 
 

@@ -33,6 +33,7 @@ from orchestrator.train_result import Diverged, TrainResult, check_finite
 from orchestrator.turns import Log, Turn, Turns, alone
 from orchestrator.validate import Validator
 from orchestrator.warm_start import warm_start
+from orchestrator.weights import copy_into
 
 LOG_EVERY = 50  # steps between two training reports
 ASK_EVERY = 10  # steps after which several workers ask each other whether to end
@@ -271,9 +272,7 @@ class Training:
         if saved is None:
             return
         self.progress = Progress.of(saved.state["progress"])
-        with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(saved.tensors["model"][name])
+        copy_into(self.model, saved.tensors["model"])
         load_optimizer(self.model, self.optimizer, saved.tensors["optimizer"])
         self._report(saved.state["report"])  # told once more, in case the process died between checkpoint and report
 

@@ -83,6 +83,13 @@ def load_weights(directory: Path, name: str, *, key: str) -> tuple[Tensors, dict
     return _get(directory, name, key)
 
 
+@torch.no_grad()
+def copy_into(model: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
+    """Every parameter gets the value of its name. KeyError where one is missing."""
+    for name, parameter in model.named_parameters():
+        parameter.copy_(weights[name])
+
+
 def weights_sha256(state_dict: Mapping[str, torch.Tensor]) -> str:
     """Fingerprint of weights: names in order, dtype, shape, bytes."""
     digest = hashlib.sha256()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models.initialise import uniform_bound
 from models.registry import CONTEXTS
 from models.seams import Context
 from models.site import Site
@@ -26,7 +26,7 @@ class GateMap(nn.Linear):
         value = torch.empty(self.get_parameter(name).shape)
         if name == "bias" and self.scheme != "fan-in":
             return value.zero_()
-        bound = 1.0 / math.sqrt(2 * d) if self.scheme == "fan-in" else math.sqrt(6.0 / (3 * d))
+        bound = uniform_bound(self.scheme, 2 * d, d)
         return value.uniform_(-bound, bound, generator=generator)
 
 

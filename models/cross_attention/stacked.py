@@ -1,35 +1,19 @@
-"""Cross-attention over two memories, one sub-layer after the other."""
+"""Two memories, one after the other (Hao et al. 2019)."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from models.attention import MultiHeadAttention
-from models.cross_attention.single import SingleCrossAttention
 from models.memory import Memory
 from models.registry import CROSS_ATTENTIONS
-from models.site import Flow, Site
-from models.sublayer import SubLayer
+from models.site import Flow
+from models.two_memories import TwoMemories
 
 
 @CROSS_ATTENTIONS.register("stacked")
-class StackedCrossAttention(SingleCrossAttention):
-    """D = SubLayer(C, q -> MHA(q, H_e, H_e)); R = SubLayer(D, q -> MHA(q, H_r, H_r)) (Hao et al. 2019, section 3.3, stack).
-
-    In a layer with one memory it is `single`.
-    """
-
-    max_memories = 2
-
-    def __init__(self, site: Site) -> None:
-        super().__init__(site)
-        two = len(site.memory_dims) == 2
-        self.extra_attention = MultiHeadAttention(site, d_memory=site.memory_dims[1]) if two else None
-        self.extra_sublayer = SubLayer(site) if two else None
+class StackedCrossAttention(TwoMemories):
+    """D = SubLayer(C, q -> MHA(q, H_e, H_e)); R = SubLayer(D, q -> MHA(q, H_r, H_r)) (Hao et al. 2019, section 3.3, stack)."""
 
     def forward(self, x: Tensor, memories: tuple[Memory, ...], flow: Flow) -> Tensor:
         attended = super().forward(x, memories, flow)
-        extra = self.extra_attention
-        if extra is None or self.extra_sublayer is None:
-            return attended
-        return self.extra_sublayer(attended, lambda q: extra.over(q, memories[1], flow))
+        return attended if self.extra_attention is None else self.extra(attended, memories[1], flow)

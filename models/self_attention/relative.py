@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from models.attention import MultiHeadAttention
+from models.initialise import uniform_bound
 from models.registry import SELF_ATTENTIONS
 from models.seams import SelfAttention
 from models.site import Flow, Site
@@ -34,7 +35,7 @@ class RelativeAttention(MultiHeadAttention):
         self.value_offsets = nn.Parameter(torch.empty(self.num_heads, 2 * k + 1, self.d_head))
 
     def initialise(self, name: str, generator: torch.Generator) -> Tensor:
-        bound = math.sqrt(6.0 / (2 * self.k + 1 + self.d_head))
+        bound = uniform_bound("xavier", 2 * self.k + 1, self.d_head)
         return torch.empty(self.num_heads, 2 * self.k + 1, self.d_head).uniform_(-bound, bound, generator=generator)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, flow: Flow, *, causal: bool = False) -> Tensor:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from orchestrator.analysis.base import Context, choice
 from orchestrator.analysis.progress import Bars
@@ -67,13 +67,6 @@ def translations(
 def bleu(made: tuple[Sequence[str], Sequence[str]], references: References, split: str, spec: RunSpec) -> float:
     """By the metric of the row. 4 digits behind the point."""
     return round(float(score(*made, references, split, spec.score)["bleu"]), 4)
-
-
-@torch.no_grad()
-def load(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Puts other weights of the same row into its model."""
-    for name, parameter in model.named_parameters():
-        parameter.copy_(weights[name])
 
 
 def device_option(context: Context) -> torch.device:

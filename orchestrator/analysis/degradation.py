@@ -17,11 +17,12 @@ import torch
 from models.initialise import stream_seed
 from orchestrator.analysis import degradation_figure, snapshots
 from orchestrator.analysis.base import Analysis, Context, Subject
-from orchestrator.analysis.decoding import Lines, bleu_of, device_option, load
+from orchestrator.analysis.decoding import Lines, bleu_of, device_option
 from orchestrator.analysis.options import whole
 from orchestrator.analysis.progress import Bars
 from orchestrator.evaluate import References
 from orchestrator.tracking_history import number
+from orchestrator.weights import copy_into
 
 if TYPE_CHECKING:
     pass
@@ -84,7 +85,7 @@ def of_row(
     records: list[dict[str, Any]] = []
     for step, weights in [(_step(context, subject), None), *((snapshots.step_of(path), path) for path in others)]:
         if weights is not None:
-            load(model, next(snapshots.loaded(subject, [weights])))
+            copy_into(model, next(snapshots.loaded(subject, [weights])))
         for data, (ids, references, split) in texts.items():
             name = f"{subject.row.id} seed {spec.seed} update {step} {data}"
             value = bleu_of(model, ids, references, split, spec, prepared, bars, name)

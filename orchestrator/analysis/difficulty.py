@@ -22,7 +22,7 @@ import torch
 
 from orchestrator.analysis import difficulty_figure, snapshots
 from orchestrator.analysis.base import Analysis, Context, Subject
-from orchestrator.analysis.decoding import bleu, device_option, load
+from orchestrator.analysis.decoding import bleu, device_option
 from orchestrator.analysis.difficulty_released import of_released
 from orchestrator.analysis.length import Part
 from orchestrator.analysis.options import whole
@@ -32,6 +32,7 @@ from orchestrator.data.store import Pairs
 from orchestrator.errors import UserError
 from orchestrator.places import nearest, shown
 from orchestrator.validate import BATCH
+from orchestrator.weights import copy_into
 
 if TYPE_CHECKING:
     from models.transformer import Transformer
@@ -85,7 +86,7 @@ def of_test(
     bar = bars.bar(f"{scorer.row.id} difficulty", len(paths), "snapshots")
     losses = []
     for weights in snapshots.loaded(scorer, paths):
-        load(model, weights)
+        copy_into(model, weights)
         losses.append(nll(model, pairs, device))
         bar()
     bar.close()
