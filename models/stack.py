@@ -32,10 +32,12 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         config = site.config.encoder if site.side == "encoder" else site.config.decoder
+        site = replace(site, output=output)
         make = LAYERS.get(config.layer["kind"])
         self.connection: Connection = CONNECTIONS.get(config.connection["kind"])(site, **options(config.connection))
         self.layers = nn.ModuleList(
-            make(replace(site, layer=l, memory_dims=dims), **options(config.layer)) for l, dims in enumerate(memory_dims, start=1)
+            make(replace(site, layer=l, memory_dims=dims, input_width=self.connection.width(l)), **options(config.layer))
+            for l, dims in enumerate(memory_dims, start=1)
         )
         self.aggregation: Aggregation | None = None
         if output:

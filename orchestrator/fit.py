@@ -16,7 +16,56 @@ def check_fit(filled: dict[KeyPath, dict[str, Any]]) -> list[Problem]:
     from models.registry import REGISTRIES
 
     registries: dict[str, Any] = dict(REGISTRIES)
-    return _check_contexts(filled, registries) or _check_memories(filled, registries)
+    return _check_widths(filled, registries) or _check_contexts(filled, registries) or _check_memories(filled, registries)
+
+
+def _check_widths(filled: dict[KeyPath, dict[str, Any]], registries: dict[str, Any]) -> list[Problem]:
+    """Layers whose states are not d_model wide, and what stands around them."""
+
+    def names(registry: str, flag: str, value: bool) -> str:
+        known = registries[registry]
+        return " or ".join(name for name in known.names() if getattr(known.get(name), flag) == value)
+
+    def find(path: KeyPath, registry: str, default: str) -> tuple[dict[str, Any], Any]:
+        component = filled.get(path, {"kind": default})
+        return component, registries[registry].get(component["kind"])
+
+    bridge, reader = find(("bridge",), "bridge", "top")
+    cross, attention = find(("decoder", "cross_attention"), "cross_attention", "single")
+    for side in ("encoder", "decoder"):
+        layer, made = find((side, "layer"), "layer", "transformer")
+        connection, joins = find((side, "connection"), "connection", "residual")
+        kind, at = layer["kind"], (side, "connection", "kind")
+        if made.any_width != joins.any_width:
+            expected = names("connection", "any_width", made.any_width)
+            return [Problem(at, f"found {connection['kind']} with layer {kind}; expected {expected}")]
+        if not made.any_width:
+            continue
+        if joins.passes_attended and layer["residual"]:
+            return [
+                Problem((side, "layer", "residual"), f"found true; expected false: connection {connection['kind']} passes all layers on")
+            ]
+        if side == "decoder" and not joins.passes_attended and not layer["residual"]:
+            return [Problem((side, "layer", "residual"), f"found false; expected true: {connection['kind']} passes on no attended states")]
+        for slot, plain in (("aggregation", "top"), ("self_attention", "single")):
+            found = filled.get((side, slot), {"kind": plain})["kind"]
+            if found != plain:
+                return [Problem((side, slot, "kind"), f"found {found} with layer {kind}; expected {plain}")]
+        if side == "encoder" and not reader.any_width:
+            expected = names("bridge", "any_width", True)
+            return [Problem(("bridge", "kind"), f"found {bridge['kind']} with layer {kind} in the encoder; expected {expected}")]
+        if side == "encoder" and ("context",) in filled:
+            return [
+                Problem(("context", "kind"), f"found {filled[('context',)]['kind']} with layer {kind} in the encoder; expected no context")
+            ]
+    layer, made = find(("decoder", "layer"), "layer", "transformer")
+    if attention.bare != made.adds_attended:
+        expected = names("cross_attention", "bare", made.adds_attended)
+        return [Problem(("decoder", "cross_attention", "kind"), f"found {cross['kind']} with layer {layer['kind']}; expected {expected}")]
+    if attention.bare != reader.mapped:
+        expected = names("bridge", "mapped", attention.bare)
+        return [Problem(("bridge", "kind"), f"found {bridge['kind']} with cross_attention {cross['kind']}; expected {expected}")]
+    return []
 
 
 def _check_contexts(filled: dict[KeyPath, dict[str, Any]], registries: dict[str, Any]) -> list[Problem]:
