@@ -87,11 +87,13 @@ class CrossAttention(Component):
 class Layer(Component):
     """One layer: (x_l, lower states, context, memories) -> (h_l, a_l); a_l is what it attended to, None in an encoder.
 
-    `any_width`: h_l may be of another width than d_model (Site.width: that of x_l). `adds_attended`: cross-attention is `bare`."""
+    `any_width`: h_l may be of another width than d_model (Site.width: that of x_l). `adds_attended`: cross-attention is `bare`.
+    `self_attends` False: no position attends to others of its side."""
 
     reads = 0
     any_width = False
     adds_attended = False
+    self_attends = True
 
     def forward(
         self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, memories: tuple[Memory, ...], flow: Flow

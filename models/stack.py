@@ -39,6 +39,7 @@ class Stack(nn.Module):
             make(replace(site, layer=l, memory_dims=dims, input_width=self.connection.width(l)), **options(config.layer))
             for l, dims in enumerate(memory_dims, start=1)
         )
+        self.self_attends: bool = make.self_attends
         self.aggregation: Aggregation | None = None
         if output:
             self.aggregation = AGGREGATIONS.get(config.aggregation["kind"])(site, **options(config.aggregation))

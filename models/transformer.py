@@ -59,6 +59,7 @@ class Transformer(nn.Module):
         if config.embeddings == "three-way" and src_vocab != tgt_vocab:
             raise ValueError(f"three-way embeddings need one vocabulary; sizes are {src_vocab} and {tgt_vocab}")
         self.config = config
+        self.max_positions = config.max_positions if config.positions == "learned" else None
         shared: dict[str, nn.Module] = {}
         encoder_site = Site("encoder", 0, config.encoder.num_layers, config, shared=shared)
         decoder_site = Site("decoder", 0, config.decoder.num_layers, config, shared=shared)
@@ -149,7 +150,9 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, History]:
         past, length = (0 if cache is None else cache.length), tgt_NT.shape[1]
         # padding stands behind the last real token, where the causal mask hides it from every real query
-        if cache is None:
+        if not self.decoder.self_attends:
+            bias = None
+        elif cache is None:
             bias = causal_bias(length, past, tgt_NT.device)
         else:
             bias = cache.begin(len(tgt_NT), length, len(encoded.mask), tgt_NT.device)

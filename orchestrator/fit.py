@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from orchestrator.fit_widths import check_widths
 from orchestrator.places import KeyPath
 from orchestrator.problems import Problem
 
@@ -16,56 +17,7 @@ def check_fit(filled: dict[KeyPath, dict[str, Any]]) -> list[Problem]:
     from models.registry import REGISTRIES
 
     registries: dict[str, Any] = dict(REGISTRIES)
-    return _check_widths(filled, registries) or _check_contexts(filled, registries) or _check_memories(filled, registries)
-
-
-def _check_widths(filled: dict[KeyPath, dict[str, Any]], registries: dict[str, Any]) -> list[Problem]:
-    """Layers whose states are not d_model wide, and what stands around them."""
-
-    def names(registry: str, flag: str, value: bool) -> str:
-        known = registries[registry]
-        return " or ".join(name for name in known.names() if getattr(known.get(name), flag) == value)
-
-    def find(path: KeyPath, registry: str, default: str) -> tuple[dict[str, Any], Any]:
-        component = filled.get(path, {"kind": default})
-        return component, registries[registry].get(component["kind"])
-
-    bridge, reader = find(("bridge",), "bridge", "top")
-    cross, attention = find(("decoder", "cross_attention"), "cross_attention", "single")
-    for side in ("encoder", "decoder"):
-        layer, made = find((side, "layer"), "layer", "transformer")
-        connection, joins = find((side, "connection"), "connection", "residual")
-        kind, at = layer["kind"], (side, "connection", "kind")
-        if made.any_width != joins.any_width:
-            expected = names("connection", "any_width", made.any_width)
-            return [Problem(at, f"found {connection['kind']} with layer {kind}; expected {expected}")]
-        if not made.any_width:
-            continue
-        if joins.passes_attended and layer["residual"]:
-            return [
-                Problem((side, "layer", "residual"), f"found true; expected false: connection {connection['kind']} passes all layers on")
-            ]
-        if side == "decoder" and not joins.passes_attended and not layer["residual"]:
-            return [Problem((side, "layer", "residual"), f"found false; expected true: {connection['kind']} passes on no attended states")]
-        for slot, plain in (("aggregation", "top"), ("self_attention", "single")):
-            found = filled.get((side, slot), {"kind": plain})["kind"]
-            if found != plain:
-                return [Problem((side, slot, "kind"), f"found {found} with layer {kind}; expected {plain}")]
-        if side == "encoder" and not reader.any_width:
-            expected = names("bridge", "any_width", True)
-            return [Problem(("bridge", "kind"), f"found {bridge['kind']} with layer {kind} in the encoder; expected {expected}")]
-        if side == "encoder" and ("context",) in filled:
-            return [
-                Problem(("context", "kind"), f"found {filled[('context',)]['kind']} with layer {kind} in the encoder; expected no context")
-            ]
-    layer, made = find(("decoder", "layer"), "layer", "transformer")
-    if attention.bare != made.adds_attended:
-        expected = names("cross_attention", "bare", made.adds_attended)
-        return [Problem(("decoder", "cross_attention", "kind"), f"found {cross['kind']} with layer {layer['kind']}; expected {expected}")]
-    if attention.bare != reader.mapped:
-        expected = names("bridge", "mapped", attention.bare)
-        return [Problem(("bridge", "kind"), f"found {bridge['kind']} with cross_attention {cross['kind']}; expected {expected}")]
-    return []
+    return check_widths(filled, registries) or _check_contexts(filled, registries) or _check_memories(filled, registries)
 
 
 def _check_contexts(filled: dict[KeyPath, dict[str, Any]], registries: dict[str, Any]) -> list[Problem]:
@@ -120,7 +72,7 @@ def _check_memories(filled: dict[KeyPath, dict[str, Any]], registries: dict[str,
         ]
     given = reader.num_memories + int(reader.reads_context and ("context",) in filled)
     if given > attention.max_memories:
-        two = names("cross_attention", lambda c: c.max_memories >= given)
+        two = names("cross_attention", lambda c: c.max_memories >= given and c.bare == attention.bare)
         few = f"found {bridge}, which gives {given} memories, of which {cross} reads {attention.max_memories}"
         return [Problem(at, f"{few}; expected model.decoder.cross_attention.kind {two}")]
     return []

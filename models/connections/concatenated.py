@@ -32,6 +32,7 @@ class Concatenated(Connection):
     def __init__(self, site: Site, *, sumlen: int = 0, summary: Literal["linear", "glu_conv3"] = "linear") -> None:
         super().__init__(site)
         config, d, last = site.config, site.d_model, site.num_layers
+        self.packable = summary == "linear"
         self.group = sumlen - 1 if sumlen else last
         decoder = site.side == "decoder"
         each = [(2 if decoder else 1) * width for width in output_widths(side(config, site.side), d)]

@@ -31,6 +31,7 @@ class ConvolutionLayer(Layer):
     packable = False
     any_width = True
     adds_attended = True
+    self_attends = False
 
     def __init__(self, site: Site, *, widths: int | list[int], kernels: int | list[int] = 3, residual: bool = True) -> None:
         super().__init__(site)
