@@ -33,13 +33,13 @@ class Stack(nn.Module):
         super().__init__()
         config = site.config.encoder if site.side == "encoder" else site.config.decoder
         site = replace(site, output=output)
-        make = LAYERS.get(config.layer["kind"])
+        make: type[Layer] = LAYERS.get(config.layer["kind"])
         self.connection: Connection = CONNECTIONS.get(config.connection["kind"])(site, **options(config.connection))
         self.layers = nn.ModuleList(
             make(replace(site, layer=l, memory_dims=dims, input_width=self.connection.width(l)), **options(config.layer))
             for l, dims in enumerate(memory_dims, start=1)
         )
-        self.self_attends: bool = make.self_attends
+        self.self_attends = make.self_attends
         self.aggregation: Aggregation | None = None
         if output:
             self.aggregation = AGGREGATIONS.get(config.aggregation["kind"])(site, **options(config.aggregation))

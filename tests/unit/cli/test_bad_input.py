@@ -166,7 +166,7 @@ ROWS = [
     (
         "  r: {model: {encoder: {layer: {kind: convolution, widths: wide}, connection: {kind: projected}}}}",
         6,
-        "widths: found 'wide'; expected",
+        "widths: found 'wide'; expected a whole number or a list",
     ),
     ("  r: {model: {encoder: {layer: {kind: convolution}, connection: {kind: projected}}}}", 6, "widths"),
     (
@@ -233,6 +233,11 @@ ROWS = [
         "data.max_length: found 250; expected at most 249, for model.max_positions and EOS",
     ),
     ("  r: {model: {positions: learned}, data: {max_length: null}}", 6, "max_length: found null; expected at most 1023"),
+    (
+        "  r: {model: {encoder: {num_layers: 2, layer: {kind: convolution, widths: [8, x]}, connection: {kind: projected}}}}",
+        6,
+        r"widths\[1\]: found 'x'; expected a whole number",
+    ),
     ("  r: {model: {word_dim: 0}}", 6, "word_dim: found 0; expected a number >= 1"),
     (
         "  r: {model: {embeddings: tied-output, word_dim: 16, output_dim: 8}}",
