@@ -24,13 +24,14 @@ CLOCK = nn.Identity()
 
 
 class Cache:
-    """Three kinds of memory. `extend`: keys and values in cells, by sentence. `append` grows by time and belongs to a hypothesis. `once` is
-    made once and belongs to a sentence."""
+    """Four kinds of memory. `extend`: keys and values in cells, by sentence. `append` grows by time and belongs to a hypothesis, as does
+    `recent`, which is as long as asked for. `once` is made once and belongs to a sentence."""
 
     def __init__(self) -> None:
         self.length = 0
         self._grown: dict[nn.Module, list[Tensor]] = {}
         self._filled: dict[nn.Module, int] = {}
+        self._recent: dict[nn.Module, Tensor] = {}
         self._made: dict[nn.Module, tuple[Tensor, ...]] = {}
         self._cells: dict[nn.Module, list[Tensor]] = {}  # [B, H, capacity, K]
         self._visible: Tensor | None = None  # [N, C]: 0 or HIDDEN; None: every row sees all cells of its sentence
@@ -118,6 +119,15 @@ class Cache:
         start = 0 if window is None else max(0, filled + step - window)
         return tuple(buffer[..., start : filled + step, :] for buffer in buffers)
 
+    def recent(self, slot: nn.Module, new: Tensor, past: int) -> Tensor:
+        """[N, past + t, *]: `new` [N, t, *] behind the last `past` positions put into this slot, zeros before the first."""
+        before = self._recent.get(slot)
+        if before is None:
+            before = new.new_zeros(new.shape[0], past, *new.shape[2:])
+        together = torch.cat((before, new), dim=1)
+        self._recent[slot] = together[:, together.shape[1] - past :]
+        return together
+
     def filled(self, slot: nn.Module) -> int:
         """Positions that `append` put into this slot."""
         return self._filled.get(slot, 0)
@@ -132,6 +142,8 @@ class Cache:
         """Row n of the hypothesis part becomes old row hypotheses[n], of the same sentence; where sentences leave, `select` follows."""
         if self._visible is not None:
             self._visible = self._visible.index_select(0, hypotheses)
+        for slot, recent in self._recent.items():
+            self._recent[slot] = recent.index_select(0, hypotheses)
         for slot, buffers in self._grown.items():
             filled = self._filled[slot]
             kept = []
@@ -156,4 +168,4 @@ class Cache:
     def bytes(self) -> int:
         """Memory held, in bytes."""
         held = [t for kind in (self._grown, self._made, self._cells) for tensors in kind.values() for t in tensors]
-        return sum(t.numel() * t.element_size() for t in held)
+        return sum(t.numel() * t.element_size() for t in (*held, *self._recent.values()))

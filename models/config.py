@@ -36,6 +36,10 @@ class ModelConfig:
     norm_eps: float = 1e-6
     activation: str = "relu"
     positions: str = "sinusoidal"
+    max_positions: int = 1024
+    word_dim: int | None = None
+    output_dim: int | None = None
+    weight_norm: bool = False
     embeddings: str = "separate"
     embedding_scale: bool = True
     encoder_embedding_bias: bool = False

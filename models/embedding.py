@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from models.dropout import Dropout
+from models.linear import linear
 from models.site import Site
 
 
@@ -20,15 +21,27 @@ def sinusoids(start: int, stop: int, d_model: int, device: torch.device) -> Tens
     return nn.functional.pad(table, (0, d_model - 2 * half))
 
 
+class TooLongError(ValueError):
+    """A sentence is longer than the model has positions; one line."""
+
+
 class InputEmbedding(nn.Module):
-    """h_0 = drop(E[w] * sqrt(d) + b + position); `bias` is the d-long vector that THUMT adds on the source side."""
+    """h_0 = drop(P E[w] * sqrt(d) + b + position); `bias` is the d-long vector that THUMT adds on the source side.
+
+    P is a linear map where words are embedded in another width than d_model (`word_dim`), else nothing. Positions `learned` are a table of
+    `max_positions` rows.
+    """
 
     def __init__(self, site: Site, words: nn.Embedding, *, bias: bool) -> None:
         super().__init__()
         self.words = words
+        narrow = words.embedding_dim != site.d_model
+        self.project = linear(site.config, words.embedding_dim, site.d_model) if narrow else nn.Identity()
         self.scale = math.sqrt(site.d_model) if site.config.embedding_scale else 1.0
         self.bias = nn.Parameter(torch.zeros(site.d_model)) if bias else None
         self.positions = site.config.positions
+        learned = self.positions == "learned"
+        self.places = nn.Embedding(site.config.max_positions, site.d_model) if learned else None
         self.dropout = Dropout(site.config.dropout.embedding)
 
     def forward(self, tokens_BT: Tensor, past: int = 0) -> Tensor:
@@ -36,13 +49,18 @@ class InputEmbedding(nn.Module):
         return self.placed(self.scaled(tokens_BT), past)
 
     def scaled(self, tokens_BT: Tensor) -> Tensor:
-        """E[w] * sqrt(d) + b: the words alone."""
-        x = self.words(tokens_BT) * self.scale
+        """P E[w] * sqrt(d) + b: the words alone."""
+        x = self.project(self.words(tokens_BT)) * self.scale
         return x if self.bias is None else x + self.bias
 
     def placed(self, x_BTD: Tensor, past: int = 0, positions_BT: Tensor | None = None) -> Tensor:
-        """drop(x + position); positions count from `past` on, unless they are given."""
-        if self.positions == "sinusoidal" and positions_BT is not None:
+        """drop(x + position); positions count from `past` on, unless they are given. TooLongError: beyond the last one learned."""
+        if self.places is not None:
+            stop, longest = past + x_BTD.shape[1], self.places.num_embeddings
+            if stop > longest:
+                raise TooLongError(f"a sentence of {stop} subwords; the model has learned positions up to {longest} (max_positions)")
+            x_BTD = x_BTD + (self.places.weight[past:stop] if positions_BT is None else self.places(positions_BT))
+        elif self.positions == "sinusoidal" and positions_BT is not None:
             table = sinusoids(0, x_BTD.shape[1], x_BTD.shape[-1], x_BTD.device).to(x_BTD.dtype)
             x_BTD = x_BTD + table[positions_BT]
         elif self.positions == "sinusoidal":

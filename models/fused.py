@@ -29,9 +29,10 @@ def unfusable(model: Transformer) -> str | None:
             return f"{seam} {part.kind}: not fused"
     if model.bridge.by_sentence:
         return f"bridge {model.bridge.kind}: not fused"
+    meeting = dict.fromkeys(module.kind for module in model.modules() if isinstance(module, Component) and not module.packable)
+    if meeting:
+        return f"{', '.join(meeting)}: positions meet outside attention"
     for path, module in model.named_modules():
-        if isinstance(module, Component) and not module.packable:
-            return f"{module.kind}: its positions meet outside attention"
         owns = next(module.parameters(recurse=False), None) is not None
         if (owns or isinstance(module, tuple(stacked.FORMS))) and stacked.form(module) is None:
             return f"{path}: {type(module).__name__} has no stacked form"
@@ -72,7 +73,7 @@ class Fused:
         memories = net.bridge(encoded, encoder, None, flow)
         hidden, decoder = net.decoder(net.tgt_embedding(tgt.ids), Flow(bias=tgt.mask, causal=True), memories)
         encoders, decoders = (_histories(h, side, bool(net.regularizers)) for h, side in ((encoder, src), (decoder, tgt)))
-        parts = zip(tgt.split(hidden), encoders, src.masks, decoders, tgt.masks, strict=True)
+        parts = zip(tgt.split(net.before_output(hidden)), encoders, src.masks, decoders, tgt.masks, strict=True)
         return [Output(*part) for part in parts]
 
     def gather_gradients(self) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 from models.attention import MultiHeadAttention
+from models.linear import NormedLinear
 
 Precision = Literal["fp32", "bf16", "int8"]
 Map = Callable[[Tensor], Tensor]
@@ -37,7 +38,11 @@ def prepared(model: nn.Module, precision: Precision = "fp32") -> Iterator[None]:
     device = next(model.parameters()).device
     make = _maker(precision, device)
     with ExitStack() as stack:
-        if make is not None:
+        if make is None:
+            for module in model.modules():
+                if isinstance(module, NormedLinear):
+                    _swap(stack, module, "forward", _folded(module))
+        else:
             for module in model.modules():
                 if isinstance(module, nn.Linear):
                     _swap(stack, module, "forward", make([module]))
@@ -71,6 +76,11 @@ def _joined(maps: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
     biases = [m.bias for m in maps]
     bias = None if biases[0] is None else torch.cat([b.detach() for b in biases])
     return torch.cat([m.weight.detach() for m in maps]), bias
+
+
+def _folded(module: NormedLinear) -> Map:
+    weight, bias = _joined([module])
+    return lambda x: nn.functional.linear(x, weight, bias)
 
 
 def _fp32(maps: Sequence[nn.Linear]) -> Map:

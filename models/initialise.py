@@ -20,7 +20,9 @@ def initialise(model: nn.Module, scheme: str, seed: int) -> None:
 
     Embeddings N(0, d^-0.5) as standard deviation; norms 1 and 0; `xavier`: uniform with variance 2/(fan_in + fan_out), biases 0 (Dou
     2018, THUMT);
-    `fan-in`: weights and biases U(+-1/sqrt(fan_in)) (Wang 2018). A module with `initialise(name, generator)` draws its own.
+    `fan-in`: weights and biases U(+-1/sqrt(fan_in)) (Wang 2018). `convs2s`: embeddings N(0, 0.1), a map of n inputs, of which dropout
+    keeps 1 - p, N(0, sqrt((1 - p) / n)), before a GLU twice that; biases 0 (Gehring et al. 2017, section 3.5). Gains of weight
+    normalisation: ||v||, so that the map starts as the plain one. A module with `initialise(name, generator)` draws its own.
     """
     done: set[int] = set()
     for path, module in model.named_modules():
@@ -46,10 +48,15 @@ def _draw(module: nn.Module, name: str, parameter: Tensor, scheme: str, generato
     if isinstance(module, nn.LayerNorm):
         return value.fill_(1.0 if name == "weight" else 0.0)
     if isinstance(module, nn.Embedding):
-        return value.normal_(0.0, parameter.shape[1] ** -0.5, generator=generator)
+        return value.normal_(0.0, 0.1 if scheme == "convs2s" else parameter.shape[1] ** -0.5, generator=generator)
     if isinstance(module, nn.Linear):
         if name == "bias" and scheme != "fan-in":
             return value.zero_()
+        if name == "gain":
+            return torch.linalg.vector_norm(module.direction, dim=1)
+        if scheme == "convs2s":
+            variance = getattr(module, "initial_variance", 1.0 / module.in_features)
+            return value.normal_(0.0, math.sqrt(variance), generator=generator)
         bound = uniform_bound(scheme, module.in_features, module.out_features)
         return value.uniform_(-bound, bound, generator=generator)
     return value.zero_()

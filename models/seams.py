@@ -31,7 +31,11 @@ class Component(nn.Module):
 
 
 class Connection(Component):
-    """What each layer reads. Layer L+1 stands for the stack's output."""
+    """What each layer reads. Layer L+1 stands for the stack's output. `any_width`: states may have other widths than d_model, as those of
+    layers with `any_width`; `passes_attended`: layers see what those below attended to."""
+
+    any_width = False
+    passes_attended = False
 
     def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
         """What is kept of the output of `layer` (history.kept); the output itself by default."""
@@ -69,18 +73,27 @@ class SelfAttention(Component):
 
 
 class CrossAttention(Component):
-    """Owns its residual and norm; `memories` is every memory the bridge gave this layer, at most `max_memories`."""
+    """Owns its residual and norm; `memories` is every memory the bridge gave this layer, at most `max_memories`.
+
+    `bare`: without them, for a layer that `adds_attended`; it takes keys and values as they are, from a bridge that has them `mapped`."""
 
     max_memories = 1
+    bare = False
 
     def forward(self, x: Tensor, memories: tuple[Memory, ...], flow: Flow) -> Tensor:
         raise NotImplementedError
 
 
 class Layer(Component):
-    """One layer: (x_l, lower states, context, memories) -> (h_l, a_l); a_l is what it attended to, None in an encoder."""
+    """One layer: (x_l, lower states, context, memories) -> (h_l, a_l); a_l is what it attended to, None in an encoder.
+
+    `any_width`: h_l may be of another width than d_model (Site.width: that of x_l). `adds_attended`: cross-attention is `bare`.
+    `self_attends` False: no position attends to others of its side."""
 
     reads = 0
+    any_width = False
+    adds_attended = False
+    self_attends = True
 
     def forward(
         self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, memories: tuple[Memory, ...], flow: Flow
@@ -93,9 +106,12 @@ class Bridge(Component):
     built). `reads_extra`: the extra encoder's memory is read; `needs_aligned`: position by position. `num_memories`: a layer's, at most.
     `blocks`: into how many blocks the encoder is cut (history.blocks); `reads_context`: their contexts are memories more.
     `by_sentence`: the encoder sees one sentence of a document at a time, positions starting again with each (flow.segments).
+    `any_width`: the encoder's layers may have other widths than d_model. `mapped`: memories are keys and values as they are.
     """
 
     needs_output = True
+    any_width = False
+    mapped = False
     reads_extra = False
     needs_aligned = False
     by_sentence = False

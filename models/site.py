@@ -19,6 +19,8 @@ class Site:
 
     `layer` counts from 1; 0 stands for the whole side. `memory_dims` are the widths of the memories a decoder layer is given.
     `extra_width` is the width of the extra encoder's memory, where there is one (for bridges).
+    `output` False: nobody reads what the stack returns.
+    `input_width` is the width of a layer's input where its connection sets one (`width`: that, or d_model).
     `shared` holds modules that several sites use (the first site that asks makes them).
     """
 
@@ -28,11 +30,17 @@ class Site:
     config: ModelConfig
     memory_dims: tuple[int, ...] = ()
     extra_width: int | None = None
+    input_width: int | None = None
+    output: bool = True
     shared: dict[str, nn.Module] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def d_model(self) -> int:
         return self.config.d_model
+
+    @property
+    def width(self) -> int:
+        return self.input_width or self.d_model
 
     @property
     def num_heads(self) -> int:
@@ -52,6 +60,7 @@ class Flow:
 
     mask: [B, S] True = real token (None while decoding step by step); bias: additive attention bias broadcastable to [B, heads, T, S];
     cache: the decoder's memory of earlier steps; trace: collects attention maps where a list is given (off in training).
+    h_0: the decoder's embedded words, for cross-attention that reads them.
     packing: where it is given, states are packed rows [1, P, D] in place of [B, T, D].
     segments: the sentences of the documents, where the bridge asks for an encoder that sees one sentence at a time.
     """
@@ -63,6 +72,7 @@ class Flow:
     segments: Sentences | None = None
     packing: Packing | None = None
     trace: list[tuple[nn.Module, Tensor]] | None = None
+    h_0: Tensor | None = None
 
 
 class History:
@@ -70,6 +80,7 @@ class History:
 
     inputs: x_l (index 0 unused); outputs: h_l; kept: what the connection kept of h_l; attended: a_l.
     blocks: b^1 .. b^N, the blocks' outputs, where the stack is cut into blocks; contexts: C^0 .. C^N, where it has a context.
+    group: the states since the last summary layer, its output first; h_0, h_1, .. where there is none.
     `memo` lets a module keep something of its own for this pass.
     """
 
@@ -81,6 +92,17 @@ class History:
         self.blocks: list[Tensor] = []
         self.contexts: list[Tensor] = []
         self.memo: dict[nn.Module, Any] = {}
+        self._base: Tensor | None = None
+        self._below = 0
+
+    @property
+    def group(self) -> list[Tensor]:
+        base = self.kept[0] if self._base is None else self._base
+        return [base, *self.kept[self._below + 1 :]]
+
+    def restart(self, base: Tensor) -> None:
+        """`base`, a summary of the layers so far, takes the place of h_0 for those to come."""
+        self._base, self._below = base, self.num_layers
 
     @property
     def num_layers(self) -> int:

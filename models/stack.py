@@ -32,11 +32,14 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         config = site.config.encoder if site.side == "encoder" else site.config.decoder
-        make = LAYERS.get(config.layer["kind"])
+        site = replace(site, output=output)
+        make: type[Layer] = LAYERS.get(config.layer["kind"])
         self.connection: Connection = CONNECTIONS.get(config.connection["kind"])(site, **options(config.connection))
         self.layers = nn.ModuleList(
-            make(replace(site, layer=l, memory_dims=dims), **options(config.layer)) for l, dims in enumerate(memory_dims, start=1)
+            make(replace(site, layer=l, memory_dims=dims, input_width=self.connection.width(l)), **options(config.layer))
+            for l, dims in enumerate(memory_dims, start=1)
         )
+        self.self_attends = make.self_attends
         self.aggregation: Aggregation | None = None
         if output:
             self.aggregation = AGGREGATIONS.get(config.aggregation["kind"])(site, **options(config.aggregation))

@@ -80,11 +80,13 @@ class PackedInputEmbedding(InputEmbedding):
     side: str
 
     def forward(self, tokens_RN: Tensor, past: int = 0) -> Tensor:
-        x = self.words(tokens_RN) * self.scale
+        x = self.project(self.words(tokens_RN)) * self.scale
         if self.bias is not None:
             x = x + self.bias[:, None]
-        if self.positions == "sinusoidal":
-            side = self.packing.sides[self.side]
+        side = self.packing.sides[self.side]
+        if self.places is not None:
+            x = x + self.places(side.positions)
+        elif self.positions == "sinusoidal":
             x = x + sinusoids(0, side.length, x.shape[-1], x.device).to(x.dtype)[side.positions]
         return self.dropout(x)
 

@@ -17,6 +17,7 @@ from models.cache import Cache
 from models.config import ModelConfig, options
 from models.embedding import InputEmbedding
 from models.initialise import initialise
+from models.linear import linear
 from models.memory import Encoded
 from models.packing import Packing, may_pack, worth_packing
 from models.registry import BRIDGES, CONTEXTS, ENCODERS, REGULARIZERS
@@ -24,6 +25,7 @@ from models.seams import Bridge, Component, ExtraEncoder, Regularizer, WeightPen
 from models.sentences import Sentences
 from models.site import Flow, History, Site
 from models.stack import Stack
+from models.widths import output_dim
 
 PAD = 0
 
@@ -57,12 +59,13 @@ class Transformer(nn.Module):
         if config.embeddings == "three-way" and src_vocab != tgt_vocab:
             raise ValueError(f"three-way embeddings need one vocabulary; sizes are {src_vocab} and {tgt_vocab}")
         self.config = config
+        self.max_positions = config.max_positions if config.positions == "learned" else None
         shared: dict[str, nn.Module] = {}
         encoder_site = Site("encoder", 0, config.encoder.num_layers, config, shared=shared)
         decoder_site = Site("decoder", 0, config.decoder.num_layers, config, shared=shared)
 
-        src_words = nn.Embedding(src_vocab, config.d_model)
-        tgt_words = src_words if config.embeddings == "three-way" else nn.Embedding(tgt_vocab, config.d_model)
+        src_words = nn.Embedding(src_vocab, config.word_dim or config.d_model)
+        tgt_words = src_words if config.embeddings == "three-way" else nn.Embedding(tgt_vocab, config.word_dim or config.d_model)
         self.src_embedding = InputEmbedding(encoder_site, src_words, bias=config.encoder_embedding_bias)
         self.tgt_embedding = InputEmbedding(decoder_site, tgt_words, bias=False)
 
@@ -79,8 +82,17 @@ class Transformer(nn.Module):
         self.encoder = Stack(encoder_site, layers, context, blocks=blocks, output=self.bridge.needs_output)
         self.decoder = Stack(decoder_site, [self.bridge.memory_dims(l + 1) for l in range(config.decoder.num_layers)])
 
-        self.output = nn.Linear(config.d_model, tgt_vocab, bias=config.output_bias)
-        if config.embeddings != "separate":
+        width, out = self.decoder.connection.width(config.decoder.num_layers + 1) or config.d_model, output_dim(config)
+        self.before_output = linear(config, width, out) if width != out else nn.Identity()
+        tied = config.embeddings != "separate"
+        self.output = linear(
+            replace(config, weight_norm=False) if tied else config,
+            out,
+            tgt_vocab,
+            bias=config.output_bias,
+            dropped=config.dropout.residual,
+        )
+        if tied:
             self.output.weight = tgt_words.weight
         self.regularizers = nn.ModuleList(REGULARIZERS.get(r["kind"])(encoder_site, **options(r)) for r in config.regularizers)
         both = _packable(self.regularizers)
@@ -138,13 +150,17 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, History]:
         past, length = (0 if cache is None else cache.length), tgt_NT.shape[1]
         # padding stands behind the last real token, where the causal mask hides it from every real query
-        if cache is None:
+        if not self.decoder.self_attends:
+            bias = None
+        elif cache is None:
             bias = causal_bias(length, past, tgt_NT.device)
         else:
             bias = cache.begin(len(tgt_NT), length, len(encoded.mask), tgt_NT.device)
         flow = Flow(bias=bias, causal=True, cache=cache, trace=trace, packing=packing)
         h_0 = self.tgt_embedding(tgt_NT, past)
-        hidden, history = self.decoder(h_0 if packing is None else packing.pack(h_0), flow, encoded.memories)
+        flow.h_0 = h_0 = h_0 if packing is None else packing.pack(h_0)
+        hidden, history = self.decoder(h_0, flow, encoded.memories)
+        hidden = self.before_output(hidden)
         if cache is not None:
             cache.length += length
         return hidden, history

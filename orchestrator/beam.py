@@ -7,7 +7,8 @@ The search, exactly:
 * PAD and BOS are never generated, nor EOS as the first token (unless the length limit leaves room for nothing else); UNK may be.
 * Each step ranks the continuations of all live hypotheses of a sentence. An EOS among the K best ends its hypothesis; the K best others
   live on.
-* A hypothesis of min(max_length, floor(max_ratio * |X| + max_extra)) tokens must end: its last token is EOS.
+* A hypothesis of min(max_length, floor(max_ratio * |X| + max_extra)) tokens must end: its last token is EOS. A model that has learned
+  fewer positions has them as its limit.
 * With no_repeat_ngram n > 0 a token that would complete n tokens which the hypothesis already holds is never generated (n = 3: trigram
   blocking, Paulus et al. 2018). EOS completes none.
 * Hypotheses are ranked by log-probability / length penalty. A sentence is done when K hypotheses ended, or when none alive can still
@@ -18,6 +19,7 @@ The search, exactly:
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import torch
@@ -132,7 +134,8 @@ class _Search:
 
     def __init__(self, model: Any, src_BS: Tensor, decode: DecodeSpec, nbest: int) -> None:
         self.model, self.K, self.nbest, self.device = model, decode.beam_size, nbest, src_BS.device
-        limits = [length_limit(decode, n) for n in (src_BS != PAD).sum(1).tolist()]
+        most = getattr(model, "max_positions", None) or sys.maxsize
+        limits = [min(length_limit(decode, n), most) for n in (src_BS != PAD).sum(1).tolist()]
         self.longest = max(limits)
         self.penalty = [length_penalty(decode.length_penalty, n) for n in range(self.longest + 1)]
         self.limit = torch.tensor(limits, device=self.device)

@@ -113,11 +113,11 @@ def site_info(model: dict[str, Any], path: KeyPath) -> dict[str, Any] | None:
 
 
 def _bounded(hint: Any, default: Any) -> Any:
-    """Bounds for whole numbers, inside unions too."""
+    """Bounds for whole numbers, inside unions too; those in a list are the class's own to check."""
     if hint is int:
         low = 1 if isinstance(default, int) and default >= 1 else 0 if default in (0, None, ...) else -MAX_INT
         return Annotated[int, Field(ge=low, le=MAX_INT)]
-    arguments = typing.get_args(hint)
+    arguments = () if typing.get_origin(hint) is list else typing.get_args(hint)
     if int in arguments:
         return typing.Union[tuple(_bounded(a, default) for a in arguments)]  # noqa: UP007 built from a tuple
     return hint

@@ -62,11 +62,15 @@ def _check_precision(tasks: Sequence[Task]) -> None:
 
 def _prepare_data(tasks: Sequence[Task], options: Options) -> None:
     from orchestrator.data.prepare import prepare
+    from orchestrator.longest import check_longest
 
     console = Console(file=sys.stderr)
     for data in {task.run_spec.data.model_dump_json(): task.run_spec.data for task in tasks}.values():
         with console.status(f"preparing {data.corpus}"):
-            prepare(data, options.data_dir, options.cache_dir)
+            prepared = prepare(data, options.data_dir, options.cache_dir)
+        for task in tasks:
+            if task.run_spec.data == data:
+                check_longest(task, prepared)
 
 
 class _Sweep:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from orchestrator.fit_widths import check_widths
 from orchestrator.places import KeyPath
 from orchestrator.problems import Problem
 
@@ -16,7 +17,7 @@ def check_fit(filled: dict[KeyPath, dict[str, Any]]) -> list[Problem]:
     from models.registry import REGISTRIES
 
     registries: dict[str, Any] = dict(REGISTRIES)
-    return _check_contexts(filled, registries) or _check_memories(filled, registries)
+    return check_widths(filled, registries) or _check_contexts(filled, registries) or _check_memories(filled, registries)
 
 
 def _check_contexts(filled: dict[KeyPath, dict[str, Any]], registries: dict[str, Any]) -> list[Problem]:
@@ -71,7 +72,7 @@ def _check_memories(filled: dict[KeyPath, dict[str, Any]], registries: dict[str,
         ]
     given = reader.num_memories + int(reader.reads_context and ("context",) in filled)
     if given > attention.max_memories:
-        two = names("cross_attention", lambda c: c.max_memories >= given)
+        two = names("cross_attention", lambda c: c.max_memories >= given and c.bare == attention.bare)
         few = f"found {bridge}, which gives {given} memories, of which {cross} reads {attention.max_memories}"
         return [Problem(at, f"{few}; expected model.decoder.cross_attention.kind {two}")]
     return []

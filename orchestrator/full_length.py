@@ -14,7 +14,7 @@ class FullLength(nn.Module):
     def __init__(self, model: Transformer) -> None:
         super().__init__()
         self.model = model
-        self.encode, self.decode = model.encode, model.decode
+        self.encode, self.decode, self.max_positions = model.encode, model.decode, model.max_positions
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[.., D] -> [.., V]."""

@@ -25,6 +25,10 @@ FORMAT = 1
 
 GROWN: dict[str, Any] = {
     "data.truncate": None,
+    "model.max_positions": 1024,
+    "model.word_dim": None,
+    "model.output_dim": None,
+    "model.weight_norm": False,
     "decode.max_length": None,
     "decode.no_repeat_ngram": 0,
     "decode.precision": "fp32",

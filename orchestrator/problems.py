@@ -48,6 +48,10 @@ def problems_of(error: ValidationError, model: type[BaseModel], at: KeyPath = ()
         if path in found and item["type"] == "literal_error":
             names = str(item["ctx"]["expected"]).replace("'", "")
             found[path] = Problem(found[path].path, f"{found[path].message} or {names}")
+        if path in found and item["type"] == "list_type":
+            found[path] = Problem(found[path].path, f"{found[path].message} or a list")
+        if path[:-1] in found and isinstance(item["loc"][-1], int):
+            del found[path[:-1]]  # a list was meant: what is wrong is in it
         found.setdefault(path, Problem((*at, *path), _message(item, path, model)))
     return list(found.values())
 
@@ -79,7 +83,7 @@ def _clean(loc: tuple[str | int, ...], model: type[BaseModel]) -> KeyPath:
     kept: list[str | int] = []
     for part in loc:
         known = _names(model, tuple(kept))
-        is_branch = isinstance(part, str) and part not in known and (part in _BRANCHES or part.startswith("literal["))
+        is_branch = isinstance(part, str) and part not in known and (part in _BRANCHES or part.startswith(("literal[", "list[")))
         if not is_branch:
             kept.append(part)
     return tuple(kept)

@@ -103,12 +103,16 @@ class ModelSpec(Strict):
     norm: Literal["pre", "post"] = "post"
     norm_eps: Annotated[float, Field(gt=0)] = 1e-6
     activation: Literal["relu", "gelu"] = "relu"
-    positions: Literal["sinusoidal", "none"] = "sinusoidal"
+    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+    max_positions: Positive = 1024  # rows of the table of learned positions
+    word_dim: Positive | None = None  # width of embedded words; null: d_model, else a linear map stands behind the table
+    output_dim: Positive | None = None  # width in front of the softmax; null: word_dim, or d_model
+    weight_norm: bool = False  # of the linear maps of convolutional components and of the output
     embeddings: Literal["separate", "tied-output", "three-way"] = "separate"
     embedding_scale: bool = True
     encoder_embedding_bias: bool = False
     output_bias: bool = False
-    init: Literal["xavier", "fan-in"] = "xavier"
+    init: Literal["xavier", "fan-in", "convs2s"] = "xavier"
     dropout: DropoutSpec = DropoutSpec()
     encoder: EncoderSpec = EncoderSpec()
     decoder: DecoderSpec = DecoderSpec()

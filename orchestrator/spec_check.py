@@ -70,10 +70,25 @@ def _whole(spec: RunSpec) -> list[Problem]:
     for side in ("encoder", "decoder"):
         depth = getattr(model, side).num_layers
         unless(depth <= MAX_LAYERS, ("model", side, "num_layers"), f"found {depth}; expected at most {MAX_LAYERS}")
-    for name in ("d_model", "d_ff"):
+    for name in ("d_model", "d_ff", "word_dim", "output_dim", "max_positions"):
         width = getattr(model, name)
-        unless(width <= MAX_WIDTH, ("model", name), f"found {width}; expected at most {MAX_WIDTH}")
-    unless(model.d_model % 2 == 0 or model.positions == "none", ("model", "d_model"), f"found {model.d_model}; expected an even number")
+        unless(width is None or width <= MAX_WIDTH, ("model", name), f"found {width}; expected at most {MAX_WIDTH}")
+    unless(
+        model.d_model % 2 == 0 or model.positions != "sinusoidal", ("model", "d_model"), f"found {model.d_model}; expected an even number"
+    )
+    words, out = model.word_dim or model.d_model, model.output_dim or model.word_dim or model.d_model
+    unless(
+        model.embeddings == "separate" or words == out,
+        ("model", "output_dim"),
+        f"found {out}; expected {words}, the width of words: embeddings are {model.embeddings}",
+    )
+    longest = data.max_length
+    if model.positions == "learned":
+        unless(
+            longest is not None and longest < model.max_positions,
+            ("data", "max_length"),
+            f"found {'null' if longest is None else longest}; expected at most {model.max_positions - 1}, for model.max_positions and EOS",
+        )
     tied = model.embeddings == "three-way"
     unless(data.subword.joint or not tied, ("model", "embeddings"), "found three-way; expected data.subword.joint true, for one vocabulary")
     sizes = data.vocab

@@ -52,6 +52,11 @@ def decode_corpus(
     device = next(model.parameters()).device
     results: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0)] for _ in ids]
     done = sum(not source for source in ids)
+    longest, most = 1 + max(map(len, ids), default=0), getattr(model, "max_positions", None)
+    if most is not None and longest > most:
+        raise UserError(
+            f"decode: found a source of {longest} subwords with its EOS; expected at most {most}, the positions the model learned"
+        )
     try:
         with prepared(model, decode.precision):
             for indices in batches([len(source) for source in ids], batch_tokens, batch_sentences):

@@ -16,6 +16,7 @@ from models.site import Flow, History, Site
 class ExtraBridge(Bridge):
     """memories_l = (H_e, H_r) for the top decoder layer or all of them (`where`), (H_e,) for the others (Hao et al. 2019, section 3.3)."""
 
+    any_width = True
     reads_extra = True
     num_memories = 2
 

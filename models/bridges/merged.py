@@ -18,6 +18,7 @@ class MergedBridge(Bridge):
     H_r has a state for each source position.
     """
 
+    any_width = True
     reads_extra = True
     needs_aligned = True
 

@@ -14,6 +14,8 @@ from models.site import Flow, History, Site
 class TopBridge(Bridge):
     """memories_l = (h_enc,) for every decoder layer l (Vaswani et al. 2017)."""
 
+    any_width = True
+
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         self.num_layers, self.width = site.num_layers, site.d_model

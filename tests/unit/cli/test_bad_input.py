@@ -136,6 +136,115 @@ ROWS = [
     ("  r: {model: {bridge: {kind: transparent, dropout: 1.0}}}", 6, "dropout is 1.0; expected at least 0 and below 1"),
     ("  r: {model: {context: {kind: multiscale, cell: lstm}}}", 6, "cell: found 'lstm'; expected one of ffn, gru"),
     ("  r: {model: {decoder: {cross_attention: {kind: contextual, ctx_norms: 2}}}}", 6, "ctx_norms: found 2; expected one of"),
+    (
+        "  r: {model: {encoder: {layer: {kind: convolution, widths: 8}}}}",
+        6,
+        "connection.kind: found residual with layer convolution; expected concatenated or projected",
+    ),
+    (
+        "  r: {model: {encoder: {connection: {kind: projected}}}}",
+        6,
+        "found projected with layer transformer; expected dense or dlcl or hierarchical or residual",
+    ),
+    (
+        "  r: {model: {encoder: {num_layers: 3, layer: {kind: convolution, widths: [8, 8]}, connection: {kind: projected}}}}",
+        6,
+        "widths has 2 numbers; expected one number or 3",
+    ),
+    (
+        "  r: {model: {encoder: {num_layers: 2, layer: {kind: convolution, widths: 8, kernels: [3, 3, 3]}, "
+        "connection: {kind: projected}}}}",
+        6,
+        "kernels has 3 numbers; expected one number or 2",
+    ),
+    (
+        "  r: {model: {encoder: {layer: {kind: convolution, widths: 8, kernels: 4}, connection: {kind: projected}}}}",
+        6,
+        "kernels has 4; expected odd numbers",
+    ),
+    ("  r: {model: {encoder: {layer: {kind: convolution, widths: 0}, connection: {kind: projected}}}}", 6, "widths has 0; expected 1 to"),
+    (
+        "  r: {model: {encoder: {layer: {kind: convolution, widths: wide}, connection: {kind: projected}}}}",
+        6,
+        "widths: found 'wide'; expected a whole number or a list",
+    ),
+    ("  r: {model: {encoder: {layer: {kind: convolution}, connection: {kind: projected}}}}", 6, "widths"),
+    (
+        "  r: {model: {norm: pre, encoder: {layer: {kind: convolution, widths: 8}, connection: {kind: projected}}}}",
+        6,
+        "found norm pre; expected post: a convolution has no norms",
+    ),
+    (
+        "  r: {model: {encoder: {layer: {kind: convolution, widths: 8}, connection: {kind: concatenated}}}}",
+        6,
+        "residual: found true; expected false: connection concatenated",
+    ),
+    (
+        "  r: {model: {decoder: {layer: {kind: convolution, widths: 8, residual: false}, connection: {kind: projected}}}}",
+        6,
+        "residual: found false; expected true: connection projected",
+    ),
+    (
+        "  r: {model: {encoder: {layer: {kind: convolution, widths: 8, residual: false}, connection: {kind: concatenated, sumlen: 1}}}}",
+        6,
+        "sumlen is 1; expected 0 or at least 2",
+    ),
+    (
+        "  r: {model: {encoder: {layer: {kind: convolution, widths: 8}, connection: {kind: projected}, aggregation: {kind: linear}}}}",
+        6,
+        "aggregation.kind: found linear with layer convolution; expected top",
+    ),
+    (
+        "  r: {model: {encoder: {layer: {kind: convolution, widths: 8}, connection: {kind: projected}, self_attention: {kind: relative}}}}",
+        6,
+        "found relative with layer convolution; expected single",
+    ),
+    (
+        "  r: {model: {encoder: {layer: {kind: convolution, widths: 8}, connection: {kind: projected}}, bridge: {kind: transparent}}}",
+        6,
+        "bridge.kind: found transparent with layer convolution in the encoder; expected",
+    ),
+    (
+        "  r: {model: {decoder: {layer: {kind: convolution, widths: 8}, connection: {kind: projected}}}}",
+        6,
+        "cross_attention.kind: found single with layer convolution; expected multistep",
+    ),
+    (
+        "  r: {model: {decoder: {cross_attention: {kind: multistep}}}}",
+        6,
+        "found multistep with layer transformer; expected contextual or gated_sum or single or stacked",
+    ),
+    ("  r: {model: {bridge: {kind: dense_attention_2}}}", 6, "bridge.kind: found dense_attention_2 with cross_attention single; expected"),
+    (
+        "  r: {model: {decoder: {layer: {kind: convolution, widths: 8}, "
+        "connection: {kind: projected}, cross_attention: {kind: multistep}}}}",
+        6,
+        "found top with cross_attention multistep; expected dense_attention_1 or dense_attention_2 or multistep",
+    ),
+    (
+        "  r: {model: {encoder: {num_layers: 2, layer: {kind: convolution, widths: [8, 9]}, "
+        "connection: {kind: projected}}, regularizers: [{kind: diversity}]}}",
+        6,
+        "diversity over encoder layers of unequal widths",
+    ),
+    (
+        "  r: {model: {positions: learned, max_positions: 250}, data: {max_length: 250}}",
+        6,
+        "data.max_length: found 250; expected at most 249, for model.max_positions and EOS",
+    ),
+    ("  r: {model: {positions: learned}, data: {max_length: null}}", 6, "max_length: found null; expected at most 1023"),
+    (
+        "  r: {model: {encoder: {num_layers: 2, layer: {kind: convolution, widths: [8, x]}, connection: {kind: projected}}}}",
+        6,
+        r"widths\[1\]: found 'x'; expected a whole number",
+    ),
+    ("  r: {model: {word_dim: 0}}", 6, "word_dim: found 0; expected a number >= 1"),
+    (
+        "  r: {model: {embeddings: tied-output, word_dim: 16, output_dim: 8}}",
+        6,
+        "output_dim: found 8; expected 16, the width of words: embeddings are tied-output",
+    ),
+    ("  r: {model: {init: convs}}", 6, "init: found 'convs'; expected one of convs2s"),
     ("  r: {train: {recompute: blocks}}", 6, "recompute: found 'blocks'; expected one of layers, none"),
     ("  r: {train: {recompute: layers, compile: true}}", 6, "recompute is layers; expected none with compile"),
     ("  r: {model: {regularizers: {kind: diversity}}}", 6, "found a mapping; expected a list"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
+import torch
 
 import models
 from orchestrator.beam import EOS, beam_search
+from orchestrator.errors import UserError
 from orchestrator.spec import DecodeSpec, LengthPenalty, ModelSpec
 from orchestrator.translate import batches, decode_corpus, pad, translate_lines
 
@@ -39,6 +41,28 @@ def test_results_come_in_input_order(toy, beam):
     for source, hypotheses in zip(ids, found, strict=True):
         (alone,) = beam_search(model, pad([source]), decode, beam)
         assert [h.ids for h in hypotheses] == [h.ids for h in alone]
+
+
+def _positions(most):
+    side = {"num_layers": 1}
+    return models.build(
+        {"d_model": 8, "d_ff": 8, "num_heads": 2, "encoder": side, "decoder": side, "positions": "learned", "max_positions": most}, 20, 20
+    )
+
+
+def test_an_output_ends_where_the_learned_positions_end():
+    model = _positions(6)
+    with torch.no_grad():
+        model.output.weight[EOS] = -100 * model.output.weight[EOS].abs() - 100
+    for beam in (1, 3):
+        ((best,),) = decode_corpus(model, [[4, 5]], DecodeSpec(beam_size=beam, max_extra=30))
+        assert len(best.ids) <= 5  # and EOS
+    assert len(decode_corpus(model, [[4, 5, 6, 7, 8]], DecodeSpec(beam_size=2))) == 1
+
+
+def test_a_source_without_positions_is_one_line():
+    with pytest.raises(UserError, match=r"^decode: found a source of 7 subwords with its EOS; expected at most 6"):
+        decode_corpus(_positions(6), [[4, 5], [4] * 6], DECODE)
 
 
 def test_an_empty_source_is_an_empty_output(toy):

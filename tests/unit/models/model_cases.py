@@ -36,6 +36,8 @@ def variant(kind: str, name: str, norm: str) -> dict[str, Any]:
     component: dict[str, Any] = {"kind": kind_name} | {key: json.loads(value) for key, value in (text.split("=") for text in written)}
     if kind_name in ("contextual", "multiscale"):
         return config(norm, **multiscale(kind, component))
+    if kind_name in CONVOLUTIONAL or kind_name == "multistep":
+        return config("post", **convolutional(kind, component))
     if kind in STACK_KINDS:
         check, at = REGISTRIES[kind].get(kind_name).check, {"num_layers": 4, "d_model": 16, "num_heads": 2, "norm": norm}
         plain = {key: value for key, value in component.items() if key != "kind"}
@@ -67,7 +69,39 @@ def multiscale(kind: str, component: dict[str, Any]) -> dict[str, Any]:
     return parts
 
 
+CONVOLUTIONAL = ("convolution", "projected", "concatenated", "dense_attention_1", "dense_attention_2")
+"""Components of a family of their own, beside those called multistep."""
+
+
+def convolutional(kind: str, component: dict[str, Any]) -> dict[str, Any]:
+    """connection concatenated, dense attention: DenseNMT with summary layers; else ConvS2S, of layers that differ in width and kernel."""
+    dense = component["kind"].startswith(("concatenated", "dense_attention"))
+    encoder_layer = {"kind": "convolution", "widths": 6, "residual": False} if dense else {"kind": "convolution", "widths": [6, 8, 8, 5]}
+    parts = {
+        "layer": encoder_layer | ({} if dense else {"kernels": [3, 1, 5, 3]}),
+        "connection": {"kind": "concatenated", "sumlen": 3} if dense else {"kind": "projected"},
+    }
+    cross, bridge = {"kind": "multistep"}, {"kind": "dense_attention_2" if dense else "multistep"}
+    if kind == "bridge":
+        bridge = component
+    elif kind == "cross_attention":
+        cross = component
+    else:
+        parts[kind] = parts[kind] | component
+    side = {"num_layers": 4} | parts
+    own = {"word_dim": 10, "output_dim": 12, "positions": "learned", "max_positions": 16, "weight_norm": True, "init": "convs2s"}
+    return own | {"encoder": side, "decoder": side | {"cross_attention": cross}, "bridge": bridge, "embedding_scale": False}
+
+
 OPTIONS = [
+    ("layer", "convolution kernels=5"),
+    ("layer", "convolution widths=16 kernels=1"),
+    ("connection", "concatenated sumlen=0"),
+    ("connection", "concatenated sumlen=2"),
+    ("connection", 'concatenated summary="glu_conv3"'),
+    ("cross_attention", "multistep query_embedding=false"),
+    ("bridge", "dense_attention_2 include_h0=false"),
+    ("bridge", "dense_attention_1 scale_gradient=false"),
     ("connection", 'dense mode="layer_outputs" final_norm=true'),
     ("connection", 'hierarchical activation="attention"'),
     ("connection", 'hierarchical activation="relu" residual="none"'),

@@ -82,6 +82,11 @@ def test_tied_embeddings_get_all_of_their_gradient(embeddings):
     compare(config("pre") | {"embeddings": embeddings, "dropout": DROPOUT})
 
 
+@pytest.mark.parametrize("more", [{"positions": "learned", "max_positions": 16}, {"word_dim": 10}, {"word_dim": 10, "output_dim": 12}])
+def test_other_embeddings_are_fused(more):
+    compare(config("pre") | more | {"dropout": DROPOUT})
+
+
 def test_a_run_without_a_batch_changes_nothing():
     """One run without a batch: the others are as before, and its own parameters get no gradient but zero."""
     settings = config("pre")
@@ -117,7 +122,7 @@ def test_what_cannot_be_fused_is_named(kind, name):
     elif not cls.packable:
         assert cls.kind in str(reason)
     elif reason is not None:
-        assert reason.endswith(("has no stacked form", ": not fused"))
+        assert reason.endswith(("has no stacked form", ": not fused", "positions meet outside attention"))
 
 
 def test_the_variants_of_dou_and_wang_can_be_fused():

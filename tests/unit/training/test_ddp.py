@@ -25,6 +25,11 @@ from orchestrator.task import Task
 from orchestrator.train import ASK_EVERY
 
 NO_DROPOUT = {"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}}
+CONVOLUTIONAL = {
+    "num_layers": 3,
+    "layer": {"kind": "convolution", "widths": 6, "residual": False},
+    "connection": {"kind": "concatenated", "sumlen": 3},
+}
 VARIANTS = {
     "plain": {},
     "hierarchical-diversity": {
@@ -42,6 +47,17 @@ VARIANTS = {
         "context": {"kind": "multiscale", "blocks": 2},
         "bridge": {"kind": "multiscale", "blocks": 2},
         "regularizers": [{"kind": "encoder_l2", "weight": 0.01}],
+    },
+    "densenmt": {
+        "norm": "post",
+        "positions": "learned",
+        "max_positions": 251,
+        "word_dim": 10,
+        "weight_norm": True,
+        "init": "convs2s",
+        "encoder": CONVOLUTIONAL,
+        "decoder": CONVOLUTIONAL | {"cross_attention": {"kind": "multistep"}},
+        "bridge": {"kind": "dense_attention_2"},
     },
     "transparent": {"bridge": {"kind": "transparent", "dropout": 0.0}},
 }

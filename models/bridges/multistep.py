@@ -1,0 +1,40 @@
+"""Keys and values of ConvS2S."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from models.gradient_scale import scale_gradient
+from models.memory import Memory
+from models.registry import BRIDGES
+from models.seams import Bridge
+from models.site import Flow, History, Site
+
+
+@BRIDGES.register("multistep")
+class MultistepBridge(Bridge):
+    """K = h_enc, V = (K + h_0) sqrt(1/2), the same for every decoder layer (Gehring et al. 2017, section 3.3).
+
+    h_enc, h_0: the encoder's output and its embedded words. `scale_gradient`: the gradient into h_enc is divided by twice the number of
+    decoder layers that attend (section 3.4); that into h_0 is not.
+    """
+
+    packable = False
+    any_width = True
+    mapped = True
+
+    def __init__(self, site: Site, *, scale_gradient: bool = True) -> None:
+        super().__init__(site)
+        self.num_layers, self.width = site.num_layers, site.d_model
+        self.factor = 1.0 / (2.0 * site.num_layers) if scale_gradient else 1.0
+
+    def memory_dims(self, layer: int) -> tuple[int, ...]:
+        return (self.width,)
+
+    def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
+        assert flow.mask is not None and flow.bias is not None
+        keys = scale_gradient(encoded, self.factor)
+        values = (keys + history.outputs[0]) * math.sqrt(0.5)
+        return [(Memory(keys, flow.mask, flow.bias, values),)] * self.num_layers

@@ -1,0 +1,77 @@
+"""Dense connection of Shen et al. 2018: a layer reads all layers below it, side by side."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from models.dropout import Dropout
+from models.glu_conv import GluConv
+from models.linear import linear
+from models.registry import CONNECTIONS
+from models.seams import Connection
+from models.site import Flow, History, Site
+from models.widths import output_dim, output_widths, side
+
+
+@CONNECTIONS.register("concatenated")
+class Concatenated(Connection):
+    """x_l = [h_{l-1}, .., h_1, h_0]; in a decoder [h_{l-1}, a_{l-1}, .., h_1, a_1, h_0] (Shen et al. 2018, Eq. 6-7).
+
+    sumlen s > 0: behind every s - 1 layers but the last ones stands a summary layer, whose output, d_model wide, takes the place of h_0
+    (section 3.3): layers above it see it and one another. 0: none. `summary`: a linear map of the concatenation, or a gated convolution of
+    three positions, as the layers'. The stack's output is a linear map of the last group's concatenation, to d_model in an encoder, to
+    output_dim in a decoder, where dropout (dropout.residual) follows.
+    """
+
+    any_width = True
+    passes_attended = True
+
+    def __init__(self, site: Site, *, sumlen: int = 0, summary: Literal["linear", "glu_conv3"] = "linear") -> None:
+        super().__init__(site)
+        config, d, last = site.config, site.d_model, site.num_layers
+        self.packable = summary == "linear"
+        self.group = sumlen - 1 if sumlen else last
+        decoder = site.side == "decoder"
+        each = [(2 if decoder else 1) * width for width in output_widths(side(config, site.side), d)]
+        self.widths = [d + sum(each[self._base(l) : l - 1]) for l in range(1, last + 1)]
+        top = d + sum(each[self._base(last) :])
+        summaries = [layer for layer in range(2, last + 1) if self._base(layer) == layer - 1]
+        self.summaries = nn.ModuleList(
+            GluConv(site, width, d, 3) if summary == "glu_conv3" else linear(config, width, d)
+            for width in (d + sum(each[self._base(l - 1) : l - 1]) for l in summaries)
+        )
+        self.widths.append(output_dim(config) if decoder else d)
+        self.outer = linear(config, top, self.widths[-1]) if site.output else nn.Identity()
+        self.dropout = Dropout(config.dropout.residual if decoder else 0.0)
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        sumlen = options.get("sumlen", 0)
+        return f"sumlen is {sumlen}; expected 0 or at least 2, a layer and its summary" if sumlen == 1 else None
+
+    def _base(self, layer: int) -> int:
+        """How many layers lie below the group that `layer` belongs to."""
+        return (layer - 1) // self.group * self.group
+
+    def width(self, layer: int) -> int:
+        return self.widths[layer - 1]
+
+    def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
+        if layer == len(self.widths):
+            return self.dropout(self.outer(self._concatenation(history)))
+        if layer > 1 and self._base(layer) == layer - 1:
+            summary = self.summaries[self._base(layer) // self.group - 1]
+            below = self._concatenation(history)
+            history.restart(summary(below, flow) if isinstance(summary, GluConv) else summary(below))
+        return self._concatenation(history)
+
+    def _concatenation(self, history: History) -> Tensor:
+        """Of the group's states, the newest first."""
+        base, *states = history.group
+        newest: list[Tensor] = []
+        for h, attended in zip(reversed(states), reversed(history.attended), strict=False):
+            newest += [h] if attended is None else [h, attended]
+        return torch.cat((*newest, base), dim=-1) if newest else base
