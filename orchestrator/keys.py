@@ -29,6 +29,13 @@ GROWN: dict[str, Any] = {
     "model.word_dim": None,
     "model.output_dim": None,
     "model.weight_norm": False,
+    "optim.momentum": None,
+    "optim.schedule.shrink": None,
+    "optim.schedule.min_lr": None,
+    "optim.schedule.cut": None,
+    "optim.restart.schedule.shrink": None,
+    "optim.restart.schedule.min_lr": None,
+    "optim.restart.schedule.cut": None,
     "decode.max_length": None,
     "decode.no_repeat_ngram": 0,
     "decode.precision": "fp32",
@@ -105,6 +112,9 @@ def component_versions(model: Any) -> dict[str, int]:
 
 def _train_meaning(spec: RunSpec, data: str, parent: str | None) -> dict[str, Any]:
     optim = _dump("optim", spec.optim)
+    optim["name"] = optim.pop("kind")  # its word in the first keys
+    if spec.optim.kind != "adam":
+        optim = {name: value for name, value in optim.items() if name not in ("betas", "eps")}
     optim["schedule"] = _schedule(optim["schedule"])
     if optim.get("restart"):
         optim["restart"]["schedule"] = _schedule(optim["restart"]["schedule"])
