@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestrator.spec_base import Natural, Positive, Probability, Strict
 
@@ -41,26 +41,29 @@ class Schedule(Strict):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or data.get("kind") != "plateau":
+        if not isinstance(data, dict):
             return data
+        if data.get("kind") != "plateau":
+            return {"lr": None} | data
         given = {name: value for name, value in data.items() if name not in _PLATEAU or value is not None}
-        return {"warmup": 0} | _PLATEAU | given
+        return {"lr": None, "warmup": 0} | _PLATEAU | given
 
-    @model_validator(mode="after")
-    def _fits(self) -> Schedule:
-        found = []
-        if (self.lr is None) != (self.kind == "noam"):
-            found.append(f"lr is {'not used' if self.lr is not None else 'needed'} by schedule {self.kind}")
-        if self.kind != "plateau":
-            found += [f"{name} is not used by schedule {self.kind}" for name in _PLATEAU if getattr(self, name) is not None]
-        else:
-            if self.warmup:
-                found.append("warmup is not used by schedule plateau")
-            if self.lr is not None and self.min_lr is not None and self.min_lr >= self.lr:
-                found.append(f"min_lr is {self.min_lr:g}; expected less than lr, {self.lr:g}")
-        if found:
-            raise ValueError("; ".join(found))
-        return self
+    @field_validator("warmup", "lr", "shrink", "min_lr", "cut")
+    @classmethod
+    def _fits(cls, value: Any, info: ValidationInfo) -> Any:
+        kind, name = info.data.get("kind"), str(info.field_name)
+        if kind is None:  # itself wrong, and told so
+            return value
+        given = value is not None and (name, value) != ("warmup", 0)
+        unused = {"warmup": kind == "plateau", "lr": kind == "noam"}.get(name, kind != "plateau")
+        if given and unused:
+            raise ValueError(f"{name} is not used by schedule {kind}")
+        if name == "lr" and not given and not unused:
+            raise ValueError(f"lr is needed by schedule {kind}")
+        lr = info.data.get("lr")
+        if name == "min_lr" and given and lr is not None and value >= lr:
+            raise ValueError(f"min_lr is {value:g}; expected less than lr, {lr:g}")
+        return value
 
     def told(self) -> str:
         """The rate in one line."""
@@ -114,15 +117,16 @@ class OptimSpec(Strict):
             data = data | {"momentum": MOMENTUM}
         return data
 
-    @model_validator(mode="after")
-    def _fits(self) -> OptimSpec:
-        own: dict[str, dict[str, Any]] = {"adam": {"betas": BETAS, "eps": EPS}, "nag": {"momentum": None}}
-        found = [
-            f"{name} is not used by optimiser {self.kind}"
-            for kind, options in own.items()
-            for name, unset in options.items()
-            if kind != self.kind and getattr(self, name) != unset
-        ]
-        if found:
-            raise ValueError("; ".join(found))
-        return self
+    @field_validator("betas", "eps", "momentum")
+    @classmethod
+    def _fits(cls, value: Any, info: ValidationInfo) -> Any:
+        options: dict[str, dict[str, Any]] = {"adam": {"momentum": None}, "nag": {"betas": BETAS, "eps": EPS}}
+        unset = options.get(info.data.get("kind", ""), {})
+        if value != unset.get(str(info.field_name), value):
+            raise ValueError(f"{info.field_name} is not used by optimiser {info.data['kind']}")
+        return value
+
+    def told(self) -> str:
+        """Optimiser and rate in one line."""
+        first = f"{self.kind}, {self.schedule.told()}"
+        return first if self.restart is None else f"{first}, then {self.restart.schedule.told()}"

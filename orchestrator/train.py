@@ -180,15 +180,16 @@ class Training:
         if self.journal is not None:
             self.journal.step(p.step)
         self.executed += 1
-        last, rung = self._finished(), p.step in self.rungs
-        due = last or ending.due(train.validate_every, p)
+        rung = p.step in self.rungs
+        due = self._finished() or ending.due(train.validate_every, p)
         metrics: dict[str, Any] = {}
         if due or rung:
             metrics = self._training_metrics() | self._validate(counts=due) | ({"rung": p.step, "params": self.params} if rung else {})
-            last = self._finished()  # patience or the rate may just have run out
         elif p.step % LOG_EVERY == 0:
             metrics = self._training_metrics()
-        self._report(self._save(metrics, always=last or rung))
+        if ended_by := ending.ended_by(self.spec, p):  # patience or the rate may just have run out
+            metrics["ended_by"] = ended_by
+        self._report(self._save(metrics, always=bool(ended_by) or rung))
 
     def _validate(self, *, counts: bool) -> dict[str, float]:
         """`counts`: it decides on the best checkpoint, patience and a plateau's rate (a rung's extra validation does not)."""
