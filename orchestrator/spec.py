@@ -181,10 +181,25 @@ class TrainSpec(Strict):
 
 
 class LengthPenalty(Strict):
-    """`gnmt`: ((5+|Y|)/6)^alpha; `exponent`: |Y|^alpha; the sum of log-probabilities is divided by it."""
+    """`gnmt`: ((5+|Y|)/6)^alpha; `exponent`: |Y|^alpha; the sum of log-probabilities is divided by it.
+
+    alpha tuned: that of `candidates` which does best on the validation set by the row's metric, the first of equals (see `tuning`).
+    """
 
     kind: Literal["gnmt", "exponent", "none"] = "gnmt"
-    alpha: Annotated[float, Field(ge=0)] = 0.6
+    alpha: Annotated[float, Field(ge=0)] | Literal["tuned"] = 0.6
+    candidates: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _tuned(self) -> LengthPenalty:
+        tuned = self.alpha == "tuned"
+        if tuned and self.kind == "none":
+            raise ValueError("alpha is tuned; expected kind gnmt or exponent")
+        if tuned and self.candidates is None:
+            raise ValueError("candidates are needed by alpha tuned")
+        if self.candidates is not None and not tuned:
+            raise ValueError(f"candidates are used by alpha tuned alone, not by {self.alpha}")
+        return self
 
 
 class DecodeSpec(Strict):

@@ -120,6 +120,8 @@ def _whole(spec: RunSpec) -> list[Problem]:
             ("train", "patience"),
             f"found {patience}; expected none, or at least {cuts}: so many rises bring the plateau's rate under min_lr, and it ends there",
         )
+    tuned = spec.decode.length_penalty.alpha == "tuned"
+    unless(not tuned or spec.score.metric != "rouge", ("decode", "length_penalty", "alpha"), "found tuned; expected a number with rouge")
     corpora = corpus_names()
     unless(not corpora or data.corpus in corpora, ("data", "corpus"), f"found {data.corpus!r}; {nearest(data.corpus, corpora)}")
     if not corpora or data.corpus in corpora:

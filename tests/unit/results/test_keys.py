@@ -127,6 +127,8 @@ DECODE = [
     ("decode.beam_size", 5),
     ("decode.length_penalty.alpha", 1.0),
     ("decode.length_penalty.kind", "exponent"),
+    ("decode.length_penalty", {"alpha": "tuned", "candidates": [0.0, 1.0]}),
+    ("decode.length_penalty", {"alpha": "tuned", "candidates": [0.0, 1.5]}),
     ("decode.max_ratio", 2.0),
     ("decode.max_extra", 10),
     ("decode.max_length", 140),
@@ -216,6 +218,20 @@ def test_a_plateaus_defaults():
         {"kind": "plateau", "lr": 0.25, **more} for more in ({}, {"shrink": 0.1, "min_lr": 1e-4, "cut": "each_rise", "warmup": 0})
     )
     assert key(("optim.schedule", short)) == key(("optim.schedule", written))
+
+
+def test_a_tuned_penalty_has_a_key_of_its_own():
+    """It depends on training, search, validation text and metric; the test set that is decoded with it plays no part."""
+    tuned = ("decode.length_penalty", {"alpha": "tuned", "candidates": [0.0, 1.0]})
+    assert key().tune is None and "tune" not in key().as_dict()
+    mine = key(tuned)
+    assert mine.train == key().train and mine.as_dict()["tune"] == mine.tune is not None
+    assert key(tuned, ("score.test", "test2017")).tune == mine.tune
+    assert key(tuned, ("score.metric", "multi-bleu")).tune != mine.tune
+    assert key(tuned, ("decode.beam_size", 5)).tune != mine.tune
+    text = MANIFEST["text"] | {"valid": {"src": "c0", "tgt": "dd"}}
+    other = key(tuned, manifest={**MANIFEST, "text": text})
+    assert other.tune != mine.tune and other.decode != mine.decode
 
 
 def test_numbers_and_orders():

@@ -211,7 +211,7 @@ def test_fused_seeds_each_have_their_own_rate(prepared, tmp_path):
     """The seeds' validations differ, so that their rates do; each is that of its solo run."""
     from test_fused import assert_close, fit_fused, fit_solo
 
-    spec = nag({"max_steps": 16, "validate_every": 1}, shrink=0.7, min_lr=1e-3)
+    spec = nag({"max_steps": 16, "validate_every": 1}, lr=1.0, shrink=0.7, min_lr=1e-3)
     results, errors = fit_fused(spec, prepared, tmp_path, seeds=(1, 2))
     assert not errors
     cuts = {}
