@@ -47,6 +47,7 @@ def length_penalty(penalty: LengthPenalty, length: int) -> float:
 
     gnmt: ((5 + |Y|) / 6)^alpha (Wu et al. 2016, equation 14); exponent: |Y|^alpha; none: 1.
     """
+    assert penalty.alpha != "tuned", "a tuned penalty is settled before it is searched with"
     if penalty.kind == "gnmt":
         return float(((5 + length) / 6) ** penalty.alpha)
     return float(length**penalty.alpha) if penalty.kind == "exponent" else 1.0

@@ -74,7 +74,14 @@ def _plan_table(found: Plan) -> Any:
     from rich.table import Table
 
     out = Table()
-    for name, justify in (("row", "left"), ("seed", "right"), ("params", "right"), ("train key", "left"), ("status", "left")):
+    for name, justify in (
+        ("row", "left"),
+        ("seed", "right"),
+        ("params", "right"),
+        ("rate", "left"),
+        ("train key", "left"),
+        ("status", "left"),
+    ):
         out.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
     for row in (*found.parents, *found.rows):
         status = (
@@ -84,7 +91,8 @@ def _plan_table(found: Plan) -> Any:
             + (" (others start from it)" if row in found.parents else "")
         )
         params = "?" if row.params is None else f"{row.params:,}"
-        out.add_row(escape(row.id), str(row.seed), params, (row.keys.train or "")[:16], escape(status))
+        rate = found.rates.get(row.id, "")
+        out.add_row(escape(row.id), str(row.seed), params, rate, (row.keys.train or "")[:16], escape(status))
     return out
 
 

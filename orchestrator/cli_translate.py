@@ -29,9 +29,11 @@ def translate_stream(
     from orchestrator.data.prepare import prepare
     from orchestrator.engine import Options, make_tasks
     from orchestrator.pipeline import load_model
+    from orchestrator.results import Ledger
     from orchestrator.runtime import best_device
     from orchestrator.store import Store
     from orchestrator.translate import translate_lines
+    from orchestrator.tuning import known
 
     options = Options(name=rows[0].id, results=results, data_dir=data_dir, cache_dir=cache_dir)
     task = make_tasks(rows, [spec.seed], options)[-1]
@@ -47,5 +49,6 @@ def translate_stream(
     cpu.use(spec.train.threads)
     prepared = prepare(spec.data, data_dir, cache_dir)
     model = load_model(spec, prepared, store, best_device())
-    for line in translate_lines(model, prepared, lines, spec.decode):
+    search = known(spec.decode, task.run_keys, Ledger(results), rows[0].id)
+    for line in translate_lines(model, prepared, lines, search):
         sys.stdout.write(line + "\n")

@@ -4,6 +4,8 @@
     decode  train + choice of checkpoint and search + text of the test split
     score   decode + metric and its options
 
+A tuned length penalty has a fourth, `tune`: train + search + text of the validation split + metric. Its decode key holds it.
+
 Equal meaning gives equal keys: order of mappings, 1 and 1.0, tuples and lists, written-out and left-out defaults do not matter.
 Paths, worker counts, row names, addresses and log settings never enter. The text and its processing enter through the manifest.
 """
@@ -29,7 +31,15 @@ GROWN: dict[str, Any] = {
     "model.word_dim": None,
     "model.output_dim": None,
     "model.weight_norm": False,
+    "optim.momentum": None,
+    "optim.schedule.shrink": None,
+    "optim.schedule.min_lr": None,
+    "optim.schedule.cut": None,
+    "optim.restart.schedule.shrink": None,
+    "optim.restart.schedule.min_lr": None,
+    "optim.restart.schedule.cut": None,
     "decode.max_length": None,
+    "decode.length_penalty.candidates": None,
     "decode.no_repeat_ngram": 0,
     "decode.precision": "fp32",
     "connection/dense.mode": "literal",
@@ -58,9 +68,11 @@ class Keys:
     train: str | None
     decode: str | None
     score: str | None
+    tune: str | None = None
 
     def as_dict(self) -> dict[str, str | None]:
-        return asdict(self)
+        """Without `tune` where nothing is tuned."""
+        return {name: key for name, key in asdict(self).items() if name != "tune" or key is not None}
 
 
 def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key: str | None) -> Keys:
@@ -77,9 +89,14 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
 
     train = digest(_train_meaning(spec, training_key(dict(manifest)), parent_train_key))
     text = [spec.score.test, split_key(dict(manifest), spec.score.test)]
-    decode = digest({"format": FORMAT, "train": train, "decode": _decode_meaning(spec), "test": text})
+    about = {"format": FORMAT, "train": train, "decode": _decode_meaning(spec)}
+    tune = None
+    if spec.decode.length_penalty.alpha == "tuned":
+        metric = {name: value for name, value in _dump("score", spec.score).items() if name != "test"}
+        tune = digest(about | {"valid": split_key(dict(manifest), "valid"), "score": metric})
+    decode = digest(about | {"test": text} | ({} if tune is None else {"tune": tune}))
     score = digest({"format": FORMAT, "decode": decode, "score": _dump("score", spec.score)})
-    return Keys(train, decode, score)
+    return Keys(train, decode, score, tune)
 
 
 def short(key: str) -> str:
@@ -105,6 +122,9 @@ def component_versions(model: Any) -> dict[str, int]:
 
 def _train_meaning(spec: RunSpec, data: str, parent: str | None) -> dict[str, Any]:
     optim = _dump("optim", spec.optim)
+    optim["name"] = optim.pop("kind")  # its word in the first keys
+    if spec.optim.kind != "adam":
+        optim = {name: value for name, value in optim.items() if name not in ("betas", "eps")}
     optim["schedule"] = _schedule(optim["schedule"])
     if optim.get("restart"):
         optim["restart"]["schedule"] = _schedule(optim["restart"]["schedule"])

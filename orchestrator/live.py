@@ -93,8 +93,13 @@ class LiveProgress:
         if name not in self.bars:
             self.bars[name] = self.progress.add_task(name, total=self.totals[name] or None, completed=step, note="")
         note = "  ".join(
-            f"{label} {line[key]:.{digits}f}"
-            for key, label, digits in (("train/nll", "nll", 2), ("valid/nll", "valid", 2), ("train/tokens_per_second", "tok/s", 0))
+            f"{label} {line[key]:{form}}"
+            for key, label, form in (
+                ("train/nll", "nll", ".2f"),
+                ("valid/nll", "valid", ".2f"),
+                ("train/lr", "lr", ".2g"),
+                ("train/tokens_per_second", "tok/s", ".0f"),
+            )
             if key in line
         )
         fields: dict[str, Any] = {"note": note} if note else {}

@@ -26,6 +26,7 @@ from orchestrator.store import Store
 from orchestrator.task import Scoring, Task
 from orchestrator.train import Training
 from orchestrator.translate import decode_corpus
+from orchestrator.tuning import settled, tune
 from orchestrator.turns import Turns, alone
 from orchestrator.weights import copy_into
 
@@ -137,7 +138,7 @@ def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: 
             if model is None:
                 cpu.use(task.run_spec.train.threads)
                 model = load_model(task.run_spec, prepared, store, runtime.device)
-            _decode(task, model, prepared, ledger, test, decode_key)
+            _decode(task, model, prepared, ledger, scoring)
             decoded = ledger.read_decode(task.train_key, decode_key)
             assert decoded is not None
         scored = score(decoded["hypotheses"], decoded["tokens"], prepared, test, scoring.spec)
@@ -145,12 +146,21 @@ def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: 
         ledger.write_score(task.train_key, score_key, about | scored)
 
 
-def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, test: str, key: str) -> None:
+def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, scoring: Scoring) -> None:
+    key, search = scoring.keys.decode, task.run_spec.decode
+    assert key is not None
+    tuned = {}
+    if scoring.keys.tune is not None:
+        record = ledger.read_tune(task.train_key, scoring.keys.tune)
+        if record is None:
+            record = {"key": scoring.keys.tune} | tune(model, prepared, search, scoring.spec)
+            ledger.write_tune(task.train_key, scoring.keys.tune, record)
+        search, tuned = settled(search, record), {"length_penalty": record["alpha"]}
     started = time.perf_counter()
-    found = decode_corpus(model, prepared.encode(prepared.sources(test)), task.run_spec.decode)
+    found = decode_corpus(model, prepared.encode(prepared.sources(scoring.spec.test)), search)
     seconds = time.perf_counter() - started
     ids = [hypotheses[0].ids for hypotheses in found]
-    record = {
+    made = {
         "key": key,
         "train_key": task.train_key,
         "sentences": len(ids),
@@ -160,7 +170,7 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
         "params": count_parameters(model),
         "tokens": prepared.decode_tokens(ids),
     }
-    ledger.write_decode(task.train_key, key, record, prepared.decode(ids))
+    ledger.write_decode(task.train_key, key, made | tuned, prepared.decode(ids))
 
 
 def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:

@@ -52,12 +52,14 @@ class Planned:
 class Plan:
     """`parents`: rows that are not asked for but train first, because a row starts from them.
 
+    rates: id of a row or parent -> its optimiser and rate.
     fuse: id of a row -> why its seeds would not train as one job here under `--fuse auto`, null where they would.
     """
 
     rows: list[Planned] = field(default_factory=list)
     parents: list[Planned] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    rates: dict[str, str] = field(default_factory=dict)
     fuse: dict[str, str | None] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -66,6 +68,7 @@ class Plan:
             "parents": [row.as_json() for row in self.parents],
             "totals": dict(Counter(row.status for row in self.rows)) | {"runs": len(self.rows), "trainings": self.trainings},
             "notes": self.notes,
+            "rates": self.rates,
             "fuse": self.fuse,
         }
 
@@ -124,6 +127,7 @@ def plan(
     uncounted: list[str] = []
     for row, seed in runs(list(rows), list(seeds), force):
         seeded = row.at(seed)
+        result.rates |= {each.id: each.spec.optim.told() for each in (row, *_ancestors(row)) if each.spec is not None}
         for parent in _ancestors(seeded):
             if (parent.id, seed) not in wanted | added:
                 added.add((parent.id, seed))

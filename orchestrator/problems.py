@@ -28,7 +28,7 @@ _EXPECTED = {
     "finite_number": "a finite number",
     "none_required": "nothing (null)",
 }
-_BRANCHES = ("int", "constrained-int", "float", "bool", "str", "none", "list", "dict")
+_BRANCHES = ("int", "constrained-int", "float", "constrained-float", "bool", "str", "none", "list", "dict")
 _BOUNDS = {"greater_than": (">", "gt"), "greater_than_equal": (">=", "ge"), "less_than": ("<", "lt"), "less_than_equal": ("<=", "le")}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -10,6 +10,8 @@ from typing import Any
 class Progress:
     """step: updates done; phase, phase_step: restarts and the schedule's clock; epoch, index: the next micro-batch; best_*: validation.
 
+    before_nll, cuts: nll of the phase's last validation that counted, and cuts of its rate (see `plateau`). rate_cuts: of the whole
+    training, {"step", "epoch": epochs done, "lr": the rate from there on}.
     fused_steps: updates done in one job with other seeds.
     """
 
@@ -22,6 +24,9 @@ class Progress:
     best_step: int = 0
     last_nll: float | None = None
     worse: int = 0
+    before_nll: float | None = None
+    cuts: int = 0
+    rate_cuts: list[dict[str, Any]] = field(default_factory=list)
     tgt_tokens: int = 0
     real_tokens: int = 0
     padded_tokens: int = 0

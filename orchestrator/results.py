@@ -90,6 +90,13 @@ class Ledger:
         bare = {name: value for name, value in record.items() if name != "hypotheses"}
         self._write(train_key, f"decode/{short(decode_key)}.json", decode_key, bare | about, "decode")
 
+    def read_tune(self, train_key: str, tune_key: str) -> Record | None:
+        """What `tuning.tune` found."""
+        return self._find(train_key, f"tune/{short(checked(tune_key))}.json", tune_key)
+
+    def write_tune(self, train_key: str, tune_key: str, record: Mapping[str, Any]) -> None:
+        self._write(train_key, f"tune/{short(checked(tune_key))}.json", tune_key, {**record, "train_key": train_key}, "tune")
+
     def read_score(self, train_key: str, score_key: str) -> Record | None:
         return self._find(train_key, f"score/{short(checked(score_key))}.json", score_key)
 

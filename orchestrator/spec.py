@@ -1,3 +1,4 @@
+# ruff: noqa: RUF012 (pydantic copies defaults; ruff knows that of direct subclasses of BaseModel alone)
 """What a run is: the strict schema of one resolved row.
 
 Every field here is part of a run's meaning unless its section says otherwise; `keys.py` hashes exactly these.
@@ -8,17 +9,36 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
-Positive = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
+from orchestrator.spec_base import Natural, Positive, Probability, Strict
+from orchestrator.spec_optim import BatchSpec, OptimSpec, Restart, Schedule
 
-
-class Strict(BaseModel):
-    """Base of every section: unknown keys are errors, no coercion, frozen."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+__all__ = [
+    "BatchSpec",
+    "Component",
+    "DataSpec",
+    "DecodeSpec",
+    "DecoderSpec",
+    "DropoutSpec",
+    "EncoderSpec",
+    "Every",
+    "LengthPenalty",
+    "ModelSpec",
+    "Natural",
+    "OptimSpec",
+    "Positive",
+    "Probability",
+    "Restart",
+    "RunSpec",
+    "Schedule",
+    "ScoreSpec",
+    "Strict",
+    "Subword",
+    "TrainSpec",
+    "Truncate",
+    "VocabSizes",
+]
 
 
 # ---------------------------------------------------------------- data
@@ -58,14 +78,6 @@ class DataSpec(Strict):
     max_ratio: Annotated[float, Field(gt=1.0)] | None = None
     truncate: Truncate | None = None
     vocab: VocabSizes = VocabSizes()
-
-
-class BatchSpec(Strict):
-    """Size of one global micro-batch. `tokens`: padded target tokens at most; `sentences`: pairs."""
-
-    unit: Literal["tokens", "sentences"] = "tokens"
-    size: Positive = 4096
-    accumulate: Positive = 1
 
 
 # ---------------------------------------------------------------- model
@@ -128,59 +140,23 @@ class ModelSpec(Strict):
         return self
 
 
-# ---------------------------------------------------------------- optimisation
+# ---------------------------------------------------------------- length
 
 
-class Schedule(Strict):
-    """`noam`: factor * d_model^-0.5 * min(t^-0.5, t * warmup^-1.5); `inverse-sqrt`: linear to lr, then lr * sqrt(warmup/t);
-    `fixed`: lr (after a linear warm-up where warmup > 0)."""
-
-    kind: Literal["noam", "inverse-sqrt", "fixed"] = "noam"
-    warmup: Natural = 4000
-    factor: Annotated[float, Field(gt=0)] = 1.0
-    lr: Annotated[float, Field(gt=0)] | None = None
-
-    @model_validator(mode="after")
-    def _lr(self) -> Schedule:
-        if (self.lr is None) != (self.kind == "noam"):
-            raise ValueError(f"lr is {'not used' if self.lr is not None else 'needed'} by schedule {self.kind}")
-        return self
-
-
-class Restart(Strict):
-    """A second phase: Adam's moments and the schedule's clock start again (Wang 2018). One of the two `after` is given."""
-
-    after_steps: Positive | None = None
-    after_epochs: Positive | None = None
-    schedule: Schedule
-    batch: BatchSpec | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> Restart:
-        if (self.after_steps is None) == (self.after_epochs is None):
-            raise ValueError("give one of after_steps and after_epochs")
-        return self
-
-
-class OptimSpec(Strict):
-    name: Literal["adam"] = "adam"
-    betas: Annotated[list[Probability], Field(min_length=2, max_length=2)] = [0.9, 0.98]
-    eps: Annotated[float, Field(gt=0)] = 1e-9
-    schedule: Schedule = Schedule()
-    restart: Restart | None = None
-    clip_norm: Annotated[float, Field(ge=0)] = 0.0
-    label_smoothing: Probability = 0.0
+Every = Positive | Literal["epoch"]
+"""So many updates, or the end of each epoch."""
 
 
 class TrainSpec(Strict):
-    """Length and bookkeeping of a training. Ends at the first of max_steps and max_epochs."""
+    """Length and bookkeeping of a training. Ends at the first of max_steps and max_epochs, at the end of patience or under a plateau's
+    min_lr (`ending.ended_by`)."""
 
     max_steps: Positive | None = None
     max_epochs: Positive | None = None
-    validate_every: Positive = 1000
-    checkpoint_every: Positive = 1000
+    validate_every: Every = 1000
+    checkpoint_every: Every = 1000
     snapshots: Natural = 0  # weight-only snapshots kept for averaging: the last N
-    snapshot_every: Positive | None = None  # steps; default: checkpoint_every
+    snapshot_every: Every | None = None  # default: checkpoint_every
     patience: Positive | None = None  # validations without improvement of validation nll
     precision: Literal["fp32", "bf16"] = "fp32"
     threads: Positive = 1
@@ -205,10 +181,25 @@ class TrainSpec(Strict):
 
 
 class LengthPenalty(Strict):
-    """`gnmt`: ((5+|Y|)/6)^alpha; `exponent`: |Y|^alpha; the sum of log-probabilities is divided by it."""
+    """`gnmt`: ((5+|Y|)/6)^alpha; `exponent`: |Y|^alpha; the sum of log-probabilities is divided by it.
+
+    alpha tuned: that of `candidates` which does best on the validation set by the row's metric, the first of equals (see `tuning`).
+    """
 
     kind: Literal["gnmt", "exponent", "none"] = "gnmt"
-    alpha: Annotated[float, Field(ge=0)] = 0.6
+    alpha: Annotated[float, Field(ge=0)] | Literal["tuned"] = 0.6
+    candidates: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _tuned(self) -> LengthPenalty:
+        tuned = self.alpha == "tuned"
+        if tuned and self.kind == "none":
+            raise ValueError("alpha is tuned; expected kind gnmt or exponent")
+        if tuned and self.candidates is None:
+            raise ValueError("candidates are needed by alpha tuned")
+        if self.candidates is not None and not tuned:
+            raise ValueError(f"candidates are used by alpha tuned alone, not by {self.alpha}")
+        return self
 
 
 class DecodeSpec(Strict):

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from orchestrator import plateau
 from orchestrator.components import check_components
 from orchestrator.marked import Marked
 from orchestrator.paths import SEARCH_SPACES
@@ -112,6 +113,15 @@ def _whole(spec: RunSpec) -> list[Problem]:
         )
     averaged = spec.decode.checkpoint == "average"
     unless(not averaged or spec.train.snapshots > 0, ("decode", "checkpoint"), "found average; expected train.snapshots of at least 1")
+    for schedule in (spec.optim.schedule, *([] if spec.optim.restart is None else [spec.optim.restart.schedule])):
+        cuts, patience = plateau.cuts_to_end(schedule) if schedule.kind == "plateau" else 0, spec.train.patience
+        unless(
+            patience is None or patience >= cuts,
+            ("train", "patience"),
+            f"found {patience}; expected none, or at least {cuts}: so many rises bring the plateau's rate under min_lr, and it ends there",
+        )
+    tuned = spec.decode.length_penalty.alpha == "tuned"
+    unless(not tuned or spec.score.metric != "rouge", ("decode", "length_penalty", "alpha"), "found tuned; expected a number with rouge")
     corpora = corpus_names()
     unless(not corpora or data.corpus in corpora, ("data", "corpus"), f"found {data.corpus!r}; {nearest(data.corpus, corpora)}")
     if not corpora or data.corpus in corpora:

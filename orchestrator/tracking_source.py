@@ -140,7 +140,12 @@ def read_result(roots: Sequence[Path], row: Row, sweep: Sweep) -> Result | None:
     if row.score is not None:
         named["score.json"] = score_path
     result.artifacts = {name: path for name, path in named.items() if path.is_file()}
-    said = {"reason": reason, "signature": score.get("signature"), "weights_sha256": train.get("weights_sha256")}
+    said = {
+        "reason": reason,
+        "ended_by": train.get("ended_by"),
+        "signature": score.get("signature"),
+        "weights_sha256": train.get("weights_sha256"),
+    }
     result.tags = {name: str(value) for name, value in said.items() if value}
     about = [train, {k: v for k, v in decode.items() if k != "tokens"}, score, len(points), points[-1:], nonfinite]
     seen = json.dumps(about + [also] * bool(also), default=str)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from models.initialise import stream_seed
 from models.transformer import Transformer, build, count_parameters
-from orchestrator import cpu, interrupt
+from orchestrator import cpu, ending, interrupt, plateau
 from orchestrator.ahead import ahead
 from orchestrator.data.prepare import Prepared
 from orchestrator.errors import StopTraining
@@ -24,10 +24,10 @@ from orchestrator.journal import Journal
 from orchestrator.lock import RunLock
 from orchestrator.meter import Meter
 from orchestrator.objective import Objective, Share
-from orchestrator.optim import adam, clip, learning_rate, load_optimizer, optimizer_tensors, set_rate
+from orchestrator.optim import clip, learning_rate, load_optimizer, optimizer, optimizer_tensors, set_rate
 from orchestrator.progress import Progress
 from orchestrator.runtime import Reporter, Runtime
-from orchestrator.spec import BatchSpec, RunSpec, Schedule
+from orchestrator.spec import RunSpec, Schedule
 from orchestrator.store import Store
 from orchestrator.train_result import Diverged, TrainResult, check_finite
 from orchestrator.turns import Log, Turn, Turns, alone
@@ -80,7 +80,7 @@ class Training:
         self.model.to(runtime.device)
         self.model.recompute(spec.train.recompute == "layers")
         self.params = count_parameters(self.model)
-        self.optimizer = adam(self.model, spec.optim)
+        self.optimizer = optimizer(self.model, spec.optim)
         self.progress = Progress()
         self.meter = Meter()
         self.norms = GradientNorms(self.model, spec.train.log_gradient_norms if runtime.is_main else 0)
@@ -114,11 +114,12 @@ class Training:
             status, reason = "diverged", str(error)
         except StopTraining as stop:
             status, reason = stop.status, stop.reason
-        return TrainResult(status, reason, self.progress, self.params, self._weights(), self.executed, self.warm_start)
+        ended_by = ending.ended_by(self.spec, self.progress) if status == "done" else None
+        return TrainResult(status, reason, self.progress, self.params, self._weights(), self.executed, self.warm_start, ended_by)
 
     def _phase(self) -> Turns[None]:
-        """Until the training is finished or Adam restarts."""
-        batch, schedule = self._settings()
+        """Until the training is finished or the optimiser restarts."""
+        batch, schedule = ending.settings(self.spec, self.progress)
         feed = Feed(self.train_pairs, batch, self.spec.seed, self.runtime.rank, self.runtime.world_size)
         self._report({"total_steps": total_steps(feed, self.spec.train, self.progress)})
         self.model.train()
@@ -134,8 +135,9 @@ class Training:
             if self._interrupted():
                 self._report(self._save({}, always=True))
                 raise KeyboardInterrupt
-            if self._restart_due():
-                self._restart()
+            if ending.restart_due(self.spec, self.progress):
+                ending.restart(self.progress)
+                self.optimizer = optimizer(self.model, self.spec.optim)
                 return
 
     def gradients(self, update: Update) -> Log:
@@ -160,7 +162,7 @@ class Training:
     def _step(self, update: Update, schedule: Schedule, log: Log) -> None:
         p, spec, sums, started = self.progress, self.spec, log.sums, time.perf_counter()
         step = p.step + 1
-        rate = learning_rate(schedule, p.phase_step + 1, spec.model.d_model)
+        rate = learning_rate(schedule, p.phase_step + 1, spec.model.d_model, p.cuts)
         set_rate(self.optimizer, rate)
         self.norms.take(step)
         norm = clip(self.model, spec.optim.clip_norm)
@@ -178,18 +180,19 @@ class Training:
         if self.journal is not None:
             self.journal.step(p.step)
         self.executed += 1
-        last, rung = self._finished(), p.step in self.rungs
-        due = last or p.step % train.validate_every == 0
+        rung = p.step in self.rungs
+        due = self._finished() or ending.due(train.validate_every, p)
         metrics: dict[str, Any] = {}
         if due or rung:
             metrics = self._training_metrics() | self._validate(counts=due) | ({"rung": p.step, "params": self.params} if rung else {})
-            last = self._finished()  # patience may just have run out
         elif p.step % LOG_EVERY == 0:
             metrics = self._training_metrics()
-        self._report(self._save(metrics, always=last or rung))
+        if ended_by := ending.ended_by(self.spec, p):  # patience or the rate may just have run out
+            metrics["ended_by"] = ended_by
+        self._report(self._save(metrics, always=bool(ended_by) or rung))
 
     def _validate(self, *, counts: bool) -> dict[str, float]:
-        """`counts`: it decides on the best checkpoint and on patience (a rung's extra validation does not)."""
+        """`counts`: it decides on the best checkpoint, patience and a plateau's rate (a rung's extra validation does not)."""
         p = self.progress
         metrics = self.validator(self.model)
         nll = metrics["valid/nll"]
@@ -203,38 +206,13 @@ class Training:
                     self._save_weights("best")
             else:
                 p.worse += 1
+            plateau.observe(ending.settings(self.spec, p)[1], p, nll)
         return metrics
 
-    # ------------------------------------------------------------ phases and their end
-
-    def _settings(self) -> tuple[BatchSpec, Schedule]:
-        restart = self.spec.optim.restart
-        if self.progress.phase == 0 or restart is None:
-            return self.spec.batch, self.spec.optim.schedule
-        return restart.batch or self.spec.batch, restart.schedule
-
-    def _restart_due(self) -> bool:
-        restart, p = self.spec.optim.restart, self.progress
-        if restart is None or p.phase > 0:
-            return False
-        if restart.after_steps is not None:
-            return p.step >= restart.after_steps
-        return restart.after_epochs is not None and p.epoch >= restart.after_epochs
-
-    def _restart(self) -> None:
-        """A fresh Adam and a fresh clock; a broken-off epoch is left."""
-        p = self.progress
-        p.phase, p.phase_step = p.phase + 1, 0
-        p.epoch, p.index = (p.epoch + 1, 0) if p.index else (p.epoch, 0)
-        self.optimizer = adam(self.model, self.spec.optim)
+    # ------------------------------------------------------------ the end
 
     def _finished(self) -> bool:
-        p, train = self.progress, self.spec.train
-        return (
-            (train.max_steps is not None and p.step >= train.max_steps)
-            or (train.max_epochs is not None and p.epoch >= train.max_epochs)
-            or (train.patience is not None and p.worse >= train.patience)
-        )
+        return ending.ended_by(self.spec, self.progress) is not None
 
     def _interrupted(self) -> bool:
         """Is this training to end now? Several workers agree, so that all end after the same step; on a GPU where they wait anyway."""
@@ -257,9 +235,9 @@ class Training:
         p, train = self.progress, self.spec.train
         if not self.runtime.is_main:
             return metrics
-        if train.snapshots and (p.step % (train.snapshot_every or train.checkpoint_every) == 0 or self._finished()):
+        if train.snapshots and (ending.due(train.snapshot_every or train.checkpoint_every, p) or self._finished()):
             self.store.save_snapshot(p.step, self._weights(), train.snapshots)
-        if always or p.step % train.checkpoint_every == 0:
+        if always or ending.due(train.checkpoint_every, p):
             metrics |= self.norms.read()  # what is in no checkpoint's report is lost with the process
             # dropout streams are named by (seed, step, micro-batch, rank), so the step is all of the generator's state
             state = {"progress": p.to_json(), "report": metrics, "rng": {"dropout": p.step}}
@@ -285,6 +263,7 @@ class Training:
             "train/lr": self.optimizer.param_groups[0]["lr"],
             "train/epoch": p.epoch,
             "train/padding_share": round(p.padding_share, 4),
+            **({"train/rate_cuts": len(p.rate_cuts)} if ending.settings(self.spec, p)[1].kind == "plateau" else {}),
         }
 
     def _report(self, metrics: dict[str, Any]) -> None:

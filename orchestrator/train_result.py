@@ -17,7 +17,7 @@ from orchestrator.weights import weights_sha256
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What is left of a training. status: done | stopped | diverged."""
+    """What is left of a training. status: done | stopped | diverged. ended_by: what ended one that is done (`ending.ended_by`)."""
 
     status: str
     reason: str
@@ -26,6 +26,7 @@ class TrainResult:
     weights: Mapping[str, Tensor]
     executed: int
     warm_start: WarmStart | None = None
+    ended_by: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         p = self.progress
@@ -42,6 +43,10 @@ class TrainResult:
             "best_step": p.best_step,
             "valid": {"nll": p.last_nll, "best_nll": p.best_nll},
         }
+        if self.ended_by is not None:
+            record["ended_by"] = self.ended_by
+        if p.rate_cuts:
+            record["rate_cuts"] = p.rate_cuts
         fused = {"fused_steps": p.fused_steps} if p.fused_steps else {}
         return record | fused | ({} if self.warm_start is None else {"warm_start": self.warm_start.to_json()})
 

@@ -16,6 +16,7 @@ from orchestrator.report.find import Finder
 from orchestrator.results import Ledger
 from orchestrator.rows import Row, resolve
 from orchestrator.store import Store
+from orchestrator.tuning import with_known
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def group(kind: str, rows: Sequence[Row], how: How, ledger: Ledger, data_dir: Pa
         elif tensors and not _has_weights(ledger, keys):
             left_out.append(f"{row.id} seed {how.seed}: its weights are not in {ledger.root} (published results hold none)")
         else:
-            subjects[row.id] = Subject(row, keys, _label(row, asked), asked)
+            subjects[row.id] = Subject(with_known(row, keys, ledger), keys, _label(row, asked), asked)
     left_out = list(dict.fromkeys(left_out))
     if not subjects:
         raise UserError(*(left_out or [f"{rows[0].id}: found no row to analyse; expected rows that run, or an analysis of some"]))

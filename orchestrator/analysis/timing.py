@@ -19,7 +19,7 @@ from orchestrator.errors import UserError
 from orchestrator.feed import Feed, Update
 from orchestrator.full_length import FullLength
 from orchestrator.objective import Objective, Share
-from orchestrator.optim import adam, clip
+from orchestrator.optim import clip, optimizer
 from orchestrator.pipeline import load_model
 from orchestrator.runtime import best_device
 from orchestrator.spec import DecodeSpec
@@ -60,7 +60,7 @@ class Case:
         self.objective = Objective(self.model, self.subject.spec.optim.label_smoothing)
         if self.subject.spec.train.compile:
             self.objective.compile()
-        self.optimizer = adam(self.model, self.subject.spec.optim)  # its rate stays 0: same work, same weights
+        self.optimizer = optimizer(self.model, self.subject.spec.optim)  # its rate stays 0: same work, same weights
 
     def rates(self, name: str) -> list[float]:
         """Updates/s or sentences/s of each round."""

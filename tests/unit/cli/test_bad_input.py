@@ -20,6 +20,31 @@ ROWS = [
     ("  r: {optim: {schedule: {kind: inverse-sqrt, lr: .nan}}}", 6, "expected a"),
     ("  r: {optim: {schedule: {kind: inverse-sqrt}}}", 6, "lr is needed by schedule inverse-sqrt"),
     ("  r: {optim: {schedule: {lr: 1e-3}}}", 6, "lr is not used by schedule noam"),
+    ("  r: {optim: {kind: nagg}}", 6, "rows.r.optim.kind: found 'nagg'; expected one of adam, nag; did you mean nag"),
+    ("  r: {optim: {clip: 0.1}}", 6, "optim.clip: unknown key; .*did you mean clip_norm"),
+    ("  r: {optim: {momentum: 0.9}}", 6, "rows.r.optim.momentum: momentum is not used by optimiser adam"),
+    ("  r: {optim: {kind: nag, momentum: 1.0}}", 6, "momentum: found 1.0; expected a number < 1"),
+    ("  r: {optim: {kind: nag, betas: [0.9, 0.9]}}", 6, "optim.betas: betas is not used by optimiser nag"),
+    ("  r: {optim: {kind: nag, name: adam}}", 6, "optim.name: unknown key"),
+    ("  r: {optim: {schedule: {kind: plato, lr: 0.2}}}", 6, "schedule.kind: found 'plato'; .*did you mean plateau"),
+    ("  r: {optim: {schedule: {kind: plateau}}}", 6, "schedule.lr: lr is needed by schedule plateau"),
+    ("  r: {optim: {schedule: {kind: plateau, lr: 0.25, warmup: 4}}}", 6, "warmup is not used by schedule plateau"),
+    ("  r: {optim: {schedule: {kind: plateau, lr: 0.25, shrink: 1.0}}}", 6, "shrink: found 1.0; expected a number < 1"),
+    ("  r: {optim: {schedule: {kind: plateau, lr: 0.25, cut: each_rize}}}", 6, "cut: found 'each_rize'; .*did you mean each_rise"),
+    ("  r: {optim: {schedule: {kind: plateau, lr: 0.25, min_lr: 0.25}}}", 6, "min_lr is 0.25; expected less than lr, 0.25"),
+    ("  r: {optim: {schedule: {kind: plateau, lr: 1.0e-5}}}", 6, "min_lr is 0.0001; expected less than lr, 1e-05"),
+    ("  r: {optim: {schedule: {kind: fixed, lr: 0.1, cut: each_rise}}}", 6, "schedule.cut: cut is not used by schedule fixed"),
+    ("  r: {optim: {schedule: {shrink: 0.1}}}", 6, "schedule.shrink: shrink is not used by schedule noam"),
+    ("  r: {optim: {schedule: {kind: plateau, lr: 0.25}}, train: {patience: 3}}", 6, "patience: found 3; expected none, or at least 4"),
+    ("  r: {decode: {length_penalty: {alpha: tuned}}}", 6, "length_penalty.alpha: candidates are needed by alpha tuned"),
+    ("  r: {decode: {length_penalty: {alpha: tund}}}", 6, "alpha: found 'tund'; expected a number or tuned"),
+    ("  r: {decode: {length_penalty: {candidates: [1.0]}}}", 6, "candidates are used by alpha tuned alone, not by 0.6"),
+    ("  r: {decode: {length_penalty: {alpha: tuned, candidates: []}}}", 6, "candidates: found 0 items; expected 1"),
+    ("  r: {decode: {length_penalty: {alpha: tuned, candidates: [-1.0]}}}", 6, "found -1.0; expected a number >= 0"),
+    ("  r: {decode: {length_penalty: {kind: none, alpha: tuned, candidates: [1.0]}}}", 6, "expected kind gnmt or exponent"),
+    ("  r: {decode: {length_penalty: {alpha: tuned, candidates: [1.0]}}, score: {metric: rouge}}", 6, "found tuned; .* with rouge"),
+    ("  r: {train: {validate_every: epok}}", 6, "validate_every: found 'epok'; expected a whole number or epoch"),
+    ("  r: {train: {checkpoint_every: 0}}", 6, "checkpoint_every: found 0; expected a number >= 1"),
     ("  r: {model: {dropout: {residual: 1.5}}}", 6, "found 1.5; expected a number < 1"),
     ("  r: {train: {max_steps: 12:30}}", 6, "found '12:30'; expected a whole number"),
     ("  r: {train: {max_steps: 010}}", 6, "leading zeros"),
@@ -332,6 +357,14 @@ def test_all_faults_of_a_file_in_one_pass(spec: Callable[..., Path]) -> None:
     with pytest.raises(UserError) as caught:
         resolve(spec(rows))
     assert [re.search(r"spec\.yaml:(\d+)", line)[1] for line in caught.value.lines] == ["6", "7", "9", "9"]  # type: ignore[index]
+
+
+def test_all_faults_of_an_optimisation_in_one_pass(spec: Callable[..., Path]) -> None:
+    rows = "  r:\n    optim:\n      momentum: 0.9\n      schedule:\n        kind: plateau\n        lr: 0.1\n        min_lr: 0.2\n"
+    rows += "        cut: never\n"
+    with pytest.raises(UserError) as caught:
+        resolve(spec(rows + "    train: {validate_every: 1.5}\n"))
+    assert sorted(re.search(r"spec\.yaml:(\d+)", line)[1] for line in caught.value.lines) == ["12", "13", "14", "8"]  # type: ignore[index]
 
 
 def test_a_fault_of_the_shared_part_is_told_once(spec: Callable[..., Path]) -> None:

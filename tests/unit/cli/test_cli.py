@@ -45,6 +45,7 @@ def test_plan_prints_json_and_nothing_else(cli: Cli, spec: Write, tmp_path: Path
     code, out, err = cli("plan", spec("  a: {}\n  b: {}\n"), "--json", "--results", tmp_path / "r", "--seeds", "1,2")
     assert code == 0 and out.count("\n") == 1 and "4 runs" in err
     found = json.loads(out)["rows"]
+    assert json.loads(out)["rates"] == dict.fromkeys(("demo/small/a", "demo/small/b"), "adam, noam x1, warmup 4000")
     assert [(row["id"], row["seed"], row["status"], row["same_as"]) for row in found] == [
         ("demo/small/a", 1, "new", None),
         ("demo/small/b", 1, "shared", "demo/small/a"),

@@ -29,6 +29,17 @@ def test_noams_highest_rate_stays_as_published(profile: str) -> None:
     assert _peak(scaled.spec.optim.schedule, narrow) == pytest.approx(_peak(published.spec.optim.schedule, width), rel=1e-3)
 
 
+@pytest.mark.parametrize("profile", ["smoke", "cpu", "gpu"])
+def test_a_plateau_keeps_its_rate_and_validates_by_the_profiles_steps(profile: str, spec: Callable[..., Path]) -> None:
+    train = "train: {max_steps: null, max_epochs: 9, validate_every: epoch, checkpoint_every: epoch}"
+    path = spec(f"  r: {{optim: {{kind: nag, clip_norm: 0.1, schedule: {{kind: plateau, lr: 0.25}}}}, {train}}}\n")
+    (published,), (scaled,) = resolve(path), resolve(path, profile=profile)
+    assert published.spec is not None and scaled.spec is not None
+    assert published.spec.train.validate_every == published.spec.train.checkpoint_every == "epoch"
+    assert scaled.spec.optim == published.spec.optim and scaled.spec.optim.momentum == 0.99
+    assert isinstance(scaled.spec.train.validate_every, int) and isinstance(scaled.spec.train.checkpoint_every, int)
+
+
 def test_a_corpus_scale_says_only_what_differs() -> None:
     own = {"width": 0.5, "warmup": None, "batch": {"size": 800}}
     whole = {"width": 0.25, "warmup": 400, "restart_after_steps": 9, "batch": {"unit": "tokens", "size": 400}, "train": {"max_steps": 7}}

@@ -100,6 +100,13 @@ TRAIN = [
     ("optim.restart.after_steps", 60),
     ("optim.restart.schedule.lr", 1e-3),
     ("optim.restart.batch", {"size": 80}),
+    ("optim.kind", "nag"),
+    ("optim.schedule", {"kind": "plateau", "lr": 0.25}),
+    ("optim.schedule", {"kind": "plateau", "lr": 0.25, "cut": "after_first_rise"}),
+    ("optim.schedule", {"kind": "plateau", "lr": 0.25, "shrink": 0.5}),
+    ("optim.schedule", {"kind": "plateau", "lr": 0.25, "min_lr": 0.01}),
+    ("optim.restart.schedule", {"kind": "plateau", "lr": 0.25, "min_lr": 0.01}),
+    ("train.validate_every", "epoch"),
     ("optim.clip_norm", 1.0),
     ("optim.label_smoothing", 0.1),
     ("batch.unit", "sentences"),
@@ -120,6 +127,8 @@ DECODE = [
     ("decode.beam_size", 5),
     ("decode.length_penalty.alpha", 1.0),
     ("decode.length_penalty.kind", "exponent"),
+    ("decode.length_penalty", {"alpha": "tuned", "candidates": [0.0, 1.0]}),
+    ("decode.length_penalty", {"alpha": "tuned", "candidates": [0.0, 1.5]}),
     ("decode.max_ratio", 2.0),
     ("decode.max_extra", 10),
     ("decode.max_length", 140),
@@ -130,6 +139,10 @@ DECODE = [
 SCORE = [("score.metric", "multi-bleu"), ("score.metric", "rouge"), ("score.lowercase", True), ("score.split_compounds", True)]
 NEUTRAL = [
     ("train.checkpoint_every", 7),
+    ("train.checkpoint_every", "epoch"),
+    ("optim.kind", "adam"),
+    ("optim.momentum", None),
+    ("optim.name", "adam"),  # the word of older files
     ("train.recompute", "layers"),  # the same bits
     ("train.log_gradient_norms", 7),
     ("train.snapshot_every", 7),  # without snapshots
@@ -177,7 +190,7 @@ def test_every_field_is_tried():
     sections = {"model", "optim", "batch", "train", "decode", "score"}
     tried = {tuple(path.split(".")[:2]) for path, _ in TRAIN + DECODE + SCORE + NEUTRAL}
     fields = {(s, f) for s in sections for f in RunSpec.model_fields[s].annotation.model_fields}
-    assert fields - tried == {("optim", "name")}  # has one value
+    assert not fields - tried
 
 
 def test_snapshots_use_the_effective_interval():
@@ -191,6 +204,34 @@ def test_snapshots_use_the_effective_interval():
 def test_alpha_without_a_penalty():
     none = ("decode.length_penalty.kind", "none")
     assert key(none) == key(none, ("decode.length_penalty.alpha", 0.1))
+
+
+def test_the_optimisers_own_options():
+    nag = ("optim.kind", "nag")
+    assert key(nag) == key(nag, ("optim.momentum", 0.99))
+    assert key(nag).train != key(nag, ("optim.momentum", 0.9)).train
+    assert "betas" not in keys._train_meaning(spec(nag), "data", None)["optim"], "Adam's defaults name no run of another optimiser"
+
+
+def test_a_plateaus_defaults():
+    short, written = (
+        {"kind": "plateau", "lr": 0.25, **more} for more in ({}, {"shrink": 0.1, "min_lr": 1e-4, "cut": "each_rise", "warmup": 0})
+    )
+    assert key(("optim.schedule", short)) == key(("optim.schedule", written))
+
+
+def test_a_tuned_penalty_has_a_key_of_its_own():
+    """It depends on training, search, validation text and metric; the test set that is decoded with it plays no part."""
+    tuned = ("decode.length_penalty", {"alpha": "tuned", "candidates": [0.0, 1.0]})
+    assert key().tune is None and "tune" not in key().as_dict()
+    mine = key(tuned)
+    assert mine.train == key().train and mine.as_dict()["tune"] == mine.tune is not None
+    assert key(tuned, ("score.test", "test2017")).tune == mine.tune
+    assert key(tuned, ("score.metric", "multi-bleu")).tune != mine.tune
+    assert key(tuned, ("decode.beam_size", 5)).tune != mine.tune
+    text = MANIFEST["text"] | {"valid": {"src": "c0", "tgt": "dd"}}
+    other = key(tuned, manifest={**MANIFEST, "text": text})
+    assert other.tune != mine.tune and other.decode != mine.decode
 
 
 def test_numbers_and_orders():

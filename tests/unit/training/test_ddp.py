@@ -60,7 +60,9 @@ VARIANTS = {
         "bridge": {"kind": "dense_attention_2"},
     },
     "transparent": {"bridge": {"kind": "transparent", "dropout": 0.0}},
+    "nag-plateau": {},
 }
+PLATEAU = {"kind": "plateau", "lr": 0.5, "shrink": 0.5, "min_lr": 0.05}  # from so high a rate that validations rise
 
 
 @pytest.fixture
@@ -72,7 +74,10 @@ def free_port() -> int:
 
 def _spec(name):
     recompute = "layers" if name.endswith("recomputed") else "none"
-    return changed(model=NO_DROPOUT | VARIANTS[name], batch={"accumulate": 2}, train={"recompute": recompute})
+    nag = name == "nag-plateau"
+    optim = {"kind": "nag", "clip_norm": 0.1, "schedule": PLATEAU} if nag else {}
+    train = {"validate_every": 1, "max_steps": 20} if nag else {}
+    return changed(model=NO_DROPOUT | VARIANTS[name], batch={"accumulate": 2}, optim=optim, train={"recompute": recompute} | train)
 
 
 def _runtime(rank: int, port: int) -> Runtime:
@@ -152,6 +157,9 @@ def test_two_workers_equal_one(prepared, tmp_path, free_port, name, double):
     one = fit(_spec(name), prepared, tmp_path / "one")
     torch.multiprocessing.spawn(_double_worker, (free_port, name, str(tmp_path / "two"), str(prepared.path.parent)), nprocs=2)
     two = Store(tmp_path / "two", KEY).weights("last")
+    saved = Store(tmp_path / "two", KEY).latest(lambda path, reason: None, repair=False)
+    assert saved is not None and saved.state["progress"]["rate_cuts"] == one.progress.rate_cuts
+    assert bool(one.progress.rate_cuts) == (name == "nag-plateau")
     assert set(two) == set(one.weights)
     # softmax ignores what the key bias adds to a whole row: its gradient is rounding noise, which Adam turns into steps of any sign
     differences = {n: float((two[n] - w).abs().max()) for n, w in one.weights.items() if not n.endswith("key.bias")}

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from orchestrator.optim import adam, learning_rate, load_optimizer, optimizer_tensors, set_rate
+from models.paths import PATHS
+from orchestrator.optim import adam, learning_rate, load_optimizer, nag, optimizer, optimizer_tensors, set_rate
 from orchestrator.spec import OptimSpec, Schedule
 
 
@@ -25,7 +26,8 @@ def test_fixed():
     assert learning_rate(Schedule(kind="fixed", lr=5e-5, warmup=0), 77, 256) == 5e-5
 
 
-def test_optimizer_state_round_trip_gives_the_same_next_update():
+@pytest.mark.parametrize("spec", [OptimSpec(), OptimSpec(kind="nag")], ids=["adam", "nag"])
+def test_optimizer_state_round_trip_gives_the_same_next_update(spec):
     def model():
         torch.manual_seed(0)
         return torch.nn.Linear(3, 3)
@@ -38,11 +40,11 @@ def test_optimizer_state_round_trip_gives_the_same_next_update():
         o.step()
 
     one = model()
-    first = adam(one, OptimSpec())
+    first = optimizer(one, spec)
     update(one, first, 1)
     two = model()
     two.load_state_dict(one.state_dict())
-    second = adam(two, OptimSpec())
+    second = optimizer(two, spec)
     load_optimizer(two, second, optimizer_tensors(one, first))
     update(one, first, 2)
     update(two, second, 2)
@@ -57,11 +59,88 @@ def test_adam_is_torchs_to_the_bit() -> None:
     mine = adam(ours, OptimSpec())
     reference = torch.optim.Adam(theirs.parameters(), lr=0.0, betas=OptimSpec().betas, eps=OptimSpec().eps, fused=True)
     for step in range(3):
-        for module, optimizer in ((ours, mine), (theirs, reference)):
-            set_rate(optimizer, 0.1 / (step + 1))
-            optimizer.zero_grad(set_to_none=True)
+        for module, each in ((ours, mine), (theirs, reference)):
+            set_rate(each, 0.1 / (step + 1))
+            each.zero_grad(set_to_none=True)
             module(torch.arange(10.0).view(2, 5)).square().sum().backward()
-            optimizer.step()
+            each.step()
     assert torch.equal(ours.weight, theirs.weight) and ours.weight.requires_grad and ours.weight.is_leaf
     reference.load_state_dict(mine.state_dict())
     assert torch.equal(mine.state[ours.weight]["exp_avg_sq"], reference.state[theirs.weight]["exp_avg_sq"])
+
+
+RATES = (0.25, 0.25, 0.025, 0.025, 0.0025, 0.25)
+
+
+def fairseq_nag(weights, gradients_of, momentum, rates):
+    """fairseq/optim/nag.py, written out: the buffer holds -rate * velocity and is corrected where the rate changes."""
+    weights = [w.clone() for w in weights]
+    buffers, before = [torch.zeros_like(w) for w in weights], rates[0]
+    for rate in rates:
+        correction = rate / before
+        for w, b, g in zip(weights, buffers, gradients_of(weights), strict=True):
+            w += momentum * momentum * correction * b
+            w -= (1 + momentum) * rate * g
+            b *= momentum * correction
+            b -= rate * g
+        before = rate
+    return weights
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_nag_is_fairseqs_through_changes_of_the_rate(fused):
+    torch.manual_seed(1)
+    module = torch.nn.Linear(5, 3).double()
+    x, y = torch.randn(7, 5).double(), torch.randn(7, 3).double()
+
+    def gradients(weights):
+        weights = [w.detach().requires_grad_() for w in weights]
+        return torch.autograd.grad(torch.nn.functional.linear(x, *weights).sub(y).square().mean(), weights)
+
+    expected = fairseq_nag([p.detach() for p in module.parameters()], gradients, 0.9, RATES)
+    with PATHS.without(*(() if fused else ("fused_optimizer",))):
+        ours = nag(module, OptimSpec(kind="nag", momentum=0.9))
+    for rate in RATES:
+        set_rate(ours, rate)
+        ours.zero_grad(set_to_none=True)
+        module(x).sub(y).square().mean().backward()
+        ours.step()
+    for mine, theirs in zip(module.parameters(), expected, strict=True):
+        torch.testing.assert_close(mine.detach(), theirs, rtol=1e-12, atol=1e-14)
+        assert float(mine.detach().abs().max()) > 0
+
+
+def test_nag_is_torchs_to_the_bit_and_a_late_gradient_finds_its_velocity():
+    ours, theirs = (torch.nn.Linear(5, 3) for _ in range(2))
+    theirs.load_state_dict(ours.state_dict())
+    mine = nag(ours, OptimSpec(kind="nag"))
+    reference = torch.optim.SGD(theirs.parameters(), lr=0.0, momentum=0.99, nesterov=True, fused=True)
+    for step in range(3):
+        for module, each in ((ours, mine), (theirs, reference)):
+            set_rate(each, 0.1 / (step + 1))
+            each.zero_grad(set_to_none=True)
+            module(torch.arange(10.0).view(2, 5)).square().sum().backward()
+            each.step()
+    assert torch.equal(ours.weight, theirs.weight) and torch.equal(ours.bias, theirs.bias) and ours.weight.is_leaf
+    late = torch.nn.Linear(5, 3)
+    before, each = late.bias.detach().clone(), nag(late, OptimSpec(kind="nag"))
+    set_rate(each, 0.1)
+    late.weight.grad = torch.ones_like(late.weight)
+    each.step()
+    assert torch.equal(late.bias, before)
+    late.bias.grad = torch.ones_like(late.bias)
+    each.step()
+    torch.testing.assert_close(late.bias.detach(), before - 0.1 * 1.99)
+
+
+def test_plateau_is_lr_times_shrink_for_each_cut():
+    schedule = Schedule(kind="plateau", lr=0.25)
+    assert (schedule.shrink, schedule.min_lr, schedule.cut, schedule.warmup) == (0.1, 1e-4, "each_rise", 0)
+    assert [learning_rate(schedule, 7, 256, cuts) for cuts in range(4)] == pytest.approx([0.25, 0.025, 0.0025, 0.00025])
+
+
+def test_options_in_one_line():
+    assert Schedule(kind="plateau", lr=0.25).told() == "plateau 0.25 x0.1 each_rise, to 0.0001"
+    assert OptimSpec().told() == "adam, noam x1, warmup 4000"
+    restart = {"after_steps": 5, "schedule": {"kind": "fixed", "lr": 5e-5, "warmup": 0}}
+    assert OptimSpec.model_validate({"kind": "nag", "restart": restart}).told() == "nag, noam x1, warmup 4000, then fixed 5e-05, warmup 0"

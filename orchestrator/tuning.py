@@ -1,0 +1,64 @@
+"""The exponent of the length penalty that does best on the validation set (Shen et al. 2018, section 4.3, after Gehring et al. 2017)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from orchestrator.data.prepare import Prepared
+from orchestrator.errors import UserError
+from orchestrator.evaluate import score
+from orchestrator.keys import Keys
+from orchestrator.results import Ledger
+from orchestrator.rows import Row
+from orchestrator.spec import DecodeSpec, ScoreSpec
+from orchestrator.translate import decode_corpus
+
+VALID = "valid"
+
+
+def tune(model: nn.Module, prepared: Prepared, decode: DecodeSpec, metric: ScoreSpec) -> dict[str, Any]:
+    """Decode the validation set with every candidate: {"alpha": the best, "candidates": [{"alpha", "bleu"}], "signature", ..}.
+
+    The best by the row's metric; of equals the first.
+    """
+    started = time.perf_counter()
+    ids = prepared.encode(prepared.sources(VALID))
+    found, signature = [], ""
+    for alpha in decode.length_penalty.candidates or []:
+        outputs = [hypotheses[0].ids for hypotheses in decode_corpus(model, ids, settled(decode, {"alpha": alpha}))]
+        scored = score(prepared.decode(outputs), prepared.decode_tokens(outputs), prepared, VALID, metric)
+        found.append({"alpha": alpha, "bleu": scored["bleu"]})
+        signature = scored["signature"]
+    best = max(found, key=lambda each: each["bleu"])
+    return {"alpha": best["alpha"], "candidates": found, "signature": signature, "seconds": round(time.perf_counter() - started, 3)}
+
+
+def settled(decode: DecodeSpec, record: Mapping[str, Any]) -> DecodeSpec:
+    """The search with the exponent that a record of `tune` names."""
+    penalty = decode.length_penalty.model_copy(update={"alpha": float(record["alpha"]), "candidates": None})
+    return decode.model_copy(update={"length_penalty": penalty})
+
+
+def known(decode: DecodeSpec, keys: Keys, ledger: Ledger, row: str) -> DecodeSpec:
+    """The search of a row that may be tuned. UserError where it is and was not decoded yet."""
+    if decode.length_penalty.alpha != "tuned":
+        return decode
+    record = None if keys.tune is None or keys.train is None else ledger.read_tune(keys.train, keys.tune)
+    if record is None:
+        raise UserError(f"{row}: its length penalty is tuned, and was not yet; expected nmt-ablate run {row} first")
+    return settled(decode, record)
+
+
+def with_known(row: Row, keys: Keys, ledger: Ledger) -> Row:
+    """The row with the search that was tuned, for whoever decodes with it; not tuned yet, with the first candidate."""
+    if row.spec is None or row.spec.decode.length_penalty.alpha != "tuned":
+        return row
+    decode, candidates = row.spec.decode, row.spec.decode.length_penalty.candidates or []
+    record = None if keys.tune is None or keys.train is None else ledger.read_tune(keys.train, keys.tune)
+    decode = settled(decode, {"alpha": candidates[0]} if record is None else record)
+    return replace(row, spec=row.spec.model_copy(update={"decode": decode}))

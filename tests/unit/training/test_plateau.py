@@ -1,0 +1,223 @@
+"""A rate that falls with the validations: what is seen, when it is cut, where it ends, and that a kill changes nothing of it."""
+
+from __future__ import annotations
+
+import pytest
+from support import SPEC, Recorder, changed, fit
+
+from orchestrator import ending, plateau
+from orchestrator.feed import Feed
+from orchestrator.progress import Progress
+from orchestrator.spec import Schedule
+from orchestrator.validate import Validator
+from orchestrator.weights import weights_sha256
+
+OPTIM = {
+    "kind": "nag",
+    "betas": [0.9, 0.98],
+    "clip_norm": 0.1,
+    "schedule": {"kind": "plateau", "lr": 0.25, "shrink": 0.1, "min_lr": 1e-4, "cut": "each_rise"},
+}
+
+
+def nag(train=None, **schedule):
+    return changed(optim=OPTIM | {"schedule": OPTIM["schedule"] | schedule}, train={"validate_every": 2} | (train or {}))
+
+
+@pytest.fixture
+def losses(monkeypatch):
+    """Validations tell what the list says, whatever the weights are; a loss is told again for a step that is done again."""
+
+    def use(values, every):
+        def told(self, model):
+            step = told.training().progress.step
+            return {"valid/nll": values[min(step // every, len(values)) - 1], "valid/ppl": 1.0, "valid/accuracy": 0.0}
+
+        monkeypatch.setattr(Validator, "__call__", told)
+        from orchestrator.train import Training
+
+        init = Training.__init__
+
+        def remember(self, *args, **more):
+            init(self, *args, **more)
+            told.training = lambda: self
+
+        monkeypatch.setattr(Training, "__init__", remember)
+
+    return use
+
+
+@pytest.mark.parametrize(
+    ("cut", "seen", "cuts"),
+    [
+        ("each_rise", [5, 4, 3, 3, 2], [0, 0, 0, 0, 0]),  # an equal loss is no rise
+        ("each_rise", [5, 4, 4.5, 4.2, 4.3], [0, 0, 1, 1, 2]),  # against the one before, not the best
+        ("after_first_rise", [5, 4, 4.5, 4.2, 4.1], [0, 0, 1, 2, 3]),
+    ],
+)
+def test_when_the_rate_is_cut(cut, seen, cuts):
+    schedule, p, found = Schedule(kind="plateau", lr=0.25, cut=cut), Progress(), []
+    for epoch, nll in enumerate(seen, 1):
+        p.step, p.epoch = 10 * epoch, epoch
+        plateau.observe(schedule, p, float(nll))
+        found.append(p.cuts)
+    assert found == cuts
+    assert [c["lr"] for c in p.rate_cuts] == [plateau.rate(schedule, n) for n in range(1, cuts[-1] + 1)]
+    assert [c["step"] for c in p.rate_cuts] == [10 * (i + 1) for i in range(len(cuts)) if cuts[i] > (cuts[i - 1] if i else 0)]
+
+
+def test_other_schedules_take_no_notice():
+    p = Progress()
+    for nll in (1.0, 2.0, 3.0):
+        plateau.observe(Schedule(kind="fixed", lr=0.1), p, nll)
+    assert p == Progress()
+
+
+def test_the_smallest_rate_is_still_trained_with():
+    """0.1 cut three times is 1e-4 but for rounding, which must not end the training; the next cut does."""
+    for shrink, lr, cuts in ((0.1, 0.1, 4), (0.1, 0.25, 4), (0.5, 0.0016, 5), (0.1, 0.3, 4)):
+        assert plateau.cuts_to_end(Schedule(kind="plateau", lr=lr, shrink=shrink, min_lr=1e-4)) == cuts
+
+
+def test_ends_under_the_smallest_rate_and_says_so(prepared, tmp_path, losses):
+    losses([5.0, 4.0, 4.1, 4.2, 4.3, 4.4, 4.5], every=2)
+    recorder = Recorder()
+    result = fit(nag({"max_steps": 40}), prepared, tmp_path / "run", recorder)
+    record = result.to_json()
+    assert (record["status"], record["ended_by"], record["steps"]) == ("done", "min_lr", 12)
+    assert [(c["step"], c["lr"]) for c in record["rate_cuts"]] == [
+        (6, pytest.approx(0.025)), (8, pytest.approx(0.0025)), (10, pytest.approx(0.00025)), (12, pytest.approx(0.000025))
+    ]  # fmt: skip
+    rates = {m["step"]: m["train/lr"] for m in recorder.reports if "train/lr" in m}
+    assert list(rates.values()) == pytest.approx([0.25, 0.25, 0.25, 0.025, 0.0025, 0.00025]), "the report tells the update's own rate"
+    assert [m["train/rate_cuts"] for m in recorder.reports if "train/rate_cuts" in m][-1] == 3
+    assert recorder.reports[-1]["ended_by"] == "min_lr"
+
+
+def test_what_ends_other_trainings(prepared, tmp_path, losses):
+    losses([5.0, 4.0, 4.1, 4.2, 4.3, 4.4, 4.5], every=2)
+    assert fit(changed(train={"max_steps": 4}), prepared, tmp_path / "steps").to_json()["ended_by"] == "max_steps"
+    assert fit(changed(train={"max_epochs": 1, "max_steps": None}), prepared, tmp_path / "epochs").to_json()["ended_by"] == "max_epochs"
+    patient = fit(changed(train={"validate_every": 2, "patience": 2}), prepared, tmp_path / "patience").to_json()
+    assert (patient["ended_by"], patient["steps"]) == ("patience", 8) and "rate_cuts" not in patient
+
+
+@pytest.mark.parametrize("cut", ["each_rise", "after_first_rise"])
+def test_a_kill_between_a_validation_and_a_checkpoint_changes_no_bit(prepared, tmp_path, losses, cut):
+    """Validations at 2, 4, ..; checkpoints at 5, 10, ..: the cuts at 6 and 8 are made again from the checkpoint at 5."""
+    losses([5.0, 4.0, 4.1, 4.0, 4.05, 3.9, 3.8, 3.7], every=2)
+    spec = nag(cut=cut, shrink=0.5, min_lr=1e-3)
+    recorder = Recorder()
+    golden = fit(spec, prepared, tmp_path / "golden", recorder)
+    assert len(golden.progress.rate_cuts) == (2 if cut == "each_rise" else 8)
+
+    rates = {m["step"]: m["train/lr"] for m in recorder.reports if "train/lr" in m}
+    for stop in (6, 8, 10):
+        with pytest.raises(KeyboardInterrupt):
+            fit(spec, prepared, tmp_path / str(stop), Recorder(stop_at=stop))
+        resumed = Recorder()
+        result = fit(spec, prepared, tmp_path / str(stop), resumed)
+        assert result.executed == golden.progress.step - stop // 5 * 5
+        assert weights_sha256(result.weights) == weights_sha256(golden.weights)
+        assert result.progress.rate_cuts == golden.progress.rate_cuts
+        assert (result.to_json()["ended_by"], result.progress.step) == (golden.to_json()["ended_by"], golden.progress.step)
+        assert all(rates[m["step"]] == m["train/lr"] for m in resumed.reports if "train/lr" in m)
+
+
+def test_without_the_cuts_the_weights_are_others(prepared, tmp_path, losses):
+    losses([5.0, 4.0, 4.1, 4.0, 3.9], every=2)
+    cut = fit(nag(), prepared, tmp_path / "cut")
+    losses([5.0, 4.0, 3.9, 3.8, 3.7], every=2)
+    whole = fit(nag(), prepared, tmp_path / "whole")
+    assert weights_sha256(cut.weights) != weights_sha256(whole.weights)
+
+
+def test_rungs_decide_nothing(prepared, tmp_path, losses):
+    losses([5.0, 4.0, 4.5, 4.0, 3.9], every=2)
+    plain = fit(nag(), prepared, tmp_path / "plain")
+    rungs = fit(nag(), prepared, tmp_path / "rungs", rungs=[3, 5, 7])
+    assert weights_sha256(plain.weights) == weights_sha256(rungs.weights)
+    assert plain.progress.rate_cuts == rungs.progress.rate_cuts
+
+
+def test_a_restart_begins_with_a_whole_rate_and_no_loss_before_it(prepared, tmp_path, losses):
+    losses([5.0, 4.0, 4.1, 9.0, 8.0, 8.5, 8.0, 7.0], every=2)
+    first = {"kind": "plateau", "lr": 0.25, "min_lr": 1e-3}
+    restart = {"after_steps": 6, "schedule": {"kind": "plateau", "lr": 0.1, "shrink": 0.5, "min_lr": 1e-3}}
+    spec = changed(optim=OPTIM | {"schedule": first, "restart": restart}, train={"validate_every": 2, "max_steps": 16})
+    recorder = Recorder()
+    result = fit(spec, prepared, tmp_path / "run", recorder)
+    assert result.progress.rate_cuts == [
+        {"step": 6, "epoch": result.progress.rate_cuts[0]["epoch"], "lr": pytest.approx(0.025)},
+        {"step": 12, "epoch": result.progress.rate_cuts[1]["epoch"], "lr": pytest.approx(0.05)},
+    ]
+    rates = {m["step"]: m["train/lr"] for m in recorder.reports if "train/lr" in m}
+    assert rates[8] == rates[12] == 0.1 and rates[14] == pytest.approx(0.05)
+    with pytest.raises(KeyboardInterrupt):
+        fit(spec, prepared, tmp_path / "again", Recorder(stop_at=8))
+    assert weights_sha256(fit(spec, prepared, tmp_path / "again").weights) == weights_sha256(result.weights)
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_validation_and_checkpoints_at_the_end_of_each_epoch(prepared, tmp_path, accumulate):
+    spec = changed(
+        train={"max_steps": None, "max_epochs": 3, "validate_every": "epoch", "checkpoint_every": "epoch", "snapshot_every": "epoch"},
+        batch={"accumulate": accumulate},
+    )
+    recorder = Recorder()
+    result = fit(spec, prepared, tmp_path / "run", recorder)
+    ends = []
+    for step, update in enumerate(Feed(prepared.pairs("train"), spec.batch, spec.seed, 0, 1).updates(0, 0), 1):
+        if update.index == 0:
+            ends.append(step)
+        if update.epoch == 3:
+            break
+    assert list(recorder.nll()) == ends and result.progress.step == ends[-1] and len(ends) == 3
+    kept = lambda name: sorted(int(p.name[5:13]) for p in (tmp_path / "run" / name).glob("step-*"))  # noqa: E731
+    assert sorted(set(kept("ckpt"))) == ends[1:] and sorted(set(kept("snapshots"))) == ends[1:]
+    with pytest.raises(KeyboardInterrupt):
+        fit(spec, prepared, tmp_path / "again", Recorder(stop_at=ends[0] + 1))
+    again = Recorder()
+    assert weights_sha256(fit(spec, prepared, tmp_path / "again", again).weights) == weights_sha256(result.weights)
+    assert all(recorder.nll()[s] == nll for s, nll in again.nll().items())
+
+
+def test_due():
+    at = lambda step, index: Progress(step=step, index=index)  # noqa: E731
+    assert ending.due("epoch", at(7, 0)) and not ending.due("epoch", at(10, 3))
+    assert ending.due(5, at(10, 3)) and not ending.due(5, at(7, 0))
+
+
+def test_nag_learns_in_fp32_and_bf16_and_repeats(prepared, tmp_path):
+    spec = changed(optim=OPTIM, train={"max_steps": 30, "validate_every": 10})
+    full, again, half = Recorder(), Recorder(), Recorder()
+    one = fit(spec, prepared, tmp_path / "one", full)
+    two = fit(spec, prepared, tmp_path / "two", again)
+    fit(changed(spec, train={"precision": "bf16"}), prepared, tmp_path / "half", half)
+    assert weights_sha256(one.weights) == weights_sha256(two.weights)
+    assert full.nll()[30] < full.nll()[10]
+    assert half.nll()[30] == pytest.approx(full.nll()[30], rel=0.05)
+
+
+def test_progress_of_an_older_checkpoint():
+    old = {"step": 7, "epoch": 1, "worse": 2}
+    assert Progress.of(old).rate_cuts == [] and Progress.of(old).cuts == 0
+    new = Progress(step=3, cuts=1, before_nll=2.5, rate_cuts=[{"step": 2, "epoch": 1, "lr": 0.025}])
+    assert Progress.of(new.to_json()) == new
+    assert SPEC.optim.kind == "adam"
+
+
+def test_fused_seeds_each_have_their_own_rate(prepared, tmp_path):
+    """The seeds' validations differ, so that their rates do; each is that of its solo run."""
+    from test_fused import assert_close, fit_fused, fit_solo
+
+    spec = nag({"max_steps": 16, "validate_every": 1}, lr=1.0, shrink=0.7, min_lr=1e-3)
+    results, errors = fit_fused(spec, prepared, tmp_path, seeds=(1, 2))
+    assert not errors
+    cuts = {}
+    for seed in (1, 2):
+        solo, fused = fit_solo(spec, prepared, tmp_path, seed), results[str(seed)]
+        assert_close(fused.weights, solo.weights)
+        cuts[seed] = [(c["step"], c["lr"]) for c in fused.progress.rate_cuts]
+        assert cuts[seed] == [(c["step"], c["lr"]) for c in solo.progress.rate_cuts]
+    assert cuts[1] != cuts[2]

@@ -1,0 +1,66 @@
+"""The length penalty that does best on the validation set: tried once, remembered, and used for every test set."""
+
+from __future__ import annotations
+
+import pytest
+from support import changed
+
+from orchestrator import tuning
+from orchestrator.data.prepare import manifest
+from orchestrator.errors import UserError
+from orchestrator.keys import keys_of
+from orchestrator.pipeline import ledger_of, run_row
+from orchestrator.runtime import Runtime
+from orchestrator.task import Task
+
+CANDIDATES = [0.0, 1.0, 3.0]
+
+
+def task_of(spec, tmp_path, prepared):
+    about = manifest(spec.data, None)
+    other = spec.model_copy(update={"score": spec.score.model_copy(update={"test": "valid"})})
+    also = {"valid": {"score": other.score.model_dump(), "keys": keys_of(other, about, None).as_dict()}}
+    keys = keys_of(spec, about, None).as_dict()
+    return Task("demo/small/tuned", 1, spec.model_dump(), keys, str(tmp_path), cache_dir=str(prepared.path.parent), also=also)
+
+
+def spec_of(**penalty):
+    return changed(train={"max_steps": 4}, decode={"beam_size": 2, "max_extra": 3, "length_penalty": {"kind": "gnmt", **penalty}})
+
+
+def test_the_best_on_validation_is_used_and_remembered(prepared, tmp_path, monkeypatch):
+    tried = []
+    scores = iter([10.0, 12.0, 12.0])
+
+    def score(text, tokens, prepared, split, metric):
+        tried.append(split)
+        return {"bleu": next(scores), "signature": "stub"}
+
+    monkeypatch.setattr(tuning, "score", score)
+    spec = spec_of(alpha="tuned", candidates=CANDIDATES)
+    task = task_of(spec, tmp_path, prepared)
+    with pytest.raises(UserError, match="its length penalty is tuned, and was not yet"):
+        tuning.known(spec.decode, task.run_keys, ledger_of(task), task.id)
+    result = run_row(task, Runtime())
+    assert result["status"] == "done" and tried == ["valid"] * 3, "once, though two test sets were decoded"
+    ledger = ledger_of(task)
+    record = ledger.read_tune(task.train_key, task.keys["tune"])
+    assert record["alpha"] == 1.0, "the first of equals"
+    assert record["candidates"] == [{"alpha": a, "bleu": b} for a, b in zip(CANDIDATES, (10.0, 12.0, 12.0), strict=True)]
+    decoded = ledger.read_decode(task.train_key, task.keys["decode"])
+    assert decoded["length_penalty"] == 1.0
+    assert tuning.known(spec.decode, task.run_keys, ledger, task.id).length_penalty.alpha == 1.0
+    # the same text as with that exponent written down
+    plain = run_row(other := task_of(spec_of(alpha=1.0), tmp_path, prepared), Runtime())
+    assert plain["keys"]["train"] == result["keys"]["train"] and plain["keys"]["decode"] != result["keys"]["decode"]
+    assert ledger.read_decode(task.train_key, other.keys["decode"])["hypotheses"] == decoded["hypotheses"]
+    assert "length_penalty" not in ledger.read_decode(task.train_key, other.keys["decode"])
+
+
+def test_every_candidate_is_decoded_with_its_own_exponent(prepared, tmp_path, monkeypatch):
+    seen = []
+    real = tuning.decode_corpus
+    monkeypatch.setattr(tuning, "decode_corpus", lambda m, ids, decode: seen.append(decode.length_penalty) or real(m, ids, decode))
+    task = task_of(spec_of(alpha="tuned", candidates=CANDIDATES), tmp_path, prepared)
+    run_row(task, Runtime())
+    assert [(p.alpha, p.candidates) for p in seen] == [(alpha, None) for alpha in CANDIDATES]
