@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import Field
+
 from orchestrator.marked import Marked
 from orchestrator.places import Document, KeyPath, describe, nearest, shown
 from orchestrator.row_schema import SEGMENT, SEGMENT_WORDS
@@ -22,7 +24,7 @@ HeadOf = Callable[..., Any]
 class TemplateHead(Strict):
     """A template without its spec sections."""
 
-    assumed: list[str] = []
+    assumed: list[str] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Dou 2018, Wang 2018, Hao 2019, Wei 2020 and Shen 2018: all 307 rows are there, equal rows are one training, and different ones stay different."""
+"""All 307 rows of Dou 2018, Wang 2018, Hao 2019, Wei 2020 and Shen 2018: equal rows are one training, and different ones stay different."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def but_for_corpus_and_batch(row: Row) -> str:
 
 @pytest.mark.parametrize("profile", ["smoke", "cpu", "gpu"])
 def test_a_profile_keeps_different_rows_different(profile: str) -> None:
-    """Language pairs (Dou's table 2, Hao's table 3, Wei's table 2) are one training there, and so are the baselines of Dou and Hao, and words,
-    BPE and morphemes of Shen's corpora."""
+    """Language pairs (Dou's table 2, Hao's table 3, Wei's table 2) are one training there, and so are the baselines of Dou and Hao, and
+    words, BPE and morphemes of Shen's corpora."""
     scaled = trainings(profile)
     as_one = {name: but_for_corpus_and_batch(rows()[name]) for name in scaled}
     groups = [{as_one[name] for name in scaled if scaled[name] == key} for key in set(scaled.values())]

@@ -334,7 +334,12 @@ HEADS = [
     ("templates: {wide: 3}\nrows:", "r: {}", 5, "templates.wide: found 3; expected a mapping"),
     ("templates: {wide: {model: 3}}\nrows:", "r: {}", 5, "templates.wide.model: found 3; expected a mapping"),
     ("templates: {wi/de: {}}\nrows:", "r: {}", 5, "templates: found the name 'wi/de'; expected letters"),
-    ("templates: {wide: {model: {d_ff: x}}}\nrows:", "r: {use: [wide]}", 5, "templates.wide.model.d_ff: found 'x'; expected a whole number"),
+    (
+        "templates: {wide: {model: {d_ff: x}}}\nrows:",
+        "r: {use: [wide]}",
+        5,
+        "templates.wide.model.d_ff: found 'x'; expected a whole number",
+    ),
     ("templates: {wide: {}}\nrows:", "r: {use: [wid]}", 7, r"use\[0\]: found 'wid'; expected one of wide; did you mean wide"),
     ("rows: []\nassumed:", "[x]", 5, "found a list; expected a mapping"),
 ]

@@ -67,7 +67,9 @@ def test_every_figure_is_scored_and_nothing_twice(spec: Write, options: Options,
 
 def test_a_score_may_name_its_own_beam(spec: Write, options: Options, counted: dict[str, int]) -> None:
     """Greedy beside beam: one training, two searches; a row that searches greedily itself shares the second."""
-    rows = resolve(spec("  r: {decode: {beam_size: 3}, also: {greedy: {beam_size: 1}, same: {beam_size: 3}}}\n  g: {decode: {beam_size: 1}}\n"))
+    rows = resolve(
+        spec("  r: {decode: {beam_size: 3}, also: {greedy: {beam_size: 1}, same: {beam_size: 3}}}\n  g: {decode: {beam_size: 1}}\n")
+    )
     beam, greedy = engine.execute(rows, [1], options)
     assert counted == {"train": 1, "decode_corpus": 2}
     assert beam["also"]["greedy"] == {"bleu": greedy["bleu"], "signature": greedy["signature"]}
