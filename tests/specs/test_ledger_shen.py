@@ -124,4 +124,4 @@ def test_the_fewer_parameters_of_shen_are_not_met_by_the_summaries_that_meet_tab
     for side in ("encoder", "decoder"):
         model[side]["connection"]["summary"] = "glu_conv3"
     other = spec_of(small).model_copy(update={"model": spec_of(small).model.model_validate(model)})
-    assert round(params(other, 29_000, 30_000) / 1e6, 1) == 30.7, "2.7M over the 28M of table 1"
+    assert round(params(other, 29_000, 30_000) / 1e6, 1) == 31.2, "3.2M over the 28M of table 1"
