@@ -27,6 +27,7 @@ FORMAT = 1
 
 GROWN: dict[str, Any] = {
     "data.truncate": None,
+    "data.subword.merges": "own",
     "model.max_positions": 1024,
     "model.word_dim": None,
     "model.output_dim": None,

@@ -45,11 +45,21 @@ __all__ = [
 
 
 class Subword(Strict):
-    """Segmentation learned on the training text. `size` counts pieces, specials included."""
+    """Segmentation learned on the training text. `size` counts pieces, specials included. `joint`: one vocabulary for both sides.
+
+    merges joint, without a joint vocabulary: learned on both sides' text, and each side keeps the pieces it uses (subword-nmt, fairseq).
+    """
 
     kind: Literal["bpe", "unigram", "word"] = "bpe"
     size: Positive = 8000
     joint: bool = True
+    merges: Literal["own", "joint"] = "own"
+
+    @model_validator(mode="after")
+    def _merges(self) -> Subword:
+        if self.merges == "joint" and (self.joint or self.kind == "word"):
+            raise ValueError(f"merges is joint; expected own with {'joint true' if self.joint else 'kind word'}")
+        return self
 
 
 class VocabSizes(Strict):
