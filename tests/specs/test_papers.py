@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.keys import without_grown
 from orchestrator.make_tasks import Options, jobs_of, levels, make_tasks
 from orchestrator.plan import Data, also_keys, keys_for
 from orchestrator.rows import Row, resolve, runs, sweep_of
@@ -18,7 +19,7 @@ class Present(Data):
     """Every corpus is there: a manifest that holds its name where hashes of its text would stand."""
 
     def manifest(self, data: DataSpec) -> dict[str, Any] | None:
-        options = data.model_dump(mode="json", exclude={"corpus", "vocab"})
+        options = without_grown("data", data.model_dump(mode="json", exclude={"corpus", "vocab"}))
         splits = ("test", "mt04", "mt05", "mt08", *(f"tst201{year}" for year in range(1, 5)))
         text = {"text": {name: [data.corpus, name] for name in ("train", "valid")}, "tests": {name: [data.corpus, name] for name in splits}}
         return {"format": 1, "languages": ["x", "y"], "preparation": options} | text
