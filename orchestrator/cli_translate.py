@@ -49,6 +49,6 @@ def translate_stream(
     cpu.use(spec.train.threads)
     prepared = prepare(spec.data, data_dir, cache_dir)
     model = load_model(spec, prepared, store, best_device())
-    search = known(spec.decode, task.run_keys, Ledger(results), rows[0].id)
+    search = known(spec.search, task.run_keys, Ledger(results), rows[0].id)
     for line in translate_lines(model, prepared, lines, search):
         sys.stdout.write(line + "\n")

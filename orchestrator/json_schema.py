@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator.components import SLOTS, registries, schema
 from orchestrator.row_schema import RowHead, TableHead
+from orchestrator.row_templates import TemplateHead
 from orchestrator.spec import RunSpec
 from orchestrator.spec_check import SECTIONS
 
@@ -28,7 +29,9 @@ def json_schema() -> dict[str, Any]:
         head["properties"]["also"]["additionalProperties"] = {"anyOf": [sections["score"], {"type": "null"}]}
     definitions |= table.pop("$defs", {}) | row.pop("$defs", {})
     entry = {"type": ["object", "null"], "additionalProperties": False, "properties": row["properties"] | copy.deepcopy(sections)}
-    properties = table["properties"] | sections | {"rows": {"type": "object", "additionalProperties": entry}}
+    template = {"type": "object", "additionalProperties": False, "properties": TemplateHead.model_json_schema()["properties"] | sections}
+    named = {name: {"type": "object", "additionalProperties": one} for name, one in (("templates", template), ("rows", entry))}
+    properties = table["properties"] | sections | named
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "nmt-ablate table",

@@ -27,6 +27,7 @@ FORMAT = 1
 
 GROWN: dict[str, Any] = {
     "data.truncate": None,
+    "data.subword.merges": "own",
     "model.max_positions": 1024,
     "model.word_dim": None,
     "model.output_dim": None,
@@ -92,10 +93,10 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
     about = {"format": FORMAT, "train": train, "decode": _decode_meaning(spec)}
     tune = None
     if spec.decode.length_penalty.alpha == "tuned":
-        metric = {name: value for name, value in _dump("score", spec.score).items() if name != "test"}
+        metric = {name: value for name, value in _score_meaning(spec).items() if name != "test"}
         tune = digest(about | {"valid": split_key(dict(manifest), "valid"), "score": metric})
     decode = digest(about | {"test": text} | ({} if tune is None else {"tune": tune}))
-    score = digest({"format": FORMAT, "decode": decode, "score": _dump("score", spec.score)})
+    score = digest({"format": FORMAT, "decode": decode, "score": _score_meaning(spec)})
     return Keys(train, decode, score, tune)
 
 
@@ -148,10 +149,15 @@ def _train_meaning(spec: RunSpec, data: str, parent: str | None) -> dict[str, An
 
 
 def _decode_meaning(spec: RunSpec) -> dict[str, Any]:
-    decode = _dump("decode", spec.decode)
+    decode = _dump("decode", spec.search)
     if decode["length_penalty"]["kind"] == "none":
         decode["length_penalty"].pop("alpha")
     return decode
+
+
+def _score_meaning(spec: RunSpec) -> dict[str, Any]:
+    """The beam is in the key of the decoding."""
+    return {name: value for name, value in _dump("score", spec.score).items() if name != "beam_size"}
 
 
 def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:

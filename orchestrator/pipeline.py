@@ -142,12 +142,17 @@ def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: 
             decoded = ledger.read_decode(task.train_key, decode_key)
             assert decoded is not None
         scored = score(decoded["hypotheses"], decoded["tokens"], prepared, test, scoring.spec)
-        about = {"key": score_key, "decode_key": decode_key, "train_key": task.train_key, "score": scoring.spec.model_dump()}
+        about = {
+            "key": score_key,
+            "decode_key": decode_key,
+            "train_key": task.train_key,
+            "score": scoring.spec.model_dump(exclude_none=True),
+        }
         ledger.write_score(task.train_key, score_key, about | scored)
 
 
 def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, scoring: Scoring) -> None:
-    key, search = scoring.keys.decode, task.run_spec.decode
+    key, search = scoring.keys.decode, task.run_spec.model_copy(update={"score": scoring.spec}).search
     assert key is not None
     tuned = {}
     if scoring.keys.tune is not None:

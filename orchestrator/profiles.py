@@ -25,7 +25,8 @@ SECTIONS = ("data", "batch", "train", "decode", "score")
 
 
 class Scale(Strict):
-    """How much smaller: `width` multiplies d_model, d_ff and every component option `d_*`; data, batch and train merge onto the row's.
+    """How much smaller: `width` multiplies d_model, d_ff, word_dim, output_dim and every component option `d_*` and `widths` (each of a
+    list); data, batch and train merge onto the row's.
 
     `warmup` (at most so many steps), `log_gradient_norms` (at most so far apart) and `restart_after_steps` act on what the row has. A
     smaller width and a shorter warm-up would raise noam's highest rate, d_model^-0.5 * warmup^-0.5: the factor keeps it as published.
@@ -115,7 +116,16 @@ def _scale(model: dict[str, Any], factor: float) -> None:
     heads = model["num_heads"]
     model["d_model"] = max(1, round(model["d_model"] * factor / (2 * heads))) * 2 * heads  # an even head size
     model["d_ff"] = max(8, round(model["d_ff"] * factor))
+    for name in ("word_dim", "output_dim"):
+        if model.get(name) is not None:
+            model[name] = _narrower(model[name], factor)
     for _, _, component in slots(model):
         for name, value in component.items():
             if name.startswith("d_") and isinstance(value, int) and not isinstance(value, bool):
-                component[name] = max(4, round(value * factor))
+                component[name] = _narrower(value, factor)
+            elif name == "widths":
+                component[name] = [_narrower(v, factor) for v in value] if isinstance(value, list) else _narrower(value, factor)
+
+
+def _narrower(width: int, factor: float) -> int:
+    return max(4, round(width * factor))

@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from orchestrator import row_figures, yaml_loader
+from orchestrator import row_figures, row_templates, yaml_loader
 from orchestrator.errors import UserError
 from orchestrator.marked import Marked
 from orchestrator.places import Document, Mark, describe, display, nearest, shown
 from orchestrator.problems import problems_of
 from orchestrator.row_figures import Figures
 from orchestrator.row_schema import SEGMENT, SEGMENT_WORDS, RowHead, Source, Sweep, TableHead, segments
+from orchestrator.row_templates import Template
 from orchestrator.spec_check import SECTIONS, defaults
 
 MAX_PARENTS = 16
@@ -43,6 +44,7 @@ class TableFile:
     shared: Marked = field(default_factory=lambda: Marked(defaults(), Mark("", ())))
     assumed: list[str] = field(default_factory=list)
     rows: dict[str, RawRow] = field(default_factory=dict)
+    templates: dict[str, Template] = field(default_factory=dict)
     sweep: Sweep | None = None
     columns: list[str] = field(default_factory=list)
     figures: Figures = field(default_factory=Figures)
@@ -97,6 +99,7 @@ def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
         table.sweep = head.sweep or table.sweep
         table.assumed = list(dict.fromkeys([*table.assumed, *head.assumed]))
         table.figures = table.figures.merged(document, (), head)
+    table.templates = table.templates | row_templates.of_file(document, head_of, table.problems)
     rows = data.get("rows")
     if isinstance(rows, dict):
         _names(table, rows)
@@ -128,7 +131,7 @@ def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
         return
     _fill(parent, chain)
     table.problems += parent.problems
-    table.shared, table.assumed, table.figures = parent.shared, parent.assumed, parent.figures
+    table.shared, table.assumed, table.figures, table.templates = parent.shared, parent.assumed, parent.figures, parent.templates
     table.shared.home = table.document.mark(())
 
 
@@ -185,8 +188,10 @@ def _row(table: TableFile, name: str, value: Any) -> None:
         table.problems.append(own.mark((first,)).line(f"found in a row of kind {head.kind}; expected only in rows of kind run"))
     _only_mappings(own, table.problems)
     head = head or RowHead()
+    base, assumed = row_templates.used(head.use, table.templates, document, path, table.shared, table.problems)
+    head = head.model_copy(update={"assumed": [*assumed, *head.assumed]})
     figures = row_figures.of_row(table.figures, document, path, head, table.problems) if not problems else Figures()
-    table.rows[name] = RawRow(name, head, table.shared.merged(own), mark, figures)
+    table.rows[name] = RawRow(name, head, base.merged(own), mark, figures)
 
 
 def missing(path: Path) -> str:

@@ -170,9 +170,16 @@ class Head(FigureHead):
 
 
 class RowHead(Head):
-    """A row of a table's file without its spec sections."""
+    """A row of a table's file without its spec sections. use: names of templates, merged in this order."""
 
     init_from: str | None = None
+    use: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _use(self) -> RowHead:
+        if self.use and self.kind != "run":
+            raise ValueError(f"use is given in a row of kind {self.kind}; expected only in rows of kind run")
+        return self
 
 
 class TableHead(FigureHead):
@@ -183,6 +190,7 @@ class TableHead(FigureHead):
     assumed: list[str] = Field(default_factory=list)
     sweep: Sweep | None = None
     expect_columns: list[str] = Field(default_factory=list)
+    templates: dict[str, Any] = Field(default_factory=dict)
     rows: dict[str, Any] = Field(default_factory=dict)
 
 

@@ -45,11 +45,21 @@ __all__ = [
 
 
 class Subword(Strict):
-    """Segmentation learned on the training text. `size` counts pieces, specials included."""
+    """Segmentation learned on the training text. `size` counts pieces, specials included. `joint`: one vocabulary for both sides.
+
+    merges joint, without a joint vocabulary: learned on both sides' text, and each side keeps the pieces it uses (subword-nmt, fairseq).
+    """
 
     kind: Literal["bpe", "unigram", "word"] = "bpe"
     size: Positive = 8000
     joint: bool = True
+    merges: Literal["own", "joint"] = "own"
+
+    @model_validator(mode="after")
+    def _merges(self) -> Subword:
+        if self.merges == "joint" and (self.joint or self.kind == "word"):
+            raise ValueError(f"merges is joint; expected own with {'joint true' if self.joint else 'kind word'}")
+        return self
 
 
 class VocabSizes(Strict):
@@ -222,13 +232,14 @@ class DecodeSpec(Strict):
 class ScoreSpec(Strict):
     """`sacrebleu`: detokenised 13a; `multi-bleu`: the papers' tokenised figure, no smoothing; `mteval`: mteval-v13a, detokenised.
 
-    `rouge`: F1 of ROUGE-1, -2 and -L of summaries.
+    `rouge`: F1 of ROUGE-1, -2 and -L of summaries. beam_size: of the search, in place of `decode`'s (greedy beside beam in `also`).
     """
 
     test: str = "test"
     metric: Literal["sacrebleu", "multi-bleu", "mteval", "rouge"] = "sacrebleu"
     lowercase: bool = False
     split_compounds: bool = False
+    beam_size: Positive | None = None
 
 
 class RunSpec(Strict):
@@ -243,3 +254,9 @@ class RunSpec(Strict):
     score: ScoreSpec = ScoreSpec()
     seed: Natural = 1
     init_from: str | None = None  # address of the row whose trained weights start this one
+
+    @property
+    def search(self) -> DecodeSpec:
+        """`decode` with the beam of the scoring, where it names one."""
+        beam = self.score.beam_size
+        return self.decode if beam is None else self.decode.model_copy(update={"beam_size": beam})

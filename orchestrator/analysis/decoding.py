@@ -59,7 +59,7 @@ def translations(
         bar(now - done)
         done = now
 
-    found = [hypotheses[0].ids for hypotheses in decode_corpus(model, ids, spec.decode, on_progress=progress)]
+    found = [hypotheses[0].ids for hypotheses in decode_corpus(model, ids, spec.search, on_progress=progress)]
     bar.close()
     return prepared.decode(found), prepared.decode_tokens(found)
 

@@ -154,7 +154,7 @@ def _case(context: Context, subject: Subject, settings: Settings, device: torch.
     model, trained = model_of(context, subject, prepared, device)
     feed = Feed(prepared.pairs("train"), spec.batch, spec.seed)
     updates = list(islice(feed.updates(0, 0), settings.steps))
-    return Case(subject, model, trained, updates, some_sources(subject, prepared, settings.sentences), device, spec.decode, settings.clock)
+    return Case(subject, model, trained, updates, some_sources(subject, prepared, settings.sentences), device, spec.search, settings.clock)
 
 
 def some_sources(subject: Subject, prepared: Prepared, count: int) -> list[list[int]]:

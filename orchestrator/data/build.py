@@ -75,6 +75,9 @@ def _learn(data: DataSpec, languages: list[str], work: list[Path], count: int, m
     how = data.subword
     if how.joint:
         return [subword.learn(chain(_read(work[0]), _read(work[1])), 2 * count, how.kind, how.size, languages, marks)] * 2
+    if how.merges == "joint" and how.kind != "word":
+        both = subword.Pieces.learn(chain(_read(work[0]), _read(work[1])), 2 * count, how.kind, how.size, languages, marks)
+        return [subword.UsedPieces.of(both, _read(path), len(marks)) for path in work]
     sides = zip(work, languages, strict=True)
     return [subword.learn(_read(path), count, how.kind, how.size, [language], marks) for path, language in sides]
 

@@ -1,7 +1,7 @@
 """Prepared text on disk: `cache_dir/<key[:16]>/`, written once, read-only, memory-mapped by every trial.
 
 about.json                        {"key", "manifest", "stats", "files": {name: bytes}}
-src.vocab, tgt.vocab | joint.vocab  the segmenters
+src.vocab, tgt.vocab | joint.vocab  the segmenters; src.used, tgt.used beside them where the merges are joint and the vocabularies are not
 SPLIT.src.npy, SPLIT.tgt.npy      flat token ids, uint16 (int32 from 65,537 ids on), without BOS and EOS
 SPLIT.src.offsets.npy, ...        int64 [pairs + 1]
 SPLIT.src.txt, SPLIT.ref0.txt ..  raw lines of the held-out splits

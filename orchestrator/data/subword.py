@@ -10,6 +10,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -19,6 +20,8 @@ PAD, UNK, BOS, EOS = range(4)
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 MAX_LEARNED = 2_000_000
 """Longer text is thinned to every n-th line before learning."""
+USED = ".used"
+"""Suffix of the file beside a model that says which of its pieces a side has."""
 LARGE_ALPHABETS = ("zh", "ja", "ko")
 
 
@@ -93,6 +96,35 @@ class Pieces:
         return cls(model.getvalue())
 
 
+class UsedPieces:
+    """The pieces of a model that one side's text uses, numbered anew behind the specials; others of the model are UNK.
+
+    Two sides that share their merges have a vocabulary each so (subword-nmt's joint codes; fairseq's dictionaries).
+    """
+
+    def __init__(self, pieces: Pieces, kept: Sequence[int]) -> None:
+        """kept: the model's numbers by ours, the specials first."""
+        self.pieces, self.kept = pieces, list(kept)
+        self.ids = {old: new for new, old in enumerate(self.kept)}
+        self.size = len(self.kept)
+
+    def encode(self, lines: list[str]) -> list[list[int]]:
+        return [[self.ids.get(i, UNK) for i in line] for line in self.pieces.encode(lines)]
+
+    def decode(self, ids: list[list[int]]) -> list[str]:
+        return self.pieces.decode([[self.kept[i] for i in line] for line in ids])
+
+    def save(self, path: Path) -> None:
+        self.pieces.save(path)
+        path.with_suffix(USED).write_text(json.dumps(self.kept), encoding="utf-8")
+
+    @classmethod
+    def of(cls, pieces: Pieces, lines: Iterable[str], marks: int = 0) -> UsedPieces:
+        """marks: pieces behind the specials that are kept in any case."""
+        used = {i for chunk in _by(lines, 4096) for line in pieces.encode(chunk) for i in line}
+        return cls(pieces, sorted(used | set(range(len(SPECIALS) + marks))))
+
+
 class Words:
     """The `size` - 4 most frequent words, ties in alphabetical order; all others are UNK."""
 
@@ -136,7 +168,16 @@ def learn(
 
 def load(path: Path, kind: Literal["bpe", "unigram", "word"]) -> Segmenter:
     """What `save` wrote."""
-    return Words(json.loads(path.read_text(encoding="utf-8"))) if kind == "word" else Pieces(path.read_bytes())
+    if kind == "word":
+        return Words(json.loads(path.read_text(encoding="utf-8")))
+    pieces, used = Pieces(path.read_bytes()), path.with_suffix(USED)
+    return UsedPieces(pieces, json.loads(used.read_text(encoding="utf-8"))) if used.is_file() else pieces
+
+
+def _by(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+    source = iter(lines)
+    while chunk := list(islice(source, size)):
+        yield chunk
 
 
 def _plain(ids: list[int]) -> list[int]:

@@ -91,7 +91,7 @@ class Finder:
         trained = self._searches.get(_search(spec), {}).get(spec.seed)
         if trained is None or trained.train is None:
             return None
-        wanted = spec.score.model_dump()
+        wanted = spec.score.model_dump(exclude_none=True)
         found = next((record for record in self.ledger.scores(trained.train) if record.get("score") == wanted), None)
         return None if found is None else Keys(trained.train, found["decode_key"], found["key"])
 

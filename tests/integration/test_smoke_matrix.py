@@ -11,13 +11,14 @@ import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 ROOT = Path(__file__).parents[2]
-PAPERS = {"dou2018": 33, "mlrf2018": 48, "hao2019": 39, "wei2020": 48}
+PAPERS = {"dou2018": 33, "mlrf2018": 48, "hao2019": 39, "wei2020": 48, "shen2018": 81}
 """Paper -> its rows of kind run, those of our own included."""
 ANALYSES = {
     "dou2018": ("fig4", "fig5"),
     "mlrf2018": ("fig3", "fig4", "fig5", "table1"),
     "hao2019": ("fig5", "table5", "text"),
     "wei2020": ("table1", "fig2", "fig3", "fig4", "fig5", "fig6"),
+    "shen2018": ("table1", "fig4", "fig5", "text/speed", "text/params"),
 }
 
 
@@ -61,7 +62,7 @@ def test_every_table_prints_in_every_format(swept):
 def test_every_analysis_writes_data_and_figure(swept, tmp_path):
     paper, places, _ = swept
     for name in ANALYSES[paper]:
-        out = tmp_path / name
+        out = tmp_path / name.replace("/", "-")
         made = json.loads(call("analyse", f"{paper}/{name}", "--no-tracking", "--json", "--out", str(out), *places).stdout)
         assert made["records"] and sorted(p.suffix for p in out.iterdir()) == [".csv", ".json", ".png", ".svg"], name
         assert all(path.stat().st_size > 0 for path in out.iterdir())

@@ -1,4 +1,4 @@
-"""The 212 rows of Dou et al. 2018, Wang et al. 2018, Hao et al. 2019 and Wei et al. 2020 as data: address, kind, and
+"""The 307 rows of Dou et al. 2018, Wang et al. 2018, Hao et al. 2019, Wei et al. 2020 and Shen et al. 2018 as data: address, kind, and
 which are one training."""
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ def _rows(table: str, names: str) -> Iterator[str]:
 _PAIRS = " ".join(f"row{i}/{pair}" for i in (6, 7, 8, 9) for pair in ("en-de", "zh-en"))
 _HAO = " ".join(f"row{i}/{pair}" for i in (5, 6, 7, 8) for pair in ("zh-en", "en-de"))
 _WEI = " ".join(f"row{i}/{pair}" for i in range(1, 7) for pair in ("en-de", "de-en", "en-fr"))
+CORPORA = ("de-en", "tr-en", "tr-en-morph")
+_SHEN = [f"row{i}/{corpus}" for i in range(1, 7) for corpus in CORPORA]
 HOPS = (1, 2, 4, 6, 8, 10, 12, 14, 16, 18)
 STEPS = (1, 2, 4, 6, 8, 10, 12, "J")
 
@@ -44,6 +46,12 @@ RUN = [
     *_rows("wei2020/table5", "row1-7"),
     *_rows("wei2020/table6", "row7-9"),
     *_rows("wei2020/fig2", "plain36 plain72 msc36 msc72"),
+    *(f"shen2018/table1/{name}-e{size}" for name in _SHEN for size in (64, 128, 256)),
+    *(f"shen2018/table2/{name}" for name in _SHEN),
+    *_rows("shen2018/table3", "row2-4"),
+    *_rows("shen2018/table4", "row5-7"),
+    *_rows("shen2018/table5", "row5"),
+    "shen2018/fig5/convs2s-rerun",
 ]
 QUOTED = [
     *_rows("dou2018/table2", "row1-5"),
@@ -52,6 +60,9 @@ QUOTED = [
     *_rows("hao2019/table3", "row1-4"),
     *_rows("wei2020/table4", "row1-7"),
     *_rows("wei2020/table6", "row2-6"),
+    *_rows("shen2018/table3", "row1"),
+    *_rows("shen2018/table4", "row1-4"),
+    *_rows("shen2018/table5", "row1-4"),
 ]
 ANALYSIS = [
     *_rows("dou2018/fig4", "base hier hier-div"),
@@ -69,6 +80,9 @@ ANALYSIS = [
     "wei2020/fig4/maps",
     "wei2020/fig5/norms",
     *_rows("wei2020/fig6", "case1 case2"),
+    *_rows("shen2018/fig4", "left middle right"),
+    "shen2018/fig5/loss",
+    *_rows("shen2018/text", "speed params"),
 ]
 KINDS = dict.fromkeys(RUN, "run") | dict.fromkeys(QUOTED, "quoted") | dict.fromkeys(ANALYSIS, "analysis")
 
@@ -96,6 +110,15 @@ SAME = {
     "wei2020/table5/row1": "wei2020/table2/row6/en-de",
     "wei2020/fig2/msc36": "wei2020/table2/row3/en-de",
     "wei2020/fig2/msc72": "wei2020/table2/row6/en-de",
+    **{
+        f"shen2018/table2/row{row}/{corpus}": f"shen2018/table1/row{other}/{corpus}-e256"
+        for row, other in ((1, 1), (5, 2), (6, 3))
+        for corpus in CORPORA
+    },
+    "shen2018/table3/row2": "shen2018/table1/row4/tr-en-morph-e256",
+    "shen2018/table3/row3": "shen2018/table1/row6/tr-en-morph-e256",
+    "shen2018/table4/row6": "shen2018/table1/row5/de-en-e256",
+    "shen2018/table4/row7": "shen2018/table1/row6/de-en-e256",
 }
 """Row -> the row that is the same training."""
 
@@ -119,7 +142,8 @@ OWN = {
     "wei2020/table2/row4-three-norms/en-de": None,
     "wei2020/table2/row6-three-norms/en-de": None,
     "wei2020/table3/row4-post-norm": None,
+    "shen2018/table5/row5-glu-conv3": None,
 }
 """Rows that are not the papers' -> the row that is the same training, if one is."""
 
-PAPERS = ("search_spaces/dou2018", "search_spaces/mlrf2018", "search_spaces/hao2019", "search_spaces/wei2020")
+PAPERS = ("search_spaces/dou2018", "search_spaces/mlrf2018", "search_spaces/hao2019", "search_spaces/wei2020", "search_spaces/shen2018")

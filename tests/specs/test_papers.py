@@ -1,4 +1,4 @@
-"""Dou 2018, Wang 2018, Hao 2019 and Wei 2020: all 212 rows are there, equal rows are one training, and different ones stay different."""
+"""All 307 rows of Dou 2018, Wang 2018, Hao 2019, Wei 2020 and Shen 2018: equal rows are one training, and different ones stay different."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.keys import without_grown
 from orchestrator.make_tasks import Options, jobs_of, levels, make_tasks
 from orchestrator.plan import Data, also_keys, keys_for
 from orchestrator.rows import Row, resolve, runs, sweep_of
@@ -18,8 +19,8 @@ class Present(Data):
     """Every corpus is there: a manifest that holds its name where hashes of its text would stand."""
 
     def manifest(self, data: DataSpec) -> dict[str, Any] | None:
-        options = data.model_dump(mode="json", exclude={"corpus", "vocab"})
-        splits = ("test", "mt04", "mt05", "mt08")
+        options = without_grown("data", data.model_dump(mode="json", exclude={"corpus", "vocab"}))
+        splits = ("test", "mt04", "mt05", "mt08", *(f"tst201{year}" for year in range(1, 5)))
         text = {"text": {name: [data.corpus, name] for name in ("train", "valid")}, "tests": {name: [data.corpus, name] for name in splits}}
         return {"format": 1, "languages": ["x", "y"], "preparation": options} | text
 
@@ -36,38 +37,41 @@ def trainings(profile: str | None = None) -> dict[str, str]:
     return {name: str(keys_for(row, data).train) for name, row in rows(profile).items() if row.spec is not None}
 
 
-def test_all_212_rows_are_there_and_of_the_right_kind() -> None:
-    assert (len(KINDS), len(RUN), len(QUOTED)) == (212, 149, 31)
+def test_all_307_rows_are_there_and_of_the_right_kind() -> None:
+    assert (len(KINDS), len(RUN), len(QUOTED)) == (307, 229, 40)
     assert sum(name.startswith("hao2019/") for name in KINDS) == 41
     assert sum(name.startswith("wei2020/") for name in KINDS) == 69
+    assert sum(name.startswith("shen2018/") for name in KINDS) == 95
     assert {name: row.kind for name, row in rows().items()} == KINDS | dict.fromkeys(OWN, "run")
 
 
-def test_149_rows_are_126_trainings() -> None:
+def test_229_rows_are_193_trainings() -> None:
     keys = trainings()
     assert {name: keys[other] for name, other in SAME.items()} == {name: keys[name] for name in SAME}
-    assert len({keys[name] for name in RUN}) == 126 == len(RUN) - len(SAME)
+    assert len({keys[name] for name in RUN}) == 193 == len(RUN) - len(SAME)
     shared = {name: other for name, other in OWN.items() if other is not None}
     assert {keys[name] for name in shared} == {keys[other] for other in shared.values()}
-    assert len(set(keys.values())) == 126 + len(OWN) - len(shared)
+    assert len(set(keys.values())) == 193 + len(OWN) - len(shared)
 
 
 def but_for_corpus_and_batch(row: Row) -> str:
     """What a profile leaves different: it has one corpus and one batch for all rows."""
     assert row.spec is not None
-    own = row.spec.model_dump_json(include={"model", "optim", "train"})
+    own = row.spec.model_dump_json(include={"model", "optim", "train"}) + str(row.spec.data.lowercase)
     return own + (but_for_corpus_and_batch(row.parent) if row.parent is not None else "")
 
 
 @pytest.mark.parametrize("profile", ["smoke", "cpu", "gpu"])
 def test_a_profile_keeps_different_rows_different(profile: str) -> None:
-    """Language pairs (Dou's table 2, Hao's table 3, Wei's table 2) are one training there, and so are the baselines of Dou and Hao."""
+    """Language pairs (Dou's table 2, Hao's table 3, Wei's table 2) are one training there, and so are the baselines of Dou and Hao, and
+    words, BPE and morphemes of Shen's corpora."""
     scaled = trainings(profile)
     as_one = {name: but_for_corpus_and_batch(rows()[name]) for name in scaled}
     groups = [{as_one[name] for name in scaled if scaled[name] == key} for key in set(scaled.values())]
     assert [group for group in groups if len(group) > 1] == []
     pairs, baselines = 4 + 5 + 12, 3  # row6 to row9; row5 to row8 and row8-all; base, big, and base trained on
-    assert len(groups) == len(set(as_one.values())) == len(set(trainings().values())) - pairs - baselines
+    segmented = 18 + 3 + 1  # Tr-En-morph is Tr-En: table 1, row2 to row4 of table 2; table4/row5 is table4/row7
+    assert len(groups) == len(set(as_one.values())) == len(set(trainings().values())) - pairs - baselines - segmented
 
 
 @pytest.mark.parametrize("profile", [None, "smoke", "cpu"])

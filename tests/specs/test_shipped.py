@@ -73,7 +73,7 @@ def variant(row: Row) -> dict[str, object]:
         value = model
         for part in slot:
             value = value[part]
-        found["/".join(map(str, slot))] = value and {k: v for k, v in value.items() if not k.startswith("d_")}
+        found["/".join(map(str, slot))] = value and {k: v for k, v in value.items() if not k.startswith("d_") and k != "widths"}
     found["regularizers"] = model["regularizers"]
     found["depth"] = [model[side]["num_layers"] for side in ("encoder", "decoder")]
     found["optim"] = [row.spec.optim.label_smoothing, row.spec.optim.restart is None, row.spec.optim.schedule.kind]

@@ -13,6 +13,10 @@ from orchestrator.rows import resolve
 
 # (rows or changed line of the head, line of the error, what the message says)
 ROWS = [
+    ("  r: {use: [wide]}", 6, r"rows\.r\.use\[0\]: found 'wide'; expected none"),
+    ("  r: {use: wide}", 6, "rows.r.use: found 'wide'; expected a list"),
+    ("  r: {kind: quoted, use: [wide]}", 6, "use is given in a row of kind quoted"),
+    ("  r: {score: {beam_size: 0}}", 6, "rows.r.score.beam_size: found 0; expected a number >= 1"),
     ("  r: {model: {num_heds: 4}}", 6, "rows.r.model.num_heds: unknown key; .*did you mean num_heads"),
     ("  r: {optim: {schedule: {kind: inverse-sqrt, lr: fast}}}", 6, "rows.r.optim.schedule.lr: found 'fast'; expected a number"),
     ("  r: {optim: {schedule: {kind: inverse-sqrt, lr: -0.1}}}", 6, "lr: found -0.1; expected a number > 0"),
@@ -326,6 +330,17 @@ HEADS = [
     ("extends: nowhere.yaml\nrows:", "r: {}", 5, "no such file"),
     ("extends: /etc/passwd\nrows:", "r: {}", 5, "relative to this file"),
     ("extends: spec.yaml\nrows:", "r: {}", 5, "does not extend this one"),
+    ("templates: {wide: {modle: {}}}\nrows:", "r: {}", 5, "templates.wide.modle: unknown key; .*did you mean model"),
+    ("templates: {wide: 3}\nrows:", "r: {}", 5, "templates.wide: found 3; expected a mapping"),
+    ("templates: {wide: {model: 3}}\nrows:", "r: {}", 5, "templates.wide.model: found 3; expected a mapping"),
+    ("templates: {wi/de: {}}\nrows:", "r: {}", 5, "templates: found the name 'wi/de'; expected letters"),
+    (
+        "templates: {wide: {model: {d_ff: x}}}\nrows:",
+        "r: {use: [wide]}",
+        5,
+        "templates.wide.model.d_ff: found 'x'; expected a whole number",
+    ),
+    ("templates: {wide: {}}\nrows:", "r: {use: [wid]}", 7, r"use\[0\]: found 'wid'; expected one of wide; did you mean wide"),
     ("rows: []\nassumed:", "[x]", 5, "found a list; expected a mapping"),
 ]
 

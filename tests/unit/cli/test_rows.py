@@ -75,6 +75,26 @@ def test_extends_inherits_sections_and_assumptions_but_not_rows(spec: Write) -> 
     assert row.spec is not None and (row.spec.model.d_ff, row.spec.model.d_model) == (48, 16)
 
 
+TEMPLATES = """\
+templates:
+  wide: {model: {d_ff: 64, encoder: {num_layers: 4}}, assumed: [model.d_ff]}
+  deep: {model: {encoder: {num_layers: 6}}, assumed: [model.encoder.num_layers]}
+"""
+
+
+def test_templates_merge_in_the_order_they_are_named_and_the_row_onto_them(spec: Write) -> None:
+    base = spec(name="base.yaml")
+    base.write_text(base.read_text().replace("rows:", TEMPLATES + "rows:"))
+    path = spec(
+        text="extends: base.yaml\ntemplates: {deep: {model: {encoder: {num_layers: 3}}}}\nrows:\n"
+        "  both: {use: [wide, deep]}\n  other: {use: [deep, wide], assumed: [train], model: {d_ff: 48}}\n  none: {}\n"
+    )
+    found = {row.id.rsplit("/", 1)[1]: row for row in resolve(path)}
+    sizes = {name: (row.spec.model.d_ff, row.spec.model.encoder.num_layers) for name, row in found.items() if row.spec}
+    assert sizes == {"both": (64, 3), "other": (48, 4), "none": (32, 2)}, "a file's own template takes the place of the parent's"
+    assert {name: row.assumed for name, row in found.items()} == {"both": ["model.d_ff"], "other": ["model.d_ff", "train"], "none": []}
+
+
 def test_a_missing_value_takes_the_default_of_the_spec(spec: Write) -> None:
     row = one(spec("  r:\n"), "r")
     assert row.spec is not None and row.spec.score.metric == "sacrebleu" and row.spec.seed == 1
@@ -155,6 +175,19 @@ def test_a_profile_scales_widths_and_keeps_the_variant(spec: Write) -> None:
     assert (model.d_model, model.d_ff, model.num_heads, model.encoder.num_layers) == (32, 128, 8, 6)
     assert model.encoder.aggregation["d_f"] == 32 and model.d_model // model.num_heads % 2 == 0
     assert row.spec.data.corpus == "toy-smoke" and row.spec.train.max_steps == 5, "--set wins over the profile"
+
+
+@pytest.mark.parametrize(("profile", "factor"), [("smoke", 1 / 16), ("cpu", 0.5)])
+def test_a_profile_scales_convolutions_by_one_factor(profile: str, factor: float) -> None:
+    """Word embeddings and widths of Shen 2018 stay as different as they are; single numbers and lists alike."""
+    rows = {row.id: row.spec.model for row in resolve("search_spaces/shen2018", profile=profile) if row.spec}
+    table = [rows[f"shen2018/table1/row{i}/de-en-e{e}"] for i in range(1, 7) for e in (64, 128, 256)]
+    assert {m.word_dim or m.d_model for m in table} == {factor * e for e in (64, 128, 256)} and {m.d_model for m in table} == {factor * 256}
+    assert {m.encoder.layer["widths"] for m in table} == {factor * width for width in (96, 128, 192, 256)}
+    big = rows["shen2018/fig5/convs2s-rerun"]
+    shrunk = 1 / 16 if profile == "smoke" else 0.25
+    assert big.encoder.layer["widths"] == big.decoder.layer["widths"] == [round(shrunk * w) for w in (*[512] * 9, *[1024] * 4, 2048, 2048)]
+    assert (big.d_model, big.output_dim) == (768 * shrunk, 512 * shrunk)
 
 
 @pytest.mark.parametrize("profile", ["smoke", "cpu", "gpu"])

@@ -65,6 +65,21 @@ def test_every_figure_is_scored_and_nothing_twice(spec: Write, options: Options,
     json.dumps(record)
 
 
+def test_a_score_may_name_its_own_beam(spec: Write, options: Options, counted: dict[str, int]) -> None:
+    """Greedy beside beam: one training, two searches; a row that searches greedily itself shares the second."""
+    rows = resolve(
+        spec("  r: {decode: {beam_size: 3}, also: {greedy: {beam_size: 1}, same: {beam_size: 3}}}\n  g: {decode: {beam_size: 1}}\n")
+    )
+    beam, greedy = engine.execute(rows, [1], options)
+    assert counted == {"train": 1, "decode_corpus": 2}
+    assert beam["also"]["greedy"] == {"bleu": greedy["bleu"], "signature": greedy["signature"]}
+    assert beam["also"]["same"]["bleu"] == beam["bleu"]
+    tasks = {task.id.rsplit("/", 1)[1]: task for task in make_tasks(rows, [1], options)}
+    also = {name: item["keys"] for name, item in tasks["r"].also.items()}
+    assert also["greedy"] == tasks["g"].keys and also["same"] == tasks["r"].keys != also["greedy"]
+    assert result_of(tasks["r"], Ledger(options.results))["also"] == beam["also"]
+
+
 def test_a_figure_that_comes_later_costs_only_its_decoding(spec: Write, options: Options, counted: dict[str, int]) -> None:
     (bare,) = engine.execute(rows_of(spec, ""), [1], options)
     assert bare["status"] == "done" and bare["also"] == {}

@@ -18,13 +18,14 @@ from orchestrator.spec import DataSpec, Subword
 
 SPEC = DataSpec(corpus="tiny", subword=Subword(size=120))
 KINDS = [Subword(kind=kind, size=140, joint=joint) for kind in ("bpe", "unigram", "word") for joint in (True, False)]
+MERGED = [Subword(kind=kind, size=140, joint=False, merges="joint") for kind in ("bpe", "unigram")]
 
 
 def spec(**fields) -> DataSpec:
     return SPEC.model_copy(update=fields)
 
 
-@pytest.mark.parametrize("how", KINDS, ids=lambda how: f"{how.kind}-{'joint' if how.joint else 'separate'}")
+@pytest.mark.parametrize("how", [*KINDS, *MERGED], ids=lambda how: f"{how.kind}-{'joint' if how.joint else 'separate'}-{how.merges}")
 def test_text_comes_back(tiny, tmp_path, how):
     ready = prepare(spec(subword=how), tiny, tmp_path / "cache")
     assert ready.joint is how.joint and max(ready.src_size, ready.tgt_size) <= 140
@@ -38,7 +39,7 @@ def test_text_comes_back(tiny, tmp_path, how):
     assert ready.decode([[2, *line, 3, 0, 0] for line in ids], "src") == lines, "PAD, BOS and EOS are no text"
 
 
-@pytest.mark.parametrize("how", KINDS, ids=lambda how: f"{how.kind}-{'joint' if how.joint else 'separate'}")
+@pytest.mark.parametrize("how", [*KINDS, *MERGED], ids=lambda how: f"{how.kind}-{'joint' if how.joint else 'separate'}-{how.merges}")
 def test_pairs_hold_what_encode_gives(tiny, tmp_path, how):
     ready = prepare(spec(subword=how), tiny, tmp_path / "cache")
     pairs = ready.pairs("test")
@@ -47,6 +48,29 @@ def test_pairs_hold_what_encode_gives(tiny, tmp_path, how):
     assert [pairs[i][0] for i in range(6)] == ready.encode(ready.sources("test"), "src")
     assert [pairs[i][1] for i in range(6)] == ready.encode(ready.references("test")[0], "tgt")
     assert [len(pairs[i][1]) for i in range(6)] == pairs.tgt_lengths.tolist()
+
+
+def test_joint_merges_segment_both_sides_alike_and_each_side_has_a_vocabulary_of_its_own(tiny, tmp_path):
+    """The same pieces as with one vocabulary, but for those that the other side alone uses: these are UNK."""
+    how = {"size": 140, "kind": "bpe"}
+    one = prepare(spec(subword=Subword(**how, joint=True)), tiny, tmp_path / "cache")
+    two = prepare(spec(subword=Subword(**how, joint=False, merges="joint")), tiny, tmp_path / "cache")
+    assert two.src_size < one.src_size and two.tgt_size < one.tgt_size
+    for side in ("src", "tgt"):
+        lines = one.tokenise(one.sources("test") if side == "src" else one.references("test")[0], side)
+        joint, own = one.encode_tokens(lines, side), two.encode_tokens(lines, side)
+        assert [len(line) for line in joint] == [len(line) for line in own]
+        used = two.pairs("train").src if side == "src" else two.pairs("train").tgt
+        size = two.src_size if side == "src" else two.tgt_size
+        assert set(range(4, size)) == {int(i) for i in used}, "every number behind the specials is used"
+    foreign = two.encode_tokens(one.references("test")[0], "src")
+    assert any(subword.UNK in line for line in foreign) or two.src_size == one.src_size
+
+
+@pytest.mark.parametrize("wrong", [{"joint": True}, {"joint": False, "kind": "word"}])
+def test_joint_merges_need_vocabularies_of_pieces_a_side(wrong):
+    with pytest.raises(ValueError, match="merges is joint; expected own with"):
+        Subword(merges="joint", **wrong)
 
 
 def test_tokenisation_and_case_are_applied_and_undone(tiny, tmp_path):
