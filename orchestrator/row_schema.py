@@ -40,6 +40,9 @@ AnalysisName = Literal[
     "gradient-norms",
     "inference-speed",
     "lead",
+    "loss-curves",
+    "embedding-size",
+    "parameters",
 ]
 TestName = Literal["both", "sign", "bootstrap"]
 """Whose p-values give a row its mark."""

@@ -48,6 +48,9 @@ KINDS = {
     "attention-maps": "orchestrator.analysis.attention_maps",
     "gradient-norms": "orchestrator.analysis.gradient_norms",
     "lead": "orchestrator.analysis.lead",
+    "loss-curves": "orchestrator.analysis.loss_curves",
+    "embedding-size": "orchestrator.analysis.embedding_size",
+    "parameters": "orchestrator.analysis.parameters",
 }
 """Kind -> module."""
 

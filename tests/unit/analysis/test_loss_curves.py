@@ -1,0 +1,268 @@
+"""Loss curves of generated histories: epochs, cuts, what is saved, and what the paper says of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+from orchestrator.analysis.files import write
+from orchestrator.analysis.loss_curves import analyse
+from orchestrator.analysis.loss_history import losses_of
+from orchestrator.analysis.loss_measures import Runner, below, measures
+from orchestrator.errors import UserError
+
+EPOCH = 10
+"""Updates."""
+
+
+def history(valid: Sequence[float], *, above: float = 0.5, seconds: float = 2.0) -> list[dict[str, Any]]:
+    """One validation an epoch; in between a report of the training loss. Training is `above` validation."""
+    reports: list[dict[str, Any]] = [{"step": 0, "total_steps": EPOCH * len(valid), "t": 100.0}]
+    for epoch, nll in enumerate(valid, start=1):
+        middle, end = EPOCH * epoch - EPOCH // 2, EPOCH * epoch
+        reports.append({"step": middle, "train/nll": nll + above, "train/epoch": epoch - 1, "t": 100.0 + seconds * (epoch - 0.5)})
+        reports.append({"step": end, "train/nll": nll + above, "train/epoch": epoch, "valid/nll": nll, "t": 100.0 + seconds * epoch})
+    return reports
+
+
+def cut_after(*epochs: int) -> dict[str, Any]:
+    return {"rate_cuts": [{"step": EPOCH * epoch, "epoch": epoch, "lr": 0.25 / 10**i} for i, epoch in enumerate(epochs, start=1)]}
+
+
+def falling(epochs: int, rise: int, *, start: float = 6.0, end: float = 2.0) -> list[float]:
+    """Falls evenly to `end` at the epoch before `rise`, rises there, and stays lower behind it."""
+    fall = [start + (end - start) * epoch / (rise - 1) for epoch in range(1, rise)]
+    return [*fall, end + 0.5, *([end - 0.125] * (epochs - rise))]
+
+
+def trained(
+    lab: Any, name: str, valid: Sequence[float], *, words: float = 100.0, ended_by: str = "min_lr", cuts: Sequence[int] = ()
+) -> None:
+    """A run of the demo gets this history, and a record that goes with it."""
+    key = lab.subject(name).train_key
+    lines = "".join(json.dumps(report) + "\n" for report in history(valid))
+    (lab.ledger.run_dir(key) / "history.jsonl").write_text(lines)
+    about = {"status": "done", "steps": EPOCH * len(valid), "epochs": len(valid), "params": 1, "tokens_per_second": words}
+    lab.ledger.write_train(key, about | {"ended_by": ended_by} | (cut_after(*cuts) if cuts else {}))
+
+
+def values(made: Any, row: str) -> dict[str, Any]:
+    return {r["measure"]: r["value"] for r in made.records if r["row"].endswith(f"/{row}") and r["measure"] != "nll"}
+
+
+def papers(made: Any, row: str) -> dict[str, Any]:
+    found = {r["measure"]: r.get("paper") for r in made.records if r["row"].endswith(f"/{row}")}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def test_the_training_loss_of_a_point_is_the_mean_since_the_validation_before() -> None:
+    reports = [
+        {"step": 4, "train/nll": 5.0, "train/epoch": 0},
+        {"step": 10, "train/nll": 3.0, "train/epoch": 0, "valid/nll": 2.5, "t": 7.0},
+        {"step": 20, "train/nll": 2.0, "train/epoch": 1, "valid/nll": 2.25, "t": 9.5},
+        {"step": 25, "train/nll": 1.0, "train/epoch": 1, "valid/nll": 2.0, "t": 10.0},
+    ]
+    points = losses_of(reports, {}).points
+    assert [p.train for p in points] == [pytest.approx((4 * 5.0 + 6 * 3.0) / 10), 2.0, 1.0]
+    assert [p.epochs for p in points] == [0.5, 1.0, 1.25] and [p.seconds for p in points] == [0.0, 2.5, 3.0]
+
+
+def test_a_history_without_a_whole_epoch_or_with_bad_losses() -> None:
+    found = losses_of([{"step": 5, "train/nll": "nan", "train/epoch": 0, "valid/nll": 2.0}, {"step": 9, "valid/nll": "inf"}], {})
+    assert found.bad == 2 and [(p.step, p.train, p.epochs, p.seconds) for p in found.points] == [(5, None, None, None)]
+
+
+def test_the_cut_belongs_to_the_validation_that_rose() -> None:
+    found = losses_of(history([3.0, 2.0, 2.5, 1.5]), cut_after(3))
+    assert found.cut is not None and found.cut.epochs == 3.0 and found.cut.valid == 2.5
+    assert [p.step for p in found.until_cut().points] == [10, 20, 30]
+    assert losses_of(history([3.0, 2.0]), {}).cut is None
+
+
+def test_time_saved_is_reckoned_as_in_the_paper(own: Any) -> None:
+    """Cuts after 20 and 13 epochs and four epochs more, 1710 and 1571 words/s: 35% of the epochs, 29.3% and 22.9% of the time."""
+    trained(own, "base", falling(24, 20), words=1710.0, cuts=(20, 21, 22, 23))
+    trained(own, "hier", falling(17, 13), words=1571.0, cuts=(13, 14, 15, 16))
+    made = analyse(own.context("loss-curves", "base", "hier", options=["until=first-cut"]))
+    found = values(made, "hier")
+    assert (found["epochs_to_first_cut"], found["updates_to_first_cut"]) == (13.0, 130)
+    assert found["epochs_saved_to_first_cut_pct"] == pytest.approx(35.0)
+    assert found["speed_ratio"] == pytest.approx(1571 / 1710, abs=1e-6)
+    assert found["time_saved_to_first_cut_pct"] == pytest.approx(29.3, abs=0.06)
+    assert found["time_saved_to_end_pct"] == pytest.approx(22.9, abs=0.06) and found["epochs_to_end"] == 17.0
+    assert (found["epochs_to_baseline_loss"], values(made, "base")["epochs_to_baseline_loss"]) == (12.0, 19.0)
+    assert found["epochs_saved_to_baseline_loss_pct"] == pytest.approx(100 * 7 / 19, abs=1e-4)
+    assert "epochs_saved_to_first_cut_pct" not in values(made, "base"), "a baseline saves nothing of its own"
+
+
+def test_until_the_first_cut_or_whole(own: Any, tmp_path: Path) -> None:
+    """Behind the cut the baseline is better: only the whole curves count it."""
+    trained(own, "base", falling(8, 5), cuts=(5,))
+    trained(own, "hier", falling(8, 4, end=2.0), cuts=(4,))
+    early = analyse(own.context("loss-curves", "base", "hier", options=["until=first-cut"]))
+    whole = analyse(context := own.context("loss-curves", "base", "hier"))
+    shown = [[r["step"] for r in made.records if r["row"].endswith("base") and r.get("data") == "validation"] for made in (early, whole)]
+    assert shown == [[10, 20, 30, 40, 50], [10, 20, 30, 40, 50, 60, 70, 80]]
+    assert (values(early, "base")["best_valid_nll"], values(whole, "base")["best_valid_nll"]) == (2.0, 1.875)
+    assert [(r["step"], r.get("data")) for r in whole.records if r["note"] == "first cut" and r["row"].endswith("base")] == [
+        (50, "training"),
+        (50, "validation"),
+    ]
+    assert set(write(whole, context, tmp_path)) == {"json", "csv", "png", "svg"}
+
+
+def test_what_never_happens_is_said(own: Any) -> None:
+    trained(own, "base", [4.0, 3.0, 2.0], ended_by="max_epochs")
+    trained(own, "hier", [4.5, 4.0, 3.5], ended_by="max_epochs")
+    made = analyse(own.context("loss-curves", "base", "hier", options=["until=first-cut"]))
+    said = {r["measure"]: (r["value"], r["note"]) for r in made.records if r["row"].endswith("hier")}
+    assert said["epochs_to_baseline_loss"] == said["epochs_saved_to_baseline_loss_pct"] == (None, "not reached")
+    assert said["epochs_to_first_cut"] == (None, "no cut within the run")
+    assert said["epochs_saved_to_end_pct"] == (None, "ended at its limit of updates or epochs")
+    assert sum("no cut of the rate within its run" in note for note in made.notes) == 2
+    assert any(line == "  to the baseline's best loss: not reached" for line in made.summary)
+
+
+def test_a_run_of_before_ends_at_its_limit(own: Any) -> None:
+    """Records without `ended_by`: the demo trains for 4 updates."""
+    trained(own, "base", [4.0, 3.0])
+    key = own.subject("base").train_key
+    for steps, expected in ((4, None), (3, 20)):
+        own.ledger.write_train(key, {"status": "done", "steps": steps})
+        assert values(analyse(own.context("loss-curves", "base")), "base")["updates_to_end"] == expected
+
+
+def test_lower_throughout_or_not() -> None:
+    low, high = (losses_of(history(valid), {}).points for valid in ([3.0, 2.0, 1.0], [4.0, 3.0, 2.0, 1.5]))
+    assert below(low, high, "valid") == below(low, high, "train") == 100.0
+    crossing = losses_of(history([3.0, 2.0, 2.5, 1.75]), {}).points
+    assert below(crossing, high, "valid") == 50.0
+    bare = losses_of([{"step": 15, "valid/nll": 3.0}], {}).points
+    assert below(bare, high, "valid") == 100.0, "by updates where one has no epochs: the line is at 3.5"
+    late = losses_of([{"step": 95, "valid/nll": 0.0}], {}).points
+    assert below(late, high, "valid") is None, "nothing is guessed behind the end of a line"
+
+
+def test_epochs_decide_not_updates() -> None:
+    """A row with batches of half the size makes twice the updates an epoch."""
+    base = losses_of(history([4.0, 3.0, 2.0, 1.0]), {})
+    row = losses_of([r | {"step": 2 * r["step"]} for r in history([2.0, 1.0])], {})
+    found = {m.name: m.value for m in measures(Runner(row, row, None, None), Runner(base, base, None, None), own=False)}
+    assert found["updates_to_baseline_loss"] == 40 and found["epochs_saved_to_baseline_loss_pct"] == 50.0
+    assert found["time_saved_to_baseline_loss_pct"] is None and found["speed_ratio"] is None
+
+
+def test_a_measured_speed_is_taken_before_what_the_runs_reached(own: Any) -> None:
+    trained(own, "base", [4.0, 3.0], words=100.0)
+    trained(own, "hier", [3.0, 2.0], words=300.0)
+    loose = analyse(own.context("loss-curves", "base", "hier"))
+    assert values(loose, "hier")["speed_ratio"] == 3.0 and any("does not compare" in note for note in loose.notes)
+    keys = [own.subject(name).train_key for name in ("base", "hier")]
+    rows = [{"id": key[:4], "train_key": key, "train_speed": [speed]} for key, speed in zip(keys, (10.0, 8.0), strict=True)]
+    (own.results / "speed").mkdir()
+    (own.results / "speed" / "0123456789abcdef.json").write_text(json.dumps({"measured": "2026-01-01T00:00:00", "rows": rows}))
+    made = analyse(own.context("loss-curves", "base", "hier"))
+    assert values(made, "hier")["speed_ratio"] == 0.8 and not any("does not compare" in note for note in made.notes)
+    assert values(made, "hier")["time_saved_to_baseline_loss_pct"] == pytest.approx(100 * (1 - 0.5 / 0.8))
+
+
+def test_a_panel_for_each_analysis_row_with_the_papers_figures(own: Any, about: Any) -> None:
+    for name in ("base", "hier", "iter", "hop1"):
+        trained(own, name, [4.0, 3.0, 2.0])
+    expect = {"epochs_to_first_cut": 13, "time_saved_to_end_pct": 22.9, "words_per_second": 1571}
+    names = {name: own.rows[name].id for name in own.rows}
+    left = about(own.rows["later"], id="demo/small/left", label="left panel", spec=None, of=[names["base"], names["hier"]], expect=expect)
+    right = about(own.rows["later"], id="demo/small/right", label="right panel", spec=None, of=[names["hop1"], names["iter"]], expect={})
+    base = about(own.rows["base"], expect={"words_per_second": 1710})
+    context = own.context("loss-curves", "base")
+    context.subjects[:] = [
+        own.subject("hier", left),
+        own.subject(base),  # a row of the file itself, asked for by another too
+        own.subject("iter", right),
+        own.subject("hop1", right),
+    ]
+    made = analyse(context)
+    assert list(dict.fromkeys((r["panel"], r["row"].rpartition("/")[2]) for r in made.records if r["measure"] == "nll")) == [
+        ("left panel", "base"),
+        ("left panel", "hier"),
+        ("right panel", "hop1"),
+        ("right panel", "iter"),
+    ]
+    assert papers(made, "hier") == expect | {"speed_ratio": 0.9187} and papers(made, "base") == {"words_per_second": 1710}
+    assert papers(made, "iter") == {}
+    assert "  to the first cut of the rate: no cut within the run, epochs - (paper 13)" in made.summary
+    figure = Figure()
+    made.draw(figure)
+    assert [axes.get_title() for axes in figure.axes if axes.axison] == ["left panel", "right panel"]
+
+
+def test_the_figure_has_both_curves_of_each_row_the_cut_and_the_goal(own: Any) -> None:
+    trained(own, "base", falling(8, 5), cuts=(5,))
+    trained(own, "hier", [9.0] * 8)
+    made = analyse(own.context("loss-curves", "base", "hier", options=["x=steps"]))
+    figure = Figure()
+    made.draw(figure)
+    (axes,) = figure.axes
+    lines = [(line.get_linestyle(), line.get_marker(), list(line.get_xdata())) for line in axes.lines]
+    steps = [10 * epoch for epoch in range(1, 9)]
+    assert [data for style, _, data in lines if style == "--"] == [steps, steps]
+    assert [data for style, mark, data in lines if style == "-" and mark != "*"] == [steps, steps]
+    assert [data for style, _, data in lines if style == ":"] == [[50, 50]], "the second row has no cut"
+    assert [data for _, mark, data in lines if mark == "*"] == [[60]], "nor does it reach the baseline's loss"
+
+
+@pytest.mark.parametrize(("axis", "field", "last"), [("epochs", "epochs", 3.0), ("steps", "updates", 30.0), ("seconds", "seconds", 6.0)])
+def test_each_axis(own: Any, axis: str, field: str, last: float) -> None:
+    trained(own, "base", [4.0, 3.0, 2.0])
+    made = analyse(own.context("loss-curves", "base", options=[f"x={axis}"]))
+    figure = Figure()
+    made.draw(figure)
+    assert figure.axes[0].get_xlabel() == field and max(figure.axes[0].lines[0].get_xdata()) == last
+
+
+def test_rows_of_the_demo_have_neither_epochs_nor_times(lab: Any) -> None:
+    made = analyse(lab.context("loss-curves", "base"))
+    assert any("not every history has a whole epoch" in note and "by updates" in note for note in made.notes)
+    assert {r["step"] for r in made.records if r["measure"] == "nll"} == {2, 4}
+    for axis, said in (("epochs", "its history has no whole epoch"), ("seconds", "its history has no times")):
+        with pytest.raises(UserError, match=f"--option x={axis}: demo/small/base: {said}; expected x=steps"):
+            analyse(lab.context("loss-curves", "base", options=[f"x={axis}"]))
+
+
+def test_rows_without_losses_are_left_out(own: Any) -> None:
+    trained(own, "base", [4.0, 3.0])
+    (own.ledger.run_dir(own.subject("hier").train_key) / "history.jsonl").write_text('{"step": 4, "train/nll": 2.0}\n')
+    made = analyse(own.context("loss-curves", "base", "hier"))
+    assert {r["row"] for r in made.records} == {"demo/small/base"}
+    assert "demo/small/hier seed 1: its history has no validation loss; left out" in made.notes
+
+
+def test_the_baseline_may_be_chosen(own: Any) -> None:
+    trained(own, "base", [4.0, 3.0])
+    trained(own, "hier", [3.0, 2.0])
+    made = analyse(own.context("loss-curves", "base", "hier", options=["baseline=demo/small/hier"]))
+    assert values(made, "base")["epochs_to_baseline_loss"] is None and values(made, "hier")["epochs_to_baseline_loss"] == 2.0
+    assert math.isclose(values(made, "base")["valid_below_baseline_pct"], 0.0)
+
+
+def test_bad_input_is_one_line_and_exit_2(own: Any, cli: Any, tmp_path: Path) -> None:
+    where = ["--results", own.results, "--cache-dir", own.cache, "--out", tmp_path / "out", "--no-tracking", "--kind", "loss-curves"]
+    (own.ledger.run_dir(own.subject("hier").train_key) / "history.jsonl").unlink()
+    for row, option, message in (
+        ("base", "untill=end", "untill is no option of loss-curves; .*did you mean until"),
+        ("base", "until=cut", "--option until=cut"),
+        ("base", "x=hours", "--option x=hours"),
+        ("base", "baseline=demo/small/hier", "--option baseline=demo/small/hier: .*must be among the targets"),
+        ("hier", "until=end", "demo/small/hier seed 1: its history has no validation loss"),
+        ("later", "until=end", "found no run"),
+    ):
+        code, out, err = cli("analyse", f"{own.file}#{row}", *where, "--option", option)
+        assert code == 2 and out == "" and err.startswith("error: ") and err.count("\n") == 1
+        assert re.search(message, err), err
