@@ -20,24 +20,41 @@ from orchestrator.report.find import Finder
 from orchestrator.row_schema import number
 from orchestrator.spec import ModelSpec
 
-COLUMNS = ["row", "label", "corpus", "model", "layers", "embedding", "bleu", "spread", "seeds", "params", "paper_bleu", "paper_params"]
+COLUMNS = [
+    "row",
+    "label",
+    "corpus",
+    "model",
+    "layers",
+    "embedding",
+    "bleu",
+    "spread",
+    "seeds",
+    "params",
+    "paper_embedding",
+    "paper_bleu",
+    "paper_params",
+]
 COLUMNS += ["dense", "baseline", "delta", "params_pct", "paper_delta", "paper_params_pct"]
 SHOWN = ["model", "corpus", "embedding", "bleu", "spread", "params", "paper_bleu", "delta", "params_pct"]
 DENSE = ("concatenated", "dense")
 """Connections of the models that are compared; those of every other kind are baselines."""
-SIZE = re.compile(r"[-_]?e\d+$")
+SIZE = re.compile(r"[-_]?e(\d+)$")
+"""How an address says the published size."""
 
 
 def analyse(context: Context) -> Analysis:
     """A record for each row, over its seeds. UserError where all rows have one size."""
     finder = Finder(context.ledger, Data(context.data_dir))
     records = [record for s in context.subjects if (record := of_row(s, finder)) is not None]
+    corpora, models = (list(dict.fromkeys(r[name] for r in records)) for name in ("corpus", "model"))
     sizes = sorted({r["embedding"] for r in records})
     if len(sizes) < 2:
         found = f"only e = {sizes[0]}" if sizes else "no score"
         raise UserError(f"embedding-size: found {found} in {context.subjects[0].row.id}; expected rows with different model.word_dim")
     for record in records:
         record |= _compared(record, records)
+    records.sort(key=lambda r: (corpora.index(r["corpus"]), models.index(r["model"]), r["embedding"]))
     notes = []
     if not any(r["baseline"] for r in records):
         notes.append("no baseline among the rows for any dense one (as many layers, the same corpus): nothing is compared")
@@ -64,6 +81,7 @@ def of_row(subject: Subject, finder: Finder) -> dict[str, Any] | None:
         "spread": found["bleu_spread"],
         "seeds": len(found["seeds"]),
         "params": found["params"],
+        "paper_embedding": int(said[1]) if (said := SIZE.search(row.id)) else embedding(model),
         "paper_bleu": number(row.expect.get("bleu")),
         "paper_params": number(row.expect.get("params")),
         "dense": model.encoder.connection.get("kind") in DENSE,
@@ -104,17 +122,29 @@ def _compared(record: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -
 
 
 def summary(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Of each dense row below the largest size: BLEU and parameters against its baseline, ours and the paper's."""
+    """Of each dense row below the largest size BLEU and parameters against its baseline, then of each size how many are not below it."""
     largest = max(r["embedding"] for r in records)
-    lines = []
-    for r in records:
-        if r["baseline"] is None or r["embedding"] == largest:
-            continue
-        lines.append(
-            f"{r['corpus']}: {r['model']} with e = {r['embedding']} against {short_id(r['baseline'])}: "
-            f"BLEU {_of(r['delta'], r['paper_delta'], '+.2f')}, parameters {_of(r['params_pct'], r['paper_params_pct'], '.0f', '%')}"
-        )
+    small = [r for r in records if r["baseline"] is not None and r["embedding"] < largest]
+    lines = [
+        f"{r['corpus']}: {r['model']} with e = {_size(r)} against {short_id(r['baseline'])}: "
+        f"BLEU {_of(r['delta'], r['paper_delta'], '+.2f')}, parameters {_of(r['params_pct'], r['paper_params_pct'], '.0f', '%')}"
+        for r in small
+    ]
+    for size in sorted({r["embedding"] for r in small}):
+        own = [r for r in small if r["embedding"] == size]
+        said = [_count([r[name] for r in own if r[name] is not None]) for name in ("delta", "paper_delta")]
+        lines.append(f"e = {_size(own[0])}: not below the baseline with the largest embeddings: {said[0]} (paper {said[1]})")
     return lines
+
+
+def _size(record: Mapping[str, Any]) -> str:
+    """With the published size where a profile has another."""
+    ours, published = record["embedding"], record["paper_embedding"]
+    return str(ours) if ours == published else f"{ours} (as published {published})"
+
+
+def _count(deltas: Sequence[float]) -> str:
+    return f"{sum(delta >= 0 for delta in deltas)} of {len(deltas)}"
 
 
 def _of(ours: float | None, theirs: float | None, form: str, unit: str = "") -> str:

@@ -119,13 +119,13 @@ def _name(measure: str, end: str) -> str:
 
 def _value(record: Mapping[str, Any]) -> str:
     """`34.9% (paper 35%)`, `- (paper 35%)`."""
-    percent = "%" if record["measure"].endswith("_pct") else ""
-    ours = "-" if record["value"] is None else _short(record["value"]) + percent
-    return ours if record["paper"] is None else f"{ours} (paper {_short(record['paper'])}{percent})"
+    percent = record["measure"].endswith("_pct")
+    ours, theirs = ("-" if value is None else _short(value, percent=percent) for value in (record["value"], record["paper"]))
+    return ours if record["paper"] is None else f"{ours} (paper {theirs})"
 
 
-def _short(value: float) -> str:
-    return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+def _short(value: float, *, percent: bool) -> str:
+    return f"{value:.1f}%" if percent else f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def _losses(context: Context, subject: Subject, notes: list[str]) -> Losses | None:

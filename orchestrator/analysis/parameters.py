@@ -86,7 +86,7 @@ def summary(records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _draw(figure: Figure, records: Sequence[Mapping[str, Any]]) -> None:
     """A bar a row, in millions; baselines grey, the share of the baseline and the paper's beside it."""
-    figure.set_size_inches(7.4, 1.2 + 0.42 * len(records))
+    figure.set_size_inches(8.0, 1.2 + 0.42 * len(records))
     axes = figure.add_subplot()
     places = range(len(records))
     colours = ["0.6" if r["baseline"] is None else COLOURS[0] for r in records]
@@ -95,7 +95,8 @@ def _draw(figure: Figure, records: Sequence[Mapping[str, Any]]) -> None:
         share = "" if r["params_pct"] is None else f", {r['params_pct']:.0f}%"
         paper = "" if r["paper_pct"] is None else f" (paper {r['paper_pct']:g}%)"
         axes.text(r["params"] / 1e6, place, f" {r['params'] / 1e6:.3g}M{share}{paper}", va="center", fontsize=8)
-    axes.set_yticks(places, [short(r["label"]) for r in records])
+    axes.set_yticks(places, [short(r["label"], 48) for r in records])
     axes.invert_yaxis()
     axes.set_xlim(0.0, 1.45 * max(r["params"] for r in records) / 1e6)
+    axes.set_title("Parameters, and percent of the baseline's")
     axes.set_xlabel("parameters [millions]; grey: the baseline of those below it")

@@ -81,6 +81,7 @@ def test_a_small_dense_model_against_the_large_baseline(scored: Any) -> None:
     assert (dense["paper_delta"], dense["paper_params_pct"]) == (0.01, 39.29)
     assert made.summary == [
         "de-en: DENSE with e = 8 against row1/de-en-e16: BLEU +0.00 (paper +0.01), parameters 39% (paper 39%)",
+        "e = 8: not below the baseline with the largest embeddings: 1 of 1 (paper 1 of 1)",
     ]
 
 

@@ -200,7 +200,8 @@ def test_a_panel_for_each_analysis_row_with_the_papers_figures(own: Any, about: 
     assert "  to the first cut of the rate: no cut within the run, epochs - (paper 13)" in made.summary
     figure = Figure()
     made.draw(figure)
-    assert [axes.get_title() for axes in figure.axes if axes.axison] == ["left panel", "right panel"]
+    assert [axes.get_title() for axes in figure.axes] == ["left panel", "right panel"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()][:4] == ["baseline", "hierarchical", "one hop", "iterative"]
 
 
 def test_the_figure_has_both_curves_of_each_row_the_cut_and_the_goal(own: Any) -> None:
