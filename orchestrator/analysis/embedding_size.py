@@ -90,7 +90,7 @@ def of_row(subject: Subject, finder: Finder) -> dict[str, Any] | None:
 
 def embedding(model: ModelSpec) -> int:
     """Width of the word embeddings."""
-    return int(getattr(model, "word_dim", None) or model.d_model)
+    return model.word_dim or model.d_model
 
 
 def _corpus(subject: Subject) -> str:
