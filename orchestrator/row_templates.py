@@ -16,7 +16,7 @@ from orchestrator.marked import Marked
 from orchestrator.places import Document, KeyPath, describe, nearest, shown
 from orchestrator.row_schema import SEGMENT, SEGMENT_WORDS
 from orchestrator.spec import Strict
-from orchestrator.spec_check import SECTIONS
+from orchestrator.spec_check import SECTIONS, check
 
 HeadOf = Callable[..., Any]
 
@@ -67,3 +67,16 @@ def used(
         spec = spec.merged(templates[name].spec)
         assumed += templates[name].assumed
     return spec, assumed
+
+
+def misspelt(templates: Mapping[str, Template], rows: Mapping[str, list[str]], shared: Marked) -> list[str]:
+    """Unknown words in templates that no row uses: nothing else would find them. A template is a fragment, so that other lines about it say
+    nothing. `rows`: the names that each row uses.
+    """
+    used_names = {name for names in rows.values() for name in names}
+    lines: list[str] = []
+    for name in templates.keys() - used_names:
+        own = templates[name].spec
+        places = tuple(f"{mark.where}: " for mark in own.marks.values())
+        lines += [line for line in check(shared.merged(own))[1] if line.startswith(places) and ": unknown " in line]
+    return lines

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator import overrides, profiles, row_figures, row_index, row_links, spec_check
+from orchestrator import overrides, profiles, row_figures, row_index, row_links, row_templates, spec_check
 from orchestrator.errors import UserError
 from orchestrator.marked import Marked
 from orchestrator.overrides import Override
@@ -135,6 +135,7 @@ def validate(table: TableFile) -> None:
             spec, found = spec_check.check(raw.spec)
             problems += found if spec is None else row_figures.resolve(raw.figures.also, spec)[1]
         problems += row_links.problems_of(table, raw)
+    problems += row_templates.misspelt(table.templates, {name: raw.head.use for name, raw in table.rows.items()}, table.shared)
     if not problems and table.sweep is not None:
         problems += _rungs(table)
     if problems:

@@ -135,6 +135,7 @@ DECODE = [
     ("decode.no_repeat_ngram", 3),
     ("decode.precision", "int8"),
     ("score.test", "test2017"),
+    ("score.beam_size", 1),
 ]
 SCORE = [("score.metric", "multi-bleu"), ("score.metric", "rouge"), ("score.lowercase", True), ("score.split_compounds", True)]
 NEUTRAL = [
