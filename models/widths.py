@@ -19,10 +19,19 @@ def output_widths(stack: StackConfig, d_model: int) -> list[int]:
     return per_layer(stack.layer.get("widths", d_model), stack.num_layers)
 
 
+def group_size(sumlen: int, num_layers: int) -> int:
+    """How many layers stand between two summary layers; all of them where there is none (sumlen 0)."""
+    return sumlen - 1 if sumlen else num_layers
+
+
+def base(layer: int, group: int) -> int:
+    """How many layers lie below the group that `layer` belongs to."""
+    return (layer - 1) // group * group
+
+
 def last_base(stack: StackConfig) -> int:
     """Behind how many layers the last group of layers begins (0: there is one group)."""
-    size = stack.connection.get("sumlen", 0) - 1
-    return (stack.num_layers - 1) // size * size if size > 0 else 0
+    return base(stack.num_layers, group_size(stack.connection.get("sumlen", 0), stack.num_layers))
 
 
 def output_dim(config: ModelConfig) -> int:

@@ -1,6 +1,6 @@
 """The ledger: every result as a small JSON file under its key. The only truth; MLflow and tables are projections of it.
 
-    ROOT/TRAIN16/{train,capsule}.json  spec.yaml  rungs/STEP.json  history.jsonl  decode/DECODE16.{json,txt}  score/SCORE16.json
+    ROOT/TRAIN16/{train,capsule}.json  spec.yaml  rungs/STEP.json  history.jsonl  decode/DECODE16.{json,txt}  {score,tune}/KEY16.json
     (and, not the ledger's: journal.jsonl  lock  lock.json  ckpt/  snapshots/  weights/)
 
 Names are the first 16 digits of a key; inside, `key` repeats all of it, and a mismatch is an error. `digest` is the sha256 of the rest:
@@ -168,6 +168,10 @@ class Ledger:
         """Every score of a run."""
         return self._each(train_key, "score", self.read_score)
 
+    def tunes(self, train_key: str) -> list[Record]:
+        """Every tuned length penalty of a run."""
+        return self._each(train_key, "tune", self.read_tune)
+
     def export(self, run: Run | str, dest: Path) -> Path:
         """Copies a run's records into the mirror `dest`: all but locks, journal and tensors. Damaged files stay behind."""
         key = run if isinstance(run, str) else run.key
@@ -183,6 +187,8 @@ class Ledger:
             target.write_decode(key, record["key"], record, record["hypotheses"])
         for record in self.scores(key):
             target.write_score(key, record["key"], record)
+        for record in self.tunes(key):
+            target.write_tune(key, record["key"], record)
         if history := self.history(key):
             text = "".join(json.dumps(report, separators=(",", ":")) + "\n" for report in history)
             path = target.run_dir(key) / "history.jsonl"
@@ -193,7 +199,8 @@ class Ledger:
     def sweep(self, train_key: str) -> list[Path]:
         """Removes what killed writers left. Only for the holder of the run's lock."""
         run = self.run_dir(train_key)
-        return [path for directory in (run, run / "rungs", run / "decode", run / "score") for path in atomic.sweep(directory)]
+        directories = (run, *(run / name for name in ("rungs", "decode", "score", "tune")))
+        return [path for directory in directories for path in atomic.sweep(directory)]
 
     # ------------------------------------------------------------ files
 

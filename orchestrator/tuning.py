@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -14,8 +13,7 @@ from orchestrator.errors import UserError
 from orchestrator.evaluate import score
 from orchestrator.keys import Keys
 from orchestrator.results import Ledger
-from orchestrator.rows import Row
-from orchestrator.spec import DecodeSpec, ScoreSpec
+from orchestrator.spec import DecodeSpec, RunSpec, ScoreSpec
 from orchestrator.translate import decode_corpus
 
 VALID = "valid"
@@ -54,11 +52,12 @@ def known(decode: DecodeSpec, keys: Keys, ledger: Ledger, row: str) -> DecodeSpe
     return settled(decode, record)
 
 
-def with_known(row: Row, keys: Keys, ledger: Ledger) -> Row:
-    """The row with the search that was tuned, for whoever decodes with it; not tuned yet, with the first candidate."""
-    if row.spec is None or row.spec.decode.length_penalty.alpha != "tuned":
-        return row
-    decode, candidates = row.spec.decode, row.spec.decode.length_penalty.candidates or []
+def with_known(spec: RunSpec, keys: Keys, ledger: Ledger) -> RunSpec:
+    """With the search that was tuned, for whoever decodes with it; not tuned yet, with the first candidate. It has no keys: they are of
+    the spec that says `tuned`."""
+    decode = spec.decode
+    if decode.length_penalty.alpha != "tuned":
+        return spec
+    candidates = decode.length_penalty.candidates or []
     record = None if keys.tune is None or keys.train is None else ledger.read_tune(keys.train, keys.tune)
-    decode = settled(decode, {"alpha": candidates[0]} if record is None else record)
-    return replace(row, spec=row.spec.model_copy(update={"decode": decode}))
+    return spec.model_copy(update={"decode": settled(decode, {"alpha": candidates[0]} if record is None else record)})

@@ -13,7 +13,7 @@ from models.linear import linear
 from models.registry import CONNECTIONS
 from models.seams import Connection
 from models.site import Flow, History, Site
-from models.widths import output_dim, output_widths, side
+from models.widths import base, group_size, output_dim, output_widths, side
 
 
 @CONNECTIONS.register("concatenated")
@@ -33,15 +33,15 @@ class Concatenated(Connection):
         super().__init__(site)
         config, d, last = site.config, site.d_model, site.num_layers
         self.packable = summary == "linear"
-        self.group = sumlen - 1 if sumlen else last
+        self.group = group_size(sumlen, last)
         decoder = site.side == "decoder"
         each = [(2 if decoder else 1) * width for width in output_widths(side(config, site.side), d)]
-        self.widths = [d + sum(each[self._base(l) : l - 1]) for l in range(1, last + 1)]
-        top = d + sum(each[self._base(last) :])
-        summaries = [layer for layer in range(2, last + 1) if self._base(layer) == layer - 1]
+        self.widths = [d + sum(each[base(l, self.group) : l - 1]) for l in range(1, last + 1)]
+        top = d + sum(each[base(last, self.group) :])
+        summaries = [layer for layer in range(2, last + 1) if base(layer, self.group) == layer - 1]
         self.summaries = nn.ModuleList(
             GluConv(site, width, d, 3) if summary == "glu_conv3" else linear(config, width, d)
-            for width in (d + sum(each[self._base(l - 1) : l - 1]) for l in summaries)
+            for width in (d + sum(each[base(l - 1, self.group) : l - 1]) for l in summaries)
         )
         self.widths.append(output_dim(config) if decoder else d)
         self.outer = linear(config, top, self.widths[-1]) if site.output else nn.Identity()
@@ -52,26 +52,22 @@ class Concatenated(Connection):
         sumlen = options.get("sumlen", 0)
         return f"sumlen is {sumlen}; expected 0 or at least 2, a layer and its summary" if sumlen == 1 else None
 
-    def _base(self, layer: int) -> int:
-        """How many layers lie below the group that `layer` belongs to."""
-        return (layer - 1) // self.group * self.group
-
     def width(self, layer: int) -> int:
         return self.widths[layer - 1]
 
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
         if layer == len(self.widths):
             return self.dropout(self.outer(self._concatenation(history)))
-        if layer > 1 and self._base(layer) == layer - 1:
-            summary = self.summaries[self._base(layer) // self.group - 1]
+        if layer > 1 and base(layer, self.group) == layer - 1:
+            summary = self.summaries[(layer - 1) // self.group - 1]
             below = self._concatenation(history)
             history.restart(summary(below, flow) if isinstance(summary, GluConv) else summary(below))
         return self._concatenation(history)
 
     def _concatenation(self, history: History) -> Tensor:
         """Of the group's states, the newest first."""
-        base, *states = history.group
+        first, *states = history.group
         newest: list[Tensor] = []
         for h, attended in zip(reversed(states), reversed(history.attended), strict=False):
             newest += [h] if attended is None else [h, attended]
-        return torch.cat((*newest, base), dim=-1) if newest else base
+        return torch.cat((*newest, first), dim=-1) if newest else first

@@ -60,15 +60,20 @@ class Subject:
     """One row, at its seed, that is looked at. `keys` are None where the row has no data (only where NEEDS_RUNS is False).
 
     label: what tables and legends call it. asked: the analysis row through whose `of` it came, else None.
+    settled: the row's spec with the length penalty that was tuned. `row` stays as it is: its results are found by its own spec.
     """
 
     row: Row
     keys: Keys
     label: str
     asked: Row | None = None
+    settled: RunSpec | None = None
 
     @property
     def spec(self) -> RunSpec:
+        """What it does, to do it again."""
+        if self.settled is not None:
+            return self.settled
         assert self.row.spec is not None, f"{self.row.id} is no row that runs"
         return self.row.spec
 

@@ -1,7 +1,8 @@
 """BLEU against the size of the word embeddings, a line a model, a panel a corpus, ours and the paper's (Shen et al. 2018, Table 1), and
 what the paper concludes: a dense model with small embeddings equals a baseline with large ones, with a fraction of its parameters.
 
-A model's baseline is the row without dense connections that has as many layers, at its largest embeddings, on the same corpus.
+A model's baseline is the row without dense connections and dense attention that has as many layers, at its largest embeddings, on the
+same corpus.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ COLUMNS = [
 ]
 COLUMNS += ["dense", "baseline", "delta", "params_pct", "paper_delta", "paper_params_pct"]
 SHOWN = ["model", "corpus", "embedding", "bleu", "spread", "params", "paper_bleu", "delta", "params_pct"]
-DENSE = ("concatenated", "dense")
-"""Connections of the models that are compared; those of every other kind are baselines."""
+DENSE = ("concatenated", "dense", "dense_attention_1", "dense_attention_2")
+"""Connections, of either side, and bridges of the models that are compared; those without any of them are baselines."""
 SIZE = re.compile(r"[-_]?e(\d+)$")
 """How an address says the published size."""
 
@@ -84,8 +85,12 @@ def of_row(subject: Subject, finder: Finder) -> dict[str, Any] | None:
         "paper_embedding": int(said[1]) if (said := SIZE.search(row.id)) else embedding(model),
         "paper_bleu": number(row.expect.get("bleu")),
         "paper_params": number(row.expect.get("params")),
-        "dense": model.encoder.connection.get("kind") in DENSE,
+        "dense": dense(model),
     }
+
+
+def dense(model: ModelSpec) -> bool:
+    return any(part["kind"] in DENSE for part in (model.encoder.connection, model.decoder.connection, model.bridge))
 
 
 def embedding(model: ModelSpec) -> int:

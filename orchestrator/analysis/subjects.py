@@ -90,7 +90,8 @@ def group(kind: str, rows: Sequence[Row], how: How, ledger: Ledger, data_dir: Pa
         elif tensors and not _has_weights(ledger, keys):
             left_out.append(f"{row.id} seed {how.seed}: its weights are not in {ledger.root} (published results hold none)")
         else:
-            subjects[row.id] = Subject(with_known(row, keys, ledger), keys, _label(row, asked), asked)
+            assert row.spec is not None  # `_asked` gives rows that run
+            subjects[row.id] = Subject(row, keys, _label(row, asked), asked, with_known(row.spec, keys, ledger))
     left_out = list(dict.fromkeys(left_out))
     if not subjects:
         raise UserError(*(left_out or [f"{rows[0].id}: found no row to analyse; expected rows that run, or an analysis of some"]))

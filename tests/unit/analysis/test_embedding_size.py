@@ -116,3 +116,10 @@ def test_one_size_is_one_line_and_exit_2(scored: Any, cli: Any, tmp_path: Path) 
 
 def test_without_a_score_a_row_has_no_record(sizes: Any) -> None:
     assert embedding_size.of_row(sizes.subject("row1/de-en-e8"), embedding_size.Finder(sizes.ledger, Data(None))) is None
+
+
+def test_baselines_are_the_rows_that_are_dense_nowhere() -> None:
+    """Dense decoders and dense attention alone are compared too (Shen et al. 2018, Table 2)."""
+    rows = resolve("shen2018/table1") + resolve("shen2018/table2")
+    found = {row.label.partition(",")[0] for row in rows if row.spec is not None and not embedding_size.dense(row.spec.model)}
+    assert found == {"BASE-4L", "BASE-8L", "BASE"}

@@ -10,6 +10,8 @@ import pytest
 from orchestrator.analysis import base
 from orchestrator.analysis.subjects import How, group, kinds_of, rows_of, slug
 from orchestrator.errors import UserError
+from orchestrator.plan import Data
+from orchestrator.report.find import Finder
 
 
 @pytest.mark.parametrize("kind", base.KINDS)
@@ -77,6 +79,19 @@ def test_weights_that_are_gone(lab: Any, tmp_path: Path) -> None:
     assert len(group("length", [lab.rows["hier"]], How(), mirrored, None, "").subjects) == 1
     with pytest.raises(UserError, match="demo/small/hier seed 1: its weights are not in"):
         group("exploitation", [lab.rows["hier"]], How(), mirrored, None, "")
+
+
+def test_a_tuned_row_searches_with_what_was_tuned_and_keeps_its_own_results(lab: Any, tmp_path: Path) -> None:
+    penalty = "length_penalty: {kind: exponent, alpha: tuned, candidates: [0.5, 1.5]}"
+    made = type(lab)(tmp_path, lab.file.read_text(encoding="utf-8").replace("rows:", f"decode: {{{penalty}}}\nrows:"))
+    for name in ("base", "hier"):
+        made.finish(name, spoil=lambda source: len(source.split()) > 6)
+    keys = made.subject("hier").keys
+    made.ledger.write_tune(keys.train, keys.tune, {"alpha": 1.5})
+    found = group("significance", [made.rows["base"], made.rows["hier"]], How(), made.ledger, None, "").subjects
+    assert [s.spec.decode.length_penalty.alpha for s in found] == [0.5, 1.5], "not tuned yet: the first candidate"
+    finder = Finder(made.ledger, Data(None))
+    assert [[o.status for o in finder.outcomes(s.row, [1])] for s in found] == [["done"], ["done"]]
 
 
 def test_kinds_come_from_the_rows_unless_one_is_asked_for(lab: Any, about: Any) -> None:

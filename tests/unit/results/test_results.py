@@ -11,7 +11,7 @@ from orchestrator.errors import FencedError, UserError
 from orchestrator.lock import RunLock
 from orchestrator.results import Ledger
 
-TRAIN, OTHER, DECODE, SCORE = (hashlib.sha256(name).hexdigest() for name in (b"train", b"other", b"decode", b"score"))
+TRAIN, OTHER, DECODE, SCORE, TUNE = (hashlib.sha256(name).hexdigest() for name in (b"train", b"other", b"decode", b"score", b"tune"))
 DONE = {"status": "done", "steps": 100, "valid": {"nll": 2.5}, "reason": ""}
 TEXTS = ["ein haus .", "", "line\u2028separator\rkept", "=cmd"]
 
@@ -39,6 +39,7 @@ def fill(ledger: Ledger) -> None:
     ledger.append_history(TRAIN, {"step": 50, "nll": 3.0})
     ledger.write_train(TRAIN, DONE)
     ledger.write_decode(TRAIN, DECODE, {"seconds": 1.0, "tokens": [["a"]]}, TEXTS)
+    ledger.write_tune(TRAIN, TUNE, {"alpha": 1.0})
     ledger.write_score(TRAIN, SCORE, {"bleu": 41.5, "decode_key": DECODE})
 
 
@@ -47,6 +48,7 @@ def check(ledger: Ledger) -> None:
     decoded = ledger.read_decode(TRAIN, DECODE)
     assert decoded["hypotheses"] == TEXTS and decoded["tokens"] == [["a"]] and decoded["key"] == DECODE and decoded["lines"] == 4
     assert ledger.read_score(TRAIN, SCORE) == {"key": SCORE, "train_key": TRAIN, "decode_key": DECODE, "bleu": 41.5}
+    assert ledger.tunes(TRAIN) == [ledger.read_tune(TRAIN, TUNE)] == [{"key": TUNE, "train_key": TRAIN, "alpha": 1.0}]
     assert ledger.read_rungs(TRAIN) == {50: {"key": TRAIN, "step": 50, "nll": 3.0}}
     assert ledger.read_capsule(TRAIN) == {"key": TRAIN, "python": "3.11"}
     assert ledger.read_spec(TRAIN) == {"key": TRAIN, "id": "a/b/c", "spec": {"optim": {"eps": 1e-9}, "language": "no"}}
@@ -68,7 +70,8 @@ def test_round_trip_and_layout(ledger):
     fill(ledger)
     check(ledger)
     run = TRAIN[:16]
-    names = {"train.json", "capsule.json", "spec.yaml", "history.jsonl", "rungs/50.json", f"score/{SCORE[:16]}.json"}
+    names = {"train.json", "capsule.json", "spec.yaml", "history.jsonl", "rungs/50.json"}
+    names |= {f"score/{SCORE[:16]}.json", f"tune/{TUNE[:16]}.json"}
     assert set(files(ledger)) == {f"{run}/{name}" for name in names | {f"decode/{DECODE[:16]}.{suffix}" for suffix in ("json", "txt")}}
     assert json.loads((ledger.run_dir(TRAIN) / "train.json").read_text())["key"] == TRAIN
     (found,) = ledger.runs()
@@ -107,13 +110,14 @@ POINTS = ("pre_write", "pre_fsync", "pre_rename", "post_rename")
 
 
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("kind", ["train", "rung", "score", "capsule", "spec", "decode", "hypotheses"])
+@pytest.mark.parametrize("kind", ["train", "rung", "score", "tune", "capsule", "spec", "decode", "hypotheses"])
 def test_killed_at_each_point(ledger, child, bad, kind, point):
     assert child(lambda: fill(ledger), f"{kind}_{point}:kill") == -signal.SIGKILL
     present = {
         "train": ledger.read_train(TRAIN),
         "rung": ledger.read_rungs(TRAIN).get(50),
         "score": ledger.read_score(TRAIN, SCORE),
+        "tune": ledger.read_tune(TRAIN, TUNE),
         "capsule": ledger.read_capsule(TRAIN),
         "spec": ledger.read_spec(TRAIN),
         "decode": ledger.read_decode(TRAIN, DECODE),
@@ -262,7 +266,7 @@ def test_export_and_mirror(ledger, tmp_path, bad):
     exported = {path.name for path in (dest / TRAIN[:16]).rglob("*") if path.is_file()}
     assert exported == {"train.json", "capsule.json", "spec.yaml", "history.jsonl", "50.json"} | {
         f"{DECODE[:16]}.{s}" for s in ("json", "txt")
-    } | {f"{SCORE[:16]}.json"}
+    } | {f"{SCORE[:16]}.json", f"{TUNE[:16]}.json"}
     reader = Ledger(tmp_path / "empty", [dest], on_bad=bad)
     check(reader)
     (found,) = reader.runs()
