@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator import cli_analyse, cli_components, cli_data, cli_inspect, cli_lifecycle, cli_run, cli_service, cli_table
+from orchestrator import cli_analyse, cli_components, cli_data, cli_inspect, cli_lifecycle, cli_results, cli_run, cli_service, cli_table
 from orchestrator.errors import FencedError, LockedError, UserError
 
 app = typer.Typer(
@@ -45,6 +45,7 @@ def _root(
 for _module in (cli_run, cli_inspect, cli_analyse, cli_table, cli_components, cli_service, cli_lifecycle):
     _module.register(app)
 app.add_typer(cli_data.app, name="data")
+app.add_typer(cli_results.app, name="results")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

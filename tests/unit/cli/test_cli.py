@@ -17,7 +17,7 @@ Cli = Callable[..., tuple[int, str, str]]
 Write = Callable[..., Path]
 COMMANDS = [
     "run", "sweep", "plan", "show", "list", "describe", "schema", "table", "status", "translate", "ui", "reconcile", "stop", "gc",
-    "data get", "data prepare", "data check",
+    "data get", "data prepare", "data check", "results export", "results import",
 ]  # fmt: skip
 HEAVY = ("torch", "ray", "mlflow", "matplotlib", "pydantic", "numpy", "models", "sacrebleu")
 
