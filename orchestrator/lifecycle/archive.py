@@ -63,7 +63,7 @@ def write(path: Path, root: Path, names: Sequence[str], about: Mapping[str, Any]
                 for name, entry in files.items():
                     with (root / name).open("rb") as file:
                         summed = _Summed(file)
-                        tar.addfile(_member(name, entry["bytes"]), summed)  # type: ignore[arg-type]
+                        tar.addfile(_member(name, entry["bytes"]), summed)
                         if summed.digest.hexdigest() != entry["sha256"] or file.read(1):
                             raise UserError(f"{display(root / name)}: changed while it was archived; is something writing there?")
                     fault("archive_member")

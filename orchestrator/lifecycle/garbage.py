@@ -184,7 +184,7 @@ def _unscored(run: Path, key: str | None, sweeps: Sweeps) -> str:
 
 def temporary(folder: Path) -> list[Path]:
     """What killed writers left in a run folder: files of `atomic`, generations of `checkpoint` that were never whole or are no more."""
-    places = [folder, *(folder / name for name in ("rungs", "decode", "score", "weights", "snapshots", "ckpt"))]
+    places = [folder, *(folder / name for name in ("rungs", "decode", "score", "tune", "weights", "snapshots", "ckpt"))]
     found = [path for place in places if place.is_dir() and not place.is_symlink() for path in sorted(place.glob(".*.tmp"))]
     ckpt = folder / "ckpt"
     if ckpt.is_dir() and not ckpt.is_symlink():

@@ -19,7 +19,7 @@ _STEP = r"step-[0-9]{8,12}"
 _SWEEP = r"sweeps/[A-Za-z0-9@+._-]{1,200}\.json"
 SMALL = re.compile(
     rf"{_SWEEP}|{_RUN}/(?:(?:train|capsule)\.json|spec\.yaml|history\.jsonl|rungs/[0-9]{{1,12}}\.json"
-    r"|decode/[0-9a-f]{16}\.(?:json|txt)|score/[0-9a-f]{16}\.json)"
+    r"|decode/[0-9a-f]{16}\.(?:json|txt)|(?:score|tune)/[0-9a-f]{16}\.json)"
 )
 """The ledger itself."""
 LARGE = re.compile(
@@ -98,7 +98,7 @@ def _problem(root: Path, name: str, keys: dict[str, str]) -> str | None:
     document = read_document(path)
     if document is None:
         return "is no whole record (damaged JSON or digest)"
-    if rest.startswith(("decode/", "score/")):
+    if rest.startswith(("decode/", "score/", "tune/")):
         of_run = document.get("train_key")
         if key_in(document, path.stem) is None:
             return "holds another key than its name says"

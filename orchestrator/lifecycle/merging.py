@@ -14,11 +14,12 @@ from typing import Any
 
 from orchestrator.documents import read_bytes, read_document
 from orchestrator.journal import read_lines
+from orchestrator.lifecycle.sweeps import rows_of
 
 
 @dataclass
 class Merge:
-    """Of one run. new: none of it is here. add: names to take over. conflicts: unit ("training", "decode/D16", "score/S16") -> names."""
+    """Of one run. new: none of it is here. add: names to take over. conflicts: unit ("training", "decode/D16", ..) -> names."""
 
     run: str
     new: bool = False
@@ -60,11 +61,17 @@ def of_sweep(theirs: Path, ours: Path) -> str:
         return "add"
     if read_bytes(theirs) == read_bytes(ours):
         return "same"
-    known = [read_document(path) for path in (theirs, ours)]
-    if None in known or ours.name.endswith(".asha.json"):
+    if ours.name.endswith(".asha.json"):
         return "conflict"
-    rows = [[[row.get("id"), row.get("seed"), row.get("keys")] for row in (one or {}).get("rows", [])] for one in known]
-    return "same" if rows[0] == rows[1] else "conflict"
+    try:
+        return "same" if _asked(theirs) == _asked(ours) else "conflict"
+    except ValueError:
+        return "conflict"
+
+
+def _asked(path: Path) -> list[tuple[Any, ...]]:
+    """What a sweep asks for: its rows, without their labels and when it was started."""
+    return [(row["id"], row["seed"], row["keys"].get("train"), row["keys"].get("score")) for row in rows_of(read_document(path))]
 
 
 def _verdict(theirs: Path, ours: Path, rest: str) -> str:
@@ -95,7 +102,7 @@ def _bare(document: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _unit(rest: str) -> str:
-    return rest.rpartition(".")[0] if rest.startswith(("decode/", "score/")) else "training"
+    return rest.rpartition(".")[0] if rest.startswith(("decode/", "score/", "tune/")) else "training"
 
 
 def _told(run: Path) -> str:

@@ -17,7 +17,7 @@ train: {max_steps: 6, validate_every: 3, checkpoint_every: 3, snapshots: 2}
 decode: {beam_size: 2, max_extra: 3}
 rows:
   base: {}
-  child: {init_from: base, model: {d_ff: 48}}
+  child: {init_from: base, model: {d_ff: 48}, decode: {length_penalty: {alpha: tuned, candidates: [0.0, 1.0]}}}
 """
 
 
