@@ -18,6 +18,7 @@ from typing import Any
 import models
 from orchestrator import atomic
 from orchestrator.data.prepare import Prepared
+from orchestrator.data.subword import USED
 from orchestrator.errors import UserError
 from orchestrator.faults import fault
 from orchestrator.lifecycle.model_card import model_card
@@ -90,7 +91,9 @@ def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder:
         tmp.mkdir()
         _write(tmp / "model.safetensors", pack("model", weights))
         for name in _vocabularies(prepared):
-            _write(tmp / f"{name}.vocab", (prepared.path / f"{name}.vocab").read_bytes())
+            for path in prepared.path.glob(f"{name}.*"):
+                if path.suffix in (".vocab", USED):
+                    _write(tmp / path.name, path.read_bytes())
         _copy_code(tmp)
         sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(tmp.iterdir()) if path.is_file()}
         config = _config(task, prepared, ledger) | {"sha256": sums, "weights_sha256": weights_sha256(weights)}
@@ -128,7 +131,7 @@ def _about(row: Row, task: Task, prepared: Prepared, ledger: Ledger, record: dic
         "languages": prepared.manifest["languages"],
         "data_key": prepared.key,
         "checkpoint": task.run_spec.decode.checkpoint,
-        "beam_size": task.run_spec.decode.beam_size,
+        "beam_size": task.run_spec.search.beam_size,
         "steps": record["steps"],
         "params": record["params"],
         "scores": scores,
@@ -150,7 +153,7 @@ def _config(task: Task, prepared: Prepared, ledger: Ledger) -> dict[str, Any]:
         "truncate": how.get("truncate"),
     }
     spec = task.run_spec
-    search = known(spec.decode, task.run_keys, ledger, task.id)
+    search = known(spec.search, task.run_keys, ledger, task.id)
     sizes = {"src_size": prepared.src_size, "tgt_size": prepared.tgt_size}
     about = {"format": 1, "id": task.id, "seed": task.seed, "threads": spec.train.threads, "text": text, **sizes}
     return about | {"model": spec.model.model_dump(mode="json"), "decode": search.model_dump(mode="json")}

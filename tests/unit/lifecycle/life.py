@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 SPEC = """\
 source: {paper: life, table: cycle}
-data: {corpus: toy-smoke, subword: {kind: bpe, size: 120, joint: true}}
+data: {corpus: toy-smoke, subword: {kind: bpe, size: 120, joint: false, merges: joint}}
 batch: {unit: tokens, size: 300}
 model: {d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {num_layers: 1}, decoder: {num_layers: 1}}
 optim: {schedule: {kind: inverse-sqrt, lr: 3.0e-3, warmup: 4}}
