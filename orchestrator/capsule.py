@@ -43,15 +43,16 @@ def capsule(device: str | None = None, threads: int | None = None) -> dict[str, 
 
 def differences(capsules: Iterable[Mapping[str, Any]]) -> list[str]:
     """Names of the fields in which capsules differ ("libraries.torch"), for a table's note."""
-    flat = [_flat(one) for one in capsules]
-    return sorted(name for name in {name for one in flat for name in one} if len({repr(one.get(name)) for one in flat}) > 1)
+    parts = [flat(one) for one in capsules]
+    return sorted(name for name in {name for one in parts for name in one} if len({repr(one.get(name)) for one in parts}) > 1)
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A capsule's parts by dotted name."""
+    parts: dict[str, Any] = {}
     for name, item in value.items():
-        flat |= _flat(item, f"{prefix}{name}.") if isinstance(item, Mapping) else {f"{prefix}{name}": item}
-    return flat
+        parts |= flat(item, f"{prefix}{name}.") if isinstance(item, Mapping) else {f"{prefix}{name}": item}
+    return parts
 
 
 def _git() -> tuple[str | None, str | None]:

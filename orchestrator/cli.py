@@ -12,7 +12,18 @@ from typing import Annotated
 
 import typer
 
-from orchestrator import cli_analyse, cli_components, cli_data, cli_inspect, cli_run, cli_service, cli_table
+from orchestrator import (
+    cli_analyse,
+    cli_components,
+    cli_data,
+    cli_export,
+    cli_inspect,
+    cli_lifecycle,
+    cli_results,
+    cli_run,
+    cli_service,
+    cli_table,
+)
 from orchestrator.errors import FencedError, LockedError, UserError
 
 app = typer.Typer(
@@ -42,9 +53,10 @@ def _root(
     """Options before the command."""
 
 
-for _module in (cli_run, cli_inspect, cli_analyse, cli_table, cli_components, cli_service):
+for _module in (cli_run, cli_inspect, cli_analyse, cli_table, cli_components, cli_service, cli_lifecycle, cli_export):
     _module.register(app)
 app.add_typer(cli_data.app, name="data")
+app.add_typer(cli_results.app, name="results")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""`status`, `stop`, `ui`, `reconcile` and `translate`: what runs, and what is made of results."""
+"""`status`, `ui`, `reconcile` and `translate`: what runs, and what is made of results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, P
 
 
 def register(app: typer.Typer) -> None:
-    for command in (status, stop, translate, ui, reconcile):
+    for command in (status, translate, ui, reconcile):
         app.command(command.__name__)(command)
 
 
@@ -32,21 +32,6 @@ def status(results: Results = RESULTS, as_json: AsJson = False) -> None:
     else:
         for sweep in found:
             console().print(sweep_table(sweep))
-
-
-def stop(
-    name: Annotated[str | None, typer.Argument(help="Name of the sweep, as `status` prints it. Default: the only one that runs.")] = None,
-    results: Results = RESULTS,
-) -> None:
-    """Ask the driver of a sweep to save and end (SIGTERM). Only a process of this machine that holds the sweep's lock is signalled.
-
-    Example:  nmt-ablate stop quickstart-fusion
-    """
-    from orchestrator.cli_common import need_folder, note
-    from orchestrator.sweep_status import stop_sweep
-
-    need_folder(results, "--results")
-    note(stop_sweep(results, name))
 
 
 def translate(

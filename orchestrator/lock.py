@@ -119,6 +119,11 @@ def owner(path: Path) -> dict[str, Any] | None:
     return record if _alive(record) else None
 
 
+def record_of(path: Path) -> dict[str, Any]:
+    """What is written beside the lock file `path`, whoever wrote it; {} where there is nothing."""
+    return _read(path.with_name(f"{path.name}.json"))
+
+
 _known: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
 

@@ -1,18 +1,13 @@
-"""What sweeps there are, who drives them, how far their runs are; and how one is asked to end."""
+"""What sweeps there are, who drives them, how far their runs are."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import UserError
 from orchestrator.lock import owner
 from orchestrator.outcome import FAILED, stated_failure
-from orchestrator.places import nearest, shown
 from orchestrator.results import Ledger
 
 if TYPE_CHECKING:
@@ -35,27 +30,6 @@ def sweep_status(results: Path) -> list[dict[str, Any]]:
         known = None if driver is None else {name: driver.get(name) for name in ("pid", "host", "epoch")}
         found.append({"sweep": path.stem, "name": record.get("name", path.stem), "driver": known, "rows": rows})
     return found
-
-
-def stop_sweep(results: Path, name: str | None) -> str:
-    """Signals the live driver of a sweep on this machine -> what was done. UserError where there is none."""
-    live = {s["sweep"]: s["driver"] for s in sweep_status(results) if s["driver"] is not None}
-    names = {s["sweep"]: s["name"] for s in sweep_status(results)}
-    if name is not None and name not in live:
-        name = next((stem for stem, full in names.items() if full == name and stem in live), name)
-    if name is None:
-        if len(live) != 1:
-            raise UserError(f"{len(live)} sweeps run in {results}; expected the name of one{': ' + ', '.join(live) if live else ''}")
-        name = next(iter(live))
-    if name not in live:
-        raise UserError(f"{shown(name)}: no such sweep runs; {nearest(name, live)}")
-    record = owner(results / "sweeps" / f"{name}.lock")
-    if record is None:
-        return f"{name} has just ended"
-    if record.get("host") != socket.gethostname() or not isinstance(record.get("pid"), int):
-        raise UserError(f"{name}: its driver runs on {record.get('host')}; expected this machine")
-    os.kill(record["pid"], signal.SIGTERM)
-    return f"asked process {record['pid']} to save and end {name}; the same sweep command goes on later"
 
 
 def sweep_table(sweep: dict[str, Any]) -> Table:

@@ -17,26 +17,33 @@ from orchestrator.task import Task
 def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[str, str]:
     """Run every task of every job; returns why those failed that failed, by name. One failure does not end the others."""
     failures: dict[str, str] = {}
-    for job in jobs:
-        if is_fused(job):
-            failures |= _fused(job, asha, metric)
-            continue
-        for task in job:
-            try:
-                with interrupt.listening():
+    with interrupt.listening():
+        for job in jobs:
+            if is_fused(job):
+                failures |= _fused(job, asha, metric)
+                _end_if_asked()
+                continue
+            for task in job:
+                try:
                     run_row(task, Runtime(device=best_device()), decide=_decider(asha, task.name, metric))
-            except (UserError, LockedError):
-                raise
-            except Exception as error:
-                failures[task.name] = f"{type(error).__name__}: {error}"
+                except (UserError, LockedError):
+                    raise
+                except Exception as error:
+                    failures[task.name] = f"{type(error).__name__}: {error}"
+                _end_if_asked()
     return failures
+
+
+def _end_if_asked() -> None:
+    """Asked while a row was decoded: that is finished, for nothing of it is kept half done; the next row is not begun."""
+    if interrupt.requested():
+        raise KeyboardInterrupt
 
 
 def _fused(job: Sequence[Task], asha: Asha | None, metric: str) -> dict[str, str]:
     from orchestrator.fused import run_job
 
-    with interrupt.listening():
-        errors = run_job(job, Runtime(device=best_device()), decide=lambda task: _decider(asha, task.name, metric))
+    errors = run_job(job, Runtime(device=best_device()), decide=lambda task: _decider(asha, task.name, metric))
     for error in errors.values():
         if isinstance(error, (UserError, LockedError)):
             raise error

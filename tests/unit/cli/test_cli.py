@@ -17,7 +17,8 @@ Cli = Callable[..., tuple[int, str, str]]
 Write = Callable[..., Path]
 COMMANDS = [
     "run", "sweep", "plan", "show", "list", "describe", "schema", "table", "status", "translate", "ui", "reconcile", "stop",
-    "data get", "data prepare", "data check",
+    "gc", "export", "repro",
+    "data get", "data prepare", "data check", "results export", "results import",
 ]  # fmt: skip
 HEAVY = ("torch", "ray", "mlflow", "matplotlib", "pydantic", "numpy", "models", "sacrebleu")
 

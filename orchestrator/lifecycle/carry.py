@@ -1,0 +1,227 @@
+"""Take a ledger to another machine: `export_ledger` writes an archive, `import_ledger` merges one into a results folder.
+
+An import is verified whole before anything of it is seen: it is unpacked beside the ledger, checked, compared, and refused where a run
+conflicts. Then a run that is new appears by one rename; a run that is here gets its files one by one, the record that finishes it last; the
+sweep files come at the end. A killed import leaves whole runs, and calling it again does the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator import atomic
+from orchestrator.errors import LockedError, UserError
+from orchestrator.faults import fault
+from orchestrator.lifecycle import archive, ledger_files, merging
+from orchestrator.lifecycle.collect import alone, discard, empty_trash, removed_after
+from orchestrator.lifecycle.garbage import runs_in
+from orchestrator.lifecycle.merging import Merge
+from orchestrator.lifecycle.sweeps import BESIDE, Sweeps, read_sweeps
+from orchestrator.lock import RunLock
+from orchestrator.places import display, nearest, shown
+
+CHOICES = ("refuse", "keep", "replace")
+
+
+@dataclass
+class Imported:
+    """Runs by what was done with them; `files`: how many were written. manifest_sha256: of the archive."""
+
+    manifest_sha256: str
+    added: list[str] = field(default_factory=list)
+    completed: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    same: list[str] = field(default_factory=list)
+    sweeps: list[str] = field(default_factory=list)
+    files: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+def export_ledger(
+    results: Path, path: Path, *, weights: bool = False, only: Sequence[str] = (), version: str = ""
+) -> tuple[archive.Manifest, list[str]]:
+    """Writes the archive -> (its manifest, runs left out because a process is at work on them).
+
+    only: names of sweeps; default all runs. UserError for an unknown sweep, an existing file and an empty ledger.
+    """
+    if path.exists():
+        raise UserError(f"{display(path)}: is there already; expected a new file")
+    if not path.parent.is_dir():
+        raise UserError(f"{display(path.parent)}: no such folder")
+    sweeps = read_sweeps(results)
+    for name in only:
+        if name not in sweeps.names:
+            raise UserError(f"--sweep {shown(name)}: no such sweep in {display(results)}; {nearest(name, sweeps.names)}")
+    wanted = {key[:16] for key, named in sweeps.rows.items() if any(one.sweep in only for one in named)}
+    runs = [run for run in runs_in(results) if not run.is_symlink() and (not only or run.name in wanted)]
+    live = [run.name for run in runs if ledger_files.is_live(results, run.name)]
+    names = [name for run in runs if run.name not in live for name in ledger_files.of_run(run, weights=weights)]
+    if not names:
+        raise UserError(f"{display(results)}: holds no run" + (f" but {len(live)} that are being worked on" if live else ""))
+    names += ledger_files.of_sweeps(results, list(only) or None)
+    about = {"created_by": f"nmt-ablate {version}".strip(), "runs": len(runs) - len(live), "weights": weights}
+    return archive.write(path, results, names, about), live
+
+
+def import_ledger(
+    path: Path,
+    results: Path,
+    *,
+    conflicts: str = "refuse",
+    max_bytes: int = archive.MAX_BYTES,
+    sha256: str | None = None,
+    dry: bool = False,
+) -> Imported:
+    """Merges the archive. conflicts: refuse (UserError with a line for each run), keep (ours) or replace (theirs). dry: only say.
+
+    UserError for an archive that is not whole and clean; LockedError where a process has a run that would change.
+    """
+    if not path.is_file():
+        raise UserError(f"{display(path)}: no such file")
+    fresh = not results.exists()
+    results.mkdir(parents=True, exist_ok=True)
+    staging = results / f".import-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        with alone(results):
+            try:
+                staging.mkdir(mode=0o700)
+                return _import(path, results, staging, conflicts, max_bytes, sha256, dry)
+            finally:
+                shutil.rmtree(staging, ignore_errors=True)
+                empty_trash(results)
+    finally:
+        if fresh and not any(results.iterdir()):
+            results.rmdir()
+
+
+def _import(path: Path, results: Path, staging: Path, conflicts: str, max_bytes: int, sha256: str | None, dry: bool) -> Imported:
+    manifest = archive.unpack(path, staging, max_bytes=max_bytes, room=lambda size: _has_room(results, size))
+    if sha256 is not None and sha256.lower() != manifest.sha256:
+        raise UserError(f"{display(path)}: its manifest has sha256 {manifest.sha256}; expected {shown(sha256)}")
+    bad = list(ledger_files.problems_of(staging, list(manifest.files)))
+    if bad:
+        raise UserError(*(f"{display(path)}: {line}" for line in bad[:20]), *([f"and {len(bad) - 20} more"] if len(bad) > 20 else []))
+    by_run: dict[str, list[str]] = defaultdict(list)
+    for name in manifest.files:
+        by_run[name.partition("/")[0]].append(name)
+    sweep_files = {name: merging.of_sweep(staging / name, results / name) for name in by_run.pop("sweeps", [])}
+    merges = [merging.of_run(run, names, staging, results) for run, names in sorted(by_run.items())]
+    _refuse(results, merges, sweep_files, conflicts)
+    found = Imported(manifest.sha256)
+    for merge in merges:
+        _tell(merge, conflicts, found)
+    takes = [name for name, verdict in sweep_files.items() if verdict == "add" or (verdict == "conflict" and conflicts == "replace")]
+    found.sweeps = [name.removeprefix("sweeps/").removesuffix(".json") for name in takes]
+    if not dry:
+        for merge in merges:
+            found.files += _apply(merge, staging, results, conflicts)
+        for name in takes:
+            with removed_after(RunLock(results / "sweeps" / f"{_stem(name)}.lock")):
+                _take(staging / name, results / name)
+            found.files += 1
+    return found
+
+
+def _refuse(results: Path, merges: list[Merge], sweep_files: dict[str, str], conflicts: str) -> None:
+    """Before anything is written: conflicts where they are refused, and whatever a process has at the moment."""
+    if conflicts == "refuse":
+        lines = [merge.line() for merge in merges if merge.conflicts]
+        lines += [
+            f"{name}: the sweep has other rows, or its scheduler decided otherwise, here"
+            for name, verdict in sweep_files.items()
+            if verdict == "conflict"
+        ]
+        if lines:
+            raise UserError(*lines, "nothing was imported; --on-conflict keep leaves these as they are here, replace takes the archive's")
+    sweeps: Sweeps = read_sweeps(results)
+    for merge in merges:
+        changes = bool(merge.add) or (bool(merge.conflicts) and conflicts == "replace")
+        driver = next((sweeps.driver(key) for key in (*sweeps.rows, *sweeps.children) if key.startswith(merge.run)), None)
+        if changes and (driver or ledger_files.is_live(results, merge.run)):
+            raise LockedError(f"{merge.run}: {driver or 'a process'} is at work on it; nothing was imported")
+    for name, verdict in sweep_files.items():
+        if verdict != "same" and _stem(name) in sweeps.live:
+            raise LockedError(f"{name}: the sweep runs; nothing was imported")
+
+
+def _stem(name: str) -> str:
+    name = name.removeprefix("sweeps/")
+    return next((name.removesuffix(end) for end in (*BESIDE, ".json") if name.endswith(end)), name)
+
+
+def _tell(merge: Merge, conflicts: str, found: Imported) -> None:
+    if merge.conflicts:
+        (found.replaced if conflicts == "replace" else found.kept).append(merge.run)
+    elif merge.new:
+        found.added.append(merge.run)
+    else:
+        (found.completed if merge.add else found.same).append(merge.run)
+
+
+def _apply(merge: Merge, staging: Path, results: Path, conflicts: str) -> int:
+    """Number of files written."""
+    if merge.new and not (results / merge.run).exists():
+        fault("import_pre_rename")
+        (staging / merge.run).rename(results / merge.run)
+        atomic.fsync_dir(results)
+        fault("import_post_rename")
+        return len(merge.add)
+    if not merge.add and not merge.conflicts:
+        return 0
+    with removed_after(RunLock(results / merge.run / "lock")):
+        if "training" in merge.conflicts:
+            return _replace_training(merge, staging, results) if conflicts == "replace" else 0
+        names = merge.add + ([name for names in merge.conflicts.values() for name in names] if conflicts == "replace" else [])
+        if conflicts == "keep":  # the other half of a decoding that we keep ours of
+            names = [name for name in names if name.partition("/")[2].rpartition(".")[0] not in merge.conflicts]
+        for name in sorted(names, key=_late):
+            _take(staging / name, results / name)
+        return len(names)
+
+
+def _replace_training(merge: Merge, staging: Path, results: Path) -> int:
+    """Theirs for ours as a whole: weights, translations and scores of two trainings do not mix."""
+    mine = results / merge.run
+    count = sum(path.is_file() for path in (staging / merge.run).rglob("*"))
+    for path in sorted(mine.iterdir(), key=lambda path: path.name != "train.json"):  # first no longer finished, last finished again
+        if not path.name.startswith("lock"):
+            discard(results, path)
+    for path in sorted((staging / merge.run).iterdir(), key=lambda path: path.name == "train.json"):
+        fault("import_pre_rename")
+        path.rename(mine / path.name)
+        fault("import_post_rename")
+    atomic.fsync_dir(mine)
+    return count
+
+
+def _take(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fault("import_pre_rename")
+    source.replace(target)
+    atomic.fsync_dir(target.parent)
+    fault("import_post_rename")
+
+
+def _late(name: str) -> tuple[int, str]:
+    """Order of taking over: what a record points to before the record, the one that says `done` last."""
+    if name.endswith("/train.json"):
+        return 3, name
+    if "/score/" in name:
+        return 2, name
+    return (1 if name.endswith(".json") else 0), name
+
+
+def _has_room(results: Path, size: int) -> None:
+    free = shutil.disk_usage(results).free
+    if size > free:
+        raise UserError(f"{display(results)}: {free} bytes are free; the archive holds {size}")

@@ -1,0 +1,191 @@
+"""One trained row as a folder that needs no orchestrator: weights, vocabulary, config, capsule, model card, and a script that translates.
+
+FOLDER/translate.py  README.md  SHA256SUMS  config.json  row.yaml  capsule.json  model.safetensors  {joint|src|tgt}.vocab
+       models/  translator/     (copies of the code; `translator` is what of the orchestrator a translation needs)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import models
+from orchestrator import atomic
+from orchestrator.data.prepare import Prepared
+from orchestrator.data.subword import USED
+from orchestrator.errors import UserError
+from orchestrator.faults import fault
+from orchestrator.lifecycle.model_card import model_card
+from orchestrator.places import display
+from orchestrator.results import Ledger
+from orchestrator.rows import Row
+from orchestrator.show import to_yaml
+from orchestrator.store import Store
+from orchestrator.task import Task
+from orchestrator.tuning import known
+from orchestrator.weights import pack, weights_sha256
+
+CODE = (
+    "beam.py",
+    "cpu.py",
+    "data/sentences.py",
+    "data/subword.py",
+    "data/tokenize.py",
+    "errors.py",
+    "largest.py",
+    "lifecycle/loader.py",
+    "lifecycle/plain_spec.py",
+    "translate.py",
+)
+"""What of `orchestrator/` is copied into `translator/`."""
+RENAMED = (
+    ("orchestrator.lifecycle.plain_spec", "translator.spec"),
+    ("orchestrator.lifecycle.", "translator."),
+    ("from orchestrator import", "from translator import"),
+    ("from orchestrator.", "from translator."),
+)
+SCRIPT = '''#!/usr/bin/env python3
+"""Translate standard input to standard output, line by line, with the model in this folder."""
+
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER))
+
+from translator.loader import main  # noqa: E402
+
+if __name__ == "__main__":
+    main(FOLDER)
+'''
+
+
+@dataclass(frozen=True)
+class Exported:
+    """files: name -> bytes."""
+
+    folder: Path
+    files: dict[str, int]
+    weights_sha256: str
+    about: dict[str, Any]
+
+
+def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder: Path) -> Exported:
+    """Writes the folder at once or not at all. UserError where the row is not trained, its weights are gone, or the folder is not new."""
+    record = ledger.read_train(task.train_key)
+    if record is None or record["status"] != "done":
+        raise UserError(f"{task.name}: its run is {record['status'] if record else 'not in the results'}; expected one that is done")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{display(folder)}: is there already; expected a new or empty folder")
+    weights = Store(task.run_dir, task.train_key).weights(task.run_spec.decode.checkpoint)
+    about = _about(row, task, prepared, ledger, record)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    tmp = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        tmp.mkdir()
+        _write(tmp / "model.safetensors", pack("model", weights))
+        for name in _vocabularies(prepared):
+            for path in prepared.path.glob(f"{name}.*"):
+                if path.suffix in (".vocab", USED):
+                    _write(tmp / path.name, path.read_bytes())
+        _copy_code(tmp)
+        sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(tmp.iterdir()) if path.is_file()}
+        config = _config(task, prepared, ledger) | {"sha256": sums, "weights_sha256": weights_sha256(weights)}
+        _write(tmp / "config.json", _json(config))
+        _write(tmp / "capsule.json", _json(about["capsule"]))
+        _write(tmp / "row.yaml", to_yaml(row).encode())
+        _write(tmp / "README.md", model_card(about, config["weights_sha256"]).encode())
+        files = {path.relative_to(tmp).as_posix(): path for path in sorted(tmp.rglob("*")) if path.is_file()}
+        lines = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n" for name, path in files.items())
+        _write(tmp / "SHA256SUMS", "".join(lines).encode())
+        fault("export_pre_rename")
+        if folder.is_dir():
+            folder.rmdir()
+        tmp.rename(folder)
+        atomic.fsync_dir(folder.parent)
+    finally:
+        shutil.rmtree(tmp, ignore_errors=True)
+    sizes = {name: (folder / name).stat().st_size for name in (*files, "SHA256SUMS")}
+    return Exported(folder, sizes, config["weights_sha256"], about)
+
+
+def _about(row: Row, task: Task, prepared: Prepared, ledger: Ledger, record: dict[str, Any]) -> dict[str, Any]:
+    """What the model card tells. scores: name -> figures; the row's own is named by its test set."""
+    scores = {}
+    for name, scoring in task.scorings.items():
+        found = None if scoring.keys.score is None else ledger.read_score(task.train_key, scoring.keys.score)
+        if found is not None:
+            scores[name or scoring.spec.test] = {key: found.get(key) for key in ("bleu", "signature", "chrf", "rouge") if found.get(key)}
+    return {
+        "id": task.id,
+        "label": row.label,
+        "seed": task.seed,
+        "keys": task.keys,
+        "corpus": task.run_spec.data.corpus,
+        "languages": prepared.manifest["languages"],
+        "data_key": prepared.key,
+        "checkpoint": task.run_spec.decode.checkpoint,
+        "beam_size": task.run_spec.search.beam_size,
+        "steps": record["steps"],
+        "params": record["params"],
+        "scores": scores,
+        "assumed": row.assumed,
+        "init_from": task.run_spec.init_from,
+        "capsule": {name: value for name, value in (ledger.read_capsule(task.train_key) or {}).items() if name != "key"},
+    }
+
+
+def _config(task: Task, prepared: Prepared, ledger: Ledger) -> dict[str, Any]:
+    how = prepared.manifest["preparation"]
+    text = {
+        "languages": prepared.manifest["languages"],
+        "tokenizer": how["tokenizer"],
+        "lowercase": how["lowercase"],
+        "subword": how["subword"]["kind"],
+        "vocabularies": _vocabularies(prepared),
+        "documents": prepared.documents,
+        "truncate": how.get("truncate"),
+    }
+    spec = task.run_spec
+    search = known(spec.search, task.run_keys, ledger, task.id)
+    sizes = {"src_size": prepared.src_size, "tgt_size": prepared.tgt_size}
+    about = {"format": 1, "id": task.id, "seed": task.seed, "threads": spec.train.threads, "text": text, **sizes}
+    return about | {"model": spec.model.model_dump(mode="json"), "decode": search.model_dump(mode="json")}
+
+
+def _vocabularies(prepared: Prepared) -> list[str]:
+    return ["joint"] if prepared.joint else ["src", "tgt"]
+
+
+def _copy_code(folder: Path) -> None:
+    source = Path(str(models.__file__)).parent
+    for path in sorted(source.rglob("*.py")):
+        _write(folder / "models" / path.relative_to(source), path.read_bytes())
+    here = Path(__file__).resolve().parent.parent
+    for name in CODE:
+        text = (here / name).read_text(encoding="utf-8")
+        for old, new in RENAMED:
+            text = text.replace(old, new)
+        target = name.removeprefix("lifecycle/").replace("plain_spec", "spec")
+        _write(folder / "translator" / target, text.encode())
+    for package in ("translator", "translator/data"):
+        _write(folder / package / "__init__.py", b"")
+    _write(folder / "translate.py", SCRIPT.encode())
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True).encode() + b"\n"
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic.naming(path, len(data)), path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

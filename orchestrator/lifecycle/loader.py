@@ -1,0 +1,93 @@
+"""Translate with an exported row: standard input to standard output, line by line.
+
+    python translate.py < source.txt > target.txt
+
+Needs torch and numpy, sentencepiece where the row's subwords are BPE or unigram, sacremoses where it tokenises. The search, the text
+processing and the model are copies of those that the row was scored with, and the weights are checked before use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from models.transformer import Transformer, build
+from orchestrator import cpu
+from orchestrator.data import subword
+from orchestrator.data.sentences import DocumentSegmenter, truncated
+from orchestrator.data.tokenize import Tokenizer
+from orchestrator.lifecycle.plain_spec import DecodeSpec
+from orchestrator.translate import translate_lines
+
+DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
+
+
+class Text:
+    """Raw lines to token ids and back, as the row's training data were made."""
+
+    def __init__(self, folder: Path, about: dict[str, Any]) -> None:
+        documents, self.limit = about["documents"], about["truncate"] or {}
+        loaded = {name: subword.load(folder / f"{name}.vocab", about["subword"]) for name in about["vocabularies"]}
+        self.tokenizers, self.segmenters = {}, {}
+        for side, language in zip(("src", "tgt"), about["languages"], strict=True):
+            self.tokenizers[side] = Tokenizer(language, about["tokenizer"], about["lowercase"], documents=documents)
+            segmenter = loaded.get("joint") or loaded[side]
+            self.segmenters[side] = DocumentSegmenter(segmenter, side) if documents else segmenter
+
+    def encode(self, lines: list[str], side: str = "src") -> list[list[int]]:
+        tokens = self.tokenizers[side].tokenise(lines)
+        return [truncated(ids, self.limit.get(side)) for ids in self.segmenters[side].encode(tokens)]
+
+    def decode(self, ids_list: list[list[int]], side: str = "tgt") -> list[str]:
+        lines = self.segmenters[side].decode([[int(i) for i in ids] for ids in ids_list])
+        return self.tokenizers[side].detokenise(lines)
+
+
+class Translator:
+    """The model of the folder, ready: `translate(lines) -> lines`. ValueError where the weights are not the ones exported."""
+
+    def __init__(self, folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        cpu.use(config["threads"])
+        self.decode = DecodeSpec.of(config["decode"])
+        self.text = Text(folder, config["text"])
+        self.model: Transformer = build(config["model"], config["src_size"], config["tgt_size"], config["seed"])
+        weights = tensors(folder / "model.safetensors", config["sha256"]["model.safetensors"])
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                parameter.copy_(weights[name])
+        self.model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+
+    def translate(self, lines: Sequence[str]) -> list[str]:
+        return translate_lines(self.model, self.text, lines, cast(Any, self.decode))
+
+
+def tensors(path: Path, sha256: str) -> dict[str, torch.Tensor]:
+    """A safetensors file: 8 bytes length of a JSON header (little endian), the header, the numbers."""
+    data = bytearray(path.read_bytes())
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise ValueError(f"{path.name}: sha256 differs from config.json")
+    start = 8 + int.from_bytes(data[:8], "little")
+    found = {}
+    for name, entry in json.loads(data[8:start]).items():
+        if name != "__metadata__":
+            first, last = entry["data_offsets"]
+            dtype = DTYPES[entry["dtype"]]
+            flat = torch.frombuffer(data[start + first : start + last], dtype=dtype) if last > first else torch.empty(0, dtype=dtype)
+            found[name] = flat.reshape(entry["shape"])
+    return found
+
+
+def main(folder: Path) -> None:
+    """Reads UTF-8 lines from standard input, writes as many to standard output."""
+    lines = sys.stdin.buffer.read().decode("utf-8").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    for line in Translator(folder).translate(lines):
+        sys.stdout.buffer.write(f"{line}\n".encode())

@@ -1,0 +1,74 @@
+"""The README of an exported row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def model_card(about: Mapping[str, Any], weights_sha256: str) -> str:
+    """Markdown. about: see `export_row`; figures appear as they stand in the ledger, with their signature."""
+    source, target = about["languages"]
+    lines = [
+        f"# {about['id']}, seed {about['seed']}",
+        "",
+        f"{about['label']}. A translation model from {source} to {target}, trained as one row of an ablation table.",
+        "",
+        "    python translate.py < source.txt > target.txt        # needs torch; see requirements below",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| parameters | {about['params']:,} |",
+        f"| updates | {about['steps']:,} |",
+        f"| corpus | {about['corpus']} (prepared data {about['data_key'][:16]}) |",
+        f"| weights | {about['checkpoint']}, sha256 of the tensors {weights_sha256} |",
+        f"| search | beam {about['beam_size']}, options in config.json |",
+    ]
+    if about["init_from"]:
+        lines.append(f"| started from | {about['init_from']} |")
+    lines += [f"| {name} key | {key} |" for name, key in about["keys"].items()]
+    lines += ["", "## Figures", ""]
+    lines += _scores(about["scores"]) or ["Not scored."]
+    lines += ["", "One training with one seed: no spread is known from this folder alone."]
+    if about["assumed"]:
+        lines += ["", "## Assumed (not stated by the paper)", "", *(f"- {text}" for text in about["assumed"])]
+    lines += [
+        "",
+        "## Capsule: what it was trained with",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {name} | {_text(value)} |" for name, value in about["capsule"].items()),
+        "",
+        "## Files",
+        "",
+        "`model.safetensors` weights, `*.vocab` subwords, `config.json` model, text processing and search, `row.yaml` the resolved row",
+        "(`nmt-ablate run row.yaml` trains it again), `capsule.json`, `SHA256SUMS` (`sha256sum -c SHA256SUMS`), `models/` and",
+        "`translator/` the code.",
+        "",
+        "Requirements: torch and numpy; sentencepiece for BPE and unigram vocabularies, sacremoses where `config.json` says `moses`.",
+        "",
+        "The code is Apache-2.0. The licence of the corpus holds for what is made of it: look it up before you pass the weights on.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _scores(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    if not scores:
+        return []
+    rows = ["| test set | figure | signature |", "|---|---|---|"]
+    for name, found in scores.items():
+        figures = [f"{key.upper() if key != 'chrf' else 'chrF'} {_figure(found[key])}" for key in ("bleu", "chrf", "rouge") if key in found]
+        rows.append(f"| {name} | {', '.join(figures)} | `{str(found.get('signature', '')).replace('|', chr(92) + '|')}` |")
+    return rows
+
+
+def _figure(value: Any) -> str:
+    value = value.get("score", value) if isinstance(value, Mapping) else value
+    return f"{value:.2f}" if isinstance(value, (int, float)) else _text(value)
+
+
+def _text(value: Any) -> str:
+    return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).replace("|", "\\|")

@@ -1,0 +1,129 @@
+"""Run a recorded row again in a fresh place, with the rows that it starts from, and compare.
+
+Nothing of the recorded run is read by the new one but its spec: no weights, no checkpoint, no translation.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator import atomic, interrupt
+from orchestrator.documents import read_document
+from orchestrator.errors import UserError
+from orchestrator.keys import Keys
+from orchestrator.lifecycle.recorded import Recorded
+from orchestrator.lifecycle.verdict import Evidence, Tolerance, Verdict, compare
+from orchestrator.lock import RunLock
+from orchestrator.make_tasks import Options, make_tasks
+from orchestrator.places import display
+from orchestrator.results import Ledger
+from orchestrator.task import Task
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """The row's verdict last, those of its parents before it; each with the task that was run."""
+
+    verdicts: list[tuple[Task, Verdict]]
+    place: Path
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.verdicts[-1][1]
+
+
+def reproduce(recorded: Recorded, ledger: Ledger, place: Path, data_dir: Path | None, cache_dir: Path, tolerance: Tolerance) -> Reproduced:
+    """Train, decode and score below `place`, then compare. UserError where the data is absent or a parent is not recorded."""
+    assert recorded.row.spec is not None
+    options = Options(name="repro", results=place, data_dir=data_dir, cache_dir=cache_dir)
+    tasks = make_tasks([recorded.row], [recorded.row.spec.seed], options)
+    kept = {task.id: ledger.read_train(_recorded_keys(recorded, task).train or "") for task in tasks}
+    for task in tasks:
+        if kept[task.id] is None:
+            raise UserError(f"{task.name}: {recorded.row.id} starts from it, and it is not recorded in {display(ledger.root)}")
+    (place / "sweeps").mkdir(exist_ok=True)
+    verdicts = []
+    with interrupt.listening():
+        for task in tasks:
+            _run(replace(task, workers=int((kept[task.id] or {}).get("world_size") or 1)))
+            if interrupt.requested():  # while it was decoded
+                raise KeyboardInterrupt
+            verdicts.append((task, _verdict(recorded, task, ledger, Ledger(place), tolerance)))
+    return Reproduced(verdicts, place)
+
+
+def _run(task: Task) -> None:
+    from orchestrator.pipeline import run_row
+    from orchestrator.runtime import Runtime, best_device
+
+    if task.workers == 1:
+        run_row(task, Runtime(device=best_device()))
+        return
+    from orchestrator.launch import ray_tune
+
+    failures = ray_tune.run([[task]], None, "valid/nll", name="repro", results=Path(task.results))
+    if failures:
+        raise RuntimeError(failures[task.name])
+
+
+def _verdict(recorded: Recorded, task: Task, ledger: Ledger, fresh: Ledger, tolerance: Tolerance) -> Verdict:
+    keys = _recorded_keys(recorded, task)
+    before = _evidence(ledger, task, keys)
+    reasons = []
+    if keys.train != task.train_key:
+        reasons.append(f"train key {task.train_key[:16]}: the data, or the version of a component, is not the recorded one")
+    if before.train.get("fused_steps"):
+        reasons.append("recorded from fused seeds, whose sums are rounded in another order")
+    return compare(before, _evidence(fresh, task, task.run_keys), tolerance, reasons)
+
+
+def _recorded_keys(recorded: Recorded, task: Task) -> Keys:
+    return recorded.keys.get(task.id, task.run_keys)
+
+
+def _evidence(ledger: Ledger, task: Task, keys: Keys) -> Evidence:
+    """The row's other scorings are compared where its keys are the recorded ones."""
+    assert keys.train is not None
+    wanted = {"": keys.score} | ({name: s.keys.score for name, s in task.scorings.items() if name} if keys == task.run_keys else {})
+    scores = {name: ledger.read_score(keys.train, key) for name, key in wanted.items() if key is not None}
+    decoded = None if keys.decode is None else ledger.read_decode(keys.train, keys.decode)
+    return Evidence(
+        ledger.read_train(keys.train) or {},
+        ledger.read_capsule(keys.train) or {},
+        None if decoded is None else decoded["hypotheses"],
+        {name: score for name, score in scores.items() if score is not None},
+    )
+
+
+@contextmanager
+def fresh_place(results: Path, into: Path | None, train_key: str) -> Iterator[Path]:
+    """A folder of its own, gone afterwards; `into`: this one, which stays, and where an interrupted repro of the same run goes on.
+
+    UserError where `into` holds anything else.
+    """
+    if into is not None:
+        known = read_document(into / "repro.json") or {}
+        if into.exists() and any(into.iterdir()) and known.get("train_key") != train_key:
+            raise UserError(f"--into {display(into)}: is not empty; expected a new folder, or one of an interrupted repro of this run")
+        into.mkdir(parents=True, exist_ok=True)
+        about: dict[str, Any] = {"train_key": train_key}
+        atomic.write_json(into / "repro.json", about)
+        with RunLock(into / "lock").acquire():
+            yield into
+        return
+    name = f".repro-{os.getpid()}-{secrets.token_hex(4)}"
+    place = results / name if results.is_dir() else Path(tempfile.mkdtemp()) / name
+    place.mkdir()
+    try:
+        with RunLock(place / "lock").acquire():
+            yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,125 @@
+"""Two runs of one row compared: bits where they are promised, figures within a tolerance where they are not.
+
+Bits are promised at equal code, torch, device, processor and threads (DECIDING). Verdicts:
+
+    same bits           weights, hypotheses and figures are equal, whatever else differs
+    within tolerance    other bits, which something in DECIDING explains, and figures that are near
+    bits differ         other bits, and nothing explains them
+    outside tolerance   other bits, explained, but the figures are not near, or one run diverged
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.capsule import flat
+
+DECIDING = (
+    "cpu",
+    "device",
+    "dirty_sha256",
+    "git_commit",
+    "libraries.numpy",
+    "libraries.sentencepiece",
+    "libraries.torch",
+    "matmul",
+    "python",
+    "system",
+    "threads",
+)
+"""Parts of the capsule that can change the bits of weights or hypotheses; the others (lock file, MLflow, sacreBLEU) cannot."""
+REPRODUCED = ("same bits", "within tolerance")
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """bleu: points of BLEU (or ROUGE); nll: nats a token of the validation loss."""
+
+    bleu: float = 0.5
+    nll: float = 0.02
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a run left. hypotheses: None where there are none; scores: name -> record of the ledger."""
+
+    train: Mapping[str, Any]
+    capsule: Mapping[str, Any]
+    hypotheses: Sequence[str] | None
+    scores: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass
+class Verdict:
+    """measures: {what, recorded, again, equal, near}; capsule: {part, recorded, again, decides}; reasons: why bits are not promised."""
+
+    verdict: str
+    measures: list[dict[str, Any]]
+    capsule: list[dict[str, Any]]
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def reproduced(self) -> bool:
+        return self.verdict in REPRODUCED
+
+
+def compare(recorded: Evidence, again: Evidence, tolerance: Tolerance, reasons: Sequence[str] = ()) -> Verdict:
+    """reasons: why bits are not promised besides what the capsules say (another key, fused seeds)."""
+    measures = [_measure(name, recorded.train.get(name), again.train.get(name)) for name in ("status", "steps", "params", "weights_sha256")]
+    measures.append(_nll(recorded.train, again.train, tolerance.nll))
+    if recorded.hypotheses is not None and again.hypotheses is not None:
+        measures.append(_texts(recorded.hypotheses, again.hypotheses))
+    for name, score in recorded.scores.items():
+        measures.append(_figure(f"BLEU {name}".strip(), score.get("bleu"), (again.scores.get(name) or {}).get("bleu"), tolerance.bleu))
+    parts = capsule_differences(recorded.capsule, again.capsule)
+    why = [*reasons, *(part["part"] for part in parts if part["decides"])]
+    if all(measure["equal"] for measure in measures):
+        verdict = "same bits"
+    elif not why:
+        verdict = "bits differ"
+    else:
+        verdict = "within tolerance" if all(measure["near"] for measure in measures) else "outside tolerance"
+    return Verdict(verdict, measures, parts, why)
+
+
+def capsule_differences(recorded: Mapping[str, Any], again: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every part in which they differ, those that decide bits first."""
+    one, other = (flat({name: value for name, value in capsule.items() if name != "key"}) for capsule in (recorded, again))
+    names = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
+    found = [{"part": name, "recorded": one.get(name), "again": other.get(name), "decides": _decides(name)} for name in names]
+    return sorted(found, key=lambda part: not part["decides"])
+
+
+def _decides(name: str) -> bool:
+    return any(name == part or name.startswith(f"{part}.") for part in DECIDING)
+
+
+def _measure(what: str, recorded: Any, again: Any) -> dict[str, Any]:
+    """Of what must be the same; but the weights, which may differ where bits are not promised."""
+    return {
+        "what": what,
+        "recorded": recorded,
+        "again": again,
+        "equal": recorded == again,
+        "near": recorded == again or what == "weights_sha256",
+    }
+
+
+def _nll(recorded: Mapping[str, Any], again: Mapping[str, Any], tolerance: float) -> dict[str, Any]:
+    before, after = ((one.get("valid") or {}).get("nll") for one in (recorded, again))
+    return _figure("validation nll", before, after, tolerance)
+
+
+def _figure(what: str, recorded: Any, again: Any, tolerance: float) -> dict[str, Any]:
+    numbers = isinstance(recorded, (int, float)) and isinstance(again, (int, float))
+    near = abs(recorded - again) <= tolerance if numbers else recorded == again
+    return {"what": what, "recorded": recorded, "again": again, "equal": recorded == again, "near": near, "tolerance": tolerance}
+
+
+def _texts(recorded: Sequence[str], again: Sequence[str]) -> dict[str, Any]:
+    """Hypotheses: how many lines there are, and in how many the runs differ."""
+    other = sum(a != b for a, b in zip(recorded, again, strict=False)) + abs(len(recorded) - len(again))
+    near = len(recorded) == len(again)
+    return {"what": "hypotheses", "recorded": len(recorded), "again": len(again), "equal": other == 0, "near": near, "differ": other}

@@ -1,0 +1,53 @@
+"""What the tests of the life cycle share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+
+SPEC = """\
+source: {paper: life, table: cycle}
+data: {corpus: toy-smoke, subword: {kind: bpe, size: 120, joint: false, merges: joint}}
+batch: {unit: tokens, size: 300}
+model: {d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {num_layers: 1}, decoder: {num_layers: 1}}
+optim: {schedule: {kind: inverse-sqrt, lr: 3.0e-3, warmup: 4}}
+train: {max_steps: 6, validate_every: 3, checkpoint_every: 3, snapshots: 2}
+decode: {beam_size: 2, max_extra: 3}
+rows:
+  base: {}
+  child: {init_from: base, model: {d_ff: 48}, decode: {length_penalty: {alpha: tuned, candidates: [0.0, 1.0]}}}
+"""
+
+
+def put(path: Path, data: bytes | str = b"x" * 1000) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+def tensors(run: Path) -> None:
+    """Files that stand where checkpoints, snapshots and weights stand."""
+    for name in ("ckpt/step-00000003/model.safetensors", "ckpt/step-00000003/manifest.json", "ckpt/step-00000006/manifest.json"):
+        put(run / name)
+    for name in ("snapshots/step-00000003.safetensors", "weights/last.json", "weights/last-0123456789abcdef.safetensors"):
+        put(run / name)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file below, but for what locks and the trash leave."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.endswith(("lock", "lock.json")) and ".trash" not in path.parts and ".lifecycle" not in path.name
+    }
+
+
+def rows_in(results: Path) -> dict[str, str]:
+    """Row -> its train key."""
+    found = {}
+    for path in (results / "sweeps").glob("*.json"):
+        if not path.name.endswith((".lock.json", ".asha.json")):
+            found |= {row["id"]: row["keys"]["train"] for row in json.loads(path.read_text())["rows"]}
+    return found

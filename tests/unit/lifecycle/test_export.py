@@ -1,0 +1,115 @@
+"""The exported folder translates by itself, to the same words, and is whole or not there."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def exported(trained, tmp_path_factory) -> Path:
+    from orchestrator.cli import run
+
+    spec, results, cache = trained
+    folder = tmp_path_factory.mktemp("exported") / "model"
+    assert run(["export", f"{spec}#child", "--results", str(results), "--cache-dir", str(cache), "--to", str(folder)]) == 0
+    return folder
+
+
+def test_it_translates_to_the_same_words_without_the_orchestrator(exported, trained, cli, monkeypatch, tmp_path):
+    from orchestrator.data.prepare import prepare
+    from orchestrator.rows import resolve
+
+    spec, results, cache = trained
+    lines = prepare(resolve(f"{spec}#child")[0].spec.data, None, cache).sources("test")[:20]
+    text = "\n".join([*lines, "", "xyzzy " + lines[0]]) + "\n"
+    stdin = io.TextIOWrapper(io.BytesIO(text.encode()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    code, want, err = cli("translate", f"{spec}#child", "--results", results, "--cache-dir", cache)
+    assert code == 0, err
+    # no orchestrator, nothing of this checkout, another working folder
+    program = (
+        "import runpy, sys\nsys.modules['orchestrator'] = None\n"
+        f"runpy.run_path({str(exported / 'translate.py')!r}, run_name='__main__')\n"
+        "loaded = [m for m in sys.modules if m.partition('.')[0] in ('pydantic', 'ray', 'mlflow', 'safetensors', 'yaml')]\n"
+        f"sys.exit(repr(loaded) if loaded or not sys.modules['models'].__file__.startswith({str(exported)!r}) else 0)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, input=text.encode(), capture_output=True, cwd=tmp_path, env=environment, timeout=600)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode() == want and len(set(want.splitlines())) > 1
+
+
+def test_the_folder_says_what_it_is(exported, trained, cli):
+    results = trained[1]
+    config = json.loads((exported / "config.json").read_text())
+    record = json.loads(next(path for path in results.glob("*/train.json") if config["weights_sha256"] in path.read_text()).read_text())
+    card = (exported / "README.md").read_text()
+    assert (
+        record["status"] == "done"
+        and "# life/cycle/child, seed 1" in card
+        and "nrefs:1" in card
+        and "started from | life/cycle/base" in card
+    )
+    assert json.loads((exported / "capsule.json").read_text())["device"] == "cpu" and "git_commit" in card
+    sums = subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=exported, capture_output=True, text=True)
+    assert sums.returncode == 0, sums.stdout
+    code, out, _ = cli("plan", exported / "row.yaml", "--results", results, "--json")
+    assert code == 0 and [row["status"] for row in json.loads(out)["rows"]] == ["done"], "row.yaml is the row"
+
+
+def test_damaged_weights_are_not_used(exported, tmp_path):
+    from orchestrator.lifecycle.loader import tensors
+
+    data = bytearray((exported / "model.safetensors").read_bytes())
+    sha256 = json.loads((exported / "config.json").read_text())["sha256"]["model.safetensors"]
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(data)
+    import safetensors.torch
+
+    assert all((value == tensors(path, sha256)[name]).all() for name, value in safetensors.torch.load_file(path).items())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="sha256 differs"):
+        tensors(path, sha256)
+
+
+def test_every_decode_option_has_its_place(exported):
+    from orchestrator.lifecycle.plain_spec import DecodeSpec
+    from orchestrator.spec import DecodeSpec as Full
+
+    config = json.loads((exported / "config.json").read_text())
+    assert set(config["decode"]) == set(Full.model_fields) == set(vars(DecodeSpec.of(config["decode"])))
+
+
+def test_killed_half_way_nothing_is_there(trained, tmp_path, killed):
+    from orchestrator.cli import run
+
+    spec, results, cache = trained
+    arguments = ["export", f"{spec}#base", "--results", str(results), "--cache-dir", str(cache), "--to", str(tmp_path / "model")]
+    assert killed(lambda: run(arguments), "export_pre_rename:kill") == -signal.SIGKILL
+    assert not (tmp_path / "model").exists()
+
+
+def test_bad_input(trained, cli, tmp_path):
+    spec, results, cache = trained
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    (tmp_path / "none").mkdir()
+    for target, where, to, message in (
+        (f"{spec}#base", results, tmp_path / "full", "is there already"),
+        (f"{spec}#base", tmp_path / "none", tmp_path / "new", "not in the results"),
+        (spec, results, tmp_path / "new", "expected one"),
+        (f"{spec}#base", tmp_path / "nowhere", tmp_path / "new", "no such folder"),
+    ):
+        code, out, err = cli("export", target, "--results", where, "--cache-dir", cache, "--to", to)
+        assert code == 2 and out == "" and message in err, err
+        assert not (tmp_path / "new").exists()

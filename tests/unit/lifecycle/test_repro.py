@@ -1,0 +1,133 @@
+"""Run again from what was recorded: the same bits, or which part of the capsule explains that they are not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from life import SPEC, rows_in, tree
+
+from orchestrator.documents import sealed
+from orchestrator.lifecycle.verdict import DECIDING, Evidence, Tolerance, compare
+
+TRAIN = {"status": "done", "steps": 6, "params": 10, "weights_sha256": "a" * 64, "valid": {"nll": 2.0}, "seconds": 1.0}
+CAPSULE = {"git_commit": "c", "libraries": {"torch": "2.13.0", "mlflow": "3"}, "device": "cpu", "threads": 1, "matmul": {"path": "default"}}
+
+
+def evidence(*, capsule: dict | None = None, texts: tuple[str, ...] = ("x", "y"), bleu: float = 20.0, **train: object) -> Evidence:
+    return Evidence(TRAIN | train, CAPSULE | (capsule or {}), texts, {"": {"bleu": bleu}})
+
+
+OTHER = {"weights_sha256": "b" * 64}
+TORCH = {"libraries": {"torch": "2.12.0", "mlflow": "3"}}
+
+
+@pytest.mark.parametrize(
+    ("again", "verdict", "reasons"),
+    [
+        (evidence(seconds=9.0), "same bits", []),
+        (evidence(capsule=TORCH), "same bits", ["libraries.torch"]),
+        (evidence(**OTHER), "bits differ", []),
+        (evidence(texts=("x", "z")), "bits differ", []),
+        (evidence(bleu=20.1), "bits differ", []),
+        (evidence(capsule={"libraries": {"torch": "2.13.0", "mlflow": "4"}, "lock_sha256": "x"}, **OTHER), "bits differ", []),
+        (evidence(capsule=TORCH, bleu=20.4, texts=("p", "q"), **OTHER), "within tolerance", ["libraries.torch"]),
+        (evidence(capsule={"matmul": {"path": "onednn"}}, **OTHER), "within tolerance", ["matmul.path"]),
+        (evidence(capsule=TORCH, bleu=20.6, **OTHER), "outside tolerance", ["libraries.torch"]),
+        (evidence(capsule=TORCH, valid={"nll": 2.03}, **OTHER), "outside tolerance", ["libraries.torch"]),
+        (evidence(capsule={"device": "cuda"}, status="diverged", **OTHER), "outside tolerance", ["device"]),
+        (evidence(capsule={"threads": 2}, valid={"nll": None}, **OTHER), "outside tolerance", ["threads"]),
+    ],
+)
+def test_verdicts(again, verdict, reasons):
+    found = compare(evidence(), again, Tolerance())
+    assert (found.verdict, found.reasons) == (verdict, reasons)
+    assert found.reproduced == (verdict in ("same bits", "within tolerance"))
+
+
+def test_what_decides_bits_are_parts_of_a_real_capsule():
+    from orchestrator.capsule import capsule, flat
+
+    names = flat(capsule("cpu", 1))
+    assert all(any(name == part or name.startswith(f"{part}.") for name in names) for part in DECIDING)
+
+
+@pytest.fixture
+def copy(trained, tmp_path) -> Path:
+    return Path(shutil.copytree(trained[1], tmp_path / "results"))
+
+
+def edit(path: Path, **changes: object) -> None:
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(sealed({name: value for name, value in document.items() if name != "digest"} | changes, document["key"])))
+
+
+def test_a_row_and_the_one_it_starts_from_give_the_same_bits(trained, cli):
+    spec, results, cache = trained
+    before = tree(results)
+    code, out, err = cli("repro", f"{spec}#child", "--results", results, "--cache-dir", cache, "--json")
+    found = json.loads(out)
+    assert code == 0 and found["verdict"] == "same bits" and "same bits" in err
+    assert [(run["id"], run["verdict"]) for run in found["runs"]] == [("life/cycle/base", "same bits"), ("life/cycle/child", "same bits")]
+    measured = {one["what"]: one for one in found["runs"][1]["measures"]}
+    assert len(measured["weights_sha256"]["again"]) == 64 and measured["hypotheses"]["recorded"] > 10 and "BLEU" in measured
+    assert tree(results) == before and not list(results.glob(".repro*"))
+
+
+def test_other_bits_are_told_and_excused_by_the_capsule_alone(trained, copy, cli):
+    cache = trained[2]
+    key = rows_in(copy)["life/cycle/base"]
+    edit(copy / key[:16] / "train.json", weights_sha256="f" * 64)
+    command = ("repro", key[:16], "--results", copy, "--cache-dir", cache)
+    code, out, err = cli(*command)
+    assert code == 1 and "bits differ" in err and "weights_sha256" in out
+    capsule = json.loads((copy / key[:16] / "capsule.json").read_text())
+    edit(copy / key[:16] / "capsule.json", libraries=capsule["libraries"] | {"torch": "1.0"})
+    code, out, err = cli(*command)
+    assert code == 0 and "within tolerance" in err and "libraries.torch differs" in err and "1.0" in out
+    assert cli(*command, "--strict")[0] == 1
+
+
+def test_a_row_that_changed_since_is_run_as_it_was_recorded(trained, copy, cli, tmp_path):
+    _, _, cache = trained
+    changed = tmp_path / "spec.yaml"
+    changed.write_text(SPEC.replace("max_steps: 6", "max_steps: 9"))
+    code, out, err = cli("repro", f"{changed}#base", "--results", copy, "--cache-dir", cache, "--json")
+    assert code == 0 and json.loads(out)["verdict"] == "same bits" and "changed since" in err
+    assert {one["what"]: one["again"] for one in json.loads(out)["runs"][0]["measures"]}["steps"] == 6
+
+
+def test_killed_it_goes_on_in_the_place_it_was_given(trained, cli, tmp_path, killed):
+    from orchestrator.cli import run
+
+    spec, results, cache = trained
+    command = ["repro", f"{spec}#base", "--results", str(results), "--cache-dir", str(cache), "--into", str(tmp_path / "again")]
+    assert killed(lambda: run(command), "step@5:kill") == -signal.SIGKILL
+    code, out, _ = cli(*command, "--json")
+    assert code == 0 and json.loads(out)["verdict"] == "same bits"
+    (journal,) = (tmp_path / "again").glob("*/journal.jsonl")
+    assert len(journal.read_text().splitlines()) == 7, "steps 1 to 4, then 4 to 6 from the checkpoint of step 3"
+    code, _, err = cli("repro", f"{spec}#child", *command[2:])
+    assert code == 2 and "is not empty" in err
+
+
+def test_bad_input(trained, copy, cli, tmp_path):
+    spec, _, cache = trained
+    key = rows_in(copy)["life/cycle/base"][:16]
+    edit(copy / key / "train.json", status="stopped")
+    other = tmp_path / "other.yaml"
+    other.write_text(SPEC.replace("table: cycle", "table: other").replace("d_ff: 32", "d_ff: 16"))
+    for arguments, message in (
+        ((key,), "expected one that is done"),
+        ((f"{spec}#base",), "expected one that is done"),
+        ((f"{other}#base",), "found no recorded run"),
+        ((spec,), "expected one"),
+        (("0" * 16,), "0 runs"),
+        ((key, "--seed", "3"), "says seed"),
+    ):
+        code, out, err = cli("repro", *arguments, "--results", copy, "--cache-dir", cache)
+        assert code == 2 and out == "" and message in err and len(err.splitlines()) == 1, err
+    assert not list(copy.glob(".repro*"))
