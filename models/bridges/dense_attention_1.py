@@ -27,4 +27,4 @@ class DenseAttention1(MultistepBridge):
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
         assert flow.mask is not None and flow.bias is not None
         keys = scale_gradient(encoded, self.factor)
-        return [(Memory(keys, flow.mask, flow.bias, keys + self.base(history.group[0])),)] * self.num_layers
+        return [(Memory(keys, flow.mask, flow.bias, keys + self.base(self.base_state(history))),)] * self.num_layers

@@ -30,6 +30,11 @@ class MultistepBridge(Bridge):
         self.num_layers, self.width = site.num_layers, site.d_model
         self.factor = 1.0 / (2.0 * site.num_layers) if scale_gradient else 1.0
 
+    def base_state(self, history: History) -> Tensor:
+        """h_0, or the last summary layer's output, which is a state of the encoder: the gradient into it is scaled like the others'."""
+        base = history.group[0]
+        return base if base is history.outputs[0] else scale_gradient(base, self.factor)
+
     def memory_dims(self, layer: int) -> tuple[int, ...]:
         return (self.width,)
 

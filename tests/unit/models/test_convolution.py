@@ -269,6 +269,17 @@ def test_the_encoder_gets_its_gradient_divided_by_twice_the_attending_layers(bri
     torch.testing.assert_close(grads[0] * 6, grads[1], atol=1e-6, rtol=1e-4)
 
 
+@pytest.mark.parametrize("bridge", ["dense_attention_1", "dense_attention_2"])
+def test_a_summary_is_a_state_of_the_encoder_whose_gradient_is_divided_too(bridge):
+    grads = []
+    for scaled in (True, False):
+        model = made(both(dense(4, 5, 3), bridge, **SMALL) | {"bridge": {"kind": bridge, "scale_gradient": scaled}})
+        src, tgt = batch()
+        model(src, tgt).hidden.square().sum().backward()
+        grads.append(model.encoder.layers[0].convolution.map.direction.grad)
+    torch.testing.assert_close(grads[0] * 8, grads[1], atol=1e-6, rtol=1e-4)
+
+
 def _normed(out, width):
     normed = NormedLinear(width, out)
     random_map(normed)
