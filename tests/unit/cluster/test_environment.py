@@ -61,7 +61,9 @@ def test_kubernetes_and_machines_have_the_same_settings():
 
 
 def test_a_lab_s_own_settings_win():
-    ours = env_sh(NMT_RESULTS="/other", NCCL_SOCKET_IFNAME="ib0", NCCL_IB_DISABLE="0", TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC="90", NMT_HOME="/srv/nmt")
+    ours = env_sh(
+        NMT_RESULTS="/other", NCCL_SOCKET_IFNAME="ib0", NCCL_IB_DISABLE="0", TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC="90", NMT_HOME="/srv/nmt"
+    )
     assert ours["NMT_RESULTS"] == "/other" and ours["NCCL_SOCKET_IFNAME"] == "ib0" and ours["NCCL_IB_DISABLE"] == "0"
     assert ours["TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"] == "90" and ours["PATH"].startswith("/srv/nmt/.venv/bin:")
 
@@ -79,8 +81,26 @@ def patterns(name: str) -> list[str]:
     return [line.strip() for line in (ROOT / name).read_text().splitlines() if line.strip() and not line.startswith("#")]
 
 
-SECRET = [".env", ".env.local", "deploy/id.pem", "tls.key", "auth_token", "cluster/auth_token.txt", ".ray/auth_token", "kubeconfig-lab", ".netrc"]
-BULKY = ["results/ab/weights.safetensors", "data/wmt14/train.en", ".data-cache/x", ".git/HEAD", ".venv/bin/python", "mlruns/0", ".peers/fairseq/x"]
+SECRET = [
+    ".env",
+    ".env.local",
+    "deploy/id.pem",
+    "tls.key",
+    "auth_token",
+    "cluster/auth_token.txt",
+    ".ray/auth_token",
+    "kubeconfig-lab",
+    ".netrc",
+]
+BULKY = [
+    "results/ab/weights.safetensors",
+    "data/wmt14/train.en",
+    ".data-cache/x",
+    ".git/HEAD",
+    ".venv/bin/python",
+    "mlruns/0",
+    ".peers/fairseq/x",
+]
 
 
 @pytest.mark.parametrize("path", SECRET + BULKY)
@@ -98,7 +118,11 @@ def docker_ignores(path: str) -> bool:
     """Docker's rule for the patterns we use: a path or one of its folders matches, from the root, ** over any depth."""
     parts = path.split("/")
     heads = ["/".join(parts[: n + 1]) for n in range(len(parts))]
-    return any(fnmatch.fnmatch(head, p) or (p.startswith("**/") and fnmatch.fnmatch(head, p[3:])) for head in heads for p in patterns(".dockerignore"))
+    return any(
+        fnmatch.fnmatch(head, p) or (p.startswith("**/") and fnmatch.fnmatch(head, p[3:]))
+        for head in heads
+        for p in patterns(".dockerignore")
+    )
 
 
 def test_the_two_lists_say_the_same():

@@ -199,14 +199,18 @@ def test_no_policy_lets_everybody_in_or_out():
         for rule in spec.get("ingress", []):
             assert rule["from"] and all(peer.get("podSelector", {}).get("matchLabels") for peer in rule["from"]), name
         for rule in spec.get("egress", []):
-            assert rule["to"] and all(set(peer) & {"podSelector", "namespaceSelector"} and "ipBlock" not in peer for peer in rule["to"]), name
+            assert rule["to"] and all(set(peer) & {"podSelector", "namespaceSelector"} and "ipBlock" not in peer for peer in rule["to"]), (
+                name
+            )
 
 
 def test_policies_select_pods_that_are_there():
     """A label that is misspelt in a policy would deny in silence. KubeRay itself puts `ray.io/is-ray-node: yes` on every Ray pod."""
     labels = [{"ray.io/is-ray-node": "yes"}, *(template.get("metadata", {}).get("labels", {}) for template in pods().values())]
     for name, spec in policies().items():
-        peers = [peer for rule in [*spec.get("ingress", []), *spec.get("egress", [])] for peer in [*rule.get("from", []), *rule.get("to", [])]]
+        peers = [
+            peer for rule in [*spec.get("ingress", []), *spec.get("egress", [])] for peer in [*rule.get("from", []), *rule.get("to", [])]
+        ]
         here = [spec["podSelector"], *(peer["podSelector"] for peer in peers if "namespaceSelector" not in peer)]
         for wanted in (selector["matchLabels"] for selector in here if selector):
             assert any(wanted.items() <= found.items() for found in labels), (name, wanted)

@@ -59,13 +59,18 @@ def test_the_same_images_everywhere():
     for path in CLUSTER.rglob("*.yaml"):
         images |= set(re.findall(r"(?:image: |image, value: )\"?([^\s\"]+)", path.read_text()))
     assert images == {"nmt-layer-fusion:cpu", "nmt-layer-fusion:cuda", "nmt-layer-fusion:mlflow", "postgres:17"}
-    assert {name for name in ("cpu", "cuda", "mlflow")} <= set(re.findall(r"^FROM .* AS (\w+)$", (CLUSTER / "Dockerfile").read_text(), re.MULTILINE))
+    assert {name for name in ("cpu", "cuda", "mlflow")} <= set(
+        re.findall(r"^FROM .* AS (\w+)$", (CLUSTER / "Dockerfile").read_text(), re.MULTILINE)
+    )
 
 
 def test_every_yaml_of_the_folder_is_read_by_some_test():
     """A new file here must come with its check."""
     known = {"ray-cluster.yaml", "ray-cluster-local.yaml", "smoke.yaml", "mlflow/compose.yaml", "mlflow/kubernetes.yaml"}
-    known |= {f"kuberay/{name}" for name in ("setup.yaml", "ray-cluster.yaml", "ray-job.yaml", "ray-cluster-gpu.patch.yaml", "ray-job-gpu.patch.yaml")}
+    known |= {
+        f"kuberay/{name}"
+        for name in ("setup.yaml", "ray-cluster.yaml", "ray-job.yaml", "ray-cluster-gpu.patch.yaml", "ray-job-gpu.patch.yaml")
+    }
     found = {path.relative_to(CLUSTER).as_posix() for path in CLUSTER.rglob("*.y*ml")}
     assert found == known
     for name in found:
