@@ -15,6 +15,7 @@ export TUNE_DISABLE_SIGINT_HANDLER=1
 export TUNE_DISABLE_AUTO_CALLBACK_LOGGERS=1
 export TUNE_DISABLE_AUTO_CALLBACK_SYNCER=1
 export TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S=0
+export RAY_JOB_STOP_WAIT_TIME_S=600 # `ray job stop` asks, and kills after this: Ray's own 3 s are too short for rows to save
 export OMP_NUM_THREADS=1 # bits are promised at equal thread counts
 
 # Shared storage: every node sees these folders under the same name

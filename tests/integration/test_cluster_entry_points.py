@@ -1,4 +1,4 @@
-"""A head started as `cluster/ray-cluster-local.yaml` says, with a token, and a job that goes through `cluster/submit.sh` and `cluster/sweep.sh`."""
+"""A head started as `cluster/ray-cluster-local.yaml` says, with a token, and a job through `cluster/submit.sh` and `cluster/sweep.sh`."""
 
 from __future__ import annotations
 
@@ -74,9 +74,13 @@ class Lab:
                 ["bash", "-c", command], cwd=self.home, env=self.environment | shared | of_the_nodes, stdout=log, stderr=log
             )
 
+    def command(self, *arguments: str) -> list[str]:
+        return ["bash", str(self.checkout / "cluster" / "submit.sh"), *arguments]
+
     def submit(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        command = ["bash", str(self.checkout / "cluster" / "submit.sh"), *arguments]
-        return subprocess.run(command, env=self.environment | environment, cwd=self.home, capture_output=True, text=True, timeout=600)
+        return subprocess.run(
+            self.command(*arguments), env=self.environment | environment, cwd=self.home, capture_output=True, text=True, timeout=600
+        )
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +150,21 @@ def test_without_the_cluster_s_token_nothing_is_submitted(lab, tmp_path):
     assert done.returncode == 2 and done.stderr == "error: no token: set RAY_AUTH_TOKEN_PATH to the file that holds the cluster's\n"
     wrong = lab.submit("cluster/smoke.yaml", RAY_AUTH_TOKEN=secrets.token_hex(32))
     assert wrong.returncode != 0 and "Invalid authentication token" in wrong.stdout + wrong.stderr
+
+
+def test_a_job_that_is_stopped_saves_first(lab, submitted):
+    """No checkpoint is due but the one that the stop asks for."""
+    environment = lab.environment | {"NMT_SUBMISSION_ID": "stopped"}
+    many = ["--set", "train.max_steps=100000", "--set", "train.checkpoint_every=100000", "--set", "train.validate_every=100000"]
+    job = subprocess.Popen(lab.command("cluster/smoke.yaml", *many), env=environment, cwd=lab.home, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 300
+    started: list[Path] = []
+    while not started and time.monotonic() < deadline:
+        time.sleep(0.2)
+        started = [path.parent for path in lab.home.glob("nmt_results/*/journal.jsonl") if not (path.parent / "train.json").exists()]
+    assert started
+    ray = [str(lab.checkout / ".venv" / "bin" / "ray"), "job", "stop", "stopped"]
+    subprocess.run(ray, env=environment | {"RAY_AUTH_MODE": "token"}, cwd=lab.home, capture_output=True, check=True, timeout=300)
+    out, _ = job.communicate(timeout=300)
+    assert "Traceback" not in out, out
+    assert any(list(run.glob("ckpt/step-*/manifest.json")) for run in started)

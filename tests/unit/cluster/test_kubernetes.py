@@ -1,7 +1,7 @@
-"""The manifests. KubeRay's own objects are checked against `kuberay.schema.json`: no package carries the CRD's schema, so that one is written
-by hand from the API reference (KubeRay 1.6.2 and 1.7.1) and has the fields that we use, refusing any other; it is not the CRD. Objects of
-Kubernetes, and the pod templates inside KubeRay's, are checked against Kubernetes' own OpenAPI schemas (package kubernetes-validate, strict:
-an unknown field is an error). Nothing was ever applied to a cluster.
+"""The manifests. KubeRay's own objects are checked against `kuberay.schema.json`: no package carries the CRD's schema, so that one is
+written by hand from the API reference (KubeRay 1.6.2 and 1.7.1) and has the fields that we use, refusing any other; it is not the CRD.
+Objects of Kubernetes, and the pod templates inside KubeRay's, are checked against Kubernetes' own OpenAPI schemas (package
+kubernetes-validate, strict: an unknown field is an error). Nothing was ever applied to a cluster.
 """
 
 from __future__ import annotations
