@@ -68,7 +68,8 @@ class Lab:
         command = command.replace("--port=6379", f"--port={free_port()}").replace(" --autoscaling-config=~/ray_bootstrap_config.yaml", "")
         command += f" --dashboard-port={self.port} --num-cpus=2 --temp-dir={self.home}/r --block"
         shared = {name: str(self.home / name.lower()) for name in ("NMT_RESULTS", "NMT_DATA_DIR", "NMT_CACHE_DIR")}
-        of_the_nodes = {"NMT_MIN_CPUS": "2", "MLFLOW_TRACKING_URI": f"sqlite:///{self.home}/server.db"}
+        patience = {"RAY_raylet_start_wait_time_s": "400", "RAY_worker_register_timeout_seconds": "300"}  # a busy machine is no fault
+        of_the_nodes = patience | {"NMT_MIN_CPUS": "2", "MLFLOW_TRACKING_URI": f"sqlite:///{self.home}/server.db"}
         with (self.home / "head.log").open("wb") as log:
             return subprocess.Popen(
                 ["bash", "-c", command], cwd=self.home, env=self.environment | shared | of_the_nodes, stdout=log, stderr=log
