@@ -101,6 +101,7 @@ def test_reconcile_says_why_the_server_cannot_be_written_and_keeps_the_password(
     assert "canary" not in done.stdout + done.stderr and len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_reconcile_brings_results_to_a_store_once(fake_results, tmp_path):
     from mlflow.tracking import MlflowClient
 
