@@ -1,0 +1,83 @@
+"""What can be said of the Dockerfile without a Docker daemon: its parts exist, it is not root, it holds no secret. It was never built."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXT = (ROOT / "cluster" / "Dockerfile").read_text()
+
+
+def instructions() -> list[tuple[str, str, str]]:
+    """(stage, instruction, rest), continued lines joined, comments left out."""
+    lines = re.sub(r"\\\n\s*", "", "\n".join(line for line in TEXT.splitlines() if not line.startswith("#"))).splitlines()
+    found, stage = [], ""
+    for line in filter(None, lines):
+        word, _, rest = line.partition(" ")
+        if word == "FROM":
+            stage = rest.split(" AS ")[1]
+        found.append((stage, word, rest))
+    return found
+
+
+STAGES = {stage: rest.split(" AS ")[0] for stage, word, rest in instructions() if word == "FROM"}
+
+
+def ancestors(stage: str) -> list[str]:
+    return [stage, *ancestors(STAGES[stage])] if stage in STAGES else []
+
+
+def test_targets():
+    assert {"cpu", "cuda", "mlflow"} <= set(STAGES) and all(STAGES[stage] == "base" for stage in ("cpu", "cuda", "mlflow"))
+
+
+@pytest.mark.parametrize("stage", ["cpu", "cuda", "mlflow"])
+def test_the_last_user_is_a_number_and_not_root(stage):
+    users = [rest for name in reversed(ancestors(stage)) for here, word, rest in instructions() if word == "USER" and here == name]
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", users[-1])
+
+
+def copies() -> list[tuple[str, list[str]]]:
+    found = []
+    for stage, word, rest in instructions():
+        assert word != "ADD"
+        if word == "COPY" and "--from=" not in rest:
+            found.append((stage, [part for part in rest.split() if not part.startswith("--")][:-1]))
+    return found
+
+
+def test_every_source_exists_and_is_in_the_build_s_context():
+    lines = [line.strip() for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
+    anywhere, from_root = {line[3:] for line in lines if line.startswith("**/")}, {line for line in lines if not line.startswith("**/")}
+    sources = [source for _, group in copies() for source in group]
+    assert sources
+    for source in sources:
+        assert (ROOT / source).exists(), source
+        assert not {source, source.split("/")[0]} & from_root and not set(source.split("/")) & anywhere, source
+
+
+def test_the_image_has_what_the_product_reads_beside_its_code():
+    """Search spaces, published results, the lock (whose hash goes into every result) and the entry points."""
+    sources = {source for stage, group in copies() if stage == "source" for source in group}
+    assert {"models", "orchestrator", "search_spaces", "docs/results", "cluster", "requirements.lock", "pyproject.toml"} <= sources
+
+
+@pytest.mark.parametrize("stage", ["cpu", "cuda"])
+def test_torch_comes_first_then_the_lock_by_hash(stage):
+    runs = " && ".join(rest for here, word, rest in instructions() if word == "RUN" and here == stage)
+    assert runs.index("torch==") < runs.index("--require-hashes -r requirements.lock") < runs.index("--no-deps --no-build-isolation -e .")
+
+
+def test_no_secret_is_asked_for_or_kept():
+    for _, word, rest in instructions():
+        if word in ("ARG", "ENV"):
+            assert not re.search(r"token|password|passwd|secret|credential|api_?key", rest, re.IGNORECASE), rest
+
+
+def test_no_registry_s_host():
+    for image in set(STAGES.values()) - set(STAGES) - {"scratch"}:
+        assert "." not in image.partition("/")[0] or "/" not in image
+    assert "://" not in TEXT

@@ -1,0 +1,113 @@
+"""`sweep.sh` with a stand-in for Python that records how it is called, and what Ray packs of a checkout."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+from ray._private.runtime_env.packaging import create_package
+
+ROOT = Path(__file__).resolve().parents[3]
+STAND_IN = """#!/bin/sh
+echo "$@" >> "$CALLS"
+case "$*" in *orchestrator*) ;; *) exit 0 ;; esac
+trap 'echo saved >> "$CALLS"; exit 130' TERM
+echo ready >> "$CALLS"
+for i in $(seq "${TICKS:-0}"); do sleep 0.1; done
+exit "${CODE:-0}"
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    """(arguments, environment) -> the running job; its calls of Python are the lines of `calls`."""
+    (tmp_path / "python").write_text(STAND_IN)
+    (tmp_path / "python").chmod(0o755)
+    base = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CALLS": str(tmp_path / "calls"), "RAY_ADDRESS": "127.0.0.1:6379"}
+    base |= {"NMT_RESULTS": str(tmp_path / "results")}
+
+    def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+        env = {name: value for name, value in (base | environment).items() if value}
+        command = ["bash", str(ROOT / "cluster" / "sweep.sh"), *arguments]
+        return subprocess.Popen(command, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    return start
+
+
+def calls(tmp_path: Path) -> list[str]:
+    lines = (tmp_path / "calls").read_text().splitlines() if (tmp_path / "calls").exists() else []
+    return [line for line in lines if line != "ready"]
+
+
+def test_a_job_is_a_sweep(job, tmp_path):
+    assert job("cluster/smoke.yaml", "--seeds", "1,2").wait() == 0
+    assert calls(tmp_path) == ["-m orchestrator sweep cluster/smoke.yaml --seeds 1,2"]
+
+
+def test_it_waits_for_cpus_makes_the_data_s_folder_and_brings_results_to_the_server(job, tmp_path):
+    data = tmp_path / "share" / "data"
+    assert job("spec.yaml", NMT_MIN_CPUS="12", NMT_DATA_DIR=str(data), MLFLOW_TRACKING_URI="http://mlflow:5000").wait() == 0
+    assert calls(tmp_path) == [
+        "cluster/wait_for_cpus.py 12 --seconds 900",
+        "-m orchestrator sweep --no-tracking spec.yaml",
+        "cluster/mlflow_reconcile.py",
+    ]
+    assert data.is_dir()
+
+
+@pytest.mark.parametrize("code", [1, 2, 3])
+def test_the_sweep_s_exit_code_is_the_job_s(job, tmp_path, code):
+    assert job("spec.yaml", CODE=str(code), MLFLOW_TRACKING_URI="http://mlflow:5000").wait() == code
+    assert calls(tmp_path)[-1] == "cluster/mlflow_reconcile.py"  # what did end is shown
+
+
+@pytest.mark.parametrize("name", ["NMT_RESULTS", "RAY_ADDRESS"])
+def test_nothing_starts_without(name, job, tmp_path):
+    done = job("spec.yaml", **{name: ""})
+    assert done.wait() != 0 and name in done.stderr.read() and not calls(tmp_path)
+
+
+def test_a_stop_waits_for_the_sweep_to_save(job, tmp_path):
+    """Ray asks every process of a job at once; were the shell to die of it, Ray would take the job for ended."""
+    running = job("spec.yaml", TICKS="1000")
+    for _ in range(1200):
+        if (tmp_path / "calls").exists() and "ready" in (tmp_path / "calls").read_text():
+            break
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGTERM)
+    assert running.wait(60) == 130 and calls(tmp_path)[-1] == "saved"
+
+
+def test_ray_packs_neither_data_nor_results_nor_secrets(tmp_path):
+    checkout = tmp_path / "nmt"
+    kept = [
+        "orchestrator/cli.py",
+        "orchestrator/data/prepare.py",
+        "search_spaces/data/x.yaml",
+        "docs/results/ledger/a.json",
+        "cluster/sweep.sh",
+    ]
+    canaries = [
+        ".env",
+        "auth_token",
+        "deploy.pem",
+        "results/ab/weights.bin",
+        "data/train.de",
+        ".git/config",
+        "mlruns/meta",
+        ".venv/bin/python",
+    ]
+    for name in [*kept, *canaries]:
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).write_text("x")
+    for name in (".gitignore", ".rayignore"):
+        (checkout / name).write_text((ROOT / name).read_text())
+    create_package(str(checkout), tmp_path / "package.zip", include_gitignore=True)
+    with zipfile.ZipFile(tmp_path / "package.zip") as package:
+        files = {name.partition("/")[2] if name.startswith("nmt/") else name for name in package.namelist() if not name.endswith("/")}
+    assert files - {".gitignore", ".rayignore"} == set(kept)

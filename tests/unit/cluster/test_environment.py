@@ -1,0 +1,142 @@
+"""The nodes' environment, in its two forms, has what the product relies on; the two lists of what is not uploaded agree."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from ray._private.runtime_env.packaging import get_excludes_from_ignore_files
+
+from orchestrator.launch import ray_cluster
+
+ROOT = Path(__file__).resolve().parents[3]
+CLUSTER = ROOT / "cluster"
+
+
+def config_map() -> dict[str, str]:
+    (found,) = [o for o in yaml.safe_load_all((CLUSTER / "kuberay" / "setup.yaml").read_text()) if o["kind"] == "ConfigMap"]
+    return found["data"]
+
+
+def env_sh(**environment: str) -> dict[str, str]:
+    """What env.sh exports, by a shell that has nothing else."""
+    done = subprocess.run(
+        ["sh", "-c", f". '{CLUSTER / 'env.sh'}' && env -0"],
+        env={"PATH": os.environ["PATH"], "HOME": "/home/nobody"} | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    shell = {"PWD", "SHLVL", "_", "HOME", "OLDPWD"}
+    return {name: value for name, _, value in (one.partition("=") for one in done.stdout.split("\0") if one) if name not in shell}
+
+
+@pytest.fixture
+def product(monkeypatch, tmp_path) -> dict[str, str]:
+    """What the product sets before it starts a cluster of its own."""
+    found = {"RAY_ADDRESS": "elsewhere"}
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "environ", found)
+        ray_cluster._environment(tmp_path)
+    return {name: value for name, value in found.items() if name != "RAY_ADDRESS"}
+
+
+def test_nodes_have_what_the_product_sets_on_a_cluster_of_its_own(product):
+    """Actors of a running cluster have their node's environment, not the driver's."""
+    assert len(product) > 5
+    assert product.items() <= env_sh().items()
+    assert {name: value for name, value in product.items() if name != "RAY_AUTH_MODE"}.items() <= config_map().items()  # KubeRay sets it
+
+
+def test_kubernetes_and_machines_have_the_same_settings():
+    machines, pods = env_sh(), config_map()
+    assert {name for name in machines if name not in ("RAY_AUTH_MODE", "NMT_HOME", "PATH")} == set(pods) - {"GLOO_SOCKET_IFNAME"}
+    differ = {name for name, value in machines.items() if name in pods and pods[name] != value}
+    assert differ == {"NCCL_SOCKET_IFNAME"}  # a pod's interface has one name
+
+
+def test_a_lab_s_own_settings_win():
+    ours = env_sh(
+        NMT_RESULTS="/other", NCCL_SOCKET_IFNAME="ib0", NCCL_IB_DISABLE="0", TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC="90", NMT_HOME="/srv/nmt"
+    )
+    assert ours["NMT_RESULTS"] == "/other" and ours["NCCL_SOCKET_IFNAME"] == "ib0" and ours["NCCL_IB_DISABLE"] == "0"
+    assert ours["TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"] == "90" and ours["PATH"].startswith("/srv/nmt/.venv/bin:")
+
+
+def test_results_data_and_cache_are_options_of_the_command_line(cli):
+    """The names of the variables are those that `sweep` reads."""
+    from orchestrator import cli_common
+
+    text = Path(cli_common.__file__).read_text()
+    for name in ("NMT_RESULTS", "NMT_DATA_DIR", "NMT_CACHE_DIR"):
+        assert f'envvar="{name}"' in text and env_sh()[name] == config_map()[name] and env_sh()[name].startswith("/")
+
+
+def patterns(name: str) -> list[str]:
+    return [line.strip() for line in (ROOT / name).read_text().splitlines() if line.strip() and not line.startswith("#")]
+
+
+SECRET = [
+    ".env",
+    ".env.local",
+    "deploy/id.pem",
+    "tls.key",
+    "auth_token",
+    "cluster/auth_token.txt",
+    ".ray/auth_token",
+    "kubeconfig-lab",
+    ".netrc",
+]
+BULKY = [
+    "results/ab/weights.safetensors",
+    "data/wmt14/train.en",
+    ".data-cache/x",
+    ".git/HEAD",
+    ".venv/bin/python",
+    "mlruns/0",
+    ".peers/fairseq/x",
+]
+
+
+@pytest.mark.parametrize("path", SECRET + BULKY)
+def test_neither_uploads_nor_images_hold_secrets_data_or_results(path):
+    assert ray_ignores(path) and docker_ignores(path)
+
+
+def ray_ignores(path: str) -> bool:
+    """By .rayignore alone: .gitignore may be switched off (RAY_RUNTIME_ENV_IGNORE_GITIGNORE)."""
+    (ignored,) = get_excludes_from_ignore_files(ROOT, include_gitignore=False)
+    return any(ignored(ROOT / part) for part in [path, *map(str, Path(path).parents)][:-1])
+
+
+def docker_ignores(path: str) -> bool:
+    """Docker's rule for the patterns we use: a path or one of its folders matches, from the root, ** over any depth."""
+    parts = path.split("/")
+    heads = ["/".join(parts[: n + 1]) for n in range(len(parts))]
+    return any(
+        fnmatch.fnmatch(head, p) or (p.startswith("**/") and fnmatch.fnmatch(head, p[3:]))
+        for head in heads
+        for p in patterns(".dockerignore")
+    )
+
+
+def test_the_two_lists_say_the_same():
+    def bare(pattern: str) -> str:
+        return re.sub(r"^(\*\*)?/", "", pattern).rstrip("/")
+
+    assert [bare(p) for p in patterns(".rayignore")] == [bare(p) for p in patterns(".dockerignore")]
+
+
+def test_what_a_job_needs_is_uploaded():
+    """Of all that git tracks, code, specs and published results are left in."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    tracked = [name for name in listed.stdout.split("\0") if name]
+    if not tracked:
+        pytest.skip("no git here")
+    left_out = {name for name in tracked if ray_ignores(name) or docker_ignores(name)}
+    assert all(name.startswith(("docs/images/", "docs/performance/")) for name in left_out), left_out

@@ -1,0 +1,239 @@
+"""The manifests. KubeRay's own objects are checked against `kuberay.schema.json`: no package carries the CRD's schema, so that one is
+written by hand from the API reference (KubeRay 1.6.2 and 1.7.1) and has the fields that we use, refusing any other; it is not the CRD.
+Objects of Kubernetes, and the pod templates inside KubeRay's, are checked against Kubernetes' own OpenAPI schemas (package
+kubernetes-validate, strict: an unknown field is an error). Nothing was ever applied to a cluster.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from orchestrator.launch.ray_cluster import DRIVER
+
+ROOT = Path(__file__).resolve().parents[3]
+CLUSTER = ROOT / "cluster"
+KUBERAY = CLUSTER / "kuberay"
+SCHEMA = json.loads((Path(__file__).parent / "kuberay.schema.json").read_text())
+VERSIONS = ["1.32", "1.37"]
+
+
+def objects(path: Path) -> list[dict[str, Any]]:
+    return [one for one in yaml.safe_load_all(path.read_text()) if one]
+
+
+def ray_objects() -> dict[str, dict[str, Any]]:
+    return {one["kind"]: one for name in ("ray-cluster.yaml", "ray-job.yaml") for one in objects(KUBERAY / name)}
+
+
+def core_objects() -> list[dict[str, Any]]:
+    return objects(KUBERAY / "setup.yaml") + objects(CLUSTER / "mlflow" / "kubernetes.yaml")
+
+
+def ray_templates() -> dict[str, dict[str, Any]]:
+    ray = ray_objects()
+    found = {"submitter": ray["RayJob"]["spec"]["submitterPodTemplate"]}
+    for kind, spec in (("cluster", ray["RayCluster"]["spec"]), ("job", ray["RayJob"]["spec"]["rayClusterSpec"])):
+        found[f"{kind}-head"] = spec["headGroupSpec"]["template"]
+        found |= {f"{kind}-{group['groupName']}": group["template"] for group in spec["workerGroupSpecs"]}
+    return found
+
+
+def pods() -> dict[str, dict[str, Any]]:
+    """Every pod template of the folder."""
+    workloads = {one["metadata"]["name"]: one["spec"]["template"] for one in core_objects() if one["kind"] in ("Deployment", "StatefulSet")}
+    return ray_templates() | workloads
+
+
+def patched(kind: str) -> dict[str, Any]:
+    """A manifest with its GPU patch, by the JSON patch operations that it uses (RFC 6902: add, replace)."""
+    name = {"RayCluster": "ray-cluster", "RayJob": "ray-job"}[kind]
+    result = copy.deepcopy(ray_objects()[kind])
+    for operation in yaml.safe_load((KUBERAY / f"{name}-gpu.patch.yaml").read_text()):
+        *way, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
+        place = result
+        for part in way:
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        assert operation["op"] == "add" or (operation["op"] == "replace" and last in place), operation
+        place[last] = operation["value"]
+    return result
+
+
+@pytest.mark.parametrize("kind", ["RayCluster", "RayJob"])
+def test_kuberay_schema(kind):
+    jsonschema.validate(ray_objects()[kind], SCHEMA)
+    jsonschema.validate(patched(kind), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("kind", "way", "value"),
+    [
+        ("RayCluster", ["spec", "rayVersoin"], "2.60.0"),
+        ("RayCluster", ["spec", "authOptions", "mode"], "password"),
+        ("RayCluster", ["spec", "headGroupSpec", "rayStartParams", "num-cpus"], 4),
+        ("RayJob", ["spec", "shutdownAfterJobFinished"], True),
+        ("RayJob", ["spec", "submissionMode"], "http"),
+    ],
+)
+def test_the_schema_finds_mistakes(kind, way, value):
+    broken = copy.deepcopy(ray_objects()[kind])
+    place = broken
+    for part in way[:-1]:
+        place = place[part]
+    place[way[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(broken, SCHEMA)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kubernetes_schemas(version):
+    """Needs the package kubernetes-validate, which carries them."""
+    validate = pytest.importorskip("kubernetes_validate").validate
+    for one in core_objects():
+        validate(one, version, strict=True)
+    gpu = [group["template"] for kind in ("RayCluster",) for group in patched(kind)["spec"]["workerGroupSpecs"]]
+    for template in [*ray_templates().values(), *gpu]:
+        validate({"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "x"}, "template": template}, version, strict=True)
+
+
+def test_a_job_s_cluster_is_the_cluster():
+    ray = ray_objects()
+    assert ray["RayJob"]["spec"]["rayClusterSpec"] == ray["RayCluster"]["spec"]
+
+
+def test_ray_asks_for_the_token_of_a_secret():
+    spec = ray_objects()["RayCluster"]["spec"]
+    assert spec["authOptions"] == {"mode": "token", "secretName": "nmt-ray-token"}
+
+
+def test_drivers_sit_on_the_head():
+    spec = ray_objects()["RayCluster"]["spec"]
+    # KubeRay hands the text to a shell: the outer quotes are the shell's
+    assert json.loads(json.loads(spec["headGroupSpec"]["rayStartParams"]["resources"])) == {DRIVER: 64}
+    assert all("resources" not in group["rayStartParams"] for group in spec["workerGroupSpecs"])
+
+
+def test_a_job_waits_for_the_cpus_that_the_pods_have():
+    spec = ray_objects()["RayCluster"]["spec"]
+    groups = [(1, spec["headGroupSpec"]), *((group["replicas"], group) for group in spec["workerGroupSpecs"])]
+    cpus = sum(count * int(group["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"]) for count, group in groups)
+    (head,) = spec["headGroupSpec"]["template"]["spec"]["containers"]
+    assert {"name": "NMT_MIN_CPUS", "value": str(cpus)} in head["env"]
+    assert all(group["minReplicas"] == group["replicas"] == group["maxReplicas"] for _, group in groups[1:])
+
+
+def test_what_the_job_runs_is_there():
+    command = ray_objects()["RayJob"]["spec"]["entrypoint"].split()
+    assert command[0] == "bash" and (ROOT / command[1].removeprefix("/home/ray/nmt/")).is_file() and (ROOT / command[2]).is_file()
+    assert "WORKDIR /home/ray/nmt\n" in (CLUSTER / "Dockerfile").read_text()
+
+
+@pytest.mark.parametrize("name", pods())
+def test_no_pod_is_root_or_may_become_it(name):
+    """What the namespace enforces (Pod Security Standard `restricted`), and limits, without which one row could take a whole machine."""
+    spec = pods()[name]["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    security = spec["securityContext"]
+    assert security["runAsNonRoot"] is True and security["runAsUser"] > 0 and security["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not any(spec.get(key) for key in ("hostNetwork", "hostPID", "hostIPC"))
+    assert not [volume for volume in spec.get("volumes", []) if "hostPath" in volume]
+    for container in spec["containers"]:
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        assert set(container["resources"]["limits"]) == set(container["resources"]["requests"]) == {"cpu", "memory"}
+
+
+def test_the_image_s_user_is_the_pods_user():
+    for name, template in pods().items():
+        if name != "mlflow-postgres":
+            security = template["spec"]["securityContext"]
+            assert f"USER {security['runAsUser']}:{security['runAsGroup']}\n" in (CLUSTER / "Dockerfile").read_text()
+
+
+def test_results_lie_on_the_shared_volume():
+    (claim,) = [one for one in core_objects() if one["kind"] == "PersistentVolumeClaim" and one["metadata"]["name"] == "nmt"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    (environment,) = [one["data"] for one in core_objects() if one["kind"] == "ConfigMap"]
+    for name, template in ray_templates().items():
+        if name == "submitter":
+            continue
+        (container,) = template["spec"]["containers"]
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
+        assert volumes["nmt"]["persistentVolumeClaim"]["claimName"] == "nmt"
+        for variable in ("NMT_RESULTS", "NMT_DATA_DIR", "NMT_CACHE_DIR"):
+            assert environment[variable].startswith(mounts["nmt"] + "/")
+        assert container["envFrom"] == [{"configMapRef": {"name": "nmt-environment"}}]
+
+
+def test_everything_is_in_the_one_namespace():
+    for one in [*core_objects(), *ray_objects().values()]:
+        assert (one["metadata"]["name"] if one["kind"] == "Namespace" else one["metadata"]["namespace"]) == "nmt"
+
+
+def test_no_manifest_holds_a_secret():
+    """Secrets are made by commands; what is secret comes from one by reference."""
+    assert not [one for one in core_objects() if one["kind"] == "Secret"]
+    for template in pods().values():
+        for variable in (v for container in template["spec"]["containers"] for v in container.get("env", [])):
+            secret = any(word in variable["name"] for word in ("PASSWORD", "TOKEN", "SECRET"))
+            assert not secret or set(variable["valueFrom"]) == {"secretKeyRef"}, variable
+
+
+def policies() -> dict[str, dict[str, Any]]:
+    return {one["metadata"]["name"]: one["spec"] for one in core_objects() if one["kind"] == "NetworkPolicy"}
+
+
+def test_what_is_not_allowed_is_denied():
+    assert policies()["deny-all"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+
+
+def test_no_policy_lets_everybody_in_or_out():
+    """No rule without a peer, no peer that is any pod or any address."""
+    for name, spec in policies().items():
+        for rule in spec.get("ingress", []):
+            assert rule["from"] and all(peer.get("podSelector", {}).get("matchLabels") for peer in rule["from"]), name
+        for rule in spec.get("egress", []):
+            assert rule["to"] and all(set(peer) & {"podSelector", "namespaceSelector"} and "ipBlock" not in peer for peer in rule["to"]), (
+                name
+            )
+
+
+def test_policies_select_pods_that_are_there():
+    """A label that is misspelt in a policy would deny in silence. KubeRay itself puts `ray.io/is-ray-node: yes` on every Ray pod."""
+    labels = [{"ray.io/is-ray-node": "yes"}, *(template.get("metadata", {}).get("labels", {}) for template in pods().values())]
+    for name, spec in policies().items():
+        peers = [
+            peer for rule in [*spec.get("ingress", []), *spec.get("egress", [])] for peer in [*rule.get("from", []), *rule.get("to", [])]
+        ]
+        here = [spec["podSelector"], *(peer["podSelector"] for peer in peers if "namespaceSelector" not in peer)]
+        for wanted in (selector["matchLabels"] for selector in here if selector):
+            assert any(wanted.items() <= found.items() for found in labels), (name, wanted)
+
+
+def test_only_the_dashboard_is_open_to_other_pods_and_only_to_named_ones():
+    inside, outside = policies()["ray-nodes"]["ingress"]
+    assert inside == {"from": [{"podSelector": {"matchLabels": {"ray.io/is-ray-node": "yes"}}}]}
+    assert outside["ports"] == [{"port": 8265, "protocol": "TCP"}] and len(outside["from"]) == 2
+
+
+def test_services_are_inside_the_cluster():
+    for one in core_objects():
+        if one["kind"] == "Service":
+            assert one["spec"].get("type", "ClusterIP") == "ClusterIP"
+    assert ray_objects()["RayCluster"]["spec"]["headGroupSpec"]["serviceType"] == "ClusterIP"
+
+
+@pytest.mark.parametrize("kind", ["RayCluster", "RayJob"])
+def test_the_gpu_patch_gives_every_ray_node_a_gpu(kind):
+    spec = patched(kind)["spec"]
+    spec = spec.get("rayClusterSpec", spec)
+    for group in [spec["headGroupSpec"], *spec["workerGroupSpecs"]]:
+        (container,) = group["template"]["spec"]["containers"]
+        assert container["image"] == "nmt-layer-fusion:cuda"
+        assert container["resources"]["limits"]["nvidia.com/gpu"] == container["resources"]["requests"]["nvidia.com/gpu"] == "1"

@@ -1,0 +1,85 @@
+"""The files of `ray up`, against the schema in the installed Ray and through what `ray up` does to them before it asks a cloud."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import ray.autoscaler
+import yaml
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+from orchestrator.launch.ray_cluster import DRIVER
+
+ROOT = Path(__file__).resolve().parents[3]
+FILES = ["ray-cluster.yaml", "ray-cluster-local.yaml"]
+SCHEMA = json.loads((Path(ray.autoscaler.__file__).parent / "ray-schema.json").read_text())
+
+
+def load(name: str) -> dict:
+    return yaml.safe_load((ROOT / "cluster" / name).read_text())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_schema(name):
+    jsonschema.validate(load(name), SCHEMA)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(load(name) | {"max_worker": 2}, SCHEMA)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_ray_fills_in_and_accepts_them(name):
+    prepared = prepare_config(copy.deepcopy(load(name)))
+    validate_config(prepared)
+    types = prepared["available_node_types"]
+    assert prepared["head_node_type"] in types  # the schema accepts any name here
+    workers = [node for kind, node in types.items() if kind != prepared["head_node_type"] or len(types) == 1]
+    assert sum(node["min_workers"] for node in workers) == sum(node["max_workers"] for node in workers) == prepared["max_workers"] > 0
+
+
+def test_the_local_provider_has_as_many_workers_as_addresses():
+    config = load("ray-cluster-local.yaml")
+    assert config["provider"]["type"] == "local" and config["max_workers"] == len(config["provider"]["worker_ips"])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_head_has_the_resource_of_the_drivers_and_no_other_node_has(name):
+    config = load(name)
+    head, worker = config["head_start_ray_commands"][-1], config["worker_start_ray_commands"][-1]
+    resources = json.loads(head.split("--resources='")[1].split("'")[0])
+    assert resources == {DRIVER: 64} and DRIVER not in worker
+    for kind, node in config.get("available_node_types", {}).items():
+        assert (DRIVER in node["resources"]) == (kind == config["head_node_type"])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_ray_command_has_the_environment_and_the_dashboard_is_on_loopback(name):
+    config = load(name)
+    for command in config["head_start_ray_commands"] + config["worker_start_ray_commands"]:
+        assert "cluster/env.sh" in command
+    head = config["head_start_ray_commands"][-1]
+    assert "--dashboard-host=127.0.0.1" in head and "include-dashboard" not in head
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_token_comes_from_a_file_of_the_user_and_is_closed_to_others(name):
+    config = load(name)
+    (target,) = [target for target, source in config["file_mounts"].items() if source == "~/.ray/auth_token"]
+    assert target.endswith("/.ray/auth_token")
+    assert any("chmod 600 ~/.ray/auth_token" in command for command in config["setup_commands"])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_secrets_data_and_results_are_not_copied_to_the_nodes(name):
+    config = load(name)
+    assert {".git", ".venv/", "/results/", "/data/", "*.pem", "*.key", ".env*"} <= set(config["rsync_exclude"])
+    assert set(config["rsync_filter"]) == {".gitignore", ".rayignore"}
+    assert all((ROOT / file).is_file() for file in config["rsync_filter"])
+
+
+def test_ssh_on_aws_is_open_to_one_network():
+    for rule in load("ray-cluster.yaml")["provider"]["security_group"]["IpPermissions"]:
+        assert [spec["CidrIp"] for spec in rule["IpRanges"]] and all(not spec["CidrIp"].endswith("/0") for spec in rule["IpRanges"])
