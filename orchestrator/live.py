@@ -105,4 +105,4 @@ class LiveProgress:
         fields: dict[str, Any] = {"note": note} if note else {}
         self.progress.update(self.bars[name], completed=step, total=self.totals[name] or None, **fields)
         if not self.console.is_terminal and "valid/nll" in line:
-            self.console.print(f"{name}: step {step}/{self.totals[name] or '?'}  {note}", highlight=False)
+            self.console.print(f"{name}: step {step}/{self.totals[name] or '?'}  {note}", highlight=False, soft_wrap=True)

@@ -50,7 +50,7 @@ def _bars(axes: Axes, records: Sequence[Mapping[str, Any]], rows: Sequence[Any])
     shown = [row for row in rows if row in values]
     places = range(len(shown))
     axes.barh(places, [values[row]["value"] for row in shown], color=[style.colour(rows.index(row)) for row in shown], height=0.65)
-    axes.set_yticks(places, [style.short(values[row]["label"], 24) for row in shown])
+    axes.set_yticks(places, [style.short(values[row]["label"], 32) for row in shown])
     axes.invert_yaxis()
     for place, row in zip(places, shown, strict=True):
         axes.text(values[row]["value"], place, f" {values[row]['value']:.2f}", va="center", fontsize=8)

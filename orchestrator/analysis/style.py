@@ -19,7 +19,8 @@ def colour(index: int) -> str:
 
 
 def marker(index: int) -> str:
-    return MARKERS[index % len(MARKERS)]
+    """Another one when the colours start again: colour and marker together tell 64 lines apart."""
+    return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
 
 
 def heat(axes: Axes, values: Sequence[Sequence[float | None]], low: float, high: float, colours: str = "viridis") -> Any:
