@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from models.cache import Cache
-from models.config import ModelConfig
+from models.config import ModelConfig, StackConfig
 from models.packing import Packing
 from models.sentences import Sentences
 
@@ -33,6 +33,10 @@ class Site:
     input_width: int | None = None
     output: bool = True
     shared: dict[str, nn.Module] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def stack(self) -> StackConfig:
+        return self.config.encoder if self.side == "encoder" else self.config.decoder
 
     @property
     def d_model(self) -> int:

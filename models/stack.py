@@ -31,7 +31,7 @@ class Stack(nn.Module):
         self, site: Site, memory_dims: list[tuple[int, ...]], context: Context | None = None, *, blocks: int = 0, output: bool = True
     ) -> None:
         super().__init__()
-        config = site.config.encoder if site.side == "encoder" else site.config.decoder
+        config = site.stack
         site = replace(site, output=output)
         make: type[Layer] = LAYERS.get(config.layer["kind"])
         self.connection: Connection = CONNECTIONS.get(config.connection["kind"])(site, **options(config.connection))

@@ -10,10 +10,6 @@ def per_layer(value: int | list[int], num_layers: int) -> list[int]:
     return [value] * num_layers if isinstance(value, int) else list(value)
 
 
-def side(config: ModelConfig, name: str) -> StackConfig:
-    return config.encoder if name == "encoder" else config.decoder
-
-
 def output_widths(stack: StackConfig, d_model: int) -> list[int]:
     """Widths of h_1 .. h_L: `widths` of the layer where it has such an option, else d_model."""
     return per_layer(stack.layer.get("widths", d_model), stack.num_layers)

@@ -42,11 +42,15 @@ def settled(decode: DecodeSpec, record: Mapping[str, Any]) -> DecodeSpec:
     return decode.model_copy(update={"length_penalty": penalty})
 
 
+def _record(keys: Keys, ledger: Ledger) -> dict[str, Any] | None:
+    return None if keys.tune is None or keys.train is None else ledger.read_tune(keys.train, keys.tune)
+
+
 def known(decode: DecodeSpec, keys: Keys, ledger: Ledger, row: str) -> DecodeSpec:
     """The search of a row that may be tuned. UserError where it is and was not decoded yet."""
     if decode.length_penalty.alpha != "tuned":
         return decode
-    record = None if keys.tune is None or keys.train is None else ledger.read_tune(keys.train, keys.tune)
+    record = _record(keys, ledger)
     if record is None:
         raise UserError(f"{row}: its length penalty is tuned, and was not yet; expected nmt-ablate run {row} first")
     return settled(decode, record)
@@ -59,5 +63,5 @@ def with_known(spec: RunSpec, keys: Keys, ledger: Ledger) -> RunSpec:
     if decode.length_penalty.alpha != "tuned":
         return spec
     candidates = decode.length_penalty.candidates or []
-    record = None if keys.tune is None or keys.train is None else ledger.read_tune(keys.train, keys.tune)
+    record = _record(keys, ledger)
     return spec.model_copy(update={"decode": settled(decode, {"alpha": candidates[0]} if record is None else record)})

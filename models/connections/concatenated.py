@@ -13,7 +13,7 @@ from models.linear import linear
 from models.registry import CONNECTIONS
 from models.seams import Connection
 from models.site import Flow, History, Site
-from models.widths import base, group_size, output_dim, output_widths, side
+from models.widths import base, group_size, output_dim, output_widths
 
 
 @CONNECTIONS.register("concatenated")
@@ -35,16 +35,15 @@ class Concatenated(Connection):
         self.packable = summary == "linear"
         self.group = group_size(sumlen, last)
         decoder = site.side == "decoder"
-        each = [(2 if decoder else 1) * width for width in output_widths(side(config, site.side), d)]
-        self.widths = [d + sum(each[base(l, self.group) : l - 1]) for l in range(1, last + 1)]
-        top = d + sum(each[base(last, self.group) :])
-        summaries = [layer for layer in range(2, last + 1) if base(layer, self.group) == layer - 1]
+        each = [(2 if decoder else 1) * width for width in output_widths(site.stack, d)]
+        through = [d + sum(each[base(l, self.group) : l]) for l in range(1, last + 1)]  # the group's concatenation, layer l included
+        self.widths = [d if self._begins(l) else through[l - 2] for l in range(1, last + 1)]
+        self.widths.append(output_dim(config) if decoder else d)
         self.summaries = nn.ModuleList(
             GluConv(site, width, d, 3) if summary == "glu_conv3" else linear(config, width, d)
-            for width in (d + sum(each[base(l - 1, self.group) : l - 1]) for l in summaries)
+            for width in through[self.group - 1 : last - 1 : self.group]
         )
-        self.widths.append(output_dim(config) if decoder else d)
-        self.outer = linear(config, top, self.widths[-1]) if site.output else nn.Identity()
+        self.outer = linear(config, through[-1], self.widths[-1]) if site.output else nn.Identity()
         self.dropout = Dropout(config.dropout.residual if decoder else 0.0)
 
     @classmethod
@@ -52,13 +51,17 @@ class Concatenated(Connection):
         sumlen = options.get("sumlen", 0)
         return f"sumlen is {sumlen}; expected 0 or at least 2, a layer and its summary" if sumlen == 1 else None
 
+    def _begins(self, layer: int) -> bool:
+        """Is it a group's first?"""
+        return base(layer, self.group) == layer - 1
+
     def width(self, layer: int) -> int:
         return self.widths[layer - 1]
 
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
         if layer == len(self.widths):
             return self.dropout(self.outer(self._concatenation(history)))
-        if layer > 1 and base(layer, self.group) == layer - 1:
+        if layer > 1 and self._begins(layer):
             summary = self.summaries[(layer - 1) // self.group - 1]
             below = self._concatenation(history)
             history.restart(summary(below, flow) if isinstance(summary, GluConv) else summary(below))

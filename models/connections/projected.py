@@ -9,7 +9,7 @@ from models.linear import linear
 from models.registry import CONNECTIONS
 from models.seams import Connection
 from models.site import Flow, History, Site
-from models.widths import output_dim, output_widths, side
+from models.widths import output_dim, output_widths
 
 
 @CONNECTIONS.register("projected")
@@ -24,7 +24,7 @@ class Projected(Connection):
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         config, d = site.config, site.d_model
-        decoder, widths = site.side == "decoder", output_widths(side(config, site.side), d)
+        decoder, widths = site.side == "decoder", output_widths(site.stack, d)
         self.widths = [widths[0], *widths[:-1], output_dim(config) if decoder else d]
         self.inner = linear(config, d, widths[0], dropped=config.dropout.embedding)
         self.outer = linear(config, widths[-1], self.widths[-1]) if site.output else nn.Identity()

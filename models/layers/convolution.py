@@ -35,7 +35,7 @@ class ConvolutionLayer(Layer):
 
     def __init__(self, site: Site, *, widths: int | list[int], kernels: int | list[int] = 3, residual: bool = True) -> None:
         super().__init__(site)
-        stack = site.config.encoder if site.side == "encoder" else site.config.decoder
+        stack = site.stack
         width, kernel = (per_layer(value, site.num_layers)[site.layer - 1] for value in (widths, kernels))
         self.residual = residual
         self.convolution = GluConv(site, site.width, width, kernel)

@@ -19,7 +19,7 @@ class TransformerLayer(Layer):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        stack = site.config.encoder if site.side == "encoder" else site.config.decoder
+        stack = site.stack
         self.self_attention: SelfAttention = SELF_ATTENTIONS.get(stack.self_attention["kind"])(site, **options(stack.self_attention))
         self.cross_attention: CrossAttention | None = None
         if stack.cross_attention is not None and site.memory_dims:

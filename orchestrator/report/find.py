@@ -92,7 +92,7 @@ class Finder:
         if trained is None or trained.train is None:
             return None
         wanted = spec.score.model_dump(exclude_none=True)
-        found = next((record for record in self.ledger.scores(trained.train) if _stated(record.get("score")) == wanted), None)
+        found = next((record for record in self.ledger.scores(trained.train) if record.get("score") == wanted), None)
         return None if found is None else Keys(trained.train, found["decode_key"], found["key"])
 
     def prepared(self, data: DataSpec) -> Prepared | None:
@@ -176,10 +176,6 @@ class Finder:
                 yield from _sweep_rows(path)
         for run in self.ledger.runs():
             yield self.ledger.read_spec(run.key) or {}
-
-
-def _stated(score: dict[str, Any] | None) -> dict[str, Any]:
-    return {name: value for name, value in (score or {}).items() if value is not None}
 
 
 def rescored(row: Row, how: ScoreSpec) -> Row:

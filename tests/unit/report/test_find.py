@@ -43,7 +43,7 @@ def finish(ledger: Ledger, row: Row, seed: int, *, said: bool, also_in_spec: boo
     for found, spec, bleu in ((keys, own.spec, 30.0), (others, valid.spec, 20.0)):
         assert found.decode is not None and found.score is not None
         ledger.write_decode(keys.train, found.decode, {}, ["a"])
-        record = {"decode_key": found.decode, "bleu": bleu} | ({"score": spec.score.model_dump()} if said else {})
+        record = {"decode_key": found.decode, "bleu": bleu} | ({"score": spec.score.model_dump(exclude_none=True)} if said else {})
         ledger.write_score(keys.train, found.score, record)
 
 
