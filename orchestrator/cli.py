@@ -1,6 +1,7 @@
 """`nmt-ablate`: the commands, and what errors become.
 
-Exit codes: 0 done, 1 a row failed or diverged (or something unforeseen), 2 bad input, 3 locked by another process, 130 interrupted.
+Exit codes: 0 done, 1 a row failed or diverged (or something unforeseen), 2 bad input, 3 locked by another process,
+4 no such combination in the grid (`explain`), 130 interrupted.
 Nothing heavy is imported here or in `cli_*` at module level: `--help` stays fast.
 """
 
@@ -17,6 +18,7 @@ from orchestrator import (
     cli_components,
     cli_data,
     cli_export,
+    cli_grid,
     cli_inspect,
     cli_lifecycle,
     cli_results,
@@ -53,7 +55,7 @@ def _root(
     """Options before the command."""
 
 
-for _module in (cli_run, cli_inspect, cli_analyse, cli_table, cli_components, cli_service, cli_lifecycle, cli_export):
+for _module in (cli_run, cli_inspect, cli_grid, cli_analyse, cli_table, cli_components, cli_service, cli_lifecycle, cli_export):
     _module.register(app)
 app.add_typer(cli_data.app, name="data")
 app.add_typer(cli_results.app, name="results")

@@ -43,12 +43,14 @@ def plan(
     wanted = parse_seeds(seeds)
     problems: list[str] = []
     rows, default, rungs = [], set(), set()
+    grids: list[dict[str, Any]] = []
     for target in targets:
         try:
             rows += resolve(target, sets=sets, profile=profile)
             section = sweep_of(target, profile)
             default |= set(section.seeds)
             rungs |= set(section.model_dump()["scheduler"].get("rungs") or [])
+            grids += _grids(target)
         except UserError as error:
             problems += error.lines
     if problems:
@@ -56,17 +58,33 @@ def plan(
     found = make(
         rows, wanted or sorted(default), ledger=ledger(results), data_dir=data_dir, cache_dir=cache_dir, force=force, rungs=sorted(rungs)
     )
+    data = found.as_json()
     if as_json:
-        emit(found.as_json())
+        emit(data | {"grids": grids})
     else:
         console().print(_plan_table(found))
-    totals = found.as_json()["totals"]
+    totals = data["totals"]
     counts = ", ".join(f"{totals[name]} {name}" for name in ("new", "shared", "done", "failed", "stopped", "needs-data") if name in totals)
     note(
         f"{totals['runs']} runs: {counts or 'none'}; {found.trainings} trainings to do, {len(found.parents)} of rows that others start from"
     )
-    for line in found.notes:
+    for line in (*(line for grid in grids for line in _grid_lines(grid)), *found.notes):
         note(line)
+
+
+def _grids(target: str) -> list[dict[str, Any]]:
+    """What the grids of whole files that were asked for leave out."""
+    from orchestrator.explain import summary
+    from orchestrator.row_index import find_all
+
+    return [summary(found.table) for found in find_all(target) if found.row is None and found.table.grid is not None]
+
+
+def _grid_lines(grid: dict[str, Any]) -> list[str]:
+    out = grid["combinations"] - grid["rows"]
+    twice = f"; {grid['drawn_twice']:,} draws came out as others" if grid["drawn_twice"] else ""
+    lines = [f"{grid['table']}: {grid['rows']:,} of {grid['combinations']:,} combinations are rows, {out:,} are excluded{twice}"]
+    return lines + [f"  {each['combinations']:,}: {each['line']}" for each in grid["excluded"]]
 
 
 def _plan_table(found: Plan) -> Any:

@@ -81,21 +81,29 @@ def check_component(
         options = model.model_validate(value).model_dump()
     except ValidationError as error:
         return None, problems_of(error, model, at)
-    own = getattr(registries()[registry].get(kind), "check", None)
-    message = own(site, **{k: v for k, v in options.items() if k != "kind"}) if own is not None and site is not None else None
+    message = None if site is None else refusal(registry, options, site)
     return options, [Problem(at, message)] if message else []
 
 
-def check_components(model: dict[str, Any]) -> tuple[dict[KeyPath, dict[str, Any]], list[Problem]]:
-    """Every component of a model section: (path -> component with defaults filled in), and the problems, paths below `model`."""
+def refusal(registry: str, component: dict[str, Any], site: dict[str, Any]) -> str | None:
+    """Why the component's own `check` does not want it at this site; None where it does. Options are written out and of the right types."""
+    own = getattr(registries()[registry].get(component["kind"]), "check", None)
+    return None if own is None else own(site, **{k: v for k, v in component.items() if k != "kind"})
+
+
+def check_components(model: dict[str, Any], *, fit: bool = True) -> tuple[dict[KeyPath, dict[str, Any]], list[Problem]]:
+    """Every component of a model section: (path -> component with defaults filled in), and the problems, paths below `model`.
+
+    fit: False takes each for itself, wherever it stands and whatever stands beside it.
+    """
     filled: dict[KeyPath, dict[str, Any]] = {}
     problems: list[Problem] = []
     for path, registry, value in slots(model):
-        options, found = check_component(registry, value, site_info(model, path), path)
+        options, found = check_component(registry, value, site_info(model, path) if fit else None, path)
         problems += found
         if options is not None:
             filled[path] = options
-    return filled, problems or check_fit(filled)
+    return filled, problems or (check_fit(filled) if fit else [])
 
 
 def site_info(model: dict[str, Any], path: KeyPath) -> dict[str, Any] | None:

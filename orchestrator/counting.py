@@ -1,26 +1,47 @@
-"""Parameters of a row without its data and without memory: the model is built on the meta device."""
+"""Parameters of a row without its data and without memory: the model is built on the meta device, of parts that were counted before.
+
+The Transformer's own constructor runs; what it asks the registries for, and its stacks, are counted once for each distinct set of
+options and of what their constructors looked at (their side, a depth, a width): see `part_counts`.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.keys import digest
-from orchestrator.spec import RunSpec
+from orchestrator.keys import model_text
+from orchestrator.spec import ModelSpec, RunSpec
 
-_counts: dict[str, int] = {}
+_counts: dict[tuple[str, int, int], int] = {}
+_extra: dict[tuple[Any, ...], int] = {}
 
 
 def params(spec: RunSpec, src_vocab: int, tgt_vocab: int) -> int:
     """Distinct trainable numbers; counted once for each distinct model and vocabulary."""
-    model: dict[str, Any] = spec.model.model_dump()
-    key = digest([model, src_vocab, tgt_vocab])
+    model = spec.model
+    return _whole(model, src_vocab, tgt_vocab) + sum(_of_regularizer(model, component) for component in model.regularizers)
+
+
+def _of_regularizer(model: ModelSpec, component: dict[str, Any]) -> int:
+    """Of a regularizer by itself: its weight is what searches vary, and no model is another for it."""
+    key = (component["kind"], model.d_model, model.encoder.num_layers, model.decoder.num_layers)
+    if key not in _extra:
+        from models.config import ModelConfig, options
+        from models.registry import REGULARIZERS
+        from models.site import Site
+
+        config = ModelConfig.of(model.model_dump())
+        made = REGULARIZERS.get(component["kind"])(Site("encoder", 0, config.encoder.num_layers, config), **options(component))
+        _extra[key] = sum(p.numel() for p in made.parameters() if p.requires_grad)
+    return _extra[key]
+
+
+def _whole(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> int:
+    """Of the model without its regularizers."""
+    key = (model_text(model, without="regularizers"), src_vocab, tgt_vocab)
     if key not in _counts:
-        import torch
+        from orchestrator.part_counts import count
 
-        from models import build, count_parameters
-
-        with torch.device("meta"):
-            _counts[key] = count_parameters(build(model, src_vocab, tgt_vocab))
+        _counts[key] = count(model.model_dump(exclude={"regularizers"}), src_vocab, tgt_vocab)
     return _counts[key]
 
 

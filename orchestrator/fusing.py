@@ -20,18 +20,25 @@ WIDEST: dict[str, int | None] = {"cpu": 64, "cuda": None}
 """Largest d_model at which `auto` fuses; None: any. cpu: measured by `benchmarks/fused_seeds.py` on one core. cuda: not measured; assumed,
 for small models leave most of a GPU idle."""
 
+ASHA_UNDER_RAY = "ASHA under Ray: a stop ends the whole trial"
 VOCABULARY = 8  # sizes play no part in what can be fused
 
 
 def why_not(spec: RunSpec, *, workers: int = 1) -> str | None:
     """Why runs of this spec cannot be fused with others of their shape, in one line; None where they can."""
+    reason = _outside(spec, workers)
+    return _unfusable(json.dumps(spec.model.model_dump(), sort_keys=True)) if reason is None else reason
+
+
+def _outside(spec: RunSpec, workers: int) -> str | None:
+    """What is against it whatever the network is."""
     if workers > 1:
         return f"{workers} workers: a fused job has one"
     if spec.train.compile:
         return "train.compile: the compiled network is one run's"
     if spec.train.recompute != "none":
         return f"train.recompute {spec.train.recompute}: fused runs draw dropout from streams of their own, which it cannot draw twice"
-    return _unfusable(json.dumps(spec.model.model_dump(), sort_keys=True))
+    return None
 
 
 def why_not_here(
@@ -40,11 +47,17 @@ def why_not_here(
     """As `why_not`, and why the mode, the device or the scheduler is against it."""
     if mode == "never":
         return "--fuse never"
+    if mode == "auto" and (reason := _not_worth(spec, device, rungs, engine)) is not None and _outside(spec, workers) is None:
+        return reason  # before a model is built to look at its parts
     reason = why_not(spec, workers=workers)
     if reason is None and rungs and engine == "ray":
-        reason = "ASHA under Ray: a stop ends the whole trial"
-    if reason is not None or mode == "always":
-        return reason
+        reason = ASHA_UNDER_RAY
+    return reason
+
+
+def _not_worth(spec: RunSpec, device: str, rungs: Sequence[int], engine: str) -> str | None:
+    if rungs and engine == "ray":
+        return ASHA_UNDER_RAY
     if rungs:
         return "ASHA decides by order of arrival, which fusing changes"
     widest = WIDEST[device]

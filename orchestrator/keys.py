@@ -12,6 +12,7 @@ Paths, worker counts, row names, addresses and log settings never enter. The tex
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import json
@@ -21,7 +22,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.spec import RunSpec
+from orchestrator.kept import kept, remembered
+from orchestrator.spec import ModelSpec, RunSpec
 
 FORMAT = 1
 
@@ -88,15 +90,27 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
         raise ValueError(f"init_from is {spec.init_from!r} but the parent's train key is {parent_train_key!r}")
     from orchestrator.data.prepare import split_key, training_key
 
-    train = digest(_train_meaning(spec, training_key(dict(manifest)), parent_train_key))
-    text = [spec.score.test, split_key(dict(manifest), spec.score.test)]
-    about = {"format": FORMAT, "train": train, "decode": _decode_meaning(spec)}
+    def of_split(name: str) -> str:
+        key: str = kept(f"split/{name}", manifest, lambda: canonical(split_key(dict(manifest), name)))
+        return key
+
+    data_key = kept("data", manifest, lambda: training_key(dict(manifest)))
+    train = _sha256(_train_text(spec, data_key, parent_train_key))
+    of_decode = kept(f"decode/{spec.score.beam_size}", spec.decode, lambda: canonical(_decode_meaning(spec)))
+    of_score = kept("score", spec.score, lambda: canonical(_score_meaning(spec)))
+    about = {"format": canonical(FORMAT), "train": canonical(train), "decode": of_decode}
     tune = None
     if spec.decode.length_penalty.alpha == "tuned":
         metric = {name: value for name, value in _score_meaning(spec).items() if name != "test"}
-        tune = digest(about | {"valid": split_key(dict(manifest), "valid"), "score": metric})
-    decode = digest(about | {"test": text} | ({} if tune is None else {"tune": tune}))
-    score = digest({"format": FORMAT, "decode": decode, "score": _score_meaning(spec)})
+        tune = _sha256(_joined(**about, valid=of_split("valid"), score=canonical(metric)))
+    decode = _sha256(
+        _joined(
+            **about,
+            test=f"[{canonical(spec.score.test)},{of_split(spec.score.test)}]",
+            **({} if tune is None else {"tune": canonical(tune)}),
+        )
+    )
+    score = _sha256(_joined(format=canonical(FORMAT), decode=canonical(decode), score=of_score))
     return Keys(train, decode, score, tune)
 
 
@@ -107,7 +121,22 @@ def short(key: str) -> str:
 
 def digest(value: Any) -> str:
     """sha256 of the canonical JSON of a value."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()
+    return _sha256(canonical(value))
+
+
+def model_text(model: ModelSpec, without: str = "") -> str:
+    """Canonical JSON of what a ModelSpec means, one of its keys left out; made once for each part that several models share."""
+    parts: dict[str, str] = kept("model", model, lambda: _model_parts(model))
+    return _joined(**{name: text for name, text in parts.items() if name != without})
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _joined(**parts: str) -> str:
+    """The canonical JSON of a mapping whose values are canonical already."""
+    return "{" + ",".join(f'"{name}":{parts[name]}' for name in sorted(parts)) + "}"
 
 
 def canonical(value: Any) -> str:
@@ -121,7 +150,21 @@ def component_versions(model: Any) -> dict[str, int]:
     return {f"{registry}/{kind}": int(_class(registry, kind).version) for registry, kind in sorted(used)}
 
 
-def _train_meaning(spec: RunSpec, data: str, parent: str | None) -> dict[str, Any]:
+def _train_text(spec: RunSpec, data: str, parent: str | None) -> str:
+    return _joined(
+        format=canonical(FORMAT),
+        data=canonical(data),
+        batch=kept("batch", spec.batch, lambda: canonical(_dump("batch", spec.batch))),
+        model=model_text(spec.model),
+        components=kept("components", spec.model, lambda: canonical(component_versions(spec.model))),
+        optim=kept("optim", spec.optim, lambda: canonical(_optim_meaning(spec))),
+        train=kept("train", spec.train, lambda: canonical(_length_meaning(spec))),
+        seed=canonical(spec.seed),
+        parent=canonical(parent),
+    )
+
+
+def _optim_meaning(spec: RunSpec) -> dict[str, Any]:
     optim = _dump("optim", spec.optim)
     optim["name"] = optim.pop("kind")  # its word in the first keys
     if spec.optim.kind != "adam":
@@ -129,23 +172,17 @@ def _train_meaning(spec: RunSpec, data: str, parent: str | None) -> dict[str, An
     optim["schedule"] = _schedule(optim["schedule"])
     if optim.get("restart"):
         optim["restart"]["schedule"] = _schedule(optim["restart"]["schedule"])
+    return optim
+
+
+def _length_meaning(spec: RunSpec) -> dict[str, Any]:
     train = _dump("train", spec.train)
     train.pop("log_gradient_norms")
     checkpoint_every, snapshot_every = train.pop("checkpoint_every"), train.pop("snapshot_every")
     train.pop("recompute")  # how it is computed, not what
     if train["snapshots"] > 0:
         train["snapshot_every"] = snapshot_every or checkpoint_every
-    return {
-        "format": FORMAT,
-        "data": data,
-        "batch": _dump("batch", spec.batch),
-        "model": _model_meaning(spec.model),
-        "components": component_versions(spec.model),
-        "optim": optim,
-        "train": train,
-        "seed": spec.seed,
-        "parent": parent,
-    }
+    return train
 
 
 def _decode_meaning(spec: RunSpec) -> dict[str, Any]:
@@ -165,17 +202,43 @@ def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in schedule.items() if name != "factor" or schedule["kind"] == "noam"}
 
 
-def _model_meaning(model: Any) -> dict[str, Any]:
-    dumped = _dump("model", model)
+def _model_parts(model: ModelSpec) -> dict[str, str]:
+    """Key of a model section -> canonical JSON of what it means."""
+    names = _scalar_names()
+    dumped = lambda: without_grown("model", model.model_dump(mode="json", include=set(names)))  # noqa: E731
+    make = lambda: {name: canonical(value) for name, value in dumped().items()}  # noqa: E731
+    parts = dict(remembered(("scalars", *(getattr(model, name) for name in names)), make))
     for side in ("encoder", "decoder"):
-        for name in _SIDE:
-            if name in dumped[side]:
-                dumped[side][name] = _with_defaults(name, dumped[side][name])
+        section = getattr(model, side)
+        parts[side] = kept(f"model.{side}", section, lambda side=side, section=section: canonical(_side_meaning(side, section)))  # type: ignore[misc]
     for name in _WHOLE:
-        if dumped.get(name) is not None:
+        component = getattr(model, name)
+        if component is not None:
+            parts[name] = _component(f"model.{name}", name, component)
+        elif not _as_before(f"model.{name}", None):
+            parts[name] = canonical(None)
+    listed = [_component("model.regularizers", "regularizer", component) for component in model.regularizers]
+    return parts | {"regularizers": f"[{','.join(listed)}]"}
+
+
+@functools.cache
+def _scalar_names() -> tuple[str, ...]:
+    return tuple(name for name in ModelSpec.model_fields if name not in ("encoder", "decoder", "regularizers", *_WHOLE))
+
+
+def _side_meaning(side: str, section: Any) -> dict[str, Any]:
+    dumped = _dump(f"model.{side}", section)
+    for name in _SIDE:
+        if name in dumped:
             dumped[name] = _with_defaults(name, dumped[name])
-    dumped["regularizers"] = [_with_defaults("regularizer", component) for component in dumped["regularizers"]]
     return dumped
+
+
+def _component(path: str, registry: str, component: Mapping[str, Any]) -> str:
+    """Canonical JSON of one component with its defaults."""
+    make = lambda: canonical(_with_defaults(registry, without_grown(path, dict(component))))  # noqa: E731
+    text: str = remembered((path, repr(component), _class(registry, component["kind"])), make)
+    return text
 
 
 def _components(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -194,10 +257,15 @@ def _class(registry: str, kind: str) -> Any:
         raise UserError(f"{registry}: {kind!r} is not registered") from error
 
 
+@functools.cache
+def _defaults(cls: type) -> dict[str, Any]:
+    parameters = inspect.signature(cls).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
+
+
 def _with_defaults(registry: str, component: Mapping[str, Any]) -> dict[str, Any]:
     """A component with the options that it leaves to its constructor's keyword-only defaults."""
-    parameters = inspect.signature(_class(registry, component["kind"])).parameters.values()
-    options = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is not p.empty} | dict(component)
+    options = _defaults(_class(registry, component["kind"])) | dict(component)
     return {name: value for name, value in options.items() if not _as_before(f"{registry}/{component['kind']}.{name}", value)}
 
 

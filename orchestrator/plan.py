@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import counting
+from orchestrator.collecting import put_off
 from orchestrator.fusing import why_not_here
+from orchestrator.kept import kept
 from orchestrator.keys import Keys, keys_of
 from orchestrator.outcome import FAILED, stated_failure
 from orchestrator.results import Ledger
@@ -88,7 +90,7 @@ class Data:
 
     def manifest(self, data: DataSpec) -> dict[str, Any] | None:
         """None where the data is absent."""
-        key = data.model_dump_json()
+        key = kept("manifest", data, data.model_dump_json)
         if key not in self._manifests:
             from orchestrator.data import prepare
 
@@ -109,6 +111,7 @@ class Data:
         return counting.declared(row.spec)
 
 
+@put_off()
 def plan(
     rows: Sequence[Row],
     seeds: Sequence[int],

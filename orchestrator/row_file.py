@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from orchestrator import row_figures, row_templates, yaml_loader
+from orchestrator import row_figures, row_grid, row_templates, yaml_loader
 from orchestrator.errors import UserError
+from orchestrator.grid import Grid
 from orchestrator.marked import Marked
 from orchestrator.places import Document, Mark, describe, display, nearest, shown
 from orchestrator.problems import problems_of
@@ -48,6 +49,7 @@ class TableFile:
     sweep: Sweep | None = None
     columns: list[str] = field(default_factory=list)
     figures: Figures = field(default_factory=Figures)
+    grid: Grid | None = None
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -82,6 +84,7 @@ def _read(text: str, stamp: tuple[int, int]) -> TableFile:
     table = TableFile(path, yaml_loader.load(path))
     if not table.is_single:
         _fill(table, ())
+        row_grid.fill(table)
     return table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from orchestrator.outcome import FAILED
 from orchestrator.spec import Natural, Positive, Strict
@@ -102,8 +102,24 @@ class Scheduler(Strict):
         return self
 
 
+MAX_SEEDS = 1000
+
+
+def _counted(seeds: Any) -> Any:
+    """`seeds: 3` is 1, 2 and 3."""
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        if not 1 <= seeds <= MAX_SEEDS:
+            raise ValueError(f"seeds is {seeds}; expected how many, from 1 to {MAX_SEEDS}, or a list such as [1, 2]")
+        return list(range(1, seeds + 1))
+    return seeds
+
+
 class Sweep(Strict):
-    seeds: Annotated[list[Seed], Field(min_length=1)] = Field(default_factory=lambda: [1])
+    """seeds: a list, or how many: N stands for 1 to N."""
+
+    seeds: Annotated[list[Seed], Field(min_length=1), BeforeValidator(_counted, json_schema_input_type=Positive | list[Seed])] = Field(
+        default_factory=lambda: [1]
+    )
     concurrency: Positive | None = None
     scheduler: Scheduler = Scheduler(kind="fifo")
 
@@ -195,6 +211,7 @@ class TableHead(FigureHead):
     expect_columns: list[str] = Field(default_factory=list)
     templates: dict[str, Any] = Field(default_factory=dict)
     rows: dict[str, Any] = Field(default_factory=dict)
+    grid: dict[str, Any] | None = None  # see grid_schema
 
 
 class SingleHead(Head):

@@ -11,7 +11,8 @@ from orchestrator.errors import UserError
 from orchestrator.marked import Marked
 from orchestrator.overrides import Override
 from orchestrator.row_figures import Figures
-from orchestrator.row_file import TableFile
+from orchestrator.row_file import RawRow, TableFile
+from orchestrator.row_grid import GridRows
 from orchestrator.row_schema import Sweep
 from orchestrator.spec import RunSpec, ScoreSpec
 
@@ -81,8 +82,9 @@ def resolve(
 
 def _rows(target: row_index.Target, resolver: Resolver) -> list[Row]:
     validate(target.table)
-    names = list(target.table.rows) if target.row is None else [target.row]
-    if not names:
+    grid = target.table.grid
+    names = list(written(target.table)) if target.row is None else [target.row]
+    if not names and grid is None:
         raise UserError(f"{target.table.document.file}:1: rows: found none; expected at least one")
     problems: list[str] = []
     rows: list[Row] = []
@@ -91,6 +93,11 @@ def _rows(target: row_index.Target, resolver: Resolver) -> list[Row]:
             rows.append(resolver.row(target.table, name))
         except UserError as error:
             problems += error.lines
+    if grid is not None and target.row is None and not problems:
+        from orchestrator import grid_rows
+
+        found = grid_rows.assemble(target.table, resolver)
+        rows, problems = rows + found.rows, found.problems
     if problems:
         raise UserError(*problems)
     return rows
@@ -130,16 +137,25 @@ def _union(tables: list[TableFile]) -> Sweep:
 def validate(table: TableFile) -> None:
     """UserError with every problem of the file, sorted by line: structure, specs, init_from."""
     problems = list(table.problems)
-    for raw in table.rows.values():
+    for raw in written(table).values():
         if raw.head.kind == "run":
             spec, found = spec_check.check(raw.spec)
             problems += found if spec is None else row_figures.resolve(raw.figures.also, spec)[1]
         problems += row_links.problems_of(table, raw)
-    problems += row_templates.misspelt(table.templates, {name: raw.head.use for name, raw in table.rows.items()}, table.shared)
+    problems += row_templates.misspelt(table.templates, {name: raw.head.use for name, raw in written(table).items()}, table.shared)
+    if not problems and table.grid is not None:
+        from orchestrator import grid_rows
+
+        problems += grid_rows.assemble(table, Resolver([], None, 1)).problems
     if not problems and table.sweep is not None:
         problems += _rungs(table)
     if problems:
         raise UserError(*sorted(dict.fromkeys(problems), key=_position))
+
+
+def written(table: TableFile) -> dict[str, RawRow]:
+    """The rows that stand in the file by name, without those of its grid."""
+    return table.rows.written if isinstance(table.rows, GridRows) else table.rows
 
 
 class Resolver:
@@ -192,9 +208,9 @@ class Resolver:
             failed_below=self.bound(raw.figures.failed_below),
         )
 
-    def spec(self, row: Marked, sets: list[Override], init_from: str | None) -> RunSpec:
-        """File, then profile, then overrides."""
-        spec, problems = spec_check.check(row, seed=self.seed, init_from=init_from)
+    def spec(self, row: Marked, sets: list[Override], init_from: str | None, *, fit: bool = True) -> RunSpec:
+        """File, then profile, then overrides. fit: as in `spec_check.check`."""
+        spec, problems = spec_check.check(row, seed=self.seed, init_from=init_from, fit=fit)
         if spec is not None and (self.profile is not None or sets):
             data = spec.model_dump(exclude={"seed", "init_from"})
             scaled = Marked(data, row.home, row.marks)
@@ -202,7 +218,7 @@ class Resolver:
                 scaled = profiles.apply(scaled, *self.profile)
             scaled, problems = overrides.apply(scaled, sets)
             if not problems:
-                spec, problems = spec_check.check(scaled, seed=self.seed, init_from=init_from)
+                spec, problems = spec_check.check(scaled, seed=self.seed, init_from=init_from, fit=fit)
         if spec is None or problems:
             raise UserError(*problems)
         return spec
@@ -225,7 +241,8 @@ def _rungs(table: TableFile) -> list[str]:
     """A rung that no row ever reaches is a mistake."""
     assert table.sweep is not None
     last = max(table.sweep.scheduler.rungs, default=0)
-    steps = [raw.spec.data["train"].get("max_steps") for raw in table.rows.values() if raw.head.kind == "run"]
+    steps = [raw.spec.data["train"].get("max_steps") for raw in written(table).values() if raw.head.kind == "run"]
+    steps += [table.shared.data["train"].get("max_steps")] if table.grid is not None else []
     if last and steps and all(isinstance(s, int) and s < last for s in steps):
         mark = table.document.mark(("sweep", "scheduler", "rungs"))
         return [mark.line(f"found a rung at step {last}; expected at most train.max_steps, {max(steps)}")]

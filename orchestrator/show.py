@@ -31,7 +31,7 @@ def to_yaml(row: Row) -> str:
         parent = parent.parent
     if parents:
         data["parents"] = parents
-    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=140)
+    return yaml.dump(data, Dumper=Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=140)
 
 
 def read_single(table: TableFile, resolver: Resolver | None, seed: int | None) -> Row:
@@ -112,7 +112,7 @@ def _again(table: TableFile, row: Row, resolver: Resolver, path: tuple[str, ...]
     return replace(row, spec=spec, parent=parent)
 
 
-class _Dumper(yaml.SafeDumper):
+class Dumper(yaml.SafeDumper):
     """Small lists and mappings stay on one line; floats as YAML 1.2 reads them; text that looks like a number is quoted."""
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -134,5 +134,5 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if plain else '"')
 
 
-_Dumper.add_representer(float, _float)
-_Dumper.add_representer(str, _text)
+Dumper.add_representer(float, _float)
+Dumper.add_representer(str, _text)

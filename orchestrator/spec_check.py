@@ -32,12 +32,15 @@ def defaults() -> dict[str, Any]:
     return {name: getattr(_defaults(), name).model_dump() for name in ("batch", "model", "optim", "decode", "score")}
 
 
-def check(row: Marked, *, seed: int = 1, init_from: str | None = None) -> tuple[RunSpec | None, list[str]]:
-    """The RunSpec of a merged row with its components filled in, or one line for each problem."""
+def check(row: Marked, *, seed: int = 1, init_from: str | None = None, fit: bool = True) -> tuple[RunSpec | None, list[str]]:
+    """The RunSpec of a merged row with its components filled in, or one line for each problem.
+
+    fit: False takes each section and each component for itself: neither `whole` nor whether components fit their place and each other.
+    """
     problems: list[Problem] = []
     data = dict(row.data)
     if isinstance(data.get("model"), dict):
-        filled, found = check_components(data["model"])
+        filled, found = check_components(data["model"], fit=fit)
         problems += [Problem(("model", *p.path), p.message) for p in found]
         for path, options in filled.items():
             _place(data["model"], path, options)
@@ -47,8 +50,8 @@ def check(row: Marked, *, seed: int = 1, init_from: str | None = None) -> tuple[
     except ValidationError as error:
         known = {p.path for p in problems}
         problems += [p for p in problems_of(error, RunSpec) if not any(k[: len(p.path)] == p.path for k in known)]
-    if spec is not None:
-        problems += _whole(spec)
+    if spec is not None and fit:
+        problems += whole(spec)
     return (None, [row.line(p.path, p.message) for p in problems]) if problems else (spec, [])
 
 
@@ -59,7 +62,7 @@ def _place(model: dict[str, Any], path: KeyPath, options: dict[str, Any]) -> Non
     target[path[-1]] = options
 
 
-def _whole(spec: RunSpec) -> list[Problem]:
+def whole(spec: RunSpec) -> list[Problem]:
     """What no single field shows."""
     found: list[Problem] = []
 

@@ -1,0 +1,39 @@
+"""Rows of the shipped grid, and the ablation of one, train end to end under the smoke profile."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+ROOT = Path(__file__).parents[2]
+ROWS = ("d6-hierarchical-both-residual_top-transparent", "d6-mlrf-decoder-hops2-biarn-T2-gated_all", "d6-dense-encoder-msc")
+
+
+def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "orchestrator", *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=800)
+    assert done.returncode == 0, f"{arguments}: {done.stderr[-3000:]}"
+    return done
+
+
+def test_rows_of_the_grid_train(tmp_path: Path) -> None:
+    places = ("--profile", "smoke", "--no-tracking", "--json", "--results", tmp_path / "r", "--cache-dir", tmp_path / "c")
+    for row in ROWS:
+        (record,) = map(json.loads, call("run", f"sweeps/fusion-grid/{row}", *places).stdout.splitlines())
+        assert (record["status"], record["id"]) == ("done", f"sweeps/fusion-grid/{row}")
+
+
+def test_an_ablation_sweeps_and_is_a_table_with_differences(tmp_path: Path) -> None:
+    path = tmp_path / "ablated.yaml"
+    call("ablate", "sweeps/fusion-grid/d6-multi_layer-encoder-k2-transparent", "--output", path)
+    places = ("--profile", "smoke", "--results", tmp_path / "r", "--cache-dir", tmp_path / "c")
+    done = call("sweep", path, "--engine", "local", "--no-tracking", "--json", *places)
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(records) == 4 and {record["status"] for record in records} == {"done"}
+    table = json.loads(call("table", path, "--format", "json", *places).stdout)
+    assert [("delta" in row["ours"]) for row in table["rows"]] == [False, True, True, True], "against the whole row"

@@ -1,0 +1,52 @@
+"""The grid that is shipped: large, whole, and its rows are what they are one by one."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from models import build, count_parameters
+from orchestrator import row_index
+from orchestrator.counting import params
+from orchestrator.explain import summary
+from orchestrator.keys import keys_of
+from orchestrator.rows import MAX_RUNS, Row, resolve
+
+ADDRESS = "sweeps/fusion-grid"
+SAMPLE = 12
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    return resolve(ADDRESS)
+
+
+def test_it_has_thousands_of_rows_and_runs_without_force(rows: list[Row]) -> None:
+    assert 8000 < len(rows) <= MAX_RUNS and len({row.id for row in rows}) == len(rows)
+    kinds = {row.spec.model.encoder.num_layers for row in rows if row.spec is not None}
+    assert kinds == {6, 12, 18, 36, 54, 72}
+
+
+def test_no_condition_is_there_for_nothing_and_no_component_refuses(rows: list[Row]) -> None:
+    """What cannot be built is excluded by a condition with a reason, not by surprise."""
+    table = row_index.find(ADDRESS).table
+    assert table.grid is not None
+    found = summary(table)
+    assert len(found["excluded"]) == len(table.grid.excluded) and all(each["combinations"] for each in found["excluded"])
+    assert found["rows"] == len(rows) - 1
+
+
+def test_counts_are_those_of_built_models(rows: list[Row]) -> None:
+    for row in random.Random(7).sample(rows, SAMPLE):
+        assert row.spec is not None
+        with torch.device("meta"):
+            assert params(row.spec, 4000, 4000) == count_parameters(build(row.spec.model.model_dump(), 4000, 4000)), row.id
+
+
+def test_rows_are_what_they_are_alone_and_differ_in_meaning(rows: list[Row]) -> None:
+    for row in random.Random(3).sample(rows, SAMPLE):
+        assert resolve(row.id)[0].spec == row.spec, row.id
+    manifest = {"text": {"train": ["1"], "valid": ["2"]}, "tests": {"test": ["3"]}}
+    assert len({keys_of(row.spec, manifest, None).train for row in rows if row.spec is not None}) == len(rows)

@@ -1,0 +1,229 @@
+"""A file's grid: combinations, conditions, draws, names; what is refused before anything starts; `explain`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator import row_file
+from orchestrator.counting import params
+from orchestrator.errors import UserError
+from orchestrator.plan import plan
+from orchestrator.results import Ledger
+from orchestrator.rows import Row, resolve, sweep_of
+
+Cli = Callable[..., tuple[int, str, str]]
+Write = Callable[..., Path]
+
+HEAD = """\
+source: {paper: demo, table: grid}
+data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
+model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
+train: {max_steps: 4, validate_every: 2, checkpoint_every: 2}
+rows: {base: {pinned: true}}
+grid:
+"""
+GRID = """\
+  axes:
+    fusion:
+      grid:
+        plain: {}
+        linear: {model.<side>.aggregation: {kind: linear}}
+        mlrf: {model.<side>.aggregation: {kind: mlrf-self-attention, d_a: 8, d_f: 8}}
+    side: {when: {fusion: {not: plain}}, words: {encoder: [encoder], both: [encoder, decoder]}}
+    hops: {when: {fusion: mlrf}, key: model.<side>.aggregation.n_hop, grid: [2, 3]}
+    depth: {zip: {model.encoder.num_layers: [2, 4], train.recompute: [none, layers]}, names: [2, 4], id: d}
+    l2: {key: model.regularizers.encoder_l2.weight, grid: [unset, 1.0e-5]}
+  exclude:
+    - {when: {depth: {above: 2}, side: encoder}, reason: too deep on one side}
+    - {when: [{fusion: plain, l2: 1.0e-5}, {fusion: linear, side: both, l2: unset}], reason: of no interest}
+"""
+
+
+@pytest.fixture
+def grid(spec: Write) -> Callable[..., Path]:
+    return lambda text=GRID, **options: spec("", head=HEAD + text, **options)
+
+
+def names(path: Path) -> list[str]:
+    return [row.id.removeprefix("demo/grid/") for row in resolve(path)]
+
+
+def problems(path: Path) -> list[str]:
+    with pytest.raises(UserError) as caught:
+        resolve(path)
+    return [line.split("spec.yaml:", 1)[1] for line in caught.value.lines]
+
+
+def test_every_combination_is_a_row_with_a_name_of_its_own(grid: Write) -> None:
+    found = names(grid())
+    assert found[0] == "base" and len(found) == len(set(found))
+    assert found[1:] == [
+        "d2", "d4",
+        "linear-encoder-d2", "linear-encoder-d2-l21e-05", "linear-both-d2-l21e-05", "linear-both-d4-l21e-05",
+        "mlrf-encoder-hops2-d2", "mlrf-encoder-hops2-d2-l21e-05", "mlrf-encoder-hops3-d2", "mlrf-encoder-hops3-d2-l21e-05",
+        *(f"mlrf-both-hops{n}-d{d}{l2}" for n in (2, 3) for d in (2, 4) for l2 in ("", "-l21e-05")),
+    ]  # fmt: skip
+
+
+def test_names_of_values_that_set_nothing_are_left_out(grid: Write) -> None:
+    text = "  axes:\n    a: {key: model.d_ff, grid: [unset, 48]}\n    b: {grid: {none: {}, wide: {model: {encoder: {num_layers: 3}}}}}\n"
+    assert names(grid(text)) == ["base", "default", "wide", "a48", "a48-wide"]
+
+
+def test_a_row_is_what_its_values_set(grid: Write) -> None:
+    (row,) = resolve(f"{grid()}#mlrf-both-hops3-d4-l21e-05")
+    assert row.spec is not None and row.label == "fusion mlrf, side both, hops 3, depth 4, l2 1e-05"
+    model = row.spec.model
+    assert model.encoder.aggregation == model.decoder.aggregation and model.encoder.aggregation["n_hop"] == 3
+    assert (model.encoder.num_layers, model.decoder.num_layers, row.spec.train.recompute) == (4, 2, "layers")
+    assert model.regularizers == [{"kind": "encoder_l2", "weight": 1e-5}]
+
+
+@pytest.mark.parametrize("options", [{}, {"profile": "smoke"}, {"sets": ["model.d_ff=40", "decode.beam_size=3"], "seed": 3}])
+def test_rows_put_together_from_parts_are_the_rows_resolved_one_by_one(grid: Write, options: dict[str, object]) -> None:
+    path = grid()
+    together = {row.id: row for row in resolve(path, **options)}  # type: ignore[arg-type]
+    for name, row in together.items():
+        (alone,) = resolve(f"{path}#{name.removeprefix('demo/grid/')}", **options)  # type: ignore[arg-type]
+        assert alone.spec == row.spec and (alone.label, alone.workers, alone.assumed) == (row.label, row.workers, row.assumed)
+
+
+def test_rows_of_a_grid_plan_with_keys_and_counts_as_others_do(grid: Write, tmp_path: Path) -> None:
+    import torch
+
+    from models import build, count_parameters
+
+    rows = resolve(grid())
+    made = plan(rows, [1], ledger=Ledger(tmp_path / "r"))
+    assert len({row.keys.train for row in made.rows}) == len(rows) - 1, "d2 is the row base"
+    assert [row.same_as for row in made.rows if row.status == "shared"] == ["demo/grid/base"]
+    for row, planned in zip(rows, made.rows, strict=True):
+        assert row.spec is not None
+        with torch.device("meta"):
+            assert planned.params == count_parameters(build(row.spec.model.model_dump(), 200, 200)), row.id
+
+
+def test_counts_of_parts_that_both_sides_share(grid: Write) -> None:
+    """The table of layer embeddings is one for both sides."""
+    import torch
+
+    from models import build, count_parameters
+
+    for name in ("mlrf-encoder-hops2-d2", "mlrf-both-hops2-d2", "mlrf-both-hops2-d4", "linear-both-d4-l21e-05"):
+        (row,) = resolve(f"{grid()}#{name}")
+        assert row.spec is not None
+        for tied in ("separate", "three-way"):
+            spec = row.spec.model_copy(update={"model": row.spec.model.model_copy(update={"embeddings": tied})})
+            with torch.device("meta"):
+                assert params(spec, 90, 90) == count_parameters(build(spec.model.model_dump(), 90, 90)), (name, tied)
+
+
+def test_draws_stay_when_the_grid_grows(grid: Write) -> None:
+    text = "  samples: 3\n  axes:\n    depth: {key: model.encoder.num_layers, grid: [2, 3], id: d}\n"
+    text += "    lambda: {key: model.regularizers.diversity.weight, loguniform: {low: 0.01, high: 1}}\n"
+    first = names(grid(text))
+    assert len(first) == 1 + 6 and first == names(grid(text)), "three draws for each depth, the same each time"
+    assert set(first) < set(names(grid(text.replace("[2, 3]", "[2, 3, 4]").replace("samples: 3", "samples: 5"))))
+    weights = [row.spec.model.regularizers[0]["weight"] for row in resolve(grid(text))[1:] if row.spec is not None]
+    assert all(0.01 <= weight <= 1 for weight in weights) and len(set(weights)) > 1
+    assert set(names(grid(text.replace("  samples", "  seed: 2\n  samples")))) != set(first)
+
+
+def test_a_choice_drawn_twice_is_one_row(grid: Write) -> None:
+    path = grid("  samples: 8\n  axes:\n    d_ff: {key: model.d_ff, choice: [48, 64]}\n")
+    assert sorted(names(path)) == ["base", "d_ff48", "d_ff64"]
+    table = row_file.read(path)
+    assert table.grid is not None and table.grid.repeated == 6
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ("a: {key: model.d_f, grid: [3]}", "8: grid.axes.a.grid[0]: unknown key; expected one of"),
+        ("a: {key: modle.d_ff, grid: [3]}", "did you mean model?"),
+        ("a: {key: model.d_ff, grid: [-3]}", "grid.axes.a.grid[0]: found -3; expected a number >= 1"),
+        ("a: {key: model.d_ff}", "found no values; expected one of grid, zip, choice, uniform, loguniform, words"),
+        ("a: {key: model.d_ff, gird: [3]}", "grid.axes.a.gird: unknown key"),
+        ("a: {grid: [3]}", "key is missing"),
+        ("a: {zip: {model.d_ff: [3, 4], model.d_model: [8]}}", "lists of different lengths"),
+        ("a: {key: model.d_ff, loguniform: {low: 0, high: 1}}", "expected a number > 0"),
+        ("a: {key: model.d_ff, uniform: {low: 2, high: 1}}", "expected low below high"),
+        ("a: {key: model.<side>.num_layers, grid: [3]}", "found <side>; expected none (an axis of kind words)"),
+        ("a: {key: model.d_ff, grid: [3], when: {b: 1}}\n    b: {key: model.d_model, grid: [8]}", "a.when.b: unknown axis, or one below"),
+        ("a: {key: model.d_ff, grid: [8, 16]}\n    b: {key: model.d_model, grid: [8], when: {a: 12}}", "found 12; expected one of 16, 8"),
+        ("a: {key: model.d_ff, grid: [8, 16]}\n    b: {key: model.d_ff, grid: [24]}", "b.grid[0]: sets model.d_ff, which"),
+        ("a: {key: model.d_ff, grid: [8, 8]}", "found a value twice"),
+        ("a: {grid: {x: {model.d_ff: 8}, X: {model.d_ff: 16}}}", "found the name X for [a x] and [a X]"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_lines_before_anything_starts(grid: Write, axes: str, message: str) -> None:
+    assert any(message in line for line in problems(grid(f"  axes:\n    {axes}\n")))
+
+
+def test_all_mistakes_at_once(grid: Write) -> None:
+    text = "  axes:\n    a: {key: model.d_f, grid: [3]}\n    b: {key: train.max_steps, grid: [0]}\n"
+    found = problems(grid(text))
+    assert len(found) == 2 and "did you mean d_ff?" in found[0] and "expected a number >= 1" in found[1]
+
+
+def test_what_components_refuse_is_an_error_or_is_counted(grid: Write, cli: Cli, tmp_path: Path) -> None:
+    text = "  axes:\n    depth: {key: model.encoder.num_layers, grid: [2, 3, 4], id: d}\n"
+    text += "    fusion: {grid: {plain: {}, pairs: {model.encoder.connection: {kind: hierarchical}}}}\n"
+    (line,) = problems(grid(text))
+    assert "hierarchical joins layers in pairs: num_layers 3 is odd" in line and line.startswith("9: grid.axes.fusion.grid.pairs")
+    path = grid("  unfit: exclude\n" + text)
+    assert names(path) == ["base", "d2", "d2-pairs", "d3", "d4", "d4-pairs"]
+    code, out, err = cli("plan", path, "--json", "--results", tmp_path / "r")
+    (told,) = json.loads(out)["grids"]
+    assert code == 0 and (told["combinations"], told["rows"]) == (6, 5) and told["excluded"][0]["combinations"] == 1
+    assert "is odd" in told["excluded"][0]["line"] and "5 of 6 combinations are rows, 1 are excluded" in err
+    with pytest.raises(UserError, match="is odd"):
+        resolve(f"{path}#d3-pairs")
+    code, out, _ = cli("explain", path, "fusion=pairs", "depth=3")
+    assert code == 4 and "is odd" in out
+
+
+def test_explain_tells_the_condition_in_the_words_of_the_file(grid: Write, cli: Cli) -> None:
+    path = grid()
+    code, out, _ = cli("explain", path, "fusion=linear", "side=encoder", "depth=4")
+    assert code == 4 and "0 of 2 combinations are rows" in out
+    assert "spec.yaml:18: grid.exclude[0]: {when: {depth: {above: 2}, side: encoder}}: too deep on one side" in out
+    code, out, _ = cli("explain", path, "fusion=linear", "--json")
+    told = json.loads(out)
+    assert code == 0 and (told["combinations"], told["rows"]) == (8, 4)
+    assert [each["combinations"] for each in told["excluded"]] == [2, 2] and told["examples"][0] == "demo/grid/linear-encoder-d2"
+    code, out, _ = cli("explain", path, "fusion=plain", "hops=2")
+    assert code == 4 and "spec.yaml:14: grid.axes.hops.when: hops applies only when {fusion: mlrf}" in out
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("fusoin=linear", "did you mean fusion?"),
+        ("fusion=linaer", "did you mean linear?"),
+        ("hops=7", "expected one of 2, 3"),
+        ("hops", "expected AXIS=VALUE"),
+    ],
+)
+def test_explain_of_what_is_not_there(grid: Write, cli: Cli, given: str, message: str) -> None:
+    code, _, err = cli("explain", grid(), given)
+    assert code == 2 and message in err
+
+
+def test_seeds_may_be_a_number(spec: Write) -> None:
+    assert sweep_of(spec("  a: {}\nsweep: {seeds: 3}\n")).seeds == [1, 2, 3]
+    assert sweep_of(spec("  a: {}\nsweep: {seeds: [4, 2]}\n")).seeds == [4, 2]
+    with pytest.raises(UserError, match="expected how many, from 1 to 1000"):
+        resolve(spec("  a: {}\nsweep: {seeds: 0}\n"))
+
+
+def test_rows_of_a_grid_start_from_a_written_row(grid: Write) -> None:
+    path = grid("  init_from: base\n  axes:\n    decay: {key: optim.label_smoothing, uniform: {low: 0.0, high: 0.2}}\n")
+    _, row = resolve(path)
+    assert row.parent is not None and row.parent.id == "demo/grid/base" and row.spec is not None and row.spec.init_from == "demo/grid/base"
+    alone: Row = resolve(f"{path}#{row.id.removeprefix('demo/grid/')}")[0]
+    assert alone.spec == row.spec and alone.parent == row.parent
