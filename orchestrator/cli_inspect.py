@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Profile, Results, Seed, Seeds, Sets
+from orchestrator.collecting import put_off
 
 if TYPE_CHECKING:
     from orchestrator.plan import Plan
@@ -19,6 +20,7 @@ def register(app: typer.Typer) -> None:
     app.command("list")(list_rows)
 
 
+@put_off()
 def plan(
     targets: Annotated[list[str], typer.Argument(metavar="SPEC|ROW..", help="Files, folders, tables or rows.")],
     seeds: Seeds = None,

@@ -29,3 +29,8 @@ def remembered(key: Any, make: Callable[[], Any]) -> Any:
             _of_values.clear()
         _of_values[key] = make()
     return _of_values[key]
+
+
+def joined(**parts: str) -> str:
+    """The canonical JSON of a mapping whose values are canonical already."""
+    return "{" + ",".join(f'"{name}":{parts[name]}' for name in sorted(parts)) + "}"

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.kept import kept, remembered
+from orchestrator.kept import joined, kept, remembered
 from orchestrator.spec import ModelSpec, RunSpec
 
 FORMAT = 1
@@ -102,15 +102,15 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
     tune = None
     if spec.decode.length_penalty.alpha == "tuned":
         metric = {name: value for name, value in _score_meaning(spec).items() if name != "test"}
-        tune = _sha256(_joined(**about, valid=of_split("valid"), score=canonical(metric)))
+        tune = _sha256(joined(**about, valid=of_split("valid"), score=canonical(metric)))
     decode = _sha256(
-        _joined(
+        joined(
             **about,
             test=f"[{canonical(spec.score.test)},{of_split(spec.score.test)}]",
             **({} if tune is None else {"tune": canonical(tune)}),
         )
     )
-    score = _sha256(_joined(format=canonical(FORMAT), decode=canonical(decode), score=of_score))
+    score = _sha256(joined(format=canonical(FORMAT), decode=canonical(decode), score=of_score))
     return Keys(train, decode, score, tune)
 
 
@@ -127,16 +127,11 @@ def digest(value: Any) -> str:
 def model_text(model: ModelSpec, without: str = "") -> str:
     """Canonical JSON of what a ModelSpec means, one of its keys left out; made once for each part that several models share."""
     parts: dict[str, str] = kept("model", model, lambda: _model_parts(model))
-    return _joined(**{name: text for name, text in parts.items() if name != without})
+    return joined(**{name: text for name, text in parts.items() if name != without})
 
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _joined(**parts: str) -> str:
-    """The canonical JSON of a mapping whose values are canonical already."""
-    return "{" + ",".join(f'"{name}":{parts[name]}' for name in sorted(parts)) + "}"
 
 
 def canonical(value: Any) -> str:
@@ -151,7 +146,7 @@ def component_versions(model: Any) -> dict[str, int]:
 
 
 def _train_text(spec: RunSpec, data: str, parent: str | None) -> str:
-    return _joined(
+    return joined(
         format=canonical(FORMAT),
         data=canonical(data),
         batch=kept("batch", spec.batch, lambda: canonical(_dump("batch", spec.batch))),

@@ -211,7 +211,7 @@ def test_the_optimisers_own_options():
     nag = ("optim.kind", "nag")
     assert key(nag) == key(nag, ("optim.momentum", 0.99))
     assert key(nag).train != key(nag, ("optim.momentum", 0.9)).train
-    assert "betas" not in keys._train_meaning(spec(nag), "data", None)["optim"], "Adam's defaults name no run of another optimiser"
+    assert "betas" not in keys._optim_meaning(spec(nag)), "Adam's defaults name no run of another optimiser"
 
 
 def test_a_plateaus_defaults():
