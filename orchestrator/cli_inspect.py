@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
     app.command("list")(list_rows)
 
 
-@put_off()
+@put_off(for_good=True)
 def plan(
     targets: Annotated[list[str], typer.Argument(metavar="SPEC|ROW..", help="Files, folders, tables or rows.")],
     seeds: Seeds = None,
@@ -149,25 +149,36 @@ def list_rows(
     from orchestrator.cli_common import emit, note
     from orchestrator.errors import UserError
     from orchestrator.row_index import find_all, tables
+    from orchestrator.rows import written
 
     known, problems = tables()
     if prefix and prefix not in known and Path(prefix).is_dir():
         known, prefix = {target.table.address: target.table for target in find_all(prefix)}, ""
+    inside = {address: table for address, table in known.items() if prefix.startswith(f"{address}/")}
     rows = [
         {"id": f"{address}/{name}", "label": raw.head.label or name, "kind": raw.head.kind, "file": table.document.file}
         for address, table in known.items()
-        for name, raw in table.rows.items()
+        for name, raw in (table.rows if address in inside else written(table)).items()
     ]
     chosen = [row for row in rows if row["id"].startswith(prefix)]
-    if not chosen:
+    grids = [
+        {"table": address, "axes": ", ".join(axis.name for axis in table.grid.axes), "file": table.document.file}
+        for address, table in known.items()
+        if table.grid is not None and address not in inside and address.startswith(prefix)
+    ]
+    if not chosen and not grids:
         raise UserError(f"{prefix!r}: no row has such an address; tables: {', '.join(known) or 'none'}", *problems)
     if as_json:
-        emit({"rows": chosen})
+        emit({"rows": chosen, "grids": grids})
     elif prefix:
         for row in chosen:
             typer.echo(f"{row['id']:<44} {row['kind']:<9} {row['label']}")
+        for grid in grids:
+            hint = f"(plan counts its rows, list {grid['table']}/ lists them)"
+            typer.echo(f"{grid['table'] + '/..':<44} {'grid':<9} {grid['axes']} {hint}")
     else:
         for address, table in known.items():
-            typer.echo(f"{address:<32} {len(table.rows):>3} rows   {table.document.file}")
+            grid_too = "" if table.grid is None else f" and a grid of {len(table.grid.axes)} axes"
+            typer.echo(f"{address:<32} {len(written(table)):>3} rows   {table.document.file}{grid_too}")
     for line in problems:
         note(f"warning: {line}")

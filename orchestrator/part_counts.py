@@ -165,7 +165,11 @@ def _sum(parts: list[Counted], count: int, shared: dict[str, int]) -> int:
 def _counting() -> Iterator[None]:
     """Within it, registries give makers in place of classes."""
     get = Registry.get
-    with patch.object(Registry, "get", lambda registry, name: _Maker((registry.kind, name), get(registry, name))):
+    with (
+        patch.object(Registry, "get", lambda registry, name: _Maker((registry.kind, name), get(registry, name))),
+        patch.object(nn.Linear, "reset_parameters", lambda _: None),
+        patch.object(nn.LayerNorm, "reset_parameters", lambda _: None),
+    ):
         yield
 
 

@@ -44,7 +44,8 @@ def problems_of(error: ValidationError, model: type[BaseModel], at: KeyPath = ()
     """One problem per error, paths below `at`; where several branches of a union failed, the first speaks, and names are added."""
     found: dict[KeyPath, Problem] = {}
     for item in error.errors(include_url=False):
-        path = _clean(item["loc"], model)
+        unknown = item["type"] == "extra_forbidden"  # such a key may be called as a branch is
+        path = (*_clean(item["loc"][:-1], model), item["loc"][-1]) if unknown else _clean(item["loc"], model)
         if path in found and item["type"] == "literal_error":
             names = str(item["ctx"]["expected"]).replace("'", "")
             found[path] = Problem(found[path].path, f"{found[path].message} or {names}")

@@ -55,25 +55,51 @@ class GridRows(dict[str, Any]):
 
 
 def fill(table: TableFile) -> None:
-    """Reads the `grid` section, if the file has one; what is wrong goes to its problems."""
+    """Reads the `grid` section, if the file has one; what is wrong with it goes to the file's problems."""
     if table.document.data.get("grid") is None or not isinstance(table.document.data["grid"], dict):
         return
     table.grid = read_grid(table.document, table.problems)
     if table.grid is None:
         return
-    try:
-        taken = [name for name in table.rows if name in table.grid.combinations()]
-    except UserError as error:
-        table.problems += error.lines
-        table.grid = None
-        return
-    if taken:
-        names = ", ".join(taken[:8])
-        table.problems.append(table.grid.mark.line(f"found combinations with the names of rows: {names}; expected other names"))
-    if table.grid.section.init_from is not None and table.grid.section.init_from in table.grid.combinations():
-        mark = table.document.mark(("grid", "init_from"))
-        table.problems.append(mark.line("found a combination of the grid itself; expected a row under rows, or one of another table"))
     table.rows = GridRows(table, table.grid)
+
+
+def problems_of(table: TableFile) -> list[str]:
+    """What is wrong with the names of the grid's combinations; listing them takes time, so that reading the file leaves it."""
+    assert table.grid is not None and isinstance(table.rows, GridRows)
+    try:
+        names = table.grid.combinations()
+    except UserError as error:
+        return error.lines
+    taken = [name for name in table.rows.written if name in names]
+    problems = []
+    if taken:
+        problems.append(table.grid.mark.line(f"found combinations with the names of rows: {', '.join(taken[:8])}; expected other names"))
+    if table.grid.section.init_from is not None and table.grid.section.init_from in names:
+        mark = table.document.mark(("grid", "init_from"))
+        problems.append(mark.line("found a combination of the grid itself; expected a row under rows, or one of another table"))
+    return problems
+
+
+def apart(table: TableFile) -> Iterator[RawRow]:
+    """Rows that name other rows in ways of their own: those that are written, and one for all that a grid makes."""
+    if not isinstance(table.rows, GridRows):
+        yield from table.rows.values()
+        return
+    yield from table.rows.written.values()
+    try:
+        name = next(iter(table.rows.grid.combinations()), None)
+        made = None if name is None else table.rows[name]
+    except UserError:
+        return
+    if made is not None:
+        yield made
+
+
+def alike(table: TableFile, row: RawRow) -> list[str]:
+    """Names of the rows for which this one stands in `apart`."""
+    made = isinstance(table.rows, GridRows) and row.name not in table.rows.written
+    return list(table.grid.combinations()) if made and table.grid is not None else [row.name]
 
 
 def label(values: Combination) -> str:

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator import overrides, profiles, row_figures, row_index, row_links, row_templates, spec_check
+from orchestrator import overrides, profiles, row_figures, row_grid, row_index, row_links, row_templates, spec_check
 from orchestrator.errors import UserError
 from orchestrator.marked import Marked
 from orchestrator.overrides import Override
 from orchestrator.row_figures import Figures
 from orchestrator.row_file import RawRow, TableFile
-from orchestrator.row_grid import GridRows
 from orchestrator.row_schema import Sweep
 from orchestrator.spec import RunSpec, ScoreSpec
 
@@ -143,6 +142,8 @@ def validate(table: TableFile) -> None:
             problems += found if spec is None else row_figures.resolve(raw.figures.also, spec)[1]
         problems += row_links.problems_of(table, raw)
     problems += row_templates.misspelt(table.templates, {name: raw.head.use for name, raw in written(table).items()}, table.shared)
+    if table.grid is not None:
+        problems += row_grid.problems_of(table)
     if not problems and table.grid is not None:
         from orchestrator import grid_rows
 
@@ -155,7 +156,7 @@ def validate(table: TableFile) -> None:
 
 def written(table: TableFile) -> dict[str, RawRow]:
     """The rows that stand in the file by name, without those of its grid."""
-    return table.rows.written if isinstance(table.rows, GridRows) else table.rows
+    return table.rows.written if isinstance(table.rows, row_grid.GridRows) else table.rows
 
 
 class Resolver:

@@ -9,8 +9,10 @@ import torch
 
 from models import build, count_parameters
 from orchestrator import row_index
+from orchestrator.cli import run
 from orchestrator.counting import params
 from orchestrator.explain import summary
+from orchestrator.grid import Grid
 from orchestrator.keys import keys_of
 from orchestrator.rows import MAX_RUNS, Row, resolve
 
@@ -50,3 +52,11 @@ def test_rows_are_what_they_are_alone_and_differ_in_meaning(rows: list[Row]) -> 
         assert resolve(row.id)[0].spec == row.spec, row.id
     manifest = {"text": {"train": ["1"], "valid": ["2"]}, "tests": {"test": ["3"]}}
     assert len({keys_of(row.spec, manifest, None).train for row in rows if row.spec is not None}) == len(rows)
+
+
+def test_list_tells_the_axes_and_makes_no_row(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Grid, "combinations", lambda _: pytest.fail("combinations were listed"))
+    assert run(["list"]) == 0 and "1 rows" in capsys.readouterr().out
+    assert run(["list", ADDRESS]) == 0
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) == 2 and "depth" in out and f"{ADDRESS}/baseline" in out

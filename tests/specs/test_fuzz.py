@@ -23,6 +23,8 @@ from orchestrator.spec import RunSpec
 FILES = [*row_index.table_files(), *sorted((SEARCH_SPACES / "base").glob("*.yaml"))]
 EDITS = 40
 ALPHABET = "abz019 .:-_{}[],#'\"\n\t&*!|>%@`~=\\/é\u2028\x00\x1b"
+OF_GRIDS = 6
+"""Edits of a file whose grid makes thousands of rows, which each takes about a second."""
 NAMES_ARE_FREE = ("rows", "expect", "also", "means")
 
 
@@ -31,6 +33,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("fuzz") / "search_spaces"
     shutil.copytree(SEARCH_SPACES, place)
     return place
+
+
+def edits(text: str) -> int:
+    return OF_GRIDS if "\ngrid:" in text else EDITS
 
 
 def attempt(path: Path) -> list[str]:
@@ -51,7 +57,7 @@ def test_single_character_edits(original: Path, tree: Path) -> None:
     path = tree / original.relative_to(SEARCH_SPACES)
     rows = "rows: {r: {}}\n" if original.parent.name == "base" else ""
     text, rng = original.read_text(encoding="utf-8") + rows, random.Random(original.stem)
-    for _ in range(EDITS):
+    for _ in range(edits(text)):
         at, new = rng.randrange(len(text)), rng.choice(ALPHABET)
         cut = rng.choice((0, 1))
         path.write_bytes((text[:at] + (new if cut == 0 or rng.random() < 0.7 else "") + text[at + cut :]).encode())
@@ -76,7 +82,7 @@ def test_no_misspelt_key_is_ignored(original: Path, tree: Path) -> None:
     named = [(p, mark) for p, mark in of_grid if len(p) == 3 or (len(p) == 5 and p[3] in ("grid", "choice", "words"))]
     free |= {mark.where.rpartition(":")[2] + str(p[-1]) for p, mark in named}
     assert keys
-    for number, match in random.Random(1).sample(keys, min(len(keys), 40)):
+    for number, match in random.Random(1).sample(keys, min(len(keys), edits(text))):
         if f"{number + 1}{match[1]}" in free or (original.parent.name == "base" and match[1] == "kind"):
             continue
         changed = [*lines]
@@ -132,6 +138,14 @@ def test_any_tree(content: Any, tree: Path) -> None:
         resolve(path)
     except UserError as error:
         assert error.lines and all(line.isprintable() for line in error.lines)
+
+
+def test_an_unknown_key_may_be_called_as_a_type(tree: Path) -> None:
+    path = tree / "none.yaml"
+    path.write_text("none: null\nrows: {r: {}}\n", encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        resolve(path)
+    assert any(":1: none: unknown key; " in line for line in caught.value.lines), caught.value.lines
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
