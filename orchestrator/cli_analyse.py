@@ -42,7 +42,7 @@ def analyse(
     """Analyse trained rows: data as JSON and CSV, a figure as PNG and SVG. A row without a run is named and left out.
 
     Kinds: length, exploitation, hops, steps, accuracy, layer-attention, properties, probing, significance, speed, inference-speed,
-    grid, degradation, difficulty, attention-maps, gradient-norms, lead, loss-curves, embedding-size, parameters.
+    grid, degradation, difficulty, attention-maps, gradient-norms, lead, loss-curves, embedding-size, parameters, asha.
 
     Example:  nmt-ablate analyse dou2018/fig4 --profile smoke
     """

@@ -132,11 +132,12 @@ def _execute(
     fuse: str,
     as_json: bool,
 ) -> None:
-    from orchestrator.cli_common import console, emit, mirrors, need_folder, note, stdout_to_stderr
+    from orchestrator.cli_common import console, mirrors, need_folder, stdout_to_stderr
     from orchestrator.errors import UserError
     from orchestrator.fusing import MODES
     from orchestrator.places import nearest, shown
     from orchestrator.rows import runs
+    from orchestrator.survivors import check_seeds
 
     if engine not in ("local", "ray"):
         raise UserError(f"--engine {shown(engine)}: {nearest(engine, ['local', 'ray'])}")
@@ -149,10 +150,11 @@ def _execute(
     if not todo:
         raise UserError(f"{rows[0].id}: found no row of kind run: nothing to execute")
     runs(todo, seeds)
+    scheduler = (section or {}).get("scheduler") or {}
+    check_seeds(scheduler.get("retrain"), seeds)
 
     from orchestrator import engine as engines
     from orchestrator.make_tasks import Options
-    from orchestrator.report.summary import reasons, summary
 
     options = Options(
         name=name,
@@ -169,16 +171,49 @@ def _execute(
     )
     with stdout_to_stderr():
         records = engines.execute(todo, seeds, options)
-    if as_json:
-        for record in records:
-            emit(record)
     out = console(stderr=as_json)
-    out.print(summary(records, _labels(todo)))
-    for line in reasons(records):
-        note(line)
+    _tell(records, todo, out, as_json)
+    if scheduler.get("retrain") and all(record["status"] in ("done", "stopped", "diverged") for record in records):
+        records += _retrain(records, todo, options, scheduler, out, as_json)
     _next_steps(out, todo, results, profile_of(name))
     if any(record["status"] not in ("done", "stopped") and not record.get("failed_as_stated") for record in records):
         raise typer.Exit(1)
+
+
+def _tell(records: list[dict[str, Any]], rows: list[Row], out: Any, as_json: bool) -> None:
+    """Every result: JSON lines where they are wanted, the table, why runs failed."""
+    from orchestrator.cli_common import emit, note
+    from orchestrator.report.summary import reasons, summary
+
+    if as_json:
+        for record in records:
+            emit(record)
+    out.print(summary(records, _labels(rows)))
+    for line in reasons(records):
+        note(line)
+
+
+def _retrain(records: list[dict[str, Any]], rows: list[Row], options: Any, scheduler: dict[str, Any], out: Any, as_json: bool) -> list[Any]:
+    """The best rows of a search again, in full and with seeds of their own, as a sweep beside it."""
+    from dataclasses import replace
+
+    from orchestrator import engine
+    from orchestrator.cli_common import note, stdout_to_stderr
+    from orchestrator.results import Ledger
+    from orchestrator.survivors import chosen, said
+
+    found = chosen(records, rows, Ledger(options.results, list(options.mirrors)), scheduler)
+    if not found:
+        note("nothing to retrain: no run of the search came to its end")
+        return []
+    note(said(found, scheduler))
+    again = replace(options, name=f"{options.name}:retrain", sweep=options.sweep | {"scheduler": {"kind": "fifo"}})
+    best = {survivor.row for survivor in found}
+    with stdout_to_stderr():
+        made = engine.execute([row for row in rows if row.id in best], scheduler["retrain"]["seeds"], again)
+    made = [record | {"replicate": True} for record in made]
+    _tell(made, rows, out, as_json)
+    return made
 
 
 def _labels(rows: list[Row]) -> dict[str, str]:

@@ -104,11 +104,23 @@ class _Sweep:
         failures: dict[str, str] = {}
         with LiveProgress(pending, self.console):
             for level in levels(pending):
-                blocked = [t for t in level if any(p.train_key == t.parent_key and p.name in failures for p in self.tasks)]
-                failures |= {t.name: "its parent failed" for t in blocked}
-                jobs = jobs_of([t for t in self._order(level) if t not in blocked])
+                blocked = self._blocked(level, failures)
+                failures |= blocked
+                jobs = jobs_of([t for t in self._order(level) if t.name not in blocked])
                 failures |= self._engine(self._fuse(jobs)) if jobs else {}
         return failures
+
+    def _blocked(self, level: list[Task], failures: dict[str, str]) -> dict[str, str]:
+        """Tasks whose parent has no weights to start from, with its name and what became of it."""
+        found = {}
+        for task in level:
+            for parent in (p for p in self.tasks if p.train_key == task.parent_key):
+                record = self.ledger.read_train(parent.train_key) or {}
+                if parent.name in failures:
+                    found[task.name] = f"its parent {parent.name} failed: {failures[parent.name]}"
+                elif record.get("status") in ("diverged", "failed"):
+                    found[task.name] = f"its parent {parent.name} {record['status']}: {record.get('reason') or 'no reason known'}"
+        return found
 
     def _fuse(self, jobs: list[list[Task]]) -> list[list[Task]]:
         from orchestrator.fusing import fuse, is_fused

@@ -108,7 +108,8 @@ def _with_rungs(tasks: Iterable[Task], wanted: set[str], scheduler: dict[str, An
     tasks = list(tasks)
     rungs = list(scheduler.get("rungs", [])) if scheduler["kind"] == "asha" else []
     parents = {task.parent_key for task in tasks}
-    return [replace(t, rungs=rungs if t.name in wanted else [], pinned=t.pinned or t.train_key in parents) for t in tasks]
+    bleu = bool(rungs) and scheduler.get("metric") == "valid/bleu"
+    return [replace(t, rungs=rungs if t.name in wanted else [], rung_bleu=bleu, pinned=t.pinned or t.train_key in parents) for t in tasks]
 
 
 def levels(tasks: Iterable[Task]) -> list[list[Task]]:

@@ -20,6 +20,7 @@ from orchestrator.outcome import FAILED, stated_failure
 from orchestrator.reporters import HistoryReporter, RungReporter
 from orchestrator.results import Ledger
 from orchestrator.rouge import figures_of
+from orchestrator.rung_bleu import rung_bleu
 from orchestrator.runtime import Reporter, Runtime
 from orchestrator.spec import RunSpec
 from orchestrator.store import Store
@@ -110,7 +111,8 @@ def _train(
     if runtime.is_main:
         ledger.write_spec(task.train_key, {"id": task.id, "seed": task.seed, "spec": task.spec, "keys": task.keys})
     store = Store(task.run_dir, task.train_key, lock)
-    result = yield from Training(spec, runtime, list(reporters), prepared, store, frozenset(task.rungs), init).turns()
+    at_rung = rung_bleu(spec, prepared) if task.rung_bleu and runtime.is_main else None
+    result = yield from Training(spec, runtime, list(reporters), prepared, store, frozenset(task.rungs), init, at_rung).turns()
     record = {"key": task.train_key, "sweep": task.sweep, "world_size": runtime.world_size} | result.to_json()
     if runtime.is_main:
         record["executed_steps"] = executed_steps(task.run_dir / "journal.jsonl")

@@ -43,6 +43,7 @@ AnalysisName = Literal[
     "loss-curves",
     "embedding-size",
     "parameters",
+    "asha",
 ]
 TestName = Literal["both", "sign", "bootstrap"]
 """Whose p-values give a row its mark."""
@@ -80,15 +81,23 @@ class Source(Strict):
         return self
 
 
+class Retrain(Strict):
+    """After a search its best rows train again, in full, with seeds of their own; pinned rows too."""
+
+    top: Positive = 3
+    seeds: Annotated[list[Seed], Field(min_length=1)]
+
+
 class Scheduler(Strict):
     """`asha`: a run is compared at each rung (steps) with the runs that came there before; `fifo`: every run runs its full budget."""
 
     kind: Literal["asha", "fifo"] = "asha"
-    metric: Literal["valid/nll", "valid/ppl", "valid/accuracy"] = "valid/nll"
+    metric: Literal["valid/nll", "valid/ppl", "valid/accuracy", "valid/bleu"] = "valid/nll"
     mode: Literal["min", "max"] = "min"
     rungs: list[Positive] = Field(default_factory=list)
     reduction_factor: Annotated[float, Field(gt=1)] = 2.0
     shuffle_seed: Natural = 0
+    retrain: Retrain | None = None
 
     @model_validator(mode="after")
     def _sound(self) -> Scheduler:
@@ -96,7 +105,7 @@ class Scheduler(Strict):
             raise ValueError("rungs are missing; expected increasing steps such as [200, 400]")
         if any(a >= b for a, b in zip(self.rungs, self.rungs[1:], strict=False)):
             raise ValueError(f"rungs {self.rungs} do not increase")
-        wanted = "max" if self.metric == "valid/accuracy" else "min"
+        wanted = "max" if self.metric in ("valid/accuracy", "valid/bleu") else "min"
         if self.mode != wanted:
             raise ValueError(f"mode {self.mode} keeps the worst by {self.metric}; expected {wanted}")
         return self
@@ -125,8 +134,12 @@ class Sweep(Strict):
 
     @model_validator(mode="after")
     def _distinct(self) -> Sweep:
-        if len(set(self.seeds)) != len(self.seeds):
-            raise ValueError(f"seeds {self.seeds} are not distinct")
+        again = [] if self.scheduler.retrain is None else self.scheduler.retrain.seeds
+        for seeds in (self.seeds, again):
+            if len(set(seeds)) != len(seeds):
+                raise ValueError(f"seeds {seeds} are not distinct")
+        if both := sorted(set(self.seeds) & set(again)):
+            raise ValueError(f"scheduler.retrain.seeds {both} are seeds of the search; expected others: its best were chosen by those")
         return self
 
 

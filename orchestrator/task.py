@@ -22,6 +22,8 @@ class Scoring:
 class Task:
     """`workers`, paths, `rungs`, `pinned` and `sweep` are not part of the run's meaning; spec and keys are.
 
+    `rung_bleu`: the validation set is translated at rungs, for a scheduler that compares by it.
+
     `also`: name -> {"score": section, "keys": {..}} of each other scoring of the same training.
     `failed_below`: the row's rule of failing (`outcome`), which is not part of its meaning either.
     `parent_key`: train key of the run whose weights start this one. `mirrors`: read-only ledgers that are looked in too.
@@ -40,6 +42,7 @@ class Task:
     workers: int = 1
     pinned: bool = False
     rungs: list[int] = field(default_factory=list)
+    rung_bleu: bool = False
     sweep: str | None = None
     also: dict[str, dict[str, Any]] = field(default_factory=dict)
     failed_below: float | None = None

@@ -26,6 +26,7 @@ from orchestrator.meter import Meter
 from orchestrator.objective import Objective, Share
 from orchestrator.optim import clip, learning_rate, load_optimizer, optimizer, optimizer_tensors, set_rate
 from orchestrator.progress import Progress
+from orchestrator.rung_bleu import NAME, RungMetrics
 from orchestrator.runtime import Reporter, Runtime
 from orchestrator.spec import RunSpec, Schedule
 from orchestrator.store import Store
@@ -50,13 +51,16 @@ def train(
     lock: RunLock | None = None,
     rungs: Iterable[int] = (),
     init_weights: Mapping[str, Tensor] | None = None,
+    at_rung: RungMetrics | None = None,
 ) -> TrainResult:
     """Train from the last good checkpoint under `run_dir`, or from the start, to the end of `spec.train`.
 
     rungs: steps at which a validation is reported exactly, after a checkpoint is durable. They never change the weights.
     init_weights: tensors of a trained parent; those that match by name and shape are copied.
+    at_rung: more to measure at rungs and at the end.
     """
-    return Training(spec, runtime, list(reporters), prepared, Store(run_dir, train_key, lock), frozenset(rungs), init_weights).run()
+    store = Store(run_dir, train_key, lock)
+    return Training(spec, runtime, list(reporters), prepared, store, frozenset(rungs), init_weights, at_rung).run()
 
 
 class Training:
@@ -71,9 +75,10 @@ class Training:
         store: Store,
         rungs: frozenset[int],
         init_weights: Mapping[str, Tensor] | None,
+        at_rung: RungMetrics | None = None,
     ) -> None:
         self.spec, self.runtime, self.reporters = spec, runtime, reporters
-        self.store, self.rungs = store, rungs
+        self.store, self.rungs, self.at_rung = store, rungs, at_rung
         cpu.use(spec.train.threads)
         self.model: Transformer = build(spec.model.model_dump(), prepared.src_size, prepared.tgt_size, spec.seed)
         self.warm_start = None if init_weights is None else warm_start(self.model, init_weights)
@@ -184,7 +189,9 @@ class Training:
         due = self._finished() or ending.due(train.validate_every, p)
         metrics: dict[str, Any] = {}
         if due or rung:
-            metrics = self._training_metrics() | self._validate(counts=due) | ({"rung": p.step, "params": self.params} if rung else {})
+            metrics = self._training_metrics() | self._validate(counts=due)
+            metrics |= {"rung": p.step, "params": self.params} if rung else {}
+            metrics |= self._at_rung() if rung or self._finished() else {}
         elif p.step % LOG_EVERY == 0:
             metrics = self._training_metrics()
         if ended_by := ending.ended_by(self.spec, p):  # patience or the rate may just have run out
@@ -208,6 +215,9 @@ class Training:
                 p.worse += 1
             plateau.observe(ending.settings(self.spec, p)[1], p, nll)
         return metrics
+
+    def _at_rung(self) -> dict[str, float]:
+        return {} if self.at_rung is None or not self.runtime.is_main else self.at_rung(self.model)
 
     # ------------------------------------------------------------ the end
 
@@ -252,7 +262,10 @@ class Training:
         self.progress = Progress.of(saved.state["progress"])
         copy_into(self.model, saved.tensors["model"])
         load_optimizer(self.model, self.optimizer, saved.tensors["optimizer"])
-        self._report(saved.state["report"])  # told once more, in case the process died between checkpoint and report
+        report = saved.state["report"]  # told once more, in case the process died between checkpoint and report
+        if "rung" in report and NAME not in report:
+            report |= self._at_rung()
+        self._report(report)
 
     # ------------------------------------------------------------ reports
 

@@ -51,6 +51,7 @@ KINDS = {
     "loss-curves": "orchestrator.analysis.loss_curves",
     "embedding-size": "orchestrator.analysis.embedding_size",
     "parameters": "orchestrator.analysis.parameters",
+    "asha": "orchestrator.analysis.asha",
 }
 """Kind -> module."""
 

@@ -1,0 +1,73 @@
+"""ASHA replayed over the demo's runs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+from orchestrator.analysis.asha import analyse
+from orchestrator.errors import UserError
+
+FINALS = {"base": 3.0, "hier": 1.0, "iter": 2.0, "hop1": 4.0}
+
+
+@pytest.fixture
+def grid(own: Any) -> Any:
+    """Four full runs of eight updates, each validated at every second, in the order of their ends from the start."""
+    for name, final in FINALS.items():
+        key = own.subject(name).train_key
+        reports = [{"step": step, "valid/nll": final + 8.0 / step} for step in (2, 4, 6, 8)]
+        folder = own.ledger.run_dir(key)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "history.jsonl").write_text("".join(json.dumps(r) + "\n" for r in reports))
+        own.ledger.write_train(key, {"status": "done", "steps": 8, "params": 1, "seconds": 4.0})
+    return own
+
+
+def values(made: Any, name: str) -> dict[Any, Any]:
+    return {r.get("reduction_factor") or r["rungs"]: r["value"] for r in made.records if r["measure"] == name}
+
+
+def test_what_is_spent_and_what_is_kept(grid, tmp_path):
+    made = analyse(grid.context("asha", *FINALS, options=["orders=200", "top=2", "reduction_factor=2,4"]))
+    assert values(made, "best_kept") == {2: 1.0, 4: 1.0}  # no curve crosses another
+    assert 0.25 < values(made, "share")[4] <= values(made, "share")[2] + 0.25 < 1.25
+    survived = {r["row"].rpartition("/")[2]: r["value"] for r in made.records if r["measure"] == "survived" and r["reduction_factor"] == 2}
+    assert survived["hier"] == 1.0 > survived["iter"] > survived["hop1"]
+    assert "the best 2: small/hier, small/iter" in " ".join(made.notes)
+    assert "reduction factor 2, rungs 2 4: " in made.summary[0]
+    figure = Figure(layout="constrained")
+    assert made.draw is not None
+    made.draw(figure)
+    figure.savefig(tmp_path / "asha.png")
+    assert len(figure.axes) == 2
+
+
+def test_a_sweep_of_its_own_is_judged_by_the_full_runs(grid, tmp_path):
+    asked = {f"demo/small/{name}:1": name in ("base", "hier") for name in FINALS}
+    file = tmp_path / "demo.asha.json"
+    file.write_text(json.dumps({"rungs": {"2": [{"run": run, "value": 1.0, "cutoff": None, "continue": on} for run, on in asked.items()]}}))
+    context = grid.context("asha", *FINALS, options=["orders=5", "top=2", "reduction_factor=2", f"decisions={file}"])
+    made = analyse(context)
+    assert values(made, "share_real") == {"demo.asha.json": (8 + 8 + 2 + 2) / 32}
+    assert values(made, "best_kept_real") == {"demo.asha.json": 1.0} and values(made, "top_kept_real") == {"demo.asha.json": 0.0}
+    with pytest.raises(UserError, match="it is of other rows: demo/small/hop1"):
+        analyse(grid.context("asha", "base", "hier", "iter", options=[f"decisions={file}", "top=2"]))
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("metric=valid/nil", "did you mean valid/nll"),
+        ("rungs=3", "was not validated at step 3"),
+        ("top=9", "expected at most 4"),
+        ("decisions=nowhere.json", "found no decisions of ASHA"),
+        ("reduction_factor=1", "expected whole numbers >= 2"),
+    ],
+)
+def test_bad_options(grid, option, message):
+    with pytest.raises(UserError, match=message):
+        analyse(grid.context("asha", *FINALS, options=["orders=2", option]))
