@@ -1,0 +1,107 @@
+"""A sweep whose driver is killed twenty times at random points ends as if nobody had killed it, and repeats no run that was finished."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
+ROOT = Path(__file__).parents[2]
+KILLS, INTERVAL, STEPS = 20, 5, 40
+SPEC = f"""
+source: {{paper: chaos, table: sweep}}
+data: {{corpus: toy-smoke, subword: {{kind: word, size: 300, joint: false}}}}
+batch: {{unit: tokens, size: 200}}
+model: {{d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {{num_layers: 2}}, decoder: {{num_layers: 2}}}}
+optim: {{schedule: {{kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}}, label_smoothing: 0.1}}
+train: {{max_steps: {STEPS}, validate_every: 20, checkpoint_every: {INTERVAL}}}
+decode: {{beam_size: 1}}
+sweep:
+  seeds: [1, 2]
+  scheduler: {{kind: asha, rungs: [20], reduction_factor: 2.0, shuffle_seed: 3, retrain: {{top: 1, seeds: [3]}}}}
+rows:
+  base: {{pinned: true}}
+  slow: {{optim: {{schedule: {{kind: inverse-sqrt, lr: 1.0e-5, warmup: 10}}}}}}
+  linear: {{model: {{encoder: {{aggregation: {{kind: linear}}}}}}}}
+  tuned: {{init_from: base, model: {{encoder: {{aggregation: {{kind: iterative}}}}}}}}
+"""
+
+
+def start(spec: Path, base: Path) -> subprocess.Popen[str]:
+    places = ["--results", str(base / "results"), "--cache-dir", str(base.parent / "cache")]
+    command = [sys.executable, "-m", "orchestrator", "sweep", str(spec), "--engine", "local", "--no-tracking", "--json", *places]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(spec: Path, base: Path) -> tuple[dict[tuple[str, int], dict], str]:
+    process = start(spec, base)
+    out, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err[-3000:]
+    records = [json.loads(line) for line in out.splitlines()]
+    return {(record["id"].rpartition("/")[2], record["seed"]): record for record in records}, err
+
+
+def written(results: Path) -> int:
+    """Grows with everything that a sweep does: updates, and files of results."""
+    return sum(path.read_bytes().count(b"\n") for path in results.glob("*/journal.jsonl")) + len(list(results.glob("*/*/*.json")))
+
+
+def finished(results: Path) -> dict[Path, bytes]:
+    """Journals, records, translations and scores of runs whose training is over."""
+    over = [path.parent for path in results.glob("*/train.json")]
+    return {
+        path: path.read_bytes()
+        for run in over
+        for pattern in ("*.json*", "decode/*", "score/*")
+        for path in run.glob(pattern)
+        if kept(path)
+    }
+
+
+def kept(path: Path) -> bool:
+    return "lock" not in path.name and ".tmp" not in path.name
+
+
+def test_twenty_kills_of_the_driver_repeat_no_finished_run(tmp_path):
+    spec = tmp_path / "sweep.yaml"
+    spec.write_text(SPEC)
+    golden, _ = finish(spec, tmp_path / "golden")
+    results, chance = tmp_path / "killed" / "results", random.Random(8)
+    whole = written(tmp_path / "golden" / "results")
+    over: dict[Path, bytes] = {}
+    kills = during = 0
+    while kills < KILLS:
+        process = start(spec, tmp_path / "killed")
+        goal = written(results) + chance.randrange(1, 2 * whole // KILLS)
+        while process.poll() is None and written(results) < goal:
+            time.sleep(0.02)
+        time.sleep(chance.uniform(0, 0.1))
+        ended = process.poll() is not None
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        if ended:
+            break
+        kills += 1
+        now = finished(results)
+        assert over.items() <= now.items(), f"kill {kills}: a finished run was touched"
+        during += len(now) > len(over)
+        over = now
+    assert kills >= KILLS * 3 // 4 and during >= 3  # they were spread over the sweep
+    found, said = finish(spec, tmp_path / "killed")
+    assert over.items() <= finished(results).items()
+    assert found.keys() == golden.keys() and {record["status"] for record in golden.values()} == {"done", "stopped"}
+    fields = ("status", "steps", "weights_sha256", "bleu", "keys", "reason")
+    for name, record in golden.items():
+        assert {field: found[name][field] for field in fields} == {field: record[field] for field in fields}, name
+    steps = sum(path.read_bytes().count(b"\n") for path in results.glob("*/journal.jsonl"))
+    alone = sum(path.read_bytes().count(b"\n") for path in (tmp_path / "golden" / "results").glob("*/journal.jsonl"))
+    assert alone <= steps <= alone + kills * INTERVAL  # of a run under way, what came after its last checkpoint
+    again, said = finish(spec, tmp_path / "killed")
+    assert "0 steps executed" in said and again == found
