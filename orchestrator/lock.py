@@ -29,10 +29,14 @@ POLL = 0.05
 
 
 class RunLock:
-    """`with RunLock(run_dir / "lock") as lock:`. `lock.epoch` is the fencing epoch of this acquisition."""
+    """`with RunLock(run_dir / "lock") as lock:`. `lock.epoch` is the fencing epoch of this acquisition.
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.record_path = path, path.with_name(f"{path.name}.json")
+    `claim`: who the owner works for, written beside the lock. Owners with one claim are attempts at one piece of work, one after the
+    other: a newer takes the lock from an older, which may still live on a machine that nobody reaches.
+    """
+
+    def __init__(self, path: Path, claim: str = "") -> None:
+        self.path, self.record_path, self.claim = path, path.with_name(f"{path.name}.json"), claim
         self.epoch, self._token, self._descriptor = 0, "", -1
         _known.add(self)
 
@@ -48,12 +52,16 @@ class RunLock:
         if steal:
             self.path.unlink(missing_ok=True)
         while not self._try():
+            if self.claim and _read(self.record_path).get("claim") == self.claim:
+                self.path.unlink(missing_ok=True)
+                continue
             if time.monotonic() >= deadline:
                 raise LockedError(f"{self.path.parent}: locked by {_describe(self._wait_for_record())}")
             time.sleep(POLL)
         try:
             self.epoch, self._token = _read(self.record_path).get("epoch", 0) + 1, secrets.token_hex(8)
-            write_json(self.record_path, {**_me(), "epoch": self.epoch, "token": self._token, "held": True}, points="lock")
+            record = {**_me(), "epoch": self.epoch, "token": self._token, "held": True}
+            write_json(self.record_path, record | ({"claim": self.claim} if self.claim else {}), points="lock")
         except BaseException:
             self._close()
             raise

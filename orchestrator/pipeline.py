@@ -62,7 +62,7 @@ def row_turns(
         if _agreed(runtime, False):
             yield from _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
         return {}
-    with RunLock(task.run_dir / "lock") as lock:
+    with RunLock(task.run_dir / "lock", runtime.claim) as lock:
         ledger = ledger_of(task, lock)
         ledger.sweep(task.train_key)
         own: list[Reporter] = [HistoryReporter(task.run_dir / "history.jsonl"), RungReporter(ledger, task.train_key, decide), *reporters]

@@ -21,6 +21,7 @@ class Runtime:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     prepare_model: Callable[[nn.Module], nn.Module] = lambda module: module
     prepare_loader: Callable[[Iterator[Any]], Iterator[Any]] = lambda loader: loader
+    claim: str = ""  # who this works for: its next attempt may take its lock (see `lock`)
 
     @property
     def is_main(self) -> bool:

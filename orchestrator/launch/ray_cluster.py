@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import tempfile
@@ -13,6 +14,17 @@ from orchestrator.errors import UserError
 from orchestrator.task import Task
 
 DRIVER = "driver"  # custom resource that Tune drivers sit on: they take no CPU, and on a cluster they stay on the head
+
+WORKER_VARIABLES = (
+    "RAY_TRAIN_V2_ENABLED",
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S",
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S",
+    "RAY_AIR_NEW_OUTPUT",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",
+    "OMP_NUM_THREADS",
+    "NMT_FAULT",
+    "NMT_FAULT_ONCE",
+)
 
 
 def cpus_needed(task: Task) -> int:
@@ -42,6 +54,7 @@ def _environment(results: Path) -> None:
         "RAY_AUTH_MODE": "token",
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
         "RAY_TRAIN_V2_ENABLED": "1",
+        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # rows wait for each other; for nodes that were lost see `ray_watch`
         "RAY_AIR_NEW_OUTPUT": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "TUNE_DISABLE_SIGINT_HANDLER": "1",  # ours lets workers save first
@@ -62,6 +75,12 @@ def _environment(results: Path) -> None:
         os.environ["RAY_AUTH_TOKEN_PATH"] = str(path.resolve())
 
 
+def _for_workers() -> dict[str, str]:
+    """What processes of a cluster that runs already get from this one. Ray refuses what the job's own environment names too."""
+    job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
+    return {name: os.environ[name] for name in WORKER_VARIABLES if name in os.environ and name not in job.get("env_vars", {})}
+
+
 @contextmanager
 def cluster(results: Path, cpus: int | None = None) -> Iterator[int]:
     """Yields the number of CPUs. A cluster started here is shut down at the end."""
@@ -70,7 +89,7 @@ def cluster(results: Path, cpus: int | None = None) -> Iterator[int]:
 
     address = os.environ.get("RAY_ADDRESS")
     if address:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": _for_workers()})
     else:
         # the dashboard must run: placement groups of stopped trials are freed through it; a short path for its sockets
         temp = tempfile.mkdtemp(prefix="nmt-ray-", dir="/tmp" if Path("/tmp").is_dir() else None)
@@ -83,7 +102,10 @@ def cluster(results: Path, cpus: int | None = None) -> Iterator[int]:
             logging_level="ERROR",
             _temp_dir=temp,
         )
+    from orchestrator.launch.ray_watch import watching
+
     try:
-        yield int(ray.cluster_resources().get("CPU", 0))
+        with watching(ray.get_runtime_context().gcs_address):
+            yield int(ray.cluster_resources().get("CPU", 0))
     finally:
         ray.shutdown()

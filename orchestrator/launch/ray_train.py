@@ -14,6 +14,7 @@ from ray.tune.integration.ray_train import TuneReportCallback
 from torch import nn
 
 from orchestrator.fusing import is_fused
+from orchestrator.launch.ray_network import TorchOnNodes
 from orchestrator.launch.until_asked import run_job_until_asked, run_until_asked
 from orchestrator.runtime import Runtime
 from orchestrator.task import Task
@@ -34,7 +35,7 @@ def worker_loop(config: dict[str, Any]) -> None:
     """What each worker runs: the pipeline with a runtime that knows its rank."""
     context = ray.train.get_context()
     device = ray.train.torch.get_device()
-    runtime = Runtime(context.get_world_rank(), context.get_world_size(), device, _distributed)
+    runtime = Runtime(context.get_world_rank(), context.get_world_size(), device, _distributed, claim=config["claim"])
     tasks = [Task.of(data) for data in config["job"]]
     if is_fused(tasks):
         run_job_until_asked(tasks, runtime)
@@ -50,18 +51,19 @@ def _distributed(module: nn.Module) -> nn.Module:
     return nn.parallel.DistributedDataParallel(module)
 
 
-def fit(job: list[dict[str, Any]], workers: int, threads: int, storage: str) -> None:
+def fit(job: list[dict[str, Any]], workers: int, threads: int, storage: str, claim: str) -> None:
     """Drive one Train run from inside a Tune trial. Our own checkpoints resume it, so its name is never used twice."""
     use_gpu = torch.cuda.is_available()
     resources = {"GPU": 1.0} if use_gpu else {"CPU": float(threads)}
     TorchTrainer(
         worker_loop,
-        train_loop_config={"job": job},
+        train_loop_config={"job": job, "claim": claim},
+        torch_config=TorchOnNodes(),
         scaling_config=ray.train.ScalingConfig(num_workers=workers, use_gpu=use_gpu, resources_per_worker=resources),
         run_config=ray.train.RunConfig(
             name=f"{job[0]['keys']['train'][:16]}-{os.getpid()}",
             storage_path=storage,
             callbacks=[TuneReportCallback()],
-            failure_config=ray.train.FailureConfig(max_failures=3),
+            failure_config=ray.train.FailureConfig(max_failures=3, controller_failure_limit=1000),
         ),
     ).fit()

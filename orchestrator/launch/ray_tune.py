@@ -12,6 +12,7 @@ from orchestrator import interrupt
 from orchestrator.asha import Asha
 from orchestrator.fusing import is_fused
 from orchestrator.launch.ray_cluster import DRIVER, cluster, cpus_needed, local_cpus, preflight
+from orchestrator.results import Ledger
 from orchestrator.task import Task
 
 
@@ -31,6 +32,7 @@ def run(
     stop = interrupt.stop_file(results, name)
     with cluster(results) as cpus, interrupt.passing_on(stop):
         preflight(flat, cpus)
+        _check_folders(flat, results)
         for size in sorted({cpus_needed(job[0]) for job in jobs}):
             same = [job for job in jobs if cpus_needed(job[0]) == size]
             failures |= _phase(same, asha, metric, min(max(1, cpus // size), concurrency or cpus), name, results)
@@ -41,20 +43,22 @@ def run(
 
 def trial(config: dict[str, Any]) -> None:
     """One Tune trial. In this process where one CPU worker does it; else the driver of a Train run."""
+    import ray
     from ray import tune
 
     from orchestrator.launch.until_asked import run_job_until_asked, run_until_asked
     from orchestrator.runtime import Runtime
 
     tasks = [Task.of(data) for data in config["job"]]
+    claim = f"{ray.get_runtime_context().get_job_id()}-{tune.get_context().get_trial_id()}"
     if not _in_process(tasks[0]):
         from orchestrator.launch import ray_train
 
-        ray_train.fit(config["job"], tasks[0].workers, tasks[0].run_spec.train.threads, config["storage"])
+        ray_train.fit(config["job"], tasks[0].workers, tasks[0].run_spec.train.threads, config["storage"], claim)
         return
 
     if is_fused(tasks):
-        run_job_until_asked(tasks, Runtime())
+        run_job_until_asked(tasks, Runtime(claim=claim))
         return
 
     for task in tasks:
@@ -64,7 +68,7 @@ def trial(config: dict[str, Any]) -> None:
                 if "rung" in metrics:
                     tune.report({"run": name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))})
 
-        if not run_until_asked(task, Runtime(), [TuneReporter()]):
+        if not run_until_asked(task, Runtime(claim=claim), [TuneReporter()]):
             return
 
 
@@ -83,13 +87,16 @@ def _in_process(task: Task) -> bool:
 
 
 def _phase(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str, concurrent: int, name: str, results: Path) -> dict[str, str]:
+    import ray
     from ray import tune
 
     from orchestrator.launch.ray_asha import AblationASHA
+    from orchestrator.launch.ray_watch import NODES_WAIT, Room, seconds
 
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     storage = (results / "ray").resolve()
     configs = [[task.to_json() for task in job] for job in jobs]
+    room = Room(*_worker_resources(jobs[0][0]), jobs[0][0].workers, seconds(NODES_WAIT, 600.0), ray.nodes)
     tuner = tune.Tuner(
         tune.with_resources(trial, _resources),
         param_space={"job": tune.grid_search(configs), "storage": str(storage / "train")},
@@ -105,6 +112,7 @@ def _phase(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str, concu
             storage_path=str(storage),
             failure_config=tune.FailureConfig(max_failures=3),
             verbose=0,
+            stop=room,
         ),
     )
     outcome = tuner.fit()
@@ -113,7 +121,25 @@ def _phase(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str, concu
         if result.error is not None:
             for task in (result.config or {}).get("job", []):
                 failures[f"{task['id']}:{task['seed']}"] = str(result.error).strip().splitlines()[-1]
+    if room.reason is not None:
+        trained = {task.name for job in jobs for task in job if (Ledger(results).read_train(task.train_key) or {}).get("status") == "done"}
+        failures |= {task.name: room.reason for job in jobs for task in job if task.name not in {*trained, *failures}}
     return failures
+
+
+def _check_folders(tasks: Sequence[Task], results: Path) -> None:
+    """Nodes of a cluster that runs already must share the folders; those of one that was started here do."""
+    if "RAY_ADDRESS" in os.environ:
+        from orchestrator.launch.ray_shared import check_shared
+
+        data = {Path(task.data_dir) for task in tasks if task.data_dir is not None and Path(task.data_dir).is_dir()}
+        check_shared(sorted({results.resolve(), *(Path(task.cache_dir) for task in tasks)}), sorted(data))
+
+
+def _worker_resources(task: Task) -> tuple[str, float]:
+    import torch
+
+    return ("GPU", 1.0) if torch.cuda.is_available() else ("CPU", float(task.run_spec.train.threads))
 
 
 def _trial_name(trial: Any) -> str:
