@@ -17,7 +17,7 @@ ALONE := (ray or browser or chaos) and not gpu
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 JOBS ?= 2
 
-.PHONY: help setup quickstart test test-slow test-gpu check format lock peers clean chromium
+.PHONY: help setup quickstart test test-slow test-gpu check format lock peers clean chromium iproute2
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -40,7 +40,7 @@ quickstart: setup  ## six variants x two seeds on the built-in corpus
 test: setup  ## the fast suite
 	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "$(FAST)"
 
-test-slow: setup chromium  ## ray, slow, browser and chaos tests
+test-slow: setup chromium iproute2  ## ray, slow, browser and chaos tests
 	@rc=0; for run in '-n $(JOBS) --dist loadfile -m "slow and not (ray or browser or chaos or gpu)"' '-m "$(ALONE)"'; do \
 	  eval "$(TEST_ENV) $(BIN)/python -m pytest -q $$run --timeout 600" || { one=$$?; [ $$one -eq 5 ] && echo "no slow test is selected" || rc=$$one; }; \
 	done; exit $$rc
@@ -53,6 +53,13 @@ chromium:
 	  echo "installing chromium for the browser tests"; \
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 \
 	    || echo "chromium could not be installed: the browser tests will be skipped"; \
+	fi
+
+iproute2:
+	@if ! command -v ip >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing iproute2 for the tests with several machines"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends iproute2; } >/dev/null 2>&1 \
+	    || echo "iproute2 could not be installed: the tests with several machines will be skipped"; \
 	fi
 
 check: setup  ## ruff and mypy

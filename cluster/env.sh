@@ -9,6 +9,7 @@ export RAY_USAGE_STATS_ENABLED=0
 # What the product sets for a cluster it starts itself; on one that runs already these must be there before Ray is
 export RAY_TRAIN_V2_ENABLED=1
 export RAY_TRAIN_HEALTH_CHECK_INTERVAL_S=0.2
+export RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S=600
 export RAY_AIR_NEW_OUTPUT=0
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO=0 # a Tune driver holds no GPU, yet must see that there are some
 export TUNE_DISABLE_SIGINT_HANDLER=1
@@ -23,7 +24,8 @@ export NMT_RESULTS="${NMT_RESULTS:-/mnt/nmt/results}"
 export NMT_DATA_DIR="${NMT_DATA_DIR:-/mnt/nmt/data}"
 export NMT_CACHE_DIR="${NMT_CACHE_DIR:-/mnt/nmt/cache}"
 
-# Between machines. Interfaces: `ip -br addr` names them; NCCL takes a prefix or ^not-these, gloo one exact name, so that one is left to the lab
+# Between machines. Interfaces: `ip -br addr` names them; NCCL takes a prefix or ^not-these, gloo one exact name: workers
+# take the interface of their node's own address, unless GLOO_SOCKET_IFNAME is set here
 export NCCL_SOCKET_IFNAME="${NCCL_SOCKET_IFNAME:-^lo,docker,veth}"
 export NCCL_IB_DISABLE="${NCCL_IB_DISABLE:-1}" # 0 where there is InfiniBand or RoCE
 export NCCL_DEBUG="${NCCL_DEBUG:-WARN}"

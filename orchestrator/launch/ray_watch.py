@@ -18,7 +18,7 @@ NODES_WAIT = "NMT_NODES_WAIT_S"
 """Seconds for which rows wait for nodes that were lost; then they fail."""
 HEAD_WAIT = "NMT_HEAD_WAIT_S"
 """Seconds for which the head may be out of reach; then the driver ends."""
-HEAD_LOST = 4
+HEAD_LOST = 5
 """Exit code of a driver whose cluster is gone: the same command on a new one goes on."""
 
 
@@ -73,7 +73,7 @@ class Room(Stopper):
 
 @contextmanager
 def watching(address: str) -> Iterator[None]:
-    """Within: this process ends with one line and code 4 when the cluster's head at `address` (host:port) is out of reach for too long.
+    """Within: this process ends with one line and code 5 when the cluster's head at `address` (host:port) is out of reach for too long.
 
     It ends at once, from a thread: the main thread may be inside a call of Ray that returns never. What is durable is on disk already.
     """

@@ -36,7 +36,7 @@ def skip_unless_possible() -> None:
         ip("netns", "add", name)
         try:
             ip("-n", name, "link", "add", "br0", "type", "bridge")
-            ip("-n", name, "link", "add", "a", "type", "veth", "peer", "name", "b")
+            ip("-n", name, "link", "add", "v0", "type", "veth", "peer", "name", "v1")
         finally:
             ip("netns", "del", name)
     except subprocess.CalledProcessError as error:
@@ -51,6 +51,7 @@ class Host:
         self.netns = f"nmt-{lab.id}-{name}"
         self.home = lab.home / name
         self.home.mkdir()
+        self.hidden: Path | None = None  # a folder in whose place this machine has an empty one
 
     def plug_in(self) -> None:
         ip("netns", "add", self.netns)
@@ -68,7 +69,8 @@ class Host:
 
     def popen(self, arguments: list[str], log: Path, **environment: str) -> subprocess.Popen[bytes]:
         """Starts a program there, in a session of its own; both outputs go to `log`."""
-        inside = ["ip", "netns", "exec", self.netns, "unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', self.name]
+        hide = f"mount -t tmpfs none {self.hidden} && " if self.hidden is not None else ""  # `ip netns exec` has mounts of its own
+        inside = ["ip", "netns", "exec", self.netns, "unshare", "--uts", "sh", "-c", f'{hide}hostname "$0" && exec "$@"', self.name]
         with log.open("ab") as file:
             return subprocess.Popen(
                 [*inside, *arguments],

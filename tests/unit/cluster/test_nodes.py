@@ -1,0 +1,90 @@
+"""What a driver on a cluster watches for, without a cluster: room on the nodes, a head that answers, folders that are shared."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray")
+from orchestrator.launch.ray_network import interface_of
+from orchestrator.launch.ray_shared import problems
+from orchestrator.launch.ray_watch import HEAD_LOST, Room, answers, fits
+from orchestrator.lock import RunLock
+
+ROOT = Path(__file__).parents[3]
+
+
+def nodes(*cpus: float) -> list[dict]:
+    return [{"Alive": have >= 0, "Resources": {"CPU": abs(have)} if have else {}} for have in cpus]
+
+
+@pytest.mark.parametrize(
+    ("have", "amount", "workers", "room"),
+    [((1, 1), 1.0, 2, True), ((1, -1), 1.0, 2, False), ((3,), 2.0, 2, False), ((2, 2), 2.0, 2, True), ((0, 0), 1.0, 1, False)],
+)
+def test_workers_fit_whole_into_nodes_that_live(have, amount, workers, room):
+    assert fits(nodes(*have), "CPU", amount, workers) is room
+
+
+def test_trials_end_where_there_is_no_room_for_long_enough_and_not_before(capsys):
+    alive = [nodes(1, 1), nodes(1, -1), nodes(1, -1)]
+    room = Room("CPU", 1.0, 2, 0.0, lambda: alive.pop(0))
+    assert [room.stop_all() for _ in range(4)] == [False, False, True, True]
+    assert room.reason == "nodes were lost: 2 x 1 CPU are needed, the nodes that are left have 1; waited 0 s"
+    assert "waiting at most" in capsys.readouterr().err and room("trial", {}) is False
+
+
+def test_room_that_comes_back_ends_the_waiting(capsys):
+    alive = [nodes(1), nodes(2), nodes(1), nodes(2)]
+    room = Room("CPU", 2.0, 1, 0.0, lambda: alive.pop(0))
+    assert not any(room.stop_all() for _ in range(4))
+    assert capsys.readouterr().err.count("there is room again") == 2
+
+
+def test_a_driver_whose_head_does_not_answer_ends_though_its_main_thread_waits():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        assert answers(address)
+    program = "import sys, time\nfrom orchestrator.launch.ray_watch import watching\nwith watching(sys.argv[1]):\n    time.sleep(60)"
+    environment = {"NMT_HEAD_WAIT_S": "0.2", "PYTHONPATH": str(ROOT), "PATH": ""}
+    done = subprocess.run([sys.executable, "-c", program, address], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == HEAD_LOST
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith(f"error: the cluster's head ({address}) has not answered")
+
+
+def test_a_shared_folder_shows_what_the_driver_wrote_and_can_be_written(tmp_path):
+    probe, elsewhere = tmp_path / "a" / ".probe-1", tmp_path / "b" / ".probe-1"
+    for path in (probe, elsewhere):
+        path.parent.mkdir()
+    probe.write_text("token")
+    assert problems([str(probe)], [str(tmp_path)], "token", 0.0) == []
+    (line,) = problems([str(elsewhere)], [], "token", 0.0)
+    assert line.startswith(f"{elsewhere.parent}: does not see what the driver writes there")
+    (line,) = problems([], [str(tmp_path / "data")], "token", 0.0)
+    assert line.startswith(f"{tmp_path / 'data'}: no such folder here")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [probe]
+
+
+def test_the_interface_of_an_address():
+    assert interface_of("127.0.0.1") == "lo"
+    assert interface_of("203.0.113.77") is None
+
+
+def test_the_next_attempt_takes_the_lock_of_the_one_before_and_nobody_else_s(tmp_path):
+    from orchestrator.errors import FencedError, LockedError
+
+    old = RunLock(tmp_path / "lock", "sweep-trial").acquire()
+    for other in ("", "another"):
+        with pytest.raises(LockedError):
+            RunLock(tmp_path / "lock", other).acquire()
+    with RunLock(tmp_path / "lock", "sweep-trial") as new:
+        assert new.epoch == old.epoch + 1
+        with pytest.raises(FencedError):
+            old.check()
+    old.release()
