@@ -26,7 +26,7 @@ from orchestrator import (
     cli_service,
     cli_table,
 )
-from orchestrator.errors import FencedError, LockedError, UserError
+from orchestrator.errors import FencedError, LockedError, RemoteError, UserError
 
 app = typer.Typer(
     name="nmt-ablate",
@@ -80,6 +80,8 @@ def run(arguments: Sequence[str]) -> int:
         return _say(2, *error.lines)
     except (LockedError, FencedError) as error:
         return _say(3, str(error))
+    except RemoteError as error:
+        return _say(1, str(error))
     except KeyboardInterrupt:
         return _interrupted()
     except BrokenPipeError:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orchestrator import attached
 from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Export, NoTracking, Profile, Results, Seed, Sets
 
 if TYPE_CHECKING:
@@ -153,4 +154,4 @@ def _again(how: How, results: Path) -> str:
     """Options that run a missing row as this command would have found it."""
     words = [f" --profile {how.profile}"] if how.profile else []
     words += [f" --set {text}" for text in how.sets]
-    return "".join(words + ([f" --results {results}"] if results != RESULTS else []))
+    return "".join(words + ([f" --results {attached.shown(results)}"] if results != RESULTS else []))

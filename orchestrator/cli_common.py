@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orchestrator import attached
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -23,7 +25,12 @@ Seed = Annotated[int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="
 Seeds = Annotated[str | None, typer.Option("--seeds", metavar="1,2,..", help="Seeds; default: those of the file's sweep section.")]
 DataDir = Annotated[Path | None, typer.Option("--data-dir", envvar="NMT_DATA_DIR", help="Where the corpora lie.")]
 CacheDir = Annotated[Path, typer.Option("--cache-dir", envvar="NMT_CACHE_DIR", help="Where prepared corpora are kept.")]
-Results = Annotated[Path, typer.Option("--results", envvar="NMT_RESULTS", help="The ledger of results.")]
+Results = Annotated[
+    Path,
+    typer.Option(
+        "--results", envvar="NMT_RESULTS", parser=attached.place, metavar="DIR|URL", help="The ledger: a folder, or s3://bucket/prefix."
+    ),
+]
 NoTracking = Annotated[bool, typer.Option("--no-tracking", help="Write nothing to MLflow now; `reconcile` brings runs later.")]
 Export = Annotated[Path | None, typer.Option("--export", help="Copy the JSON that tables read there, e.g. docs/results/ledger.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout and nothing else; human text goes to stderr.")]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orchestrator import attached
 from orchestrator.cli_common import RESULTS, AsJson, Results
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def gc(
         gone, late = collect(results, plan, weights=weights, needs=needed)
         stayed = [*plan.kept, *late]
     if as_json:
-        about = {"results": str(results), "deleted": delete, "bytes": sum(item.size for item in gone)}
+        about = {"results": attached.shown(results), "deleted": delete, "bytes": sum(item.size for item in gone)}
         emit(about | {"items": [item.as_json() for item in gone], "kept": [one.as_json() for one in stayed], "notes": plan.notes})
     else:
         for table in (_items(gone, delete), _kept(stayed)):
@@ -86,6 +87,8 @@ def gc(
                 console().print(table)
     for line in plan.notes:
         note(f"warning: {line}")
+    for orphan in attached.orphans(results, delete=delete):
+        note(f"{'removed' if delete else 'would go'}: {orphan.name}, {_bytes(orphan.size)}: {orphan.why}")
     total = _bytes(sum(item.size for item in gone))
     if delete:
         note(f"removed {len(gone)} things, {total}")

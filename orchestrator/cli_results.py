@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator import attached
 from orchestrator.cli_common import RESULTS, AsJson, Results
 
 app = typer.Typer(
@@ -72,8 +73,10 @@ def import_(
     if on_conflict not in CHOICES:
         raise UserError(f"--on-conflict {shown(on_conflict)}: {nearest(on_conflict, list(CHOICES))}")
     found = import_ledger(file, results, conflicts=on_conflict, max_bytes=int(max_gb * 10**9), sha256=sha256, dry=dry)
+    if not dry:
+        attached.push(results)
     if as_json:
-        emit({"results": str(results), "dry_run": dry, **found.as_json()})
+        emit({"results": attached.shown(results), "dry_run": dry, **found.as_json()})
     counts = {
         "added": found.added,
         "completed": found.completed,
@@ -84,4 +87,4 @@ def import_(
     told = ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
     note(f"{'would be: ' if dry else ''}runs: {told or 'none'}; sweeps: {len(found.sweeps)}")
     if not dry and found.files:
-        note(f"MLflow:  nmt-ablate reconcile --results {results}")
+        note(f"MLflow:  nmt-ablate reconcile --results {attached.shown(results)}")

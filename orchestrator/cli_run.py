@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orchestrator import attached
 from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Export, NoTracking, Profile, Results, Seed, Seeds, Sets
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ def profile_of(name: str) -> str:
 
 
 def _next_steps(out: Any, rows: list[Row], results: Path, profile: str) -> None:
-    where = "" if results == RESULTS else f" --results {results}"
+    where = "" if results == RESULTS else f" --results {attached.shown(results)}"
     tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
     out.print(f"MLflow UI:  nmt-ablate ui{where}", markup=False)
     out.print(f"one row:    nmt-ablate show {rows[0].id}{profile}", markup=False)

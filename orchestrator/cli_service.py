@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator import attached
 from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Profile, Results, Seed, Sets
 
 
@@ -26,9 +27,9 @@ def status(results: Results = RESULTS, as_json: AsJson = False) -> None:
     need_folder(results, "--results")
     found = sweep_status(results)
     if as_json:
-        emit({"results": str(results), "sweeps": found})
+        emit({"results": attached.shown(results), "sweeps": found})
     elif not found:
-        typer.echo(f"no sweeps in {results}")
+        typer.echo(f"no sweeps in {attached.shown(results)}")
     else:
         for sweep in found:
             console().print(sweep_table(sweep))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from orchestrator import atomic
+from orchestrator import atomic, attached
 from orchestrator.errors import UserError
 from orchestrator.keys import digest
 from orchestrator.launch.ray_cluster import local_cpus, preflight
@@ -90,8 +90,9 @@ class _Sweep:
         if not pending:
             self.console.print("nothing to do: 0 steps executed, every run has its result")
         else:
-            with self._tracking():
+            with attached.following(self.options.results), self._tracking():
                 failures = self._work(pending)
+                attached.pull(self.options.results)
                 self._mark_stopped()
                 self._mark_failed(failures)
         results = [self._result(task, failures) for task in self.tasks]

@@ -19,6 +19,10 @@ class FencedError(Exception):
     """This process lost its lock to a newer owner and must write nothing more."""
 
 
+class RemoteError(Exception):
+    """The server of a bucket did not do it, for a reason that may pass: away, slow, refusing. One line. Exit code 1."""
+
+
 class StopTraining(Exception):
     """Raised by a reporter: end this training now. `status` becomes the run's status (`stopped`)."""
 

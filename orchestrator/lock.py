@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from orchestrator import attached
 from orchestrator.atomic import write_json
 from orchestrator.errors import FencedError, LockedError, UserError
 
@@ -38,6 +39,7 @@ class RunLock:
     def __init__(self, path: Path, claim: str = "") -> None:
         self.path, self.record_path, self.claim = path, path.with_name(f"{path.name}.json"), claim
         self.epoch, self._token, self._descriptor = 0, "", -1
+        self._claim: Any = None  # of the bucket that the folder is a copy of, if it is
         _known.add(self)
 
     def acquire(self, *, timeout: float = 0.0, steal: bool = False) -> RunLock:
@@ -59,6 +61,7 @@ class RunLock:
                 raise LockedError(f"{self.path.parent}: locked by {_describe(self._wait_for_record())}")
             time.sleep(POLL)
         try:
+            self._claim = attached.claim(self.path, steal=steal, timeout=max(0.0, deadline - time.monotonic()))
             self.epoch, self._token = _read(self.record_path).get("epoch", 0) + 1, secrets.token_hex(8)
             record = {**_me(), "epoch": self.epoch, "token": self._token, "held": True}
             write_json(self.record_path, record | ({"claim": self.claim} if self.claim else {}), points="lock")
@@ -71,18 +74,25 @@ class RunLock:
         """FencedError unless this acquisition is still the newest. Reads one small file."""
         if not self._token:
             raise FencedError(f"{self.path.parent}: the lock is not held")
+        if self._claim is not None:
+            self._claim.check()
         record = _read(self.record_path)
         if (record.get("epoch"), record.get("token")) != (self.epoch, self._token):
             raise FencedError(f"{self.path.parent}: epoch {self.epoch} is over, now {_describe(record)}; nothing more is written")
 
-    def release(self) -> None:
-        """Gives the lock back; does nothing if it is not held."""
-        if self._descriptor >= 0:
-            with contextlib.suppress(FencedError, OSError):
-                self.check()
-                write_json(self.record_path, {**_read(self.record_path), "held": False}, check=self.check)
-        self._token = ""
-        self._close()
+    def release(self, *, quiet: bool = False) -> None:
+        """Gives the lock back; does nothing if it is not held. RemoteError where a bucket could not get all of it (`quiet`: only told)."""
+        claim, self._claim = self._claim, None
+        try:
+            if claim is not None and self._descriptor >= 0:
+                claim.release(quiet=quiet)
+        finally:
+            if self._descriptor >= 0:
+                with contextlib.suppress(FencedError, OSError):
+                    self.check()
+                    write_json(self.record_path, {**_read(self.record_path), "held": False}, check=self.check)
+            self._token = ""
+            self._close()
 
     def _try(self) -> bool:
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -118,13 +128,24 @@ class RunLock:
         return self if self._descriptor >= 0 else self.acquire()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.release()
+        self.release(quiet=error is not None)
 
 
 def owner(path: Path) -> dict[str, Any] | None:
     """The record of the live owner of the lock file `path` (for `status`), None where nobody holds it. Takes no lock."""
     record = _read(path.with_name(f"{path.name}.json"))
     return record if _alive(record) else None
+
+
+def identity() -> dict[str, Any]:
+    """Of this process, as lock records have it: host, pid, boot_id, start_time."""
+    return _me()
+
+
+def is_over(record: dict[str, Any]) -> bool:
+    """Is the record's process one of this machine, in this boot, that has ended? What another machine does is not known: False."""
+    here = record.get("host") == socket.gethostname() and record.get("boot_id") is not None and record["boot_id"] == _boot_id()
+    return here and _start_time(record.get("pid", -1)) != record.get("start_time")
 
 
 def record_of(path: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator import attached
 from orchestrator.errors import UserError
 from orchestrator.keys import keys_of
 from orchestrator.task import Task
@@ -92,6 +93,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> l
             sweep=options.slug,
             also={name: {"score": score.model_dump(), "keys": found.as_dict()} for name, (score, found) in also.items()},
             failed_below=row.failed_below,
+            remote=attached.url(options.results),
         )
         return tasks[name]
 

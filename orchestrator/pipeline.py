@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from models.transformer import Transformer, build, count_parameters
-from orchestrator import cpu
+from orchestrator import attached, cpu
 from orchestrator.capsule import capsule
 from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.evaluate import score
@@ -60,6 +60,7 @@ def row_turns(
     task.run_dir.mkdir(parents=True, exist_ok=True)
     if not runtime.is_main:
         if _agreed(runtime, False):
+            attached.pull(task.run_dir)  # on another machine: the main worker has published what it goes on from
             yield from _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
         return {}
     with RunLock(task.run_dir / "lock", runtime.claim) as lock:
@@ -107,6 +108,7 @@ def _train(
     spec = task.run_spec
     init = None
     if task.parent_key is not None:
+        attached.pull(Path(task.results) / task.parent_key[:16])
         init = Store(Path(task.results) / task.parent_key[:16], task.parent_key).weights(spec.decode.checkpoint)
     if runtime.is_main:
         ledger.write_spec(task.train_key, {"id": task.id, "seed": task.seed, "spec": task.spec, "keys": task.keys})
@@ -210,7 +212,7 @@ def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
         "sentences_per_second": decoded["sentences_per_second"] if decoded else None,
         "weights_sha256": train_record.get("weights_sha256"),
         "seconds": train_record.get("seconds"),
-        "result": str(task.run_dir),
+        "result": attached.shown(task.run_dir),
     }
 
 

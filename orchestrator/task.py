@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orchestrator import attached
 from orchestrator.keys import Keys
 from orchestrator.spec import RunSpec, ScoreSpec
 
@@ -26,6 +27,7 @@ class Task:
 
     `also`: name -> {"score": section, "keys": {..}} of each other scoring of the same training.
     `failed_below`: the row's rule of failing (`outcome`), which is not part of its meaning either.
+    `remote`: URL of the bucket that `results` is the scratch copy of; a worker has a copy of its own.
     `parent_key`: train key of the run whose weights start this one. `mirrors`: read-only ledgers that are looked in too.
     """
 
@@ -46,6 +48,7 @@ class Task:
     sweep: str | None = None
     also: dict[str, dict[str, Any]] = field(default_factory=dict)
     failed_below: float | None = None
+    remote: str | None = None
 
     @property
     def name(self) -> str:
@@ -82,4 +85,5 @@ class Task:
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Task:
-        return cls(**data)
+        here = {} if data.get("remote") is None else {"results": str(attached.opened(data["remote"]))}
+        return cls(**(data | here))

@@ -20,7 +20,7 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 
-from orchestrator import atomic
+from orchestrator import atomic, attached
 from orchestrator.errors import UserError
 from orchestrator.lock import RunLock
 
@@ -52,6 +52,7 @@ def save_snapshot(
 
 def snapshots(directory: Path) -> list[Path]:
     """The complete snapshots (`.safetensors`), oldest first, not verified; load them with `load_snapshot`."""
+    attached.bring(directory)
     return [path for path in sorted(directory.glob("step-*.safetensors")) if path.with_suffix(".json").exists()]
 
 
@@ -168,6 +169,8 @@ def decode_manifest(data: bytes) -> dict[str, Any]:
 
 
 def read_verified(path: Path, sha256: str) -> bytes:
+    if not path.exists():
+        attached.bring(path)
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:

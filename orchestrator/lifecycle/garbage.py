@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orchestrator import attached
 from orchestrator.documents import key_in, read_document
 from orchestrator.lifecycle.sweeps import BESIDE, Sweeps, read_sweeps
 from orchestrator.lock import owner, record_of
@@ -274,7 +275,7 @@ def size_of(path: Path) -> int:
     if path.is_symlink() or not path.exists():
         return 0
     if path.is_dir():
-        return sum(size_of(child) for child in path.iterdir())
+        return sum(size_of(child) for child in path.iterdir()) + attached.absent_bytes(path)
     return path.stat().st_size
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from orchestrator import attached
 from orchestrator.documents import KEY, key_in, read_bytes, read_document
 from orchestrator.lifecycle.sweeps import rows_of
 from orchestrator.lock import owner
@@ -31,6 +32,10 @@ MAX_TEXT = 256 * 2**20
 """Bytes of a file that holds no tensors."""
 
 
+UNFINISHED = (None, "stopped", "failed")
+"""Status of a run that goes on from its checkpoint."""
+
+
 def belongs(name: str) -> bool:
     """Whether a file of this name (relative, with `/`) may lie in a ledger. Names that lead elsewhere never match."""
     if name.startswith("sweeps/"):
@@ -45,12 +50,15 @@ def is_tensor(name: str) -> bool:
 def of_run(run: Path, *, weights: bool) -> list[str]:
     """Names (relative to the ledger) of a run's files, sorted. weights: also its tensors; checkpoints only where it is unfinished."""
     status = (read_document(run / "train.json") or {}).get("status")
+    if weights:  # a copy of a bucket has them only when they were asked for
+        for name in ("weights", "snapshots", *(("ckpt", "journal.jsonl") if status in UNFINISHED else ())):
+            attached.bring(run / name)
     found = []
     for path in sorted(run.rglob("*")):
         name = f"{run.name}/{path.relative_to(run).as_posix()}"
         if path.is_symlink() or not path.is_file() or not belongs(name):
             continue
-        resumable = ("/ckpt/" not in name and not name.endswith("/journal.jsonl")) or status in (None, "stopped", "failed")
+        resumable = ("/ckpt/" not in name and not name.endswith("/journal.jsonl")) or status in UNFINISHED
         if SMALL.fullmatch(name) or (weights and resumable):
             found.append(name)
     return found
