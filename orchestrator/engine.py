@@ -39,6 +39,7 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list
     _prepare_data(tasks, options)
     (options.results / "sweeps").mkdir(parents=True, exist_ok=True)
     with RunLock(options.results / "sweeps" / f"{options.slug}.lock"):
+        attached.push(options.results)  # what an earlier process trained and could not publish
         return _Sweep(tasks, options).run()
 
 

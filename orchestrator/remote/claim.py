@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import FencedError, LockedError, RemoteError
@@ -164,7 +165,7 @@ class Claim:
     def _finish(self, patience: float) -> str | None:
         """Why the group could not be given back, None where it was (or is another's by now, which `check` tells)."""
         deadline, told = time.monotonic() + patience, False
-        for pause in (*PAUSES, *iter(lambda: PAUSES[-1], None)):
+        for pause in chain(PAUSES, repeat(PAUSES[-1])):
             try:
                 self.publish(held=False)
                 return None

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator import atomic
-from orchestrator.errors import RemoteError, UserError
-from orchestrator.lock import record_of
+from orchestrator.errors import LockedError, RemoteError, UserError
+from orchestrator.lock import RunLock, record_of
 from orchestrator.remote import group as groups
 from orchestrator.remote import head as heads
 from orchestrator.remote.bucket import Bucket, Found, LostRace, check_url
@@ -166,8 +166,8 @@ class Mirror:
     def bring(self, path: Path) -> None:
         """Tensors and journals at or below `path` that the head names and that are not here."""
         if path.absolute() == self.root:
-            for group in groups.groups_in(self.root):
-                self._bring(group, self._below(self.root / group))
+            for each in groups.groups_in(self.root):
+                self._bring(each, self._below(self.root / each))
             return
         group = groups.group_of_path(path, self.root)
         if group is not None:
@@ -253,14 +253,13 @@ class Mirror:
     # ------------------------------------------------------------ the rest
 
     def push_all(self) -> None:
-        from orchestrator.lock import RunLock
-
+        """What a killed process left here, and what came by other ways than a lock. A group that a live process has is its own affair."""
         for group in groups.groups_in(self.root):
             index = self.indexes.read(group)
             here = groups.files_in(self.root, group)
             same = all(index.knows(self.root, name) for name in here) and all(name in here or groups.lazy(name) for name in index.files)
-            if not same or not index.etag:
-                with RunLock(groups.lock_of(group, self.root)):
+            if not same or not index.etag or (index.held and index.ahead):
+                with contextlib.suppress(LockedError), RunLock(groups.lock_of(group, self.root)):
                     pass
 
     def follow(self, path: Path) -> None:
