@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import FencedError, LockedError, RemoteError
+from orchestrator.errors import FencedError, RemoteError
 from orchestrator.faults import fault
 from orchestrator.remote import group as groups
 from orchestrator.remote import head as heads
 from orchestrator.remote import mirror as mirrors
 from orchestrator.remote.bucket import Found, LostRace
-from orchestrator.remote.head import Entry, Head
+from orchestrator.remote.head import Entry, Head, described
 from orchestrator.remote.index import Index, stat_of
 from orchestrator.remote.mirror import names_of, sha256_of
 
@@ -32,77 +29,6 @@ PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Seconds before trying again, the last one for ever."""
 PATIENCE = "NMT_REMOTE_PATIENCE"
 """Seconds (default 120) to wait for the server when a lock is given back."""
-
-
-def take(mirror: Mirror, group: str, *, steal: bool = False, timeout: float = 0.0) -> Claim:
-    """Raises the group's epoch; the copy is then the newest state. LockedError names a live owner. RemoteError: the server is away."""
-    known = mirror.open_claims.pop(group, None)
-    if known is not None and known.lost is None:
-        known.reopen()
-        return known
-    deadline = time.monotonic() + timeout
-    while True:
-        try:
-            return _take(mirror, group, steal)
-        except (LockedError, LostRace):
-            if time.monotonic() >= deadline:
-                raise
-            time.sleep(LOOK)
-
-
-def _take(mirror: Mirror, group: str, steal: bool) -> Claim:
-    from orchestrator.lock import identity
-
-    owner = {**identity(), "token": secrets.token_hex(8)}
-    with mirror.indexes.turn(group):
-        answer = heads.read(mirror.bucket, group)
-        index = mirror.indexes.read(group)
-        mirror.check_conditions()
-        if answer is None:
-            head = Head(group, 1, 1, True, owner)
-        else:
-            before, found = answer
-            doubtful = before.held and not steal and not _is_dead(before)
-            if doubtful and (mirror.server_now() - found.modified).total_seconds() < mirrors.LEASE:
-                raise LockedError(f"{mirror.url}/{group}: locked by {_describe(before)}")
-            head = before.next(epoch=before.epoch + 1, held=True, owner=owner)
-        try:
-            name = heads.name_of(group)
-            etag = mirror.bucket.create(name, head.encode()) if answer is None else mirror.bucket.swap(name, head.encode(), answer[1].etag)
-        except (LostRace, RemoteError):
-            mine = _mine(mirror, group, head)  # the answer to our own write may have been lost on the way
-            if mine is None:
-                raise LockedError(f"{mirror.url}/{group}: another process took it just now") from None
-            etag = mine.etag
-        claim = Claim(mirror, head, etag, index)
-        try:
-            _adopt(mirror, claim, None if answer is None else answer[0])
-        except BaseException:
-            claim.give_up()
-            raise
-    try:
-        claim.publish()  # what this copy was ahead; other workers of the run may read it from the bucket
-    except BaseException:
-        claim.give_up()
-        raise
-    claim.start()
-    return claim
-
-
-def _adopt(mirror: Mirror, claim: Claim, before: Head | None) -> None:
-    """Makes the copy the newest state: itself, where nobody had the group since; else the bucket's."""
-    index, head, group = claim.index, claim.head, claim.head.group
-    if before is not None and not (index.ahead and index.epoch == before.epoch and mirror.is_here(group, index)):
-        if index.mine and index.epoch < before.epoch:
-            print(f"{claim.where}: goes on from what {_describe(before)} published", file=sys.stderr)
-        mirror.become(head, Found(heads.name_of(group), 0, claim.etag, datetime.now(UTC)), index)
-    index.saw(head, claim.etag)
-    index.mine = head.epoch
-    mirror.indexes.write(group, index)
-    (mirror.root / f"{group}.stop").unlink(missing_ok=True)  # asked the one before us to end
-    for name, entry in head.files.items():
-        if groups.lazy(name) and not groups.of_tensors(name) and not (mirror.root / name).exists():
-            mirror.fetch(name, entry)
 
 
 class Claim:
@@ -235,12 +161,12 @@ class Claim:
         try:
             self.etag = self.mirror.bucket.swap(name, head.encode(), self.etag)
         except (LostRace, RemoteError) as error:
-            mine = _mine(self.mirror, self.head.group, head)
+            mine = mine_of(self.mirror, self.head.group, head)
             if mine is None and isinstance(error, RemoteError):
                 raise
             if mine is None:
                 answer = heads.read(self.mirror.bucket, self.head.group)
-                who = "its head was removed" if answer is None else f"epoch {before.epoch} is over, now {_describe(answer[0])}"
+                who = "its head was removed" if answer is None else f"epoch {before.epoch} is over, now {described(answer[0])}"
                 self.lost = who
                 raise FencedError(f"{self.where}: {who}; nothing more is written") from None
             self.etag = mine.etag
@@ -294,22 +220,10 @@ class Claim:
         return Entry(sha, size, f"files/{name}.{self.head.epoch}-{sha[:16]}")
 
 
-def _mine(mirror: Mirror, group: str, head: Head) -> Found | None:
+def mine_of(mirror: Mirror, group: str, head: Head) -> Found | None:
     """The object where it is this very head, although its writing was answered with an error."""
     try:
         answer = heads.read(mirror.bucket, group)
     except RemoteError:
         return None
     return answer[1] if answer is not None and (answer[0].token, answer[0].beat) == (head.token, head.beat) else None
-
-
-def _is_dead(head: Head) -> bool:
-    """A process of this machine that is over. Of any other machine only the lease knows."""
-    from orchestrator.lock import is_over
-
-    return is_over(head.owner)
-
-
-def _describe(head: Head) -> str:
-    owner: Mapping[str, Any] = head.owner
-    return f"process {owner.get('pid')} on {owner.get('host')} (epoch {head.epoch})"

@@ -74,3 +74,8 @@ def read(bucket: Bucket, group: str) -> tuple[Head, Found] | None:
     except (ValueError, TypeError, KeyError) as error:
         raise RemoteError(f"{bucket.url}/{name_of(group)}: is no head of this program ({type(error).__name__})") from None
     return head, answer[1]
+
+
+def described(head: Head) -> str:
+    """Who took the group last, in words."""
+    return f"process {head.owner.get('pid')} on {head.owner.get('host')} (epoch {head.epoch})"

@@ -226,7 +226,7 @@ class Mirror:
         if self._conditional:
             return
         with self._probe() as name:
-            for again in (partial(self.bucket.create, name, b"second"), partial(self.bucket.swap, name, b"third", '"0"')):
+            for again in (partial(self.bucket.create, name, b"second"), partial(self.bucket.swap, name, b"third", f'"{32 * "f"}"')):
                 try:
                     again()
                 except LostRace:
@@ -245,7 +245,7 @@ class Mirror:
                 self.bucket.delete([name])
 
     def claim(self, lock: Path, *, steal: bool, timeout: float) -> Claim | None:
-        from orchestrator.remote.claim import take
+        from orchestrator.remote.taking import take
 
         group = groups.group_of_lock(lock, self.root)
         return None if group is None else take(self, group, steal=steal, timeout=timeout)
