@@ -152,6 +152,7 @@ def clean(error: Exception) -> str:
     code, words = re.search(r"<Code>([^<]+)</Code>", text), re.search(r"<Message>([^<]+)</Message>", text)
     if code is not None:
         text = f"{code[1]}{f' ({words[1]})' if words else ''}"
+    text = re.sub(r"^Generic \w+ error: ", "", re.sub(r" in [0-9.]+\w?s(?:, after .*?)? +- ", ": ", text))
     for name in SECRETS:
         if value := os.environ.get(name):
             text = text.replace(value, f"[{name}]")

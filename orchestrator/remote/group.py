@@ -66,6 +66,16 @@ def of_tensors(name: str) -> bool:
     return name.endswith(".safetensors")
 
 
+def wanted(root: Path, name: str) -> bool:
+    """Is the file still of use here? Tensors whose manifest was removed, because newer ones took their place, are not."""
+    folder, _, file = name.rpartition("/")
+    if not of_tensors(name):
+        return True
+    stem = file.removesuffix(".safetensors")
+    slot = "manifest" if "/ckpt/" in name else stem.rpartition("-")[0] if "/weights/" in name else stem
+    return (root / folder / f"{slot}.json").exists()
+
+
 def append_only(name: str) -> bool:
     return name.endswith(".jsonl")
 

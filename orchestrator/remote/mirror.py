@@ -186,9 +186,9 @@ class Mirror:
                         self.fetch(name, newer)
 
     def _absent(self, group: str, below: str) -> list[tuple[str, Entry]]:
-        wanted = {name: entry for name, entry in self.indexes.read(group).files.items() if groups.lazy(name)}
-        names = [name for name in wanted if (name == below or name.startswith(f"{below}/")) and not (self.root / name).exists()]
-        return [(name, wanted[name]) for name in names]
+        files = self.indexes.read(group).files
+        names = [name for name in files if groups.lazy(name) and (name == below or name.startswith(f"{below}/"))]
+        return [(name, files[name]) for name in names if not (self.root / name).exists() and groups.wanted(self.root, name)]
 
     def _below(self, path: Path) -> str:
         return path.absolute().relative_to(self.root).as_posix()
@@ -197,9 +197,7 @@ class Mirror:
         group = groups.group_of_path(path, self.root)
         if group is None:
             return 0
-        manifests = {name.rpartition("/")[0] for name in groups.files_in(self.root, group)}
-        absent = self._absent(group, self._below(path))
-        return sum(entry.bytes for name, entry in absent if name.rpartition("/")[0] in manifests)
+        return sum(entry.bytes for _, entry in self._absent(group, self._below(path)))
 
     # ------------------------------------------------------------ owners
 
