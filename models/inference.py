@@ -18,6 +18,7 @@ from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 from models.attention import MultiHeadAttention
 from models.linear import NormedLinear
+from models.transformer import Transformer
 
 Precision = Literal["fp32", "bf16", "int8"]
 Map = Callable[[Tensor], Tensor]
@@ -48,6 +49,8 @@ def prepared(model: nn.Module, precision: Precision = "fp32") -> Iterator[None]:
                     _swap(stack, module, "forward", make([module]))
                 elif isinstance(module, MultiHeadAttention) and module.query.in_features == module.key.in_features:
                     _swap(stack, module, "joint", make([module.query, module.key, module.value]))
+        if isinstance(model, Transformer):
+            _swap(stack, model, "packs_sources", True)
         if device.type == "cpu":
             stack.enter_context(_default_products())
         yield

@@ -22,6 +22,9 @@ class Memory(NamedTuple):
     packing: Packing | None = None
 
     def select(self, sentences: Tensor) -> Memory:
+        if self.packing is not None:
+            values = None if self.values is None else self.packing.unpack(self.values)
+            return Memory(self.packing.unpack(self.keys), self.mask, self.bias, values).select(sentences)
         return Memory(*(None if t is None else t.index_select(0, sentences) for t in self[:4]))  # type: ignore[arg-type]
 
 

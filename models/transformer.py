@@ -54,6 +54,9 @@ class Transformer(nn.Module):
     In training, on a CPU, a side with much padding travels as packed rows where all its components allow (models.packing).
     """
 
+    packs_sources = False
+    """The encoder's side does so in decoding too; models.inference turns it on."""
+
     def __init__(self, config: ModelConfig, src_vocab: int, tgt_vocab: int) -> None:
         super().__init__()
         if config.embeddings == "three-way" and src_vocab != tgt_vocab:
@@ -109,7 +112,11 @@ class Transformer(nn.Module):
 
     def encode(self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None = None) -> Encoded:
         """Source ids (PAD = 0) -> what each decoder layer attends to."""
-        return self._encode(src_BS, trace)[0]
+        if not self.packs_sources or trace is not None:
+            return self._encode(src_BS, trace)[0]
+        sentences = self._sentences(src_BS) if self.bridge.by_sentence else None
+        packing = self._packing("encoder", src_BS != PAD if sentences is None else sentences.row_mask)
+        return self._encode(src_BS, packing=packing, sentences=sentences)[0]
 
     def _encode(
         self,
@@ -182,7 +189,8 @@ class Transformer(nn.Module):
         return worth_packing(mask) if self._packs(side, mask.device) else None
 
     def _packs(self, side: str, device: torch.device) -> bool:
-        return self.training and self.packable[side] and may_pack(device)
+        wanted = self.training or (self.packs_sources and side == "encoder")
+        return wanted and self.packable[side] and may_pack(device)
 
     def _sentences(self, src_BS: Tensor) -> Sentences:
         linear = 4 * self.config.d_model + 2 * self.config.d_ff
