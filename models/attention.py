@@ -39,7 +39,9 @@ class MultiHeadAttention(nn.Module):
         """Self-attention of `x` over `keys` (both of this side); with a cache, `keys` holds only the new positions."""
         if flow.cache is not None:
             return self._step(x_NTD, keys_NSD, flow)
-        if PATHS.joint_maps and x_NTD is keys_NSD and self.query.in_features == self.key.in_features:
+        if self.joint is not None and x_NTD is keys_NSD:
+            q, k, v = (self._split(part) for part in _unpacked(self.joint(x_NTD), flow.packing).chunk(3, dim=-1))
+        elif PATHS.joint_maps and x_NTD is keys_NSD and self.query.in_features == self.key.in_features:
             weight = torch.cat((self.query.weight, self.key.weight, self.value.weight))
             bias = torch.cat((self.query.bias, self.key.bias, self.value.bias))
             q, k, v = (self._split(part) for part in _unpacked(F.linear(x_NTD, weight, bias), flow.packing).chunk(3, dim=-1))
@@ -69,7 +71,8 @@ class MultiHeadAttention(nn.Module):
         def project() -> tuple[Tensor, Tensor]:
             k, v = self.keys_values(memory)
             k, v = self._split(_unpacked(k, memory.packing)), self._split(_unpacked(v, memory.packing))
-            return (k, v) if flow.cache is None else (k.contiguous(), v.contiguous())
+            # every step multiplies them: they are laid out in the order in which products read them
+            return (k, v) if flow.cache is None else (k.transpose(2, 3).contiguous().transpose(2, 3), v.contiguous())
 
         k, v = project() if flow.cache is None else flow.cache.once(self, project)
         q = _unpacked(self.query(x_NTD), flow.packing)
@@ -92,6 +95,8 @@ class MultiHeadAttention(nn.Module):
             mask = None if causal or bias is None else bias.to(q.dtype)  # flash attention takes no mask, but knows causality
             drop = self.dropout.p if self.training else 0.0
             z = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=drop, is_causal=causal)
+        elif flow.cache is not None and flow.trace is None:
+            z = attend_step(q, k, v, bias)
         else:
             # on a CPU two batched products with a softmax between them beat the fused kernel, forward and backward
             weights = attention_weights(q, k, bias)
@@ -105,6 +110,15 @@ def attention_weights(q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
     """softmax(Q K^T / sqrt(K) + bias): [N, H, T, K], [N, H, S, K] -> [N, H, T, S]."""
     scores = torch.matmul(q * (1.0 / math.sqrt(q.shape[-1])), k.transpose(-2, -1))
     return (scores if bias is None else scores + bias).softmax(dim=-1)
+
+
+def attend_step(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+    """softmax(Q K^T / sqrt(K) + bias) V as [B, H, T, K], for few queries: the scale and the bias are part of the first product."""
+    B, H, T, K = q.shape
+    scores = q.new_empty(B, H, T, k.shape[2])
+    scores = scores.zero_() if bias is None else scores.copy_(bias)
+    scores.flatten(0, 1).baddbmm_(q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2), alpha=1.0 / math.sqrt(K))
+    return torch.bmm(scores.softmax(dim=-1).flatten(0, 1), v.flatten(0, 1)).view(B, H, T, K)
 
 
 def _unpacked(x: Tensor, packing: Packing | None) -> Tensor:

@@ -5,6 +5,7 @@ C cells of a sentence, K width of a head.
 
 Keys and values of self-attention lie in cells and never move when hypotheses are reordered: the cells of a sentence belong to all its
 hypotheses, and `visible` says which of them are a hypothesis's own past. Reordering permutes the rows of that small table alone.
+Where there is such a table it hides the cells not yet filled too, so that attention multiplies whole buffers, in the order of their memory.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 INITIAL_CAPACITY = 32
 HIDDEN = -1e9
+STEPS_AHEAD, ROUNDED = 8, 16
+"""Cells are made for some steps to come, in multiples of what a processor adds at once."""
 COMPACT_AFTER = 256
 """New cells of a sentence after which those that are nobody's past are dropped: at beam 5 some 50 steps. Moving the others costs as
 much as several steps of reading them all."""
@@ -34,7 +38,8 @@ class Cache:
         self._recent: dict[nn.Module, Tensor] = {}
         self._made: dict[nn.Module, tuple[Tensor, ...]] = {}
         self._cells: dict[nn.Module, list[Tensor]] = {}  # [B, H, capacity, K]
-        self._visible: Tensor | None = None  # [N, C]: 0 or HIDDEN; None: every row sees all cells of its sentence
+        self._capacity = INITIAL_CAPACITY
+        self._visible: Tensor | None = None  # [N, capacity]: 0 or HIDDEN; None: every row sees all cells of its sentence
         self._shape = (0, 0, 0)  # B, W, T of the step that `begin` opened
         self._start = self._end = 0  # its cells; `_end` of all
         self._compact_at = COMPACT_AFTER
@@ -47,36 +52,49 @@ class Cache:
             self._compact(sentences)
         self._shape, self._start, self._times = (sentences, width, length), self._end, None
         self._end += width * length
-        if width == length == 1 and self._visible is None:
+        shared = width > 1 or self._visible is not None
+        if self._end > self._capacity:
+            ahead = STEPS_AHEAD * width * length if shared else self._end
+            self._capacity = -(-(self._end + ahead) // ROUNDED) * ROUNDED
+        if width == length == 1 and not shared:
             return None
-        past = self._visible
-        if past is None:
-            past = torch.zeros(rows, self._start, device=device)
         # a new position is seen by its own row, from its own time on
         new = torch.full((width, length, width, length), HIDDEN, device=device)
         new.diagonal(dim1=0, dim2=2).copy_(torch.full((length, length), HIDDEN, device=device).triu_(1)[:, :, None])
         new_TC = new.flatten(2).repeat(sentences, 1, 1)  # [N, T, W*T]
-        if width > 1 or self._visible is not None:
-            self._visible = torch.cat((past, new_TC[:, -1]), dim=1)
-        if length == 1:
-            assert self._visible is not None
-            return self._visible.view(sentences, 1, width, -1)
-        bias = torch.cat((past[:, None].expand(-1, length, -1), new_TC), dim=2)
+        if not shared:
+            return torch.cat((new_TC.new_zeros(rows, length, self._start), new_TC), dim=2)[:, None]
+        bias = self._table(rows, device)[:, None]
+        bias = bias if length == 1 else bias.repeat(1, length, 1)
+        bias[:, :, self._start : self._end] = new_TC
+        self._visible = bias[:, -1]
         return bias.view(sentences, 1, width * length, -1)
 
+    def _table(self, rows: int, device: torch.device) -> Tensor:
+        """`visible` for all cells there are room for."""
+        table = self._visible
+        if table is None:
+            table = torch.zeros(rows, self._start, device=device)
+        missing = self._capacity - table.shape[1]
+        return F.pad(table[:, : self._capacity], (0, max(0, missing)), value=HIDDEN) if missing else table
+
     def extend(self, slot: nn.Module, *new: Tensor) -> tuple[Tensor, ...]:
-        """Put `new` [N, T, H, K] into this step's cells; return all of the sentences' cells [B, H, C, K], as the bias of `begin` counts."""
+        """Put `new` [N, T, H, K] into this step's cells; return the sentences' cells [B, H, C, K], as the bias of `begin` counts.
+
+        Where hypotheses share cells, the first of several tensors (keys) is kept as [B, H, K, C], the order in which Q K^T reads it.
+        """
         (B, W, T), start, end = self._shape, self._start, self._end
+        shared = self._visible is not None
         buffers = self._cells.get(slot)
-        if buffers is None or end > buffers[0].shape[2]:
-            capacity = max(INITIAL_CAPACITY, 2 * end)
-            grown = [n.new_empty(B, n.shape[2], capacity, n.shape[3]) for n in new]
+        if buffers is None or buffers[0].shape[2] != self._capacity or (shared and len(new) > 1 and buffers[0].stride(3) == 1):
+            transposed = [shared and len(new) > 1 and i == 0 for i in range(len(new))]
+            grown = [_room(n, (B, n.shape[2], self._capacity, n.shape[3]), t) for n, t in zip(new, transposed, strict=True)]
             for buffer, old in zip(grown, buffers or [], strict=False):
                 buffer[:, :, :start] = old[:, :, :start]
             self._cells[slot] = buffers = grown
         for buffer, value in zip(buffers, new, strict=True):
             buffer[:, :, start:end] = value.reshape(B, W * T, *value.shape[2:]).transpose(1, 2)
-        return tuple(buffer[:, :, :end] for buffer in buffers)
+        return tuple(buffers) if shared else tuple(buffer[:, :, :end] for buffer in buffers)
 
     def times(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Positions in time of this step's queries [1, W*T] and of all cells [B, C], counted from 0; asked at every step or never."""
@@ -91,15 +109,16 @@ class Cache:
     def _compact(self, sentences: int) -> None:
         """Drop cells that no hypothesis of the sentence sees; sentences with fewer cells than the fullest keep some that are hidden."""
         if self._visible is not None:
-            visible = self._visible.view(sentences, -1, self._end)
+            visible = self._visible.view(sentences, -1, self._capacity)[:, :, : self._end]
             alive, order = visible.amax(1).sort(dim=1, descending=True, stable=True)
             kept = int((alive == 0).sum(1).max())
             order = order[:, :kept]
-            for slot, buffers in self._cells.items():
+            for buffers in self._cells.values():
                 index = order[:, None, :, None].expand(-1, buffers[0].shape[1], -1, buffers[0].shape[3])
-                self._cells[slot] = [buffer.gather(2, index) for buffer in buffers]
+                for buffer in buffers:
+                    buffer[:, :, :kept] = buffer.gather(2, index)
             self._visible = visible.gather(2, order[:, None].expand(-1, visible.shape[1], -1)).flatten(0, 1)
-            self._end = kept
+            self._end = self._capacity = kept
         self._compact_at = self._end + COMPACT_AFTER
 
     def append(self, slot: nn.Module, *new: Tensor, window: int | None = None) -> tuple[Tensor, ...]:
@@ -160,7 +179,7 @@ class Cache:
         for slot, buffers in self._cells.items():
             kept = []
             for buffer in buffers:
-                moved = buffer.new_empty(len(sentences), *buffer.shape[1:])
+                moved = _room(buffer, (len(sentences), *buffer.shape[1:]), buffer.stride(3) != 1)
                 moved[:, :, : self._end] = buffer[:, :, : self._end].index_select(0, sentences)
                 kept.append(moved)
             self._cells[slot] = kept
@@ -169,3 +188,9 @@ class Cache:
         """Memory held, in bytes."""
         held = [t for kind in (self._grown, self._made, self._cells) for tensors in kind.values() for t in tensors]
         return sum(t.numel() * t.element_size() for t in (*held, *self._recent.values()))
+
+
+def _room(like: Tensor, shape: tuple[int, ...], transposed: bool) -> Tensor:
+    """Zeros [B, H, C, K] (hidden cells must be finite), in memory with C last where `transposed`."""
+    B, H, C, K = shape
+    return like.new_zeros(B, H, K, C).transpose(2, 3) if transposed else like.new_zeros(shape)

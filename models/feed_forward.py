@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -19,6 +21,11 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(site.config.dropout.ffn)
         self.activation = getattr(F, site.config.activation)
 
+    rectified: Callable[[Tensor], Tensor] | None = None
+    """x -> max(W1 x + b1, 0) in one product, where `models.inference` has prepared one."""
+
     def forward(self, x: Tensor) -> Tensor:
+        if self.rectified is not None:
+            return self.outer(self.rectified(x))
         x = self.inner(x)
         return self.outer(self.dropout.relu(x) if self.activation is F.relu else self.dropout(self.activation(x)))

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 from models.attention import MultiHeadAttention
+from models.feed_forward import FeedForward
 from models.linear import NormedLinear
 from models.transformer import Transformer
 
@@ -29,8 +30,9 @@ class PrecisionError(ValueError):
 
 
 @contextmanager
-def prepared(model: nn.Module, precision: Precision = "fp32") -> Iterator[None]:
+def prepared(model: nn.Module, precision: Precision = "fp32", *, beam: int = 1) -> Iterator[None]:
     """Within, `model` computes its linear maps in `precision`: for inference alone, its parameters are not to change meanwhile.
+    `beam`: hypotheses a sentence.
 
     fp32: the same products, summed in another order. bf16: inputs and weights rounded to bfloat16, sums in fp32. int8: weights by output
     row, inputs by position (symmetric, 8 bits), sums exact; the rest of the model stays fp32. PrecisionError: int8 elsewhere than on a CPU
@@ -46,12 +48,14 @@ def prepared(model: nn.Module, precision: Precision = "fp32") -> Iterator[None]:
         else:
             for module in model.modules():
                 if isinstance(module, nn.Linear):
-                    _swap(stack, module, "forward", make([module]))
+                    _swap(stack, module, "forward", _at_first_use(make, [module]))
                 elif isinstance(module, MultiHeadAttention) and module.query.in_features == module.key.in_features:
-                    _swap(stack, module, "joint", make([module.query, module.key, module.value]))
+                    _swap(stack, module, "joint", _at_first_use(make, [module.query, module.key, module.value]))
+                elif isinstance(module, FeedForward) and module.activation is nn.functional.relu:
+                    _swap(stack, module, "rectified", _at_first_use(make, [module.inner], "relu"))
         if isinstance(model, Transformer):
             _swap(stack, model, "packs_sources", True)
-        if device.type == "cpu":
+        if device.type == "cpu" and beam == 1:
             stack.enter_context(_default_products())
         yield
 
@@ -61,8 +65,23 @@ def check_precision(precision: Precision, device: torch.device) -> None:
     _maker(precision, device)
 
 
-def _maker(precision: Precision, device: torch.device) -> Callable[[Sequence[nn.Linear]], Map] | None:
-    """What turns linear maps of one input into one function; None: leave them alone."""
+Make = Callable[[Sequence[nn.Linear], str], Map]
+
+
+def _at_first_use(make: Make, maps: Sequence[nn.Linear], after: str = "none") -> Map:
+    """The map that `make` makes, made when it is called: of some linear maps only a joint one is ever used."""
+    made: list[Map] = []
+
+    def apply(x: Tensor) -> Tensor:
+        if not made:
+            made.append(make(maps, after))
+        return made[0](x)
+
+    return apply
+
+
+def _maker(precision: Precision, device: torch.device) -> Make | None:
+    """What turns linear maps of one input into one function, with a ReLU behind it where `after` says relu; None: leave them alone."""
     onednn = device.type == "cpu" and torch.backends.mkldnn.is_available()
     if precision == "int8":
         if not onednn or not hasattr(torch.ops.onednn, "qlinear_pointwise"):
@@ -86,28 +105,30 @@ def _folded(module: NormedLinear) -> Map:
     return lambda x: nn.functional.linear(x, weight, bias)
 
 
-def _fp32(maps: Sequence[nn.Linear]) -> Map:
+def _fp32(maps: Sequence[nn.Linear], after: str) -> Map:
     weight, bias = _joined(maps)
     packed = torch.ops.mkldnn._reorder_linear_weight(weight)
     product = torch.ops.mkldnn._linear_pointwise.default
-    return lambda x: product(x, packed, bias, "none", [], "")
+    return lambda x: product(x, packed, bias, after, [], "")
 
 
-def _bf16(maps: Sequence[nn.Linear]) -> Map:
+def _bf16(maps: Sequence[nn.Linear], after: str) -> Map:
     weight, bias = _joined(maps)
     weight, bias = weight.bfloat16(), None if bias is None else bias.bfloat16()
+    if after == "relu":
+        return lambda x: nn.functional.linear(x.bfloat16(), weight, bias).relu_().float()
     return lambda x: nn.functional.linear(x.bfloat16(), weight, bias).float()
 
 
-def _bf16_packed(maps: Sequence[nn.Linear]) -> Map:
+def _bf16_packed(maps: Sequence[nn.Linear], after: str) -> Map:
     weight, bias = _joined(maps)
     packed = torch.ops.mkldnn._reorder_linear_weight(weight.bfloat16())
     bias = None if bias is None else bias.bfloat16()
     product = torch.ops.mkldnn._linear_pointwise.default
-    return lambda x: product(x.bfloat16(), packed, bias, "none", [], "").float()
+    return lambda x: product(x.bfloat16(), packed, bias, after, [], "").float()
 
 
-def _int8(maps: Sequence[nn.Linear]) -> Map:
+def _int8(maps: Sequence[nn.Linear], after: str) -> Map:
     """y = s_x s_w (Q_x Q_w) + b, Q = round(x / s), s = max |x| / 127. oneDNN's fast kernel takes unsigned inputs: Q_x + 128."""
     weight, bias = _joined(maps)
     scale = weight.abs().amax(1).clamp_min(1e-30) / 127
@@ -123,6 +144,7 @@ def _int8(maps: Sequence[nn.Linear]) -> Map:
         q = (rows * s.reciprocal()).add_(128.5).to(torch.uint8)
         y = product(q, 1.0, 128, packed, scale, zero, None, 1.0, 0, torch.float32, "none", [], "")
         y = y.mul_(s) if bias is None else torch.addcmul(bias, y, s)
+        y = y.relu_() if after == "relu" else y
         return y.view(*x.shape[:-1], -1)
 
     return apply
@@ -136,7 +158,8 @@ def _swap(stack: ExitStack, module: nn.Module, name: str, value: Any) -> None:
 
 @contextmanager
 def _default_products() -> Iterator[None]:
-    """Attention multiplies strided slices of the cache, which torch's default products take as they are and oneDNN's copy first."""
+    """Where each sentence has one hypothesis, attention multiplies vectors by slices of the cache: torch's default products take those as
+    they are, oneDNN's copy them first. The cache of several hypotheses is made for oneDNN's, where they are on (models.cache)."""
     backend = getattr(torch.backends.mkldnn, "matmul", None)
     if backend is None or not hasattr(backend, "fp32_precision"):
         yield

@@ -58,7 +58,7 @@ def decode_corpus(
             f"decode: found a source of {longest} subwords with its EOS; expected at most {most}, the positions the model learned"
         )
     try:
-        with prepared(model, decode.precision):
+        with prepared(model, decode.precision, beam=decode.beam_size):
             for indices in batches([len(source) for source in ids], batch_tokens, batch_sentences):
                 found = beam_search(model, pad([ids[i] for i in indices]).to(device), decode, nbest)
                 for index, hypotheses in zip(indices, found, strict=True):
