@@ -32,15 +32,19 @@ class PrecisionError(ValueError):
 @contextmanager
 def prepared(model: nn.Module, precision: Precision = "fp32", *, beam: int = 1) -> Iterator[None]:
     """Within, `model` computes its linear maps in `precision`: for inference alone, its parameters are not to change meanwhile.
-    `beam`: hypotheses a sentence.
+    `beam`: hypotheses a sentence. Inside another of the same kind it does nothing: whoever decodes many times packs once.
 
     fp32: the same products, summed in another order. bf16: inputs and weights rounded to bfloat16, sums in fp32. int8: weights by output
     row, inputs by position (symmetric, 8 bits), sums exact; the rest of the model stays fp32. PrecisionError: int8 elsewhere than on a CPU
     whose torch has oneDNN.
     """
-    device = next(model.parameters()).device
+    device, kind = next(model.parameters()).device, (precision, beam > 1)
     make = _maker(precision, device)
+    if model.__dict__.get("prepared_as") == kind:
+        yield
+        return
     with ExitStack() as stack:
+        _swap(stack, model, "prepared_as", kind)
         if make is None:
             for module in model.modules():
                 if isinstance(module, NormedLinear):
@@ -151,9 +155,12 @@ def _int8(maps: Sequence[nn.Linear], after: str) -> Map:
 
 
 def _swap(stack: ExitStack, module: nn.Module, name: str, value: Any) -> None:
-    """Shadow an attribute of the class by one of the object, for the time of the stack."""
+    """Shadow an attribute of the class, or the object's own, for the time of the stack."""
+    if name in module.__dict__:
+        stack.callback(module.__dict__.__setitem__, name, module.__dict__[name])
+    else:
+        stack.callback(module.__dict__.pop, name)
     module.__dict__[name] = value
-    stack.callback(module.__dict__.pop, name)
 
 
 @contextmanager

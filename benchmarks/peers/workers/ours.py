@@ -16,6 +16,7 @@ from protocol import serve  # noqa: E402
 from sizes import Size  # noqa: E402
 
 import models  # noqa: E402
+from models.inference import prepared  # noqa: E402
 from models.paths import PATHS  # noqa: E402
 from orchestrator import cpu  # noqa: E402
 from orchestrator.data.store import Pairs  # noqa: E402
@@ -35,10 +36,16 @@ class OurTraining(Training):
 
 
 class OurDecoding(Decoding):
-    @contextlib.contextmanager
-    def arithmetic(self, fast=True, **_):
+    model = None
+
+    def arithmetic(self, **_):
+        return contextlib.nullcontext()
+
+    def round(self, *, beam, precision="fp32", fast=True, **options):
         switches.set(fast)
-        yield
+        # weights are packed once a round, as the product does once a corpus
+        with prepared(self.model, precision, beam=beam):
+            return super().round(beam=beam, precision=precision, fast=fast, **options)
 
 
 def store(pairs):
@@ -100,7 +107,9 @@ def decoding(job, model, about):
         found = decode_corpus(model, group, spec, **tokens)
         return [[*hypotheses[0].ids, EOS] for hypotheses in found]
 
-    return OurDecoding(job, translate, precisions=precisions, **about)
+    decoding = OurDecoding(job, translate, precisions=precisions, **about)
+    decoding.model = model
+    return decoding
 
 
 if __name__ == "__main__":

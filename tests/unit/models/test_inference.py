@@ -85,6 +85,51 @@ def test_changed_weights_are_seen_by_the_next_call():
         torch.testing.assert_close(steps(model, src, tgt), want, atol=5e-5, rtol=1e-4)
 
 
+def test_one_inside_another_packs_nothing_anew_and_leaves_the_outer_one():
+    model = tiny(PLAIN)
+    src, tgt = batch()
+    with prepared(model, beam=5):
+        want, forward = steps(model, src, tgt), model.output.forward
+        with prepared(model, beam=5):
+            assert model.output.forward is forward
+        with prepared(model, "bf16"):
+            assert model.output.forward is not forward
+        assert model.output.forward is forward
+        assert torch.equal(steps(model, src, tgt), want)
+    assert not {"forward", "prepared_as"} & set(model.output.__dict__) | {"prepared_as"} & set(model.__dict__)
+
+
+@pytest.mark.parametrize("case", PRE, ids=[i for i, c in zip(IDS, CASES, strict=True) if c in PRE])
+def test_beams_share_cells_as_the_full_forward_of_each_hypothesis(case):
+    """Three hypotheses a sentence with parents that change, sources with much padding, sentences that leave; oneDNN's products, where
+    they are, and not: each row's step is that of its own tokens without a cache."""
+    model = tiny(case)
+    src = torch.randint(4, 20, (3, 9), generator=torch.Generator().manual_seed(1))
+    src[1, 3:], src[2, 2:] = 0, 0
+    tgt = torch.randint(4, 20, (9, 7), generator=torch.Generator().manual_seed(2))
+    with torch.no_grad(), prepared(model, beam=3):
+        encoded, cache = model.encode(src), Cache()
+        rows = torch.cat((torch.full((3, 1), 2), tgt[::3, :1]), dim=1)[:, :1]
+        place = torch.arange(3)
+        model.decode(rows, encoded, cache)
+        cache.reorder(place.repeat_interleave(3))
+        rows = rows.repeat_interleave(3, 0)
+        for t in range(7):
+            if t == 4:  # the second sentence leaves
+                kept, rows_kept = torch.tensor([0, 2]), torch.tensor([0, 1, 2, 6, 7, 8])
+                encoded, place = encoded.select(kept), place[kept]
+                cache.reorder(rows_kept)
+                cache.select(kept)
+                rows, tgt = rows[rows_kept], tgt[rows_kept]
+            rows = torch.cat((rows, tgt[:, t : t + 1]), dim=1)
+            got = model.decode(rows[:, -1:], encoded, cache)[:, -1]
+            want = model(src[place].repeat_interleave(3, 0), rows).hidden[:, -1]
+            torch.testing.assert_close(got, want, atol=5e-5, rtol=1e-4)
+            parents = torch.arange(0, len(rows), 3).repeat_interleave(3) + torch.tensor([0, 0, 1]).repeat(len(place))
+            cache.reorder(parents)
+            rows = rows[parents]
+
+
 def test_an_8_bit_row_does_not_depend_on_its_batch():
     if not supported("int8"):
         pytest.skip("this torch has no 8-bit products")
