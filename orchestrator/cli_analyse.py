@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator import attached
-from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Export, NoTracking, Profile, Results, Seed, Sets
+from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Export, NoTracking, Profile, Results, Seed, Sets, TrackingUri
 
 if TYPE_CHECKING:
     from orchestrator.analysis.base import Analysis, Context
@@ -38,6 +38,7 @@ def analyse(
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the files; default RESULTS/analyses/NAME.")] = None,
     export: Export = None,
     no_tracking: NoTracking = False,
+    tracking_uri: TrackingUri = None,
     as_json: AsJson = False,
 ) -> None:
     """Analyse trained rows: data as JSON and CSV, a figure as PNG and SVG. A row without a run is named and left out.
@@ -52,8 +53,10 @@ def analyse(
     from orchestrator.analysis.subjects import How, group, kinds_of, rows_of, slug
     from orchestrator.cli_common import ledger, need_folder, note
     from orchestrator.errors import UserError
+    from orchestrator.tracking_environment import checked_uri
 
     need_folder(data_dir, "--data-dir")
+    uri = checked_uri(tracking_uri)
     how = How(list(sets or []), profile, 1 if seed is None else seed)
     rows = rows_of(targets, how)
     kinds = kinds_of(rows, kind)
@@ -77,7 +80,7 @@ def analyse(
         if export is not None:
             _export(made.kept, results, export)
         if not no_tracking:
-            _log(made, context, files, name, its_rows, how, results)
+            _log(made, context, files, name, its_rows, how, results, uri)
         _show(made, files, name, as_json)  # last: who reads stdout may go away
     if not done:
         raise UserError(*problems)
@@ -95,7 +98,9 @@ def _export(kept: list[Path], results: Path, target: Path) -> None:
         atomic.write_text(place, path.read_text(encoding="utf-8"))
 
 
-def _log(made: Analysis, context: Context, files: dict[str, Path], name: str, rows: list[Row], how: How, results: Path) -> None:
+def _log(
+    made: Analysis, context: Context, files: dict[str, Path], name: str, rows: list[Row], how: How, results: Path, uri: str | None
+) -> None:
     """To MLflow; a warning where that fails."""
     from orchestrator.cli_common import note
     from orchestrator.tracking import log_analysis
@@ -103,7 +108,7 @@ def _log(made: Analysis, context: Context, files: dict[str, Path], name: str, ro
     tags = {"rows": ",".join(s.row.id for s in context.subjects), "profile": how.profile or "as published"}
     tags |= dict(zip(("paper", "table"), rows[0].id.split("/"), strict=False))
     params = {"seed": how.seed, **context.options}
-    if warning := log_analysis(results, f"{made.kind} {name}", made.kind, list(files.values()), params, tags):
+    if warning := log_analysis(results, f"{made.kind} {name}", made.kind, list(files.values()), params, tags, uri):
         note(warning)
 
 

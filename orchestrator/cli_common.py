@@ -32,6 +32,19 @@ Results = Annotated[
     ),
 ]
 NoTracking = Annotated[bool, typer.Option("--no-tracking", help="Write nothing to MLflow now; `reconcile` brings runs later.")]
+TrackingUri = Annotated[
+    str | None,
+    typer.Option(
+        "--tracking-uri",
+        envvar="MLFLOW_TRACKING_URI",
+        metavar="URI",
+        help="MLflow server (http://HOST:PORT) or database (postgresql://..). Default: a file among the results. "
+        "Login: MLFLOW_TRACKING_USERNAME, MLFLOW_TRACKING_PASSWORD.",
+    ),
+]
+TrackingCanWait = Annotated[
+    bool, typer.Option("--tracking-can-wait", help="Start though the tracking server cannot be written now; what it misses follows.")
+]
 Export = Annotated[Path | None, typer.Option("--export", help="Copy the JSON that tables read there, e.g. docs/results/ledger.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout and nothing else; human text goes to stderr.")]
 

@@ -8,7 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator import attached
-from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Export, NoTracking, Profile, Results, Seed, Seeds, Sets
+from orchestrator.cli_common import (
+    CACHE,
+    RESULTS,
+    AsJson,
+    CacheDir,
+    DataDir,
+    Export,
+    NoTracking,
+    Profile,
+    Results,
+    Seed,
+    Seeds,
+    Sets,
+    TrackingCanWait,
+    TrackingUri,
+)
 
 if TYPE_CHECKING:
     from orchestrator.rows import Row
@@ -41,6 +56,8 @@ def run(
     cache_dir: CacheDir = CACHE,
     export: Export = None,
     no_tracking: NoTracking = False,
+    tracking_uri: TrackingUri = None,
+    tracking_can_wait: TrackingCanWait = False,
     fuse: Fuse = "never",
     as_json: AsJson = False,
 ) -> None:
@@ -53,7 +70,8 @@ def run(
     rows = resolve(target, sets=sets, profile=profile, seed=seed)
     seeds = [seed] if seed is not None else sorted({row.spec.seed for row in rows if row.spec is not None} or {1})
     name = _name(rows[0].id if len(rows) == 1 else _address(target, rows), profile, sets) + "".join(f":{s}" for s in seeds)
-    _execute(rows, seeds, name, None, engine, workers, results, data_dir, cache_dir, export, no_tracking, fuse, as_json)
+    tracking = _tracking(no_tracking, tracking_uri, tracking_can_wait)
+    _execute(rows, seeds, name, None, engine, workers, results, data_dir, cache_dir, export, tracking, fuse, as_json)
 
 
 def sweep(
@@ -68,6 +86,8 @@ def sweep(
     cache_dir: CacheDir = CACHE,
     export: Export = None,
     no_tracking: NoTracking = False,
+    tracking_uri: TrackingUri = None,
+    tracking_can_wait: TrackingCanWait = False,
     fuse: Fuse = "never",
     as_json: AsJson = False,
 ) -> None:
@@ -95,10 +115,17 @@ def sweep(
         data_dir,
         cache_dir,
         export,
-        no_tracking,
+        _tracking(no_tracking, tracking_uri, tracking_can_wait),
         fuse,
         as_json,
     )
+
+
+def _tracking(off: bool, uri: str | None, can_wait: bool) -> dict[str, Any]:
+    """The options of tracking as fields of `make_tasks.Options`."""
+    from orchestrator.tracking_environment import checked_uri
+
+    return {"tracking": not off, "tracking_uri": None if off else checked_uri(uri), "tracking_can_wait": can_wait}
 
 
 def _address(target: str, rows: list[Row]) -> str:
@@ -129,7 +156,7 @@ def _execute(
     data_dir: Path | None,
     cache_dir: Path,
     export: Path | None,
-    no_tracking: bool,
+    tracking: dict[str, Any],
     fuse: str,
     as_json: bool,
 ) -> None:
@@ -167,8 +194,8 @@ def _execute(
         mirrors=tuple(mirrors()),
         export=export,
         sweep=section,
-        tracking=not no_tracking,
         fuse=fuse,
+        **tracking,
     )
     with stdout_to_stderr():
         records = engines.execute(todo, seeds, options)

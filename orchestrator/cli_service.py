@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator import attached
-from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Profile, Results, Seed, Sets
+from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Profile, Results, Seed, Sets, TrackingUri
 
 
 def register(app: typer.Typer) -> None:
@@ -58,28 +58,43 @@ def translate(
 def ui(
     results: Results = RESULTS,
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="On 127.0.0.1.")] = 5000,
+    tracking_uri: TrackingUri = None,
 ) -> None:
-    """The MLflow UI over the results, on this machine only.
+    """The MLflow UI over the results, on this machine only. Of a tracking server, which has its own UI, the address is told.
 
     Example:  nmt-ablate ui --port 5001
     """
     from orchestrator.cli_common import need_folder
+    from orchestrator.tracking_environment import checked_uri
     from orchestrator.tracking_ui import serve_ui
 
     need_folder(results, "--results")
-    serve_ui(results, port)
+    serve_ui(results, port, checked_uri(tracking_uri))
 
 
-def reconcile(results: Results = RESULTS, as_json: AsJson = False) -> None:
-    """Rebuild MLflow from the ledger, from nothing if need be.
+def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_json: AsJson = False) -> None:
+    """Rebuild MLflow from the ledger, from nothing if need be. What is there already is not written twice.
 
-    Example:  nmt-ablate reconcile
+    Example:  nmt-ablate reconcile --tracking-uri http://mlflow:5000
     """
-    from orchestrator.cli_common import emit, mirrors, need_folder, note
+    from orchestrator.cli_common import console, emit, mirrors, need_folder, note
+    from orchestrator.tracking import check
     from orchestrator.tracking import reconcile as rebuild
+    from orchestrator.tracking_environment import checked_uri, reason, redact
 
     need_folder(results, "--results")
-    counts, problems = rebuild(Path(results), mirrors=mirrors())
+    uri = checked_uri(tracking_uri)
+    if uri is not None:
+        check(Path(results), uri)
+    try:
+        with console(stderr=True).status("bringing MLflow up to date") as status:
+            told = lambda runs: status.update(f"bringing MLflow up to date: {runs} runs written")  # noqa: E731
+            counts, problems = rebuild(Path(results), uri, mirrors=mirrors(), progress=told)
+    except Exception as error:
+        if uri is None:
+            raise
+        note(f"error: MLflow at {redact(uri)}: {reason(error)}")
+        raise typer.Exit(1) from error
     if as_json:
         emit({"rows": dict(counts), "problems": problems})
     note(", ".join(f"{count} {state}" for state, count in counts.items()) or "no sweeps")

@@ -36,6 +36,7 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list
     tasks = make_tasks(rows, seeds, options)
     if options.engine == "ray" and "RAY_ADDRESS" not in os.environ:
         preflight(tasks, local_cpus())
+    _check_tracking(options)
     _prepare_data(tasks, options)
     (options.results / "sweeps").mkdir(parents=True, exist_ok=True)
     with RunLock(options.results / "sweeps" / f"{options.slug}.lock"):
@@ -59,6 +60,20 @@ def _check_precision(tasks: Sequence[Task]) -> None:
             problems.append(f"{row}: decode.{error}")
     if problems:
         raise UserError(*problems)
+
+
+def _check_tracking(options: Options) -> None:
+    """UserError where a tracking server was named that cannot be written, unless it may wait: then a line on stderr."""
+    if not options.tracking or options.tracking_uri is None:
+        return
+    from orchestrator import tracking
+
+    try:
+        tracking.check(options.results, options.tracking_uri)
+    except UserError as error:
+        if not options.tracking_can_wait:
+            raise UserError(f"{error}; --tracking-can-wait starts all the same, --no-tracking does without") from error
+        print(f"warning: {error}; the work starts, and what it misses follows", file=sys.stderr, flush=True)
 
 
 def _prepare_data(tasks: Sequence[Task], options: Options) -> None:
@@ -90,6 +105,9 @@ class _Sweep:
         failures: dict[str, str] = {}
         if not pending:
             self.console.print("nothing to do: 0 steps executed, every run has its result")
+            if self.options.tracking_uri is not None:
+                with self._tracking():  # the server may not have what was done without it
+                    pass
         else:
             with attached.following(self.options.results), self._tracking():
                 failures = self._work(pending)
@@ -244,6 +262,7 @@ class _Sweep:
         projector = BackgroundProjector(
             self.options.results,
             self.options.slug,
+            self.options.tracking_uri,
             mirrors=self.options.mirrors,
             warn=lambda line: self.console.print(line, highlight=False),
         )
@@ -251,7 +270,8 @@ class _Sweep:
         try:
             yield
         finally:
-            projector.stop()
+            with self.console.status("bringing MLflow up to date") as status:
+                projector.stop(progress=lambda runs: status.update(f"bringing MLflow up to date: {runs} runs written"))
 
     def _export(self) -> None:
         """Copy the JSON of finished runs where later runs look for it."""

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Options:
     """How and where to run; nothing here is part of a result's meaning. `sweep`: the `sweep` section of a spec, as plain data.
 
-    fuse: `auto`, `never` or `always` (see `fusing`).
+    fuse: `auto`, `never` or `always` (see `fusing`). tracking_uri: of MLflow; None: a file among the results.
+    tracking_can_wait: start though it cannot be written.
     """
 
     name: str
@@ -33,6 +34,8 @@ class Options:
     export: Path | None = None
     sweep: dict[str, Any] | None = None
     tracking: bool = True
+    tracking_uri: str | None = None
+    tracking_can_wait: bool = False
     fuse: str = "never"
 
     @property

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import atomic
-from orchestrator.tracking_store import EXPERIMENT, Child, Store, file_lock
+from orchestrator.tracking_ledger import file_lock
+from orchestrator.tracking_store import Child, Store
 
 
 def record(results: Path, name: str, kind: str, files: Sequence[Path], params: Mapping[str, Any], tags: Mapping[str, str]) -> Path:
@@ -47,7 +48,7 @@ def project(results: Path, uri: str | None = None, only: Path | None = None) -> 
     notes, problems = _read([only] if only is not None else sorted(notes_of(results).glob("*.json")))
     if notes:
         store = Store(Path(results), uri)
-        with file_lock(Path(results) / ".mlflow.lock"):
+        with file_lock(store.lock("analyses")):
             known = _known(store)
             for note in notes:
                 _project(store, note, known.get(note["id"], []))
@@ -67,33 +68,17 @@ def _project(store: Store, note: dict[str, Any], runs: list[Any]) -> None:
         return
     tags = {"nmt.kind": "analysis", "nmt.analysis": note["id"], "nmt.analysis_kind": note["kind"]}
     run: Child = store.adopt(runs[0]) if runs else store.create(note["name"], tags, note["time"])
-    store.write_params(run, note["params"])
-    for path in map(Path, note["files"]):
-        if path.is_file():
-            store.write_artifact(run, path.name, path)
+    store.write_artifacts(run, {path.name: path for path in map(Path, note["files"]) if path.is_file()})
     store.write_status(run, "FINISHED", note["time"])
-    store.write_tags(run, tags | {f"nmt.{name}": value for name, value in note["tags"].items()} | {"nmt.projected": mark})
+    tags |= {f"nmt.{name}": value for name, value in note["tags"].items()}
+    store.write(run, spec=note["params"], tags=tags | {"nmt.projected": mark})
 
 
 def _known(store: Store) -> dict[str, list[Any]]:
     """Identity -> its runs, oldest first."""
-    client = store.client
-    experiment = client.get_experiment_by_name(EXPERIMENT)
     found: dict[str, list[Any]] = {}
-    token = None
-    while experiment is not None:
-        page = client.search_runs(
-            [experiment.experiment_id],
-            "tags.`nmt.kind` = 'analysis'",
-            max_results=1000,
-            order_by=["attributes.start_time ASC"],
-            page_token=token,
-        )
-        for run in page:
-            found.setdefault(run.data.tags.get("nmt.analysis", ""), []).append(run)
-        token = page.token
-        if not token:
-            break
+    for run in store.find({"nmt.kind": "analysis"}):
+        found.setdefault(run.data.tags.get("nmt.analysis", ""), []).append(run)
     return found
 
 

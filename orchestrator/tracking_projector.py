@@ -1,8 +1,8 @@
 """MLflow as a projection of the ledger: a parent run per sweep, a child run per row and seed.
 
 Everything here is a function of files: written again, it changes nothing; deleted, `reconcile` rebuilds it. Runs are found by their tags
-(`nmt.sweep`, `nmt.run`), metrics are logged beyond the last logged step. The training loop never comes here:
-it appends to files of its own.
+(`nmt.sweep`, `nmt.run`, `nmt.ledger`), metrics are logged beyond the last logged step. The training loop never comes here:
+it appends to files of its own, which are the queue of what a store that is down has yet to get.
 
     state      done      stopped (ASHA)   diverged, failed   running   interrupted
     MLflow     FINISHED  KILLED           FAILED             RUNNING   KILLED
@@ -11,15 +11,17 @@ it appends to files of its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.lock import owner
 from orchestrator.tracking_history import Point
+from orchestrator.tracking_ledger import file_lock
 from orchestrator.tracking_source import FINAL, Result, Row, Sweep, read_result, read_sweep, run_directory, stamp
-from orchestrator.tracking_store import Child, Store, file_lock
+from orchestrator.tracking_store import Child, Store
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -34,27 +36,38 @@ STATUS = {
     "superseded": "KILLED",
 }
 
+Progress = Callable[[int], None]
+
+AT_ONCE = 4
+"""Rows of one sweep that are written to a server at a time."""
+
 
 @dataclass
 class _Known:
-    """What this process knows of a sweep's runs. `runs`: as found, not yet looked into; `children`: written by us. Both by `Row.key`."""
+    """What this process knows of a sweep's runs. `runs`: as found, not yet looked into; `children`: written by us. Both by `Row.key`.
+
+    `fresh`: found within this very call, so that no other writer of the ledger can have made more since.
+    """
 
     parent: Child
     runs: dict[str, Run] = field(default_factory=dict)
     children: dict[str, Child] = field(default_factory=dict)
     marks: dict[str, Any] = field(default_factory=dict)
     states: dict[str, tuple[str, int]] = field(default_factory=dict)
+    fresh: bool = True
 
 
 class Projector:
     """Writes sweeps of `results` to the store at `uri` (default: `results/mlflow.db`). Not for several threads at once.
 
     `mirrors`: read-only ledgers that are looked in too. Methods raise what the store raises; the next call starts from what is in it.
+    `written`: runs written so far, for whoever waits.
     """
 
-    def __init__(self, results: Path, uri: str | None = None, *, mirrors: Sequence[Path] = ()) -> None:
+    def __init__(self, results: Path, uri: str | None = None, *, mirrors: Sequence[Path] = (), progress: Progress | None = None) -> None:
         self.results, self.roots = Path(results), [Path(results), *map(Path, mirrors)]
         self.store = Store(self.results, uri)
+        self.written, self._progress = 0, progress
         self._known: dict[str, _Known] = {}
 
     def start_sweep(self, sweep_id: str) -> str:
@@ -67,7 +80,12 @@ class Projector:
         return self.project(read_sweep(self._file(sweep_id)), live=True)
 
     def finish_sweep(self, sweep_id: str) -> Counter[str]:
-        """The same for a sweep that nobody runs any more: rows and parent get their last status."""
+        """The same for a sweep that nobody runs any more: rows and parent get their last status.
+
+        Of a server the runs are looked up anew: a request that was repeated after its answer got lost may have made a run twice.
+        """
+        if self.store.server:
+            self._known.pop(sweep_id, None)
         return self.project(read_sweep(self._file(sweep_id)), live=False)
 
     def _file(self, sweep_id: str) -> Path:
@@ -76,10 +94,11 @@ class Projector:
     def project(self, sweep: Sweep, *, live: bool, rows: bool = True) -> Counter[str]:
         """`live`: somebody runs the sweep. Rows without a final state are RUNNING if it is, or if a live process holds the run's lock."""
         try:
-            with file_lock(self.results / ".mlflow.lock"):
+            with file_lock(self.store.lock(sweep.id)):
                 known = self._known.get(sweep.id) or self._look_up(sweep)
-                states = [self._row(sweep, known, row, live=live) for row in sweep.rows] if rows else []
+                states = list(self._rows(sweep, known, live=live)) if rows else []
                 self._parent(sweep, known, states, live=live)
+                known.fresh = False
                 return Counter(states)
         except BaseException:
             self._known.pop(sweep.id, None)
@@ -109,8 +128,8 @@ class Projector:
             elif key in wanted:
                 known.runs[key] = run
             elif run.data.tags.get("nmt.kind") != "superseded":
-                stale = Child(run.info.run_id, run.info.status, dict(run.data.tags))
-                self.store.write_tags(stale, {"nmt.kind": "superseded", "nmt.status": "superseded"})
+                stale = self.store.adopt(run)
+                self.store.write(stale, tags={"nmt.kind": "superseded", "nmt.status": "superseded"})
                 if run.info.status == "RUNNING":
                     self.store.write_status(stale, "KILLED")
         return known
@@ -120,11 +139,24 @@ class Projector:
         open_rows = sum(counts[state] for state in ("pending", "running", "interrupted"))
         state = "running" if live or counts["running"] else "interrupted" if open_rows else "done"
         tags = {f"nmt.{name}": str(counts[name]) for name in ("done", "stopped", "diverged", "failed")}
-        self.store.write_tags(known.parent, {"nmt.status": state, "nmt.rows": str(len(sweep.rows))} | (tags if states else {}))
+        self.store.write(known.parent, tags={"nmt.status": state, "nmt.rows": str(len(sweep.rows))} | (tags if states else {}))
         if known.parent.status != STATUS[state]:
             self.store.write_status(known.parent, STATUS[state], max((end for _, end in known.states.values()), default=sweep.started))
 
     # ------------------------------------------------------------ the children
+
+    def _rows(self, sweep: Sweep, known: _Known, *, live: bool) -> Iterator[str]:
+        """A server takes several requests at once, and most of a request is waiting."""
+        if not self.store.server:
+            yield from (self._row(sweep, known, row, live=live) for row in sweep.rows)
+            return
+        assert self.store.client  # opened once
+        with ThreadPoolExecutor(AT_ONCE, "mlflow-projection") as pool:
+            try:
+                yield from pool.map(lambda row: self._row(sweep, known, row, live=live), sweep.rows)
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
 
     def _row(self, sweep: Sweep, known: _Known, row: Row, *, live: bool) -> str:
         if row.train is None:
@@ -148,7 +180,7 @@ class Projector:
         return run is not None and owner(run / "lock") is not None
 
     def _write(self, sweep: Sweep, known: _Known, row: Row, result: Result, state: str) -> None:
-        """The run's identity first, its status and the mark `nmt.projected` last: whatever is cut off is written by the next call."""
+        """The run's identity first; `nmt.projected` with the last request, then the status: what is cut off is written by the next call."""
         status = STATUS.get(state, "RUNNING")
         projected = f"{state}:{result.content}"
         run = known.runs.get(row.key)
@@ -161,28 +193,30 @@ class Projector:
             return
         child = self._child(sweep, known, row, result)
         store = self.store
+        points = list(result.points)
         if status == "RUNNING":
             store.write_status(child, status)
-        store.write_points(child, result.points)
+        else:
+            store.write_artifacts(child, result.artifacts)
         if state in FINAL:
-            store.write_points(child, [_final(name, value, result) for name, value in result.metrics.items()])
-        store.write_params(child, row.spec)
-        if "signature" in result.tags:
-            store.write_params(child, {"signature": result.tags["signature"]})
+            points += [_final(name, value, result) for name, value in result.metrics.items()]
+        signature = {"signature": result.tags["signature"]} if "signature" in result.tags else {}
         extra = {"nonfinite": ", ".join(result.nonfinite)} if result.nonfinite else {}
         about = {f"nmt.{name}": value for name, value in (result.tags | extra).items()}
-        store.write_tags(child, self._tags(sweep, known, row) | about | {"nmt.status": state})
+        tags = self._tags(sweep, known, row) | about | {"nmt.status": state, "nmt.projected": projected}
+        store.write(child, points=points, spec=row.spec | signature, tags=tags)
         if status != "RUNNING":
-            for name, path in result.artifacts.items():
-                store.write_artifact(child, name, path)
             store.write_status(child, status, result.end or max([point.time for point in result.points[-1:]] + [result.start]))
-        store.write_tags(child, {"nmt.projected": projected})
+        self.written += 1
+        if self._progress is not None:
+            self._progress(self.written)
 
     def _child(self, sweep: Sweep, known: _Known, row: Row, result: Result) -> Child:
         if row.key in known.children:
             return known.children[row.key]
-        if row.key not in known.runs:  # another process may have made it since
-            known.runs |= {key: run for run in self.store.search(sweep.id) if (key := run.data.tags.get("nmt.run"))}
+        if row.key not in known.runs and not known.fresh:  # another process may have made it since
+            if made := self.store.search(sweep.id, row.key):
+                known.runs[row.key] = made[0]
         if row.key in known.runs:
             child = self.store.adopt(known.runs[row.key])
         else:

@@ -7,53 +7,44 @@ infinities become 1.8e308), so a run here is found by its tags, and only what it
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import logging
+import getpass
 import os
 import re
+import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from orchestrator.errors import UserError
+from orchestrator.tracking_environment import configure, default_uri, is_server, redact, sqlite_path, with_driver
 from orchestrator.tracking_history import Point, flatten
+from orchestrator.tracking_ledger import file_lock, ledger_id
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-_T = TypeVar("_T")
-
 EXPERIMENT = "nmt-ablate"
 KIND = {"mlflow.experimentKind": "custom_model_development", "mlflow.experiment.primaryMetric.name": "bleu"}
 """Makes the UI open on runs and their curves instead of on GenAI traces."""
 
-ENVIRONMENT = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # the default, 7 with backoff, blocks 245 s where the server is down
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
-    "MLFLOW_ENABLE_ASYNC_LOGGING": "false",  # we are the background thread; a second queue would lose what it holds at a kill
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_LOGGING_LEVEL": "ERROR",
-    "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
-    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-    "DO_NOT_TRACK": "true",
-    "GIT_PYTHON_REFRESH": "quiet",
-}
-
 MAX_METRICS, MAX_PARAMS, MAX_KEY, MAX_PARAM, MAX_TAG = 1000, 100, 250, 6000, 8000
+PAGE = 250
+"""Runs in one answer of a search: a few MB at most."""
 
 _FORBIDDEN = re.compile(r"[^\w\-. :/]", re.ASCII)
-_USERINFO = re.compile(r"(?<=://)[^/\s@]+@")
-_SECRET = re.compile(r"(?i)((?:password|passwd|token|secret|api_?key|access_?key)=)[^&;\s]+")
 
 
 @dataclass
 class Child:
-    """What the store holds of one run. `last`: step of the last point of each metric."""
+    """What the store holds of one run. `last`: step of the last point of each metric; `place`: where its artifacts go."""
 
     run_id: str
     status: str
+    place: str
     tags: dict[str, str]
     params: set[str] = field(default_factory=set)
     last: dict[str, int] = field(default_factory=dict)
@@ -64,6 +55,7 @@ class Store:
 
     def __init__(self, results: Path, uri: str | None = None) -> None:
         self.results, self.uri = results, uri or default_uri(results)
+        self.server, self.own = is_server(self.uri), self.uri == default_uri(results)
         self._client: MlflowClient | None = None
         self._experiment = ""
 
@@ -74,72 +66,88 @@ class Store:
             from mlflow import MlflowClient
 
             self._prepare_sqlite()
-            with file_lock(self.results / ".mlflow-init.lock"):  # a fresh sqlite opened by several at once fails in three of four
-                with _quick_creation(sqlite_path(self.uri)):
-                    client = MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
+            # a fresh database opened by several at once fails in three of four; a server has made its own
+            with contextlib.nullcontext() if self.server else file_lock(self.results / ".mlflow-init.lock"):
+                uri = with_driver(self.uri)
+                with _quick_creation(sqlite_path(uri)):
+                    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
                 self._experiment = self._find_experiment(client)
             self._client = client
         return self._client
+
+    @property
+    def experiment(self) -> str:
+        """Its id."""
+        assert self.client
+        return self._experiment
 
     def forget(self) -> None:
         """The next call opens the store anew."""
         self._client = None
 
-    def search(self, sweep_id: str) -> list[Run]:
-        """Runs of a sweep, parent included, oldest first."""
-        query, runs, token = f"tags.`nmt.sweep` = '{_plain(sweep_id)}'", [], None
-        client = self.client
+    def lock(self, name: str) -> Path:
+        """To be held while runs of `name` are written: writers of a server wait for nobody but writers of the same sweep and ledger."""
+        return self.results / ".tracking" / f"{name}.server.lock" if self.server else self.results / ".mlflow.lock"
+
+    def search(self, sweep_id: str, run: str | None = None) -> list[Run]:
+        """Runs of a sweep of this ledger, parent included, oldest first, of doubles the most complete; `run`: one row's."""
+        return self.find({"nmt.sweep": sweep_id} | ({"nmt.run": run} if run else {}))
+
+    def find(self, tags: Mapping[str, str]) -> list[Run]:
+        """Runs of this ledger with these tags. The ledger's own store may have runs older than the tag `nmt.ledger`."""
+        wanted = tags if self.own else {**tags, "nmt.ledger": ledger_id(self.results)}
+        query = " and ".join(f"tags.`{name}` = '{_plain(value)}'" for name, value in wanted.items())
+        runs: list[Run] = []
+        client, token = self.client, None
         while True:
-            page = client.search_runs([self._experiment], query, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token)
+            order = ["attributes.start_time ASC"]
+            page = client.search_runs([self._experiment], query, max_results=PAGE, order_by=order, page_token=token)
             runs.extend(page)
             token = page.token
             if not token:
-                return runs
+                return sorted(runs, key=lambda run: (run.info.start_time, "nmt.projected" not in run.data.tags, run.info.run_id))
 
     def create(self, name: str, tags: Mapping[str, str], start: int) -> Child:
         """A new run; its tags are in the store as soon as it is, so that it is found after a crash."""
-        clean = {key: text(value, MAX_TAG) for key, value in tags.items()}
+        about = dict(tags) | {"nmt.ledger": ledger_id(self.results)} | ({} if self.own else {"mlflow.user": _user()})
+        clean = {key: text(value, MAX_TAG) for key, value in about.items()}
         client = self.client
         run = client.create_run(self._experiment, start_time=start, tags=clean, run_name=text(name, MAX_KEY))
-        return Child(run.info.run_id, run.info.status, dict(run.data.tags))
+        return Child(run.info.run_id, run.info.status, run.info.artifact_uri, dict(run.data.tags))
 
     def adopt(self, run: Run) -> Child:
-        """A run that is in the store already, with the last step of each of its metrics."""
-        run_id = run.info.run_id
-        last = {key: max(point.step for point in self.client.get_metric_history(run_id, key)) for key in run.data.metrics}
-        return Child(run_id, run.info.status, dict(run.data.tags), set(run.data.params), last)
+        """A run that is in the store already. What a search returns of a metric is its last point."""
+        last = {point.key: int(point.step) for point in run.data._metric_objs}
+        return Child(run.info.run_id, run.info.status, run.info.artifact_uri, dict(run.data.tags), set(run.data.params), last)
 
-    def write_points(self, child: Child, points: Sequence[Point]) -> int:
-        """Logs the points beyond the last of each metric; returns how many."""
-        from mlflow.entities import Metric
+    def write(self, child: Child, *, points: Sequence[Point] = (), spec: Any = None, tags: Mapping[str, str] | None = None) -> int:
+        """What the run lacks, in one request where it fits, tags in the last one -> points written.
+
+        Points beyond the last of each metric; of the flattened spec what is set and has no value yet (MLflow refuses to change one).
+        """
+        from mlflow.entities import Metric, Param, RunTag
 
         new = [point for point in points if point.step > child.last.get(metric_key(point.key), -1)]
-        for chunk in _chunks(new, MAX_METRICS):
-            self.client.log_batch(child.run_id, metrics=[Metric(metric_key(p.key), p.value, p.time, p.step) for p in chunk])
-            for point in chunk:
-                child.last[metric_key(point.key)] = point.step
+        metrics = [Metric(metric_key(p.key), p.value, p.time, p.step) for p in new]
+        params: dict[str, str] = {}
+        for name, value in flatten(spec) if spec else ():
+            if value is not None and (key := metric_key(name)) and key not in child.params:
+                params.setdefault(key, text(value, MAX_PARAM))
+        clean = {key: text(value, MAX_TAG) for key, value in (tags or {}).items()}
+        changed = {key: value for key, value in clean.items() if child.tags.get(key) != value}
+        left, about = list(params.items()), [RunTag(key, value) for key, value in changed.items()]
+        while metrics or left or about:
+            some, left = left[:MAX_PARAMS], left[MAX_PARAMS:]
+            room = MAX_METRICS - len(some)
+            batch, metrics = metrics[:room], metrics[room:]
+            last = about if not metrics and not left and len(some) + len(batch) + len(about) <= MAX_METRICS else []
+            self.client.log_batch(child.run_id, metrics=batch, params=[Param(key, value) for key, value in some], tags=last)
+            child.params.update(key for key, _ in some)
+            child.last.update((metric.key, metric.step) for metric in batch)
+            if last:
+                child.tags.update(changed)
+                about = []
         return len(new)
-
-    def write_params(self, child: Child, spec: Any) -> None:
-        """Logs the flattened spec; what has a value keeps it (MLflow refuses to change one)."""
-        from mlflow.entities import Param
-
-        new: dict[str, str] = {}
-        for name, value in flatten(spec):
-            if (key := metric_key(name)) and key not in child.params:
-                new.setdefault(key, text(value, MAX_PARAM))
-        for chunk in _chunks(list(new.items()), MAX_PARAMS):
-            self.client.log_batch(child.run_id, params=[Param(key, value) for key, value in chunk])
-            child.params.update(key for key, _ in chunk)
-
-    def write_tags(self, child: Child, tags: Mapping[str, str]) -> None:
-        from mlflow.entities import RunTag
-
-        clean = {key: text(value, MAX_TAG) for key, value in tags.items()}
-        new = {key: value for key, value in clean.items() if child.tags.get(key) != value}
-        for chunk in _chunks(list(new.items()), MAX_PARAMS):
-            self.client.log_batch(child.run_id, tags=[RunTag(key, value) for key, value in chunk])
-            child.tags.update(chunk)
 
     def write_status(self, child: Child, status: str, end: int | None = None) -> None:
         """RUNNING, FINISHED, KILLED or FAILED. `end`: milliseconds."""
@@ -150,12 +158,16 @@ class Store:
             self.client.set_terminated(child.run_id, status=status, end_time=end)
         child.status = status
 
-    def write_artifact(self, child: Child, name: str, path: Path) -> None:
-        """Copies a file to the run as `name`, in place of an older one."""
-        if path.name == name:
-            self.client.log_artifact(child.run_id, str(path))
-        else:
-            self.client.log_text(child.run_id, path.read_text(encoding="utf-8"), name)
+    def write_artifacts(self, child: Child, files: Mapping[str, Path]) -> None:
+        """Copies files to the run under their names, in place of older ones."""
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        repository = get_artifact_repository(child.place, tracking_uri=self.uri)
+        with tempfile.TemporaryDirectory(prefix="nmt-artifacts-") as folder:
+            for name, path in files.items():
+                if path.name != name:
+                    path = Path(shutil.copyfile(path, Path(folder) / name))
+                repository.log_artifact(str(path))
 
     def delete(self, run_id: str) -> None:
         self.client.delete_run(run_id)
@@ -169,30 +181,30 @@ class Store:
                 database.execute("PRAGMA schema_version").fetchone()
 
     def _find_experiment(self, client: MlflowClient) -> str:
+        from mlflow.exceptions import MlflowException
+
         found = client.get_experiment_by_name(EXPERIMENT)
         if found is None:
-            location = (self.results / "mlflow-artifacts").resolve().as_uri() if sqlite_path(self.uri) is not None else None
-            return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=KIND))
+            location = None if self.server else (self.results / "mlflow-artifacts").resolve().as_uri()
+            try:
+                return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=KIND))
+            except MlflowException:  # another writer was quicker
+                if (found := client.get_experiment_by_name(EXPERIMENT)) is None:
+                    raise
         if found.lifecycle_stage == "deleted":
             client.restore_experiment(found.experiment_id)
+        if not self.server and str(found.artifact_location).startswith("mlflow-artifacts:"):
+            raise UserError(
+                f"{redact(self.uri)}: the artifacts of experiment {EXPERIMENT} lie behind its MLflow server: give the server's address"
+            )
         return str(found.experiment_id)
 
 
-def configure() -> None:
-    """Environment of MLflow, for this process and its children. What the user has set stays. Call it before `import mlflow`."""
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    for name, level in (("alembic", logging.WARNING), ("urllib3.connectionpool", logging.ERROR)):
-        logging.getLogger(name).setLevel(level)
-
-
-def default_uri(results: Path) -> str:
-    return f"sqlite:///{(results / 'mlflow.db').resolve()}"
-
-
-def sqlite_path(uri: str) -> Path | None:
-    """The database file of a sqlite URI; None for any other."""
-    return Path(uri.partition(":///")[2]) if uri.startswith("sqlite:///") else None
+def _user() -> str:
+    """Who runs it, for the column of a shared server."""
+    with contextlib.suppress(OSError, KeyError):
+        return os.environ.get("MLFLOW_TRACKING_USERNAME") or getpass.getuser()
+    return "unknown"
 
 
 @contextlib.contextmanager
@@ -221,11 +233,6 @@ def _quick_creation(path: Path | None) -> Iterator[None]:
                 connection.execute("PRAGMA synchronous=FULL")
 
 
-def redact(value: str) -> str:
-    """Without the credentials of URIs and of `password=...` options."""
-    return _SECRET.sub(r"\1***", _USERINFO.sub("***@", value))
-
-
 def metric_key(name: str) -> str:
     """A name as MLflow takes it: letters, digits and `_-. :/`, at most 250."""
     return _FORBIDDEN.sub("_", name)[:MAX_KEY]
@@ -237,23 +244,7 @@ def text(value: Any, limit: int) -> str:
     return plain if len(plain) <= limit else plain[: limit - 3] + "..."
 
 
-@contextlib.contextmanager
-def file_lock(path: Path) -> Iterator[None]:
-    """Holds an flock on `path`; waits for it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _plain(identifier: str) -> str:
     if not re.fullmatch(r"[\w\-.:/@+ ]{1,200}", identifier):
         raise ValueError(f"sweep id {identifier!r}: letters, digits and -._:/@+ only")
     return identifier
-
-
-def _chunks(items: Sequence[_T], size: int) -> Iterable[Sequence[_T]]:
-    return (items[i : i + size] for i in range(0, len(items), size))

@@ -18,7 +18,8 @@ from types import TracebackType
 from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.tracking_store import ENVIRONMENT, EXPERIMENT, default_uri, redact, sqlite_path
+from orchestrator.tracking_environment import ENVIRONMENT, default_uri, is_server, redact, sqlite_path, with_driver
+from orchestrator.tracking_store import EXPERIMENT
 
 HOST = "127.0.0.1"
 START_LIMIT = 120.0
@@ -83,9 +84,10 @@ def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServe
     port = free_port(port)
     log = results / "mlflow-ui.log"
     hosts = f"localhost,{HOST},localhost:{port},{HOST}:{port}"
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--host", HOST, "--port", str(port), "--workers", "1"]
+    command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
     command += ["--default-artifact-root", (results / "mlflow-artifacts").as_uri(), "--allowed-hosts", hosts]
-    environment = ENVIRONMENT | dict(os.environ) | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONUNBUFFERED": "1"}
+    environment = ENVIRONMENT | dict(os.environ) | {"MLFLOW_BACKEND_STORE_URI": with_driver(uri)}  # no argument: it may hold a password
+    environment |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONUNBUFFERED": "1"}
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", _WATCHED, *command],
@@ -107,7 +109,7 @@ def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServe
 
 def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, say: Callable[[str], None] = print) -> None:
     """`start_ui` until Ctrl-C or SIGTERM; tells the address. A remote tracking server has its own UI: its address is all that is told."""
-    if uri is not None and uri.startswith(("http://", "https://")):
+    if uri is not None and is_server(uri):
         say(f"MLflow: {redact(uri)}")
         return
     before = signal.signal(signal.SIGTERM, _interrupt)

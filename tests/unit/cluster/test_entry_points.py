@@ -49,13 +49,12 @@ def test_a_job_is_a_sweep(job, tmp_path):
     assert calls(tmp_path) == ["-m orchestrator sweep cluster/smoke.yaml --seeds 1,2"]
 
 
-def test_it_waits_for_cpus_makes_the_data_s_folder_and_brings_results_to_the_server(job, tmp_path):
+def test_it_waits_for_cpus_makes_the_data_s_folder_and_does_not_wait_for_the_server(job, tmp_path):
     data = tmp_path / "share" / "data"
     assert job("spec.yaml", NMT_MIN_CPUS="12", NMT_DATA_DIR=str(data), MLFLOW_TRACKING_URI="http://mlflow:5000").wait() == 0
     assert calls(tmp_path) == [
         "cluster/wait_for_cpus.py 12 --seconds 900",
-        "-m orchestrator sweep --no-tracking spec.yaml",
-        "cluster/mlflow_reconcile.py",
+        "-m orchestrator sweep --tracking-can-wait spec.yaml",
     ]
     assert data.is_dir()
 
@@ -63,7 +62,7 @@ def test_it_waits_for_cpus_makes_the_data_s_folder_and_brings_results_to_the_ser
 @pytest.mark.parametrize("code", [1, 2, 3])
 def test_the_sweep_s_exit_code_is_the_job_s(job, tmp_path, code):
     assert job("spec.yaml", CODE=str(code), MLFLOW_TRACKING_URI="http://mlflow:5000").wait() == code
-    assert calls(tmp_path)[-1] == "cluster/mlflow_reconcile.py"  # what did end is shown
+    assert calls(tmp_path) == ["-m orchestrator sweep --tracking-can-wait spec.yaml"]
 
 
 @pytest.mark.parametrize("name", ["NMT_RESULTS", "RAY_ADDRESS"])

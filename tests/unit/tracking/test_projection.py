@@ -51,8 +51,8 @@ from orchestrator.tracking import reconcile
 reconcile(Path(sys.argv[1]))
 """
 
-SLOW_KILLS = [("create", 1), ("write_params", 2), ("write_artifact", 2)]
-KILLS = [("create", 3), ("write_points", 1), ("write_status", 2), *(pytest.param(*kill, marks=pytest.mark.slow) for kill in SLOW_KILLS)]
+SLOW_KILLS = [("create", 1), ("write", 2), ("write_status", 1)]
+KILLS = [("create", 3), ("write", 1), ("write_artifacts", 2), *(pytest.param(*kill, marks=pytest.mark.slow) for kill in SLOW_KILLS)]
 
 
 @pytest.fixture(scope="module")
