@@ -17,7 +17,7 @@ ALONE := (ray or browser or chaos) and not gpu
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 JOBS ?= 2
 
-.PHONY: help setup quickstart test test-slow test-gpu check format lock peers clean chromium iproute2
+.PHONY: help setup quickstart test test-slow test-gpu check format lock peers clean chromium iproute2 mlflow-server
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -40,7 +40,7 @@ quickstart: setup  ## six variants x two seeds on the built-in corpus
 test: setup  ## the fast suite
 	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "$(FAST)"
 
-test-slow: setup chromium iproute2  ## ray, slow, browser and chaos tests
+test-slow: setup chromium iproute2 mlflow-server  ## ray, slow, browser and chaos tests
 	@rc=0; for run in '-n $(JOBS) --dist loadfile -m "slow and not (ray or browser or chaos or gpu)"' '-m "$(ALONE)"'; do \
 	  eval "$(TEST_ENV) $(BIN)/python -m pytest -q $$run --timeout 600" || { one=$$?; [ $$one -eq 5 ] && echo "no slow test is selected" || rc=$$one; }; \
 	done; exit $$rc
@@ -62,6 +62,22 @@ iproute2:
 	    || echo "iproute2 could not be installed: the tests with several machines will be skipped"; \
 	fi
 
+SERVER_LOCK := cluster/mlflow/requirements.lock
+
+mlflow-server: setup .mlflow-server/.installed  ## PostgreSQL and what MLflow needs for it, for the tests of the shared server
+	@if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing postgresql for the tests of the shared MLflow server"; \
+	  mkdir -p /etc/postgresql-common/createcluster.d; `# the programs alone, no database of the system's` \
+	  echo "create_main_cluster = false" > /etc/postgresql-common/createcluster.d/nmt.conf; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql; } >/dev/null 2>&1 \
+	    || echo "postgresql could not be installed: these tests will be skipped"; \
+	fi
+
+.mlflow-server/.installed: $(SERVER_LOCK) | setup
+	@rm -rf .mlflow-server
+	@$(PIP) --no-deps --require-hashes --target .mlflow-server -r $(SERVER_LOCK)
+	@touch $@
+
 check: setup  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -74,11 +90,18 @@ format: setup  ## ruff, repairing
 peers: setup  ## other toolkits, each in .peers/NAME, for benchmarks --peers
 	$(BIN)/python benchmarks/peers/environments.py
 
-lock: setup  ## requirements.in -> requirements.lock
+COMPILE := pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header --no-annotate \
+  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+
+lock: setup  ## requirements.in -> requirements.lock, and the MLflow server's
 	$(PIP) '$(PIP_TOOLS)'
-	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o requirements.lock requirements.in
+	$(BIN)/$(COMPILE) -o requirements.lock requirements.in
 	sed -i '/^#/d;/^$$/d' requirements.lock
+	$(BIN)/$(COMPILE) -c requirements.lock -o $(SERVER_LOCK) cluster/mlflow/requirements.in
+	sed -i '/^#/d;/^$$/d' $(SERVER_LOCK)
+	@# what the product's lock has stays there
+	awk 'NR == FNR { if (/^[a-z0-9]/) { split($$1, a, "=="); known[a[1]] }; next } /^[a-z0-9]/ { split($$1, a, "=="); keep = !(a[1] in known) } keep' \
+	  requirements.lock $(SERVER_LOCK) > $(SERVER_LOCK).new && mv $(SERVER_LOCK).new $(SERVER_LOCK)
 	! grep -qE '^torch==|://|^-' requirements.lock
 
 clean:  ## caches; not .venv, not results

@@ -1,6 +1,6 @@
 """A shared MLflow server as `cluster/mlflow/serve.sh` starts it, on a PostgreSQL of its own: for `tracking.py` and for the tests.
 
-PostgreSQL is Debian's package `postgresql`; what the server needs beside the lock lies in `.mlflow-server`: `make mlflow-server` installs both.
+PostgreSQL is Debian's package `postgresql`; what MLflow needs beside the lock lies in `.mlflow-server`: `make mlflow-server` installs both.
 Everything listens on loopback, lies in one temporary folder, and ends with this process, by the ids of the processes started here.
 """
 

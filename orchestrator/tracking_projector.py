@@ -214,9 +214,8 @@ class Projector:
     def _child(self, sweep: Sweep, known: _Known, row: Row, result: Result) -> Child:
         if row.key in known.children:
             return known.children[row.key]
-        if row.key not in known.runs and not known.fresh:  # another process may have made it since
-            if made := self.store.search(sweep.id, row.key):
-                known.runs[row.key] = made[0]
+        if row.key not in known.runs and not known.fresh and (made := self.store.search(sweep.id, row.key)):
+            known.runs[row.key] = made[0]  # another process made it since
         if row.key in known.runs:
             child = self.store.adopt(known.runs[row.key])
         else:

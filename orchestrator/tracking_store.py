@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import json
 import os
 import re
 import shutil
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 EXPERIMENT = "nmt-ablate"
 KIND = {"mlflow.experimentKind": "custom_model_development", "mlflow.experiment.primaryMetric.name": "bleu"}
 """Makes the UI open on runs and their curves instead of on GenAI traces."""
+
+VIEW_NAME = "nmt"
+_COLUMNS = ["metrics.`bleu`", "metrics.`chrf`", "metrics.`tokens_per_second`", "metrics.`params`", "tags.`nmt.status`", "tags.`nmt.label`"]
+VIEW = {f"mlflow.sharedViewState.{VIEW_NAME}": json.dumps({"selectedColumns": _COLUMNS})}
+"""A view of the UI that its address names (`viewStateShareKey`): the few columns that compare rows, of a hundred that there are."""
 
 MAX_METRICS, MAX_PARAMS, MAX_KEY, MAX_PARAM, MAX_TAG = 1000, 100, 250, 6000, 8000
 PAGE = 250
@@ -187,12 +193,15 @@ class Store:
         if found is None:
             location = None if self.server else (self.results / "mlflow-artifacts").resolve().as_uri()
             try:
-                return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=KIND))
+                return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=KIND | VIEW))
             except MlflowException:  # another writer was quicker
                 if (found := client.get_experiment_by_name(EXPERIMENT)) is None:
                     raise
         if found.lifecycle_stage == "deleted":
             client.restore_experiment(found.experiment_id)
+        for name, value in VIEW.items():
+            if found.tags.get(name) != value:
+                client.set_experiment_tag(found.experiment_id, name, value)
         if not self.server and str(found.artifact_location).startswith("mlflow-artifacts:"):
             raise UserError(
                 f"{redact(self.uri)}: the artifacts of experiment {EXPERIMENT} lie behind its MLflow server: give the server's address"

@@ -19,7 +19,7 @@ from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.tracking_environment import ENVIRONMENT, default_uri, is_server, redact, sqlite_path, with_driver
-from orchestrator.tracking_store import EXPERIMENT
+from orchestrator.tracking_store import EXPERIMENT, VIEW_NAME
 
 HOST = "127.0.0.1"
 START_LIMIT = 120.0
@@ -35,6 +35,11 @@ os.killpg(0, signal.SIGKILL)
 """Leader of the server's process group: the server has workers of its own, which a signal to the server alone would leave behind."""
 
 
+def runs_page(server: str, experiment: str) -> str:
+    """Address of the list of runs with the columns of `tracking_store.VIEW`; without `workflowType` the UI shows its GenAI side."""
+    return f"{server}/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW_NAME}"
+
+
 class UiServer:
     """A running server. `with` stops it; so does the end of this process, a kill -9 included."""
 
@@ -43,14 +48,14 @@ class UiServer:
 
     @property
     def page(self) -> str:
-        """Address of the list of runs; without `workflowType` the UI shows its GenAI side."""
+        """Address of the list of runs."""
         query = urllib.parse.urlencode({"experiment_name": EXPERIMENT})
         with (
             contextlib.suppress(OSError, ValueError, KeyError),
             _open(f"{self.url}/api/2.0/mlflow/experiments/get-by-name?{query}") as answer,
         ):
             experiment = json.load(answer)["experiment"]["experiment_id"]
-            return f"{self.url}/#/experiments/{experiment}/runs?workflowType=machine_learning"
+            return runs_page(self.url, experiment)
         return self.url
 
     def stop(self) -> None:

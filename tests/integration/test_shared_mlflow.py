@@ -1,0 +1,203 @@
+"""The shared server as `cluster/mlflow/serve.sh` starts it, PostgreSQL behind it: many writers, an outage, logins, and its pages."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import mlflow_server
+from benchmarks.mlflow_server import SharedServer
+from benchmarks.synthetic_ledger import fill
+from orchestrator.tracking import BackgroundProjector, reconcile
+from orchestrator.tracking_store import Store
+from orchestrator.tracking_ui import runs_page
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(mlflow_server.absent()), reason=str(mlflow_server.absent())),
+]
+ROOT = Path(__file__).resolve().parents[2]
+WRITERS, RUNS, REPORTS = 16, 4, 10
+
+WRITER = """
+import sys
+from pathlib import Path
+from orchestrator.tracking import BackgroundProjector
+said = []
+tracking = BackgroundProjector(Path(sys.argv[1]), sys.argv[2], sys.argv[3], interval=0.1, warn=said.append)
+print("ready", flush=True)
+sys.stdin.readline()
+tracking.start()
+done = tracking.stop(300)
+print(said, flush=True)
+sys.exit(0 if done and not said else 1)
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[SharedServer]:
+    kept = {name: os.environ.get(name) for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")}
+    with SharedServer() as running:
+        os.environ |= running.environment
+        try:
+            yield running
+        finally:
+            for name, value in kept.items():
+                if value is None:
+                    os.environ.pop(name, None)
+
+
+def children(results: Path, uri: str, sweep: str) -> dict[str, list[Any]]:
+    """Name -> runs of the sweep's rows."""
+    found: dict[str, list[Any]] = {}
+    for run in Store(results, uri).search(sweep):
+        if run.data.tags["nmt.kind"] == "run":
+            found.setdefault(run.info.run_name, []).append(run)
+    return found
+
+
+def check_whole(results: Path, uri: str, sweep: str, runs: int) -> None:
+    """Every run once, finished, with every point of its history once."""
+    store = Store(results, uri)
+    found = children(results, uri, sweep)
+    assert len(found) == runs and {len(same) for same in found.values()} == {1}
+    assert Counter(run.info.status for run in store.search(sweep)) == {"FINISHED": runs + 1}
+    for name, (run,) in found.items():
+        assert {"bleu", "chrf", "tokens_per_second", "train/loss", "valid/nll"} <= set(run.data.metrics), name
+        assert len(run.data.params) > 3 and run.data.tags["nmt.label"].startswith("synthetic")
+    (run,) = found[sorted(found)[-1]]
+    points = store.client.get_metric_history(run.info.run_id, "train/loss")
+    assert [point.step for point in points] == [100 * step for step in range(1, REPORTS + 1)]
+    assert sorted(file.path for file in store.client.list_artifacts(run.info.run_id)) == [
+        "capsule.json",
+        "hypotheses.txt",
+        "score.json",
+        "spec.yaml",
+        "train.json",
+    ]
+
+
+def test_sixteen_writers_at_once(server: SharedServer, tmp_path: Path) -> None:
+    """Thirteen ledgers with a sweep of the same name, as of thirteen people; three writers more of a ledger that has one."""
+    folders = [tmp_path / str(number % 13) for number in range(WRITERS)]
+    for folder in dict.fromkeys(folders):
+        fill(folder, RUNS, reports=REPORTS)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(folder), "synthetic-grid", server.uri],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for folder in folders
+    ]
+    for writer in writers:
+        assert writer.stdout is not None and writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    said = [writer.communicate(timeout=600)[0].strip() for writer in writers]
+    assert said == ["[]"] * WRITERS and not any(writer.returncode for writer in writers)
+    for folder in dict.fromkeys(folders):
+        check_whole(folder, server.uri, "synthetic-grid", RUNS)
+
+
+def test_a_server_that_dies_in_the_middle_gets_everything_once(server: SharedServer, tmp_path: Path) -> None:
+    fill(tmp_path, 30, reports=REPORTS, name="synthetic/outage")
+    said: list[str] = []
+    tracking = BackgroundProjector(tmp_path, "synthetic-outage", server.uri, interval=0.1, warn=said.append)
+    tracking.start()
+    deadline = time.monotonic() + 300
+    while tracking.projector.written < 5:
+        assert time.monotonic() < deadline, said
+        time.sleep(0.02)
+    server.kill()
+    before = tracking.projector.written
+    while not said:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert before < 30 and "cannot be written (connection refused); the work goes on" in said[0]
+    assert not tracking.stop(60) and len(said) == 2 and "reconcile" in said[1]
+    server.start()
+    for _ in range(2):  # the second finds nothing to do
+        assert reconcile(tmp_path, server.uri) == (Counter(done=30), [])
+    check_whole(tmp_path, server.uri, "synthetic-outage", 30)
+
+
+def nmt(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "orchestrator", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=600)
+
+
+def test_a_run_by_the_command_line_and_its_refusals(server: SharedServer, tmp_path: Path) -> None:
+    results, cache = ["--results", str(tmp_path / "results")], ["--cache-dir", str(tmp_path / "cache")]
+    run = ["run", "quickstart/fusion/baseline", "--profile", "smoke", *results, *cache]
+    wrong = nmt(*run, "--tracking-uri", server.uri, MLFLOW_TRACKING_PASSWORD="canary-wrong")
+    assert wrong.returncode == 2 and "login refused" in wrong.stderr and "canary" not in wrong.stderr + wrong.stdout
+    absent = f"http://127.0.0.1:{mlflow_server.free_port()}"
+    down = nmt(*run, "--tracking-uri", absent)
+    assert down.returncode == 2 and len(down.stderr.splitlines()) == 1 and "connection refused; --tracking-can-wait starts" in down.stderr
+    assert not list((tmp_path / "results").glob("*/train.json"))
+    waiting = nmt(*run, "--tracking-uri", absent, "--tracking-can-wait")
+    assert waiting.returncode == 0 and "reconcile" in waiting.stderr, waiting.stderr
+    late = nmt(*run, MLFLOW_TRACKING_URI=server.uri)  # nothing to do, but to tell the server
+    assert late.returncode == 0 and "0 steps" in late.stderr, late.stderr
+    (found,) = children(tmp_path / "results", server.uri, "quickstart-fusion-baseline@smoke-1").values()
+    assert [entry.info.status for entry in found] == ["FINISHED"]
+    assert not (tmp_path / "results" / "mlflow.db").exists()
+    told = wrong.stderr + down.stderr + waiting.stderr + late.stderr + late.stdout
+    assert server.password not in told + server.log.read_text(errors="replace")
+
+
+def test_the_page_shows_runs_bleu_throughput_and_a_figure(server: SharedServer, tmp_path: Path) -> None:
+    if shutil.which("chromium") is None:
+        pytest.skip("chromium is not installed (apt-get install chromium)")
+    from benchmarks.devtools import browser
+    from orchestrator.tracking import log_analysis
+
+    fill(tmp_path, 120, reports=REPORTS, name="synthetic/page")
+    figure = tmp_path / "figure.png"
+    _draw(figure)
+    reconcile(tmp_path, server.uri)
+    assert log_analysis(tmp_path, "synthetic figure", "length", [figure], {}, {}, server.uri) is None
+    store = Store(tmp_path, server.uri)
+    (analysis,) = store.find({"nmt.kind": "analysis"})
+    ((best,),) = [children(tmp_path, server.uri, "synthetic-page")["synthetic/page/synthetic-0059:2"]]
+    shots = Path(os.environ.get("SCREENSHOTS", tmp_path))
+
+    async def look() -> None:
+        async with browser() as page:
+            await page.login(server.user, server.password)
+            await page.open(runs_page(server.uri, store.experiment))
+            await page.until_shown("synthetic/page/synthetic-0059:2", "bleu", "tokens_per_second", f"{best.data.metrics['bleu']:.2f}"[:4])
+            await page.screenshot(shots / "mlflow-server-runs.png")
+            await page.open(f"{server.uri}/#/experiments/{store.experiment}/runs/{best.info.run_id}")
+            await page.until_shown("synthetic/page/synthetic-0059:2", f"{best.data.metrics['bleu']:.2f}"[:4])
+            await page.open(f"{server.uri}/#/experiments/{store.experiment}/runs/{analysis.info.run_id}/artifacts/figure.png")
+            await page.until("[...document.querySelectorAll('img')].some(i => i.naturalWidth === 320 && i.naturalHeight === 240)")
+            assert page.errors == []
+
+    asyncio.run(look())
+
+
+def _draw(path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3.2, 2.4), dpi=100)
+    figure.subplots().plot([1, 2, 3], [18, 25, 27])
+    figure.savefig(path)
