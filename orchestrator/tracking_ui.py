@@ -19,7 +19,7 @@ from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.tracking_environment import ENVIRONMENT, default_uri, is_server, redact, sqlite_path, with_driver
-from orchestrator.tracking_store import EXPERIMENT, VIEW_NAME
+from orchestrator.tracking_store import BEST_NAME, EXPERIMENT, VIEW_NAME
 
 HOST = "127.0.0.1"
 START_LIMIT = 120.0
@@ -35,9 +35,9 @@ os.killpg(0, signal.SIGKILL)
 """Leader of the server's process group: the server has workers of its own, which a signal to the server alone would leave behind."""
 
 
-def runs_page(server: str, experiment: str) -> str:
-    """Address of the list of runs with the columns of `tracking_store.VIEW`; without `workflowType` the UI shows its GenAI side."""
-    return f"{server}/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW_NAME}"
+def runs_page(server: str, experiment: str, view: str = VIEW_NAME) -> str:
+    """Address of the list of runs in one of `tracking_store.VIEW`; without `workflowType` the UI shows its GenAI side."""
+    return f"{server}/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={view}"
 
 
 class UiServer:
@@ -121,6 +121,8 @@ def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, say: Ca
     try:
         with start_ui(results, port, uri) as server:
             say(f"MLflow: {server.page}  (Ctrl-C ends it)")
+            if VIEW_NAME in server.page:
+                say(f"best BLEU first: {server.page.replace(f'={VIEW_NAME}', f'={BEST_NAME}')}")
             while server.process.poll() is None:
                 time.sleep(0.2)
             raise UserError(f"the MLflow server ended by itself; its log: {server.log}")
