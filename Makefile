@@ -64,10 +64,11 @@ iproute2:
 
 SERVER_LOCK := cluster/mlflow/requirements.lock
 
+# of PostgreSQL the programs alone: no database of the system is made or started
 mlflow-server: setup .mlflow-server/.installed  ## PostgreSQL and what MLflow needs for it, for the tests of the shared server
 	@if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "installing postgresql for the tests of the shared MLflow server"; \
-	  mkdir -p /etc/postgresql-common/createcluster.d; `# the programs alone, no database of the system's` \
+	  mkdir -p /etc/postgresql-common/createcluster.d; \
 	  echo "create_main_cluster = false" > /etc/postgresql-common/createcluster.d/nmt.conf; \
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql; } >/dev/null 2>&1 \
 	    || echo "postgresql could not be installed: these tests will be skipped"; \
