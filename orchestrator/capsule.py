@@ -15,6 +15,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from orchestrator.jobs import source
+
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("models", "orchestrator", "pyproject.toml", "requirements.lock")
 """What a dirty diff covers: edits of specs, documents and stored results change no run."""
@@ -26,7 +28,7 @@ TIMEOUT = 10.0
 
 def capsule(device: str | None = None, threads: int | None = None) -> dict[str, Any]:
     """Plain data. `device`: its name ("cpu", "NVIDIA H200"); `threads`: of torch, default its present setting. What is unknown is None."""
-    commit, dirty = _git()
+    commit, dirty = git()
     return {
         "git_commit": commit,
         "dirty_sha256": dirty,
@@ -55,11 +57,11 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return parts
 
 
-def _git() -> tuple[str | None, str | None]:
-    """Commit, and a hash of what differs from it in CODE (None: clean). Both None outside our own repository."""
+def git() -> tuple[str | None, str | None]:
+    """Commit, and a hash of what differs from it in CODE (None: clean). Both None outside our own repository and its uploads."""
     top = _run("rev-parse", "--show-toplevel")
     if top is None or Path(os.fsdecode(top.strip())).resolve() != ROOT:
-        return None, None
+        return source.read(ROOT)  # a job's upload says what it was made from
     head = _run("rev-parse", "--verify", "HEAD")
     diff = b"" if head is None else _run("diff", "HEAD", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "--", *CODE)
     extra = ("--others",) if head is not None else ("--others", "--cached")

@@ -24,9 +24,10 @@ from orchestrator import (
     cli_results,
     cli_run,
     cli_service,
+    cli_submit,
     cli_table,
 )
-from orchestrator.errors import FencedError, LockedError, RemoteError, UserError
+from orchestrator.errors import Detached, FencedError, LockedError, RemoteError, UserError
 
 app = typer.Typer(
     name="nmt-ablate",
@@ -55,7 +56,7 @@ def _root(
     """Options before the command."""
 
 
-for _module in (cli_run, cli_inspect, cli_grid, cli_analyse, cli_table, cli_components, cli_service, cli_lifecycle, cli_export):
+for _module in (cli_run, cli_inspect, cli_grid, cli_analyse, cli_table, cli_components, cli_service, cli_lifecycle, cli_export, cli_submit):
     _module.register(app)
 app.add_typer(cli_data.app, name="data")
 app.add_typer(cli_results.app, name="results")
@@ -82,6 +83,9 @@ def run(arguments: Sequence[str]) -> int:
         return _say(3, str(error))
     except RemoteError as error:
         return _say(1, str(error))
+    except Detached as left:
+        print(*left.lines, sep="\n", file=sys.stderr)
+        return 130
     except KeyboardInterrupt:
         return _interrupted()
     except BrokenPipeError:

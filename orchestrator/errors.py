@@ -15,6 +15,14 @@ class LockedError(Exception):
     """Another live process owns the run. Exit code 3."""
 
 
+class Detached(Exception):
+    """The user left a job that goes on elsewhere. `lines` say how to come back. Exit code 130."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = list(lines)
+
+
 class FencedError(Exception):
     """This process lost its lock to a newer owner and must write nothing more."""
 
