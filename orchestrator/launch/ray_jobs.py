@@ -47,10 +47,11 @@ class Client:
 
     def __init__(self, address: str, token: str) -> None:
         self.address, self._token = address, token
-        for name in ("ray.dashboard.modules.job.sdk", "ray.dashboard.modules.dashboard_sdk"):
-            logging.getLogger(name).setLevel(logging.ERROR)
         with self._told(), _only_this(address):
             from ray.job_submission import JobSubmissionClient
+
+            for name in ("ray.dashboard.modules.job.sdk", "ray.dashboard.modules.dashboard_sdk"):
+                logging.getLogger(name).setLevel(logging.ERROR)  # the import sets INFO
 
             class Limited(JobSubmissionClient):
                 """Requests with time limits, never redirected: the token goes to the named host alone."""
@@ -116,6 +117,8 @@ class Client:
         except (requests.exceptions.RequestException, KeyError, ValueError) as error:
             raise UserError(f"{self.address}: this is no Ray dashboard ({type(error).__name__})") from None
         except RuntimeError as error:
+            if "404" in str(error):
+                raise UserError(f"{self.address}: this is no Ray dashboard (404)") from None
             text = shown(" ".join(str(error).replace(self._token, "***").split())[-300:], 300)
             raise UserError(f"{self.address}: Ray refused: {text}") from None
 
