@@ -21,8 +21,8 @@ def main() -> int:
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.seconds
     while True:
-        with cluster(Path(os.environ.get("NMT_RESULTS", "results"))) as found:
-            pass
+        with cluster(Path(os.environ.get("NMT_RESULTS", "results"))) as capacity:
+            found = capacity.cpus
         if found >= arguments.cpus:
             print(f"the cluster has {found} CPUs", file=sys.stderr)
             return 0

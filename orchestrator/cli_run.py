@@ -36,6 +36,13 @@ Fuse = Annotated[
     typer.Option("--fuse", help="Runs of equal shapes (a row's seeds) as one job: auto (where it pays), never, always. Changes rounding."),
 ]
 
+Resources = Annotated[
+    str | None,
+    typer.Option(
+        "--resources", metavar="gpu=auto,wait=600", help="Over the file's sweep.resources: gpu (of each worker), memory, wait (s)."
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     app.command("run")(run)
@@ -59,6 +66,7 @@ def run(
     tracking_uri: TrackingUri = None,
     tracking_can_wait: TrackingCanWait = False,
     fuse: Fuse = "never",
+    resources: Resources = None,
     as_json: AsJson = False,
 ) -> None:
     """Train, decode and score one row (or every row of a file or folder, to its full budget). What is done is not done again.
@@ -70,8 +78,11 @@ def run(
     rows = resolve(target, sets=sets, profile=profile, seed=seed)
     seeds = [seed] if seed is not None else sorted({row.spec.seed for row in rows if row.spec is not None} or {1})
     name = _name(rows[0].id if len(rows) == 1 else _address(target, rows), profile, sets) + "".join(f":{s}" for s in seeds)
+    from orchestrator.launch.packing import parse
+
     tracking = _tracking(no_tracking, tracking_uri, tracking_can_wait)
-    _execute(rows, seeds, name, None, engine, workers, results, data_dir, cache_dir, export, tracking, fuse, as_json)
+    section = {"resources": parse(resources)}
+    _execute(rows, seeds, name, section, engine, workers, results, data_dir, cache_dir, export, tracking, fuse, as_json)
 
 
 def sweep(
@@ -89,6 +100,7 @@ def sweep(
     tracking_uri: TrackingUri = None,
     tracking_can_wait: TrackingCanWait = False,
     fuse: Fuse = "never",
+    resources: Resources = None,
     as_json: AsJson = False,
 ) -> None:
     """Every row of a file with every seed, under the scheduler of its sweep section. The same command goes on after an interruption.
@@ -98,9 +110,10 @@ def sweep(
     Example:  nmt-ablate sweep search_spaces/quickstart.yaml
     """
     from orchestrator.cli_common import parse_seeds
+    from orchestrator.launch.packing import parse
     from orchestrator.rows import resolve, sweep_of
 
-    wanted = parse_seeds(seeds)
+    wanted, limits = parse_seeds(seeds), parse(resources)
     rows = resolve(target, sets=sets, profile=profile)
     section = sweep_of(target, profile)
     name = _name(_address(target, rows), profile, sets)
@@ -108,7 +121,7 @@ def sweep(
         rows,
         wanted or section.seeds,
         name,
-        section.model_dump(),
+        section.model_dump() | {"resources": section.resources.model_dump() | limits},
         engine,
         workers,
         results,
@@ -162,17 +175,10 @@ def _execute(
 ) -> None:
     from orchestrator.cli_common import console, mirrors, need_folder, stdout_to_stderr
     from orchestrator.errors import UserError
-    from orchestrator.fusing import MODES
-    from orchestrator.places import nearest, shown
     from orchestrator.rows import runs
     from orchestrator.survivors import check_seeds
 
-    if engine not in ("local", "ray"):
-        raise UserError(f"--engine {shown(engine)}: {nearest(engine, ['local', 'ray'])}")
-    if fuse not in MODES:
-        raise UserError(f"--fuse {shown(fuse)}: {nearest(fuse, list(MODES))}")
-    if engine == "local" and workers is not None and workers > 1:
-        raise UserError(f"--workers {workers}: the local engine has one worker; expected --engine ray")
+    check_engine(engine, fuse, workers)
     need_folder(data_dir, "--data-dir")
     todo = [row for row in rows if row.kind == "run"]
     if not todo:
@@ -242,6 +248,20 @@ def _retrain(records: list[dict[str, Any]], rows: list[Row], options: Any, sched
     made = [record | {"replicate": True} for record in made]
     _tell(made, rows, out, as_json)
     return made
+
+
+def check_engine(engine: str, fuse: str, workers: int | None) -> None:
+    """UserError for a word that these options do not have."""
+    from orchestrator.errors import UserError
+    from orchestrator.fusing import MODES
+    from orchestrator.places import nearest, shown
+
+    if engine not in ("local", "ray"):
+        raise UserError(f"--engine {shown(engine)}: {nearest(engine, ['local', 'ray'])}")
+    if fuse not in MODES:
+        raise UserError(f"--fuse {shown(fuse)}: {nearest(fuse, list(MODES))}")
+    if engine == "local" and workers is not None and workers > 1:
+        raise UserError(f"--workers {workers}: the local engine has one worker; expected --engine ray")
 
 
 def _labels(rows: list[Row]) -> dict[str, str]:

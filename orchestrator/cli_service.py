@@ -16,11 +16,22 @@ def register(app: typer.Typer) -> None:
         app.command(command.__name__)(command)
 
 
-def status(results: Results = RESULTS, as_json: AsJson = False) -> None:
-    """Every sweep in the results folder: who drives it, and how far each run is.
+def status(
+    results: Results = RESULTS,
+    address: Annotated[str | None, typer.Option("--address", help="Instead: jobs of the Ray cluster whose dashboard this is.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Every sweep in the results folder: who drives it, and how far each run is. With --address: every job that was submitted there.
+
+    Back to the logs of one that runs:  nmt-ablate submit --attach JOB
 
     Example:  nmt-ablate status --json
     """
+    if address is not None:
+        from orchestrator.cli_submit import list_jobs
+
+        list_jobs(address, as_json)
+        return
     from orchestrator.cli_common import console, emit, need_folder
     from orchestrator.sweep_status import sweep_status, sweep_table
 

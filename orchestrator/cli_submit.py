@@ -63,6 +63,23 @@ def submit(
     _follow(client, joined.id)
 
 
+def list_jobs(address: str, as_json: bool) -> None:
+    """What `status --address` prints."""
+    from orchestrator.cli_common import console, emit
+    from orchestrator.jobs.access import find_address, find_token
+    from orchestrator.jobs.listing import as_json as plain
+    from orchestrator.jobs.listing import job_table
+
+    url = find_address(address)
+    found = _client(url, find_token()).jobs()
+    if as_json:
+        emit({"address": url, "jobs": [plain(job) for job in found]})
+    elif not found:
+        typer.echo(f"no jobs at {url}")
+    else:
+        console().print(job_table(found))
+
+
 def _job(arguments: list[str]) -> SweepJob:
     """`arguments` as `sweep` reads them: its own parser, so that what is wrong is told before anything travels."""
     from orchestrator.cli import app

@@ -16,7 +16,7 @@ from rich.console import Console
 from orchestrator import atomic, attached
 from orchestrator.errors import UserError
 from orchestrator.keys import digest
-from orchestrator.launch.ray_cluster import local_cpus, preflight
+from orchestrator.launch.ray_cluster import local_cpus, preflight, refuse_upload
 from orchestrator.lock import RunLock
 from orchestrator.make_tasks import Options, jobs_of, levels, make_tasks
 from orchestrator.results import Ledger
@@ -33,6 +33,7 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list
     UserError before anything starts where data, resources or the precision to decode in are missing;
     LockedError where another driver has this sweep.
     """
+    refuse_upload(options.results)
     tasks = make_tasks(rows, seeds, options)
     if options.engine == "ray" and "RAY_ADDRESS" not in os.environ:
         preflight(tasks, local_cpus())
@@ -159,8 +160,9 @@ class _Sweep:
         if self.options.engine == "ray":
             from orchestrator.launch import ray_tune
 
-            at_once = (self.options.sweep or {}).get("concurrency")
-            return ray_tune.run(jobs, self.asha, metric, name=self.options.slug, results=self.options.results, concurrency=at_once)
+            section = self.options.sweep or {}
+            limits = {"concurrency": section.get("concurrency"), "resources": section.get("resources")}
+            return ray_tune.run(jobs, self.asha, metric, name=self.options.slug, results=self.options.results, **limits)
         from orchestrator.launch import local
 
         return local.run(jobs, self.asha, metric)

@@ -123,6 +123,31 @@ def _counted(seeds: Any) -> Any:
     return seeds
 
 
+class Resources(Strict):
+    """Of each worker of each run; no part of a result's meaning. See `orchestrator.launch.packing`.
+
+    gpu: GPUs, a part of one, or auto (as many runs on a GPU as its memory holds, by an estimate). memory: auto (the estimate counts where
+    runs share a machine), none, or a size such as 12G. wait: seconds without resources after which the sweep ends; null: it waits.
+    """
+
+    gpu: Annotated[float, Field(ge=0.01, le=64)] | Literal["auto"] = 1.0
+    memory: str = "auto"
+    wait: Annotated[float, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _sound(self) -> Resources:
+        from orchestrator.launch.packing import size, valid_share
+
+        if self.gpu != "auto" and not valid_share(float(self.gpu)):
+            raise ValueError(f"gpu is {self.gpu}; expected auto, a part of a GPU such as 0.25, or whole ones")
+        if self.memory not in ("auto", "none"):
+            try:
+                size(self.memory)
+            except ValueError:
+                raise ValueError(f"memory is {self.memory[:40]!r}; expected auto, none or a size such as 12G") from None
+        return self
+
+
 class Sweep(Strict):
     """seeds: a list, or how many: N stands for 1 to N."""
 
@@ -130,6 +155,7 @@ class Sweep(Strict):
         default_factory=lambda: [1]
     )
     concurrency: Positive | None = None
+    resources: Resources = Resources()
     scheduler: Scheduler = Scheduler(kind="fifo")
 
     @model_validator(mode="after")

@@ -46,11 +46,14 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     and without the options of FOLDERS.
     """
     from orchestrator.cli_common import parse_seeds
-    from orchestrator.cli_run import _address, _name
+    from orchestrator.cli_run import _address, _name, check_engine
     from orchestrator.keys import component_versions, digest
+    from orchestrator.launch.packing import parse
     from orchestrator.rows import resolve, runs, sweep_of
 
     env = _folders(options)
+    check_engine(options.get("engine", "ray"), options.get("fuse", "never"), options.get("workers"))
+    parse(options.get("resources"))
     sets, profile = list(options.get("sets") or []), options.get("profile")
     seeds = parse_seeds(options.get("seeds"))
     rows = resolve(target, sets=sets, profile=profile)

@@ -8,9 +8,11 @@ import secrets
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.errors import UserError
+from orchestrator.launch.capacity import Capacity, Node
 from orchestrator.task import Task
 
 DRIVER = "driver"  # custom resource that Tune drivers sit on: they take no CPU, and on a cluster they stay on the head
@@ -82,8 +84,8 @@ def _for_workers() -> dict[str, str]:
 
 
 @contextmanager
-def cluster(results: Path, cpus: int | None = None) -> Iterator[int]:
-    """Yields the number of CPUs. A cluster started here is shut down at the end."""
+def cluster(results: Path, cpus: int | None = None) -> Iterator[Capacity]:
+    """Yields what it has. A cluster started here is shut down at the end."""
     _environment(results)
     import ray
 
@@ -106,6 +108,60 @@ def cluster(results: Path, cpus: int | None = None) -> Iterator[int]:
 
     try:
         with watching(ray.get_runtime_context().gcs_address):
-            yield int(ray.cluster_resources().get("CPU", 0))
+            yield _capacity(local=not address)
     finally:
         ray.shutdown()
+
+
+def _capacity(*, local: bool) -> Capacity:
+    """Of the nodes that are alive. On a cluster Ray's word counts, for the head may have no GPU; here torch must find the GPUs too."""
+    import ray
+    import torch
+
+    nodes, gpus = [], not local or torch.cuda.is_available()
+    for node in ray.nodes():
+        has = node.get("Resources", {})
+        if not node.get("Alive"):
+            continue
+        memory = _physical() if local else has.get("memory")
+        nodes.append(Node(has.get("CPU", 0.0), has.get("GPU", 0.0) if gpus else 0.0, has.get(DRIVER, 0.0), memory))
+    return Capacity(tuple(nodes))
+
+
+def with_gpu_memory(capacity: Capacity, timeout: float = 60.0) -> Capacity:
+    """As `capacity`, with the memory of its smallest GPU: asked of a process on each kind of GPU. Unknown where none answers in time."""
+    import ray
+
+    kinds = {
+        name for node in ray.nodes() if node.get("Alive") for name in node.get("Resources", {}) if name.startswith("accelerator_type:")
+    }
+    wanted: list[dict[str, float]] = [{kind: 0.001} for kind in sorted(kinds)] or [{}]
+    ask = ray.remote(num_cpus=0, num_gpus=0.01, max_retries=0)(_gpu_memory)
+    asked = [ask.options(resources=resources).remote() for resources in wanted]
+    ready, late = ray.wait(asked, num_returns=len(asked), timeout=timeout)
+    for reference in late:
+        ray.cancel(reference, force=True)
+    known = [memory for memory in ray.get(ready) if memory is not None]
+    return replace(capacity, gpu_memory=min(known) if known and not late and len(known) == len(asked) else None)
+
+
+def _gpu_memory() -> int | None:
+    import torch
+
+    return int(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None
+
+
+def _physical() -> float | None:
+    """Bytes of this machine's memory that trials may take; the rest is the system's and Ray's."""
+    try:
+        return 0.9 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return None
+
+
+def refuse_upload(results: Path) -> None:
+    """UserError where results would lie in a job's upload, which Ray deletes with the job."""
+    if any(part == "working_dir_files" for part in results.resolve().parts):
+        raise UserError(
+            f"--results {results}: lies in the job's upload, which Ray deletes; expected --results or NMT_RESULTS on shared storage"
+        )

@@ -96,7 +96,7 @@ class Client:
 
     def logs(self, id: str) -> AsyncIterator[str]:
         """From the first line on, until the job has ended. Any exception where the connection is lost."""
-        return self._sdk.tail_job_logs(id)  # type: ignore[no-any-return]
+        return self._sdk.tail_job_logs(id)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

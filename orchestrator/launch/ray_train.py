@@ -51,14 +51,17 @@ def _distributed(module: nn.Module) -> nn.Module:
     return nn.parallel.DistributedDataParallel(module)
 
 
-def fit(job: list[dict[str, Any]], workers: int, threads: int, storage: str, claim: str) -> None:
-    """Drive one Train run from inside a Tune trial. Our own checkpoints resume it, so its name is never used twice."""
-    use_gpu = torch.cuda.is_available()
-    resources = {"GPU": 1.0} if use_gpu else {"CPU": float(threads)}
+def fit(job: list[dict[str, Any]], workers: int, resources: dict[str, float], storage: str, claim: str) -> None:
+    """Drive one Train run from inside a Tune trial. Our own checkpoints resume it, so its name is never used twice.
+
+    resources: of each worker, {"CPU": n} or {"GPU": share}; the sweep's driver has decided (this process may see no GPU).
+    """
+    use_gpu = "GPU" in resources
     TorchTrainer(
         worker_loop,
         train_loop_config={"job": job, "claim": claim},
-        torch_config=TorchOnNodes(),
+        # one worker talks to nobody: gloo does on any device, and NCCL would refuse two that share a GPU
+        torch_config=TorchOnNodes(backend="nccl" if use_gpu and workers > 1 else "gloo"),
         scaling_config=ray.train.ScalingConfig(num_workers=workers, use_gpu=use_gpu, resources_per_worker=resources),
         run_config=ray.train.RunConfig(
             name=f"{job[0]['keys']['train'][:16]}-{os.getpid()}",

@@ -4,41 +4,59 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from orchestrator import interrupt
 from orchestrator.asha import Asha
+from orchestrator.errors import UserError
 from orchestrator.fusing import is_fused
-from orchestrator.launch.ray_cluster import DRIVER, cluster, cpus_needed, local_cpus, preflight
+from orchestrator.launch import packing
+from orchestrator.launch.capacity import Capacity, Demand, at_once
+from orchestrator.launch.packing import Wanted
+from orchestrator.launch.ray_cluster import DRIVER, cluster, local_cpus, preflight, with_gpu_memory
 from orchestrator.results import Ledger
 from orchestrator.task import Task
 
 
 def run(
-    jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str, *, name: str, results: Path, concurrency: int | None = None
+    jobs: Sequence[Sequence[Task]],
+    asha: Asha | None,
+    metric: str,
+    *,
+    name: str,
+    results: Path,
+    concurrency: int | None = None,
+    resources: dict[str, Any] | None = None,
 ) -> dict[str, str]:
-    """Run every job; returns why those failed that failed, by task name. UserError where a job could never start.
+    """Run every job; returns why those failed that failed, by task name. UserError where a job could never start, or waited too long.
 
     At the first Ctrl-C or SIGTERM every worker saves and ends, then KeyboardInterrupt is raised; at the second it is raised at once.
     At most `concurrency` run at a time. Jobs of equal size run together, small ones first: a large one beside small ones could wait
-    for ever for its workers.
+    for ever for its workers. resources: of each job, as the sweep's section has them (see `packing.Wanted`).
     """
-    flat = [task for job in jobs for task in job]
+    flat, wanted = [task for job in jobs for task in job], Wanted.of(resources)
     if "RAY_ADDRESS" not in os.environ:
         preflight(flat, local_cpus())
     failures: dict[str, str] = {}
     stop = interrupt.stop_file(results, name)
-    with cluster(results) as cpus, interrupt.passing_on(stop):
-        preflight(flat, cpus)
+    with cluster(results) as capacity, interrupt.passing_on(stop):
+        if capacity.gpus and wanted.gpu == "auto":
+            capacity = with_gpu_memory(capacity)
+        sized = list(zip(jobs, packing.demands(jobs, capacity, wanted), strict=True))
         _check_folders(flat, results)
-        for size in sorted({cpus_needed(job[0]) for job in jobs}):
-            same = [job for job in jobs if cpus_needed(job[0]) == size]
-            failures |= _phase(same, asha, metric, min(max(1, cpus // size), concurrency or cpus), name, results)
+        for size in sorted({_size(demand) for _, demand in sized}):
+            same = [(job, demand) for job, demand in sized if _size(demand) == size]
+            failures |= _phase(same, asha, metric, capacity, wanted, name, results, concurrency)
             if stop.exists():
                 raise KeyboardInterrupt
     return failures
+
+
+def _size(demand: Demand) -> tuple[int, float, float]:
+    return demand.workers, demand.gpus, demand.cpus
 
 
 def trial(config: dict[str, Any]) -> None:
@@ -51,10 +69,10 @@ def trial(config: dict[str, Any]) -> None:
 
     tasks = [Task.of(data) for data in config["job"]]
     claim = f"{ray.get_runtime_context().get_job_id()}-{tune.get_context().get_trial_id()}"
-    if not _in_process(tasks[0]):
+    if config["train"]:
         from orchestrator.launch import ray_train
 
-        ray_train.fit(config["job"], tasks[0].workers, tasks[0].run_spec.train.threads, config["storage"], claim)
+        ray_train.fit(config["job"], tasks[0].workers, config["resources"], config["storage"], claim)
         return
 
     if is_fused(tasks):
@@ -75,35 +93,49 @@ def trial(config: dict[str, Any]) -> None:
 def _resources(config: dict[str, Any]) -> Any:
     from ray import tune
 
-    task = Task.of(config["job"][0])
-    return tune.PlacementGroupFactory([{"CPU": float(task.run_spec.train.threads)} if _in_process(task) else {DRIVER: 1}])
+    return tune.PlacementGroupFactory([{DRIVER: 1} if config["train"] else config["resources"]])
 
 
-def _in_process(task: Task) -> bool:
-    """Does a trial train this in its own process, without Ray Train under it?"""
-    import torch
-
-    return task.workers == 1 and not torch.cuda.is_available()
-
-
-def _phase(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str, concurrent: int, name: str, results: Path) -> dict[str, str]:
+def _phase(
+    sized: Sequence[tuple[Sequence[Task], Demand]],
+    asha: Asha | None,
+    metric: str,
+    capacity: Capacity,
+    wanted: Wanted,
+    name: str,
+    results: Path,
+    concurrency: int | None,
+) -> dict[str, str]:
+    """Jobs of one size, as many at a time as fit by their largest memory. One is in the trial's own process where one CPU worker does it;
+    else the trial drives a Train run."""
     import ray
     from ray import tune
+    from ray.tune.stopper import CombinedStopper
 
     from orchestrator.launch.ray_asha import AblationASHA
+    from orchestrator.launch.ray_waiting import Waiting
     from orchestrator.launch.ray_watch import NODES_WAIT, Room, seconds
 
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     storage = (results / "ray").resolve()
-    configs = [[task.to_json() for task in job] for job in jobs]
-    room = Room(*_worker_resources(jobs[0][0]), jobs[0][0].workers, seconds(NODES_WAIT, 600.0), ray.nodes)
+    configs = [[task.to_json() for task in job] for job, _ in sized]
+    _, demand = max(sized, key=lambda pair: pair[1].memory or 0)
+    print(packing.told(demand, capacity), file=sys.stderr, flush=True)
+    waiting = Waiting(capacity, interrupt.stop_file(results, name), wanted.wait)
+    ((resource, amount),) = demand.resources.items()
+    room = Room(resource, amount, demand.workers, seconds(NODES_WAIT, 600.0), ray.nodes)
     tuner = tune.Tuner(
         tune.with_resources(trial, _resources),
-        param_space={"job": tune.grid_search(configs), "storage": str(storage / "train")},
+        param_space={
+            "job": tune.grid_search(configs),
+            "storage": str(storage / "train"),
+            "train": demand.driver,
+            "resources": demand.resources,
+        },
         tune_config=tune.TuneConfig(
             scheduler=None if asha is None else AblationASHA(asha, metric),
-            max_concurrent_trials=concurrent,
-            reuse_actors=_in_process(jobs[0][0]),  # the next trial finds torch loaded
+            max_concurrent_trials=min(at_once(capacity, demand), concurrency or capacity.cpus or 1),
+            reuse_actors=not demand.driver,  # the next trial finds torch loaded
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,
         ),
@@ -112,18 +144,22 @@ def _phase(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str, concu
             storage_path=str(storage),
             failure_config=tune.FailureConfig(max_failures=3),
             verbose=0,
-            stop=room,
+            stop=CombinedStopper(room, waiting),
         ),
     )
     outcome = tuner.fit()
+    if waiting.reason is not None:
+        raise UserError(f"{waiting.reason}; the same command goes on from the last checkpoint")
     failures = {}
     for result in outcome:
         if result.error is not None:
             for task in (result.config or {}).get("job", []):
                 failures[f"{task['id']}:{task['seed']}"] = str(result.error).strip().splitlines()[-1]
     if room.reason is not None:
-        trained = {task.name for job in jobs for task in job if (Ledger(results).read_train(task.train_key) or {}).get("status") == "done"}
-        failures |= {task.name: room.reason for job in jobs for task in job if task.name not in {*trained, *failures}}
+        trained = {
+            task.name for job, _ in sized for task in job if (Ledger(results).read_train(task.train_key) or {}).get("status") == "done"
+        }
+        failures |= {task.name: room.reason for job, _ in sized for task in job if task.name not in {*trained, *failures}}
     return failures
 
 
@@ -134,12 +170,6 @@ def _check_folders(tasks: Sequence[Task], results: Path) -> None:
 
         data = {Path(task.data_dir) for task in tasks if task.data_dir is not None and Path(task.data_dir).is_dir()}
         check_shared(sorted({results.resolve(), *(Path(task.cache_dir) for task in tasks)}), sorted(data))
-
-
-def _worker_resources(task: Task) -> tuple[str, float]:
-    import torch
-
-    return ("GPU", 1.0) if torch.cuda.is_available() else ("CPU", float(task.run_spec.train.threads))
 
 
 def _trial_name(trial: Any) -> str:

@@ -1,0 +1,91 @@
+"""`submit` before it reaches a cluster, and where it reaches none."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import socket
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli_submit import _job
+from orchestrator.errors import UserError
+
+SMOKE = "cluster/smoke.yaml"
+TOKEN = "c0ffee" * 8
+
+
+@pytest.fixture(autouse=True)
+def here(repository, monkeypatch, tmp_path):
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    monkeypatch.delenv("RAY_API_SERVER_ADDRESS", raising=False)
+
+
+def test_the_name_is_the_sweep_s_meaning():
+    first = _job([SMOKE])
+    assert re.fullmatch(r"sweep-[0-9a-f]{16}", first.id) and first.id == _job([str(Path(SMOKE).resolve()), "--json"]).id
+    others = [["--seeds", "1,2"], ["--set", "train.max_steps=50"], ["--profile", "smoke"], ["--workers", "2"], ["--results", "/mnt/r"]]
+    assert len({first.id, *(_job([*more, SMOKE]).id for more in others)}) == 6
+
+
+def test_the_command_line_of_the_job(tmp_path, repository):
+    job = _job(["--seeds", "1,2", "--set", "data.corpus=toy-smoke", SMOKE, "--no-tracking", "--results", "/mnt/my results"])
+    assert shlex.split(job.entrypoint) == [
+        "bash",
+        "cluster/sweep.sh",
+        SMOKE,
+        "--seeds",
+        "1,2",
+        "--set",
+        "data.corpus=toy-smoke",
+        "--no-tracking",
+    ]
+    assert dict(job.env) == {"NMT_RESULTS": "/mnt/my results"} and job.runs == 4
+    assert repository / SMOKE in job.files
+    based = {path.name for path in _job(["dou2018/table1", "--profile", "smoke"]).files}
+    assert "table1.yaml" in based and len(based) > 1  # what it extends, too
+
+
+def test_relative_folders_are_refused_all_at_once():
+    with pytest.raises(UserError) as error:
+        _job([SMOKE, "--results", "results", "--data-dir", "data"])
+    assert len(error.value.lines) == 2 and "every node sees" in error.value.lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["cluster/smok.yaml"], "did you mean cluster/smoke.yaml?"),
+        ([SMOKE, "--sede", "1"], "No such option"),
+        ([SMOKE, "--seeds", "one"], "--seeds one: expected whole numbers"),
+        ([SMOKE, "--set", "train.max_stepz=3"], "max_steps"),
+        ([SMOKE, "--address", "http://me:pw@host"], "found a user or password in it"),
+        ([SMOKE, "--address", "ftp://host"], "expected the dashboard"),
+        (["--attach", "sweep-1", SMOKE], "expected nothing else"),
+        ([SMOKE, "--resources", "gpu=2.5,weight=3"], "--resources gpu=2.5: expected auto, a part"),
+    ],
+)
+def test_bad_input_ends_here(cli, arguments, text):
+    code, out, err = cli("submit", *arguments)
+    assert code == 2 and text in err and "Traceback" not in err and TOKEN not in out + err and "me:pw" not in err
+
+
+def test_no_cluster_is_one_line(cli):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound and not listening: refused at once
+        code, _, err = cli("submit", SMOKE, "--address", f"127.0.0.1:{closed.getsockname()[1]}")
+    assert code == 2 and len(err.splitlines()) == 1 and "nothing answers there" in err and TOKEN not in err
+
+
+def test_no_token_is_one_line(cli, monkeypatch, tmp_path):
+    monkeypatch.delenv("RAY_AUTH_TOKEN")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "none"))
+    code, _, err = cli("submit", SMOKE)
+    assert code == 2 and len(err.splitlines()) == 1 and "RAY_AUTH_TOKEN_PATH" in err
+
+
+def test_a_dry_run_needs_no_cluster(cli, monkeypatch):
+    code, out, _ = cli("submit", SMOKE, "--dry-run")
+    assert code == 0 and "bash cluster/sweep.sh cluster/smoke.yaml" in out and re.search(r"upload:  \d+ files", out)

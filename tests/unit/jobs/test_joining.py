@@ -1,0 +1,101 @@
+"""One sweep, one job, with a cluster that is a dictionary; and logs through a connection that breaks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+
+from orchestrator.errors import UserError
+from orchestrator.jobs.attempts import join, latest
+from orchestrator.jobs.follow import exit_code, follow
+from orchestrator.launch.ray_jobs import Job, Taken
+
+BASE = "sweep-0123456789abcdef"
+
+
+def job(id: str = BASE, status: str = "RUNNING", code: int | None = None) -> Job:
+    return Job(id, status, code, "", {}, 1.0, None)
+
+
+class Fake:
+    """logs: what each connection brings, an exception breaks it. states: answers of `job`, the last for ever; None: out of reach."""
+
+    def __init__(self, *known: Job, logs=((),), states=()) -> None:
+        self.known = {one.id: one for one in known}
+        self.streams, self.states = iter(logs), itertools.chain(states, itertools.repeat(states[-1] if states else None))
+        self.submitted: list[str] = []
+
+    def jobs(self) -> list[Job]:
+        return list(self.known.values())
+
+    def job(self, id: str) -> Job | None:
+        if id in self.known:
+            return self.known[id]
+        state = next(self.states)
+        if state is None:
+            raise UserError("out of reach")
+        return state
+
+    def submit(self, id: str) -> None:
+        self.submitted.append(id)
+
+    async def logs(self, id: str) -> AsyncIterator[str]:
+        for part in next(self.streams):
+            if isinstance(part, Exception):
+                raise part
+            yield part
+
+
+@pytest.mark.parametrize(
+    ("known", "again", "id", "new"),
+    [
+        ([], False, BASE, True),
+        ([job()], True, BASE, False),
+        ([job(status="PENDING")], False, BASE, False),
+        ([job(status="SUCCEEDED", code=0)], False, BASE, False),
+        ([job(status="SUCCEEDED", code=0)], True, f"{BASE}-2", True),
+        ([job(status="FAILED", code=1)], False, f"{BASE}-2", True),
+        ([job(status="FAILED"), job(f"{BASE}-2", "STOPPED")], False, f"{BASE}-3", True),
+        ([job(status="FAILED"), job(f"{BASE}-2")], False, f"{BASE}-2", False),
+        ([job("sweep-other"), job(f"{BASE}-x"), job(f"{BASE}0")], False, BASE, True),
+    ],
+)
+def test_which_job_stands_for_a_sweep(known, again, id, new):
+    cluster = Fake(*known)
+    joined = join(cluster, BASE, cluster.submit, again=again)
+    assert (joined.id, joined.new, cluster.submitted) == (id, new, [id] if new else [])
+
+
+def test_who_comes_second_joins_the_first():
+    cluster = Fake(job(status="FAILED"))
+
+    def beaten(id: str) -> None:
+        cluster.known[id] = job(id)
+        raise Taken(id)
+
+    assert join(cluster, BASE, beaten) == join(cluster, BASE, cluster.submit)
+    assert latest(cluster.jobs(), BASE)[0] == 2 and not cluster.submitted
+
+
+def test_each_character_once_through_broken_connections():
+    ended = job(status="FAILED", code=3)
+    cluster = Fake(logs=[["a\n", "b"], ["a\nb", OSError()], ["a\nbc\nd"]], states=[job(), None, ended])
+    written: list[str] = []
+    assert follow(cluster, BASE, written.append, pause=0) == ended
+    assert "".join(written) == "a\nbc\nd"
+
+
+def test_a_cluster_that_stays_away_ends_it():
+    cluster = Fake(logs=itertools.repeat([OSError()]), states=[None])
+    with pytest.raises(UserError, match="out of reach for 0 s; the job may go on"):
+        follow(cluster, BASE, print, patience=0, pause=0)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "mine"),
+    [("SUCCEEDED", 0, 0), ("FAILED", 2, 2), ("FAILED", 3, 3), ("FAILED", None, 1), ("STOPPED", None, 130), ("STOPPED", 1, 130)],
+)
+def test_the_job_s_own_exit_code(status, code, mine):
+    assert exit_code(job(status=status, code=code)) == mine
