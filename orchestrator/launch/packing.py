@@ -94,7 +94,7 @@ def _problem(name: str, value: Any) -> str | None:
 
 def valid_share(value: float) -> bool:
     """A part of one GPU, or whole ones: Ray places nothing between."""
-    return 0.01 <= value <= 1 or (value <= 64 and value == int(value))
+    return 0.01 <= value <= 1 or (1 < value <= 64 and value == int(value))
 
 
 def demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, wanted: Wanted) -> list[Demand]:

@@ -1,0 +1,152 @@
+"""What each job gets of a cluster, how many run side by side, and what is refused with which numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.errors import UserError
+from orchestrator.launch import packing
+from orchestrator.launch.capacity import Capacity, Demand, Node, at_once, why_never
+from orchestrator.launch.packing import Wanted
+from orchestrator.memory import Memory, estimate
+from orchestrator.rows import resolve
+from orchestrator.task import Task
+
+GB = 10**9
+
+
+def task(workers: int = 1, **train: object) -> Task:
+    spec = resolve("cluster/smoke.yaml#baseline")[0].spec
+    assert spec is not None
+    spec = spec.model_copy(update={"train": spec.train.model_copy(update=train)})
+    return Task("demo/small/row", 1, spec.model_dump(), {"train": "k", "decode": None, "score": None}, "results", workers=workers)
+
+
+@pytest.fixture(autouse=True)
+def known_size(monkeypatch):
+    """Every job needs 10 GB."""
+    monkeypatch.setattr(packing._Sizes, "of", lambda self, job, device: Memory(0, 0, 9 * GB, 0, 1 * GB))
+
+
+def cluster(*nodes: Node, gpu_memory: int | None = None) -> Capacity:
+    return Capacity(nodes, gpu_memory)
+
+
+def of(capacity: Capacity, *tasks: Task, **wanted: object) -> list[Demand]:
+    return packing.demands([[one] for one in tasks], capacity, Wanted.of(wanted))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "threads", "workers", "many"),
+    [
+        ([Node(8)], 1, 1, 8),
+        ([Node(8)], 3, 1, 2),
+        ([Node(3), Node(3)], 2, 1, 2),  # what is left on two nodes does not add up
+        ([Node(8, drivers=64)], 1, 2, 4),
+        ([Node(8, drivers=3)], 1, 2, 3),
+        ([Node(8, memory=25 * GB)], 1, 1, 2),
+        ([Node(8, memory=25 * GB), Node(8, memory=15 * GB)], 4, 1, 3),
+    ],
+)
+def test_on_cpus_as_many_as_cores_threads_and_memory_allow(nodes, threads, workers, many):
+    (demand,) = of(cluster(*nodes), task(workers, threads=threads))
+    assert demand.resources == {"CPU": threads} and demand.driver == (workers > 1)
+    assert at_once(cluster(*nodes), demand) == many
+
+
+@pytest.mark.parametrize(
+    ("gpu_memory", "workers", "wanted", "share", "many"),
+    [
+        (80 * GB, 1, {"gpu": "auto"}, 0.1666, 12),  # 10 GB and a quarter more, six times on each of two
+        (12 * GB, 1, {"gpu": "auto"}, 1.0, 2),
+        (None, 1, {"gpu": "auto"}, 1.0, 2),  # not known: not shared
+        (800 * GB, 1, {"gpu": "auto"}, 0.125, 16),
+        (80 * GB, 2, {"gpu": "auto"}, 1.0, 1),
+        (80 * GB, 1, {"gpu": "auto", "memory": "30G"}, 0.5, 4),
+        (5 * GB, 1, {"gpu": "auto", "memory": "none"}, 1.0, 2),
+        (80 * GB, 1, {}, 1.0, 2),
+        (80 * GB, 1, {"gpu": 0.25}, 0.25, 8),
+        (80 * GB, 1, {"gpu": 0.4}, 0.4, 4),  # 0.2 of each GPU stays free
+        (80 * GB, 1, {"gpu": 2.0}, 2.0, 1),
+    ],
+)
+def test_on_gpus_trials_share_one_by_their_memory(gpu_memory, workers, wanted, share, many):
+    """The head has no GPU: what the cluster has counts."""
+    have = cluster(Node(4, drivers=64), Node(16, gpus=2), gpu_memory=gpu_memory)
+    (demand,) = of(have, task(workers), **wanted)
+    assert demand.gpus == pytest.approx(share) and demand.driver and set(demand.resources) == {"GPU"}
+    assert at_once(have, demand) == many
+
+
+@pytest.mark.parametrize(
+    ("nodes", "workers", "wanted", "text"),
+    [
+        ([Node(2, drivers=1)], 64, {}, "64 workers x 1 threads need 64 CPUs; this cluster has 2: it would wait for ever"),
+        ([Node(8)], 2, {}, "no node has the resource `driver`"),
+        ([Node(8, gpus=1)], 1, {}, "no node has the resource `driver`"),
+        ([Node(8, gpus=2, drivers=1)], 3, {}, "3 workers x 1 GPU need more GPUs than this cluster has (8 CPUs, 2 GPUs)"),
+        ([Node(8, memory=6 * GB)], 1, {}, "1 worker of 10.0 GB (estimated) do not fit the memory: the largest node has 6.0 GB"),
+        ([Node(8, gpus=1, drivers=1)], 1, {"gpu": "auto"}, "needs 10.0 GB (estimated); the smallest GPU has 8.0 GB"),
+        ([Node(8, gpus=1, drivers=1)], 2, {"gpu": 0.5}, "NCCL wants a GPU for each"),
+    ],
+)
+def test_what_cannot_fit_is_refused_with_the_numbers(nodes, workers, wanted, text):
+    with pytest.raises(UserError) as error:
+        of(cluster(*nodes, gpu_memory=8 * GB), task(workers), **wanted)
+    assert text in error.value.lines[0] and error.value.lines[0].startswith("demo/small/row: ")
+
+
+def test_threads_that_no_single_node_has():
+    with pytest.raises(UserError, match="need 4 CPUs; this cluster has 4, at most 2 on one node"):
+        of(cluster(Node(2), Node(2)), task(threads=4))
+
+
+def test_every_row_that_cannot_fit_is_named():
+    with pytest.raises(UserError) as error:
+        of(cluster(Node(2, drivers=1)), task(3), replace(task(4), id="demo/small/other"), task())
+    assert [line.split(":")[0] for line in error.value.lines] == ["demo/small/row", "demo/small/other"]
+
+
+def test_memory_none_starts_it_all_the_same():
+    (demand,) = of(cluster(Node(8, memory=6 * GB)), task(), memory="none")
+    assert why_never(cluster(Node(8, memory=6 * GB)), demand, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("gpu=auto,wait=600", {"gpu": "auto", "wait": 600.0}), ("gpu=0.25", {"gpu": 0.25}), (None, {})]
+)
+def test_the_option(text, found):
+    assert packing.parse(text) == found
+
+
+@pytest.mark.parametrize("text", ["gpu=1.5", "gpu=0", "gpu=nan", "memory=lots", "wait=-1", "cpu=2", "", "gpu"])
+def test_the_option_refuses(text):
+    with pytest.raises(UserError, match="--resources"):
+        packing.parse(text)
+
+
+def test_the_sweep_section(cli, tmp_path):
+    path = tmp_path / "s.yaml"
+    text = "data: {corpus: toy-smoke}\ntrain: {max_steps: 4}\nrows: {a: {}}\nsweep: {resources: {gpu: 1.5}}"
+    path.write_text(text)
+    code, _, err = cli("plan", path)
+    assert code == 2 and "gpu is 1.5; expected auto, a part of a GPU" in err
+    path.write_text(text.replace("gpu: 1.5", "gpu: auto, memory: 12G, wait: 600"))
+    assert cli("plan", path)[0] == 0
+
+
+def test_the_estimate_grows_with_what_it_counts():
+    spec = task().run_spec
+    base = estimate(spec, 10**6, 1000)
+    assert base.weights == 4 * 10**6 and base.moments == 8 * 10**6
+    assert estimate(spec, 10**6, 1000, runs=3).weights == 3 * base.weights
+    assert estimate(spec, 10**6, 1000, workers=2).activations == pytest.approx(base.activations / 2)
+    assert estimate(task(precision="bf16").run_spec, 10**6, 1000).activations < base.activations
+    deep = spec.model_copy(
+        update={"model": spec.model.model_copy(update={"encoder": spec.model.encoder.model_copy(update={"num_layers": 24})})}
+    )
+    whole = estimate(deep, 10**6, 1000).activations
+    again = deep.model_copy(update={"train": deep.train.model_copy(update={"recompute": "layers"})})
+    assert estimate(again, 10**6, 1000).activations < whole / 3

@@ -1,0 +1,66 @@
+"""The estimate against the peak of a real training step, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from orchestrator.memory import PROCESS, estimate
+from orchestrator.spec import RunSpec
+
+PROBE = """
+import json, sys, torch
+from models.transformer import build
+from orchestrator import cpu
+from orchestrator.objective import Objective, Share
+from orchestrator.optim import optimizer
+from orchestrator.spec import RunSpec
+
+def status(name):
+    return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith(name))
+
+given = json.loads(sys.argv[1])
+spec = RunSpec.model_validate(given["spec"])
+cpu.use(1)
+vocabulary, pairs, length = given["vocabulary"], given["pairs"], given["length"]
+before = status("VmRSS")
+model = build(spec.model.model_dump(), vocabulary, vocabulary, 1)
+adam, objective = optimizer(model, spec.optim), Objective(model, 0.1)
+for _ in range(2):
+    src, tgt_in, tgt_out = (torch.randint(4, vocabulary, (pairs, length)) for _ in range(3))
+    adam.zero_grad(set_to_none=True)
+    with torch.autocast("cpu", torch.bfloat16, enabled=spec.train.precision == "bf16"):
+        objective(src, tgt_in, tgt_out, Share(src.numel(), src.numel(), 1.0))[0].backward()
+    adam.step()
+snapshot = {name: p.detach().clone() for name, p in model.named_parameters()}
+print(json.dumps({"params": sum(p.numel() for p in model.parameters()), "peak": status("VmHWM") - before, "before": before}))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="peaks are read from /proc")  # noqa: PTH110
+@pytest.mark.parametrize(
+    ("model", "vocabulary", "pairs", "precision"),
+    [
+        ({"d_model": 128, "d_ff": 512, "encoder": {"num_layers": 6}, "decoder": {"num_layers": 6}}, 4000, 32, "fp32"),  # activations
+        ({"d_model": 256, "d_ff": 1024, "encoder": {"num_layers": 2}, "decoder": {"num_layers": 2}}, 16000, 4, "fp32"),  # parameters
+    ],
+)
+def test_the_estimate_is_near_the_peak(repository, model, vocabulary, pairs, precision):
+    spec = {
+        "data": {"corpus": "toy-smoke"},
+        "model": model | {"num_heads": 4, "norm": "pre"},
+        "batch": {"unit": "tokens", "size": pairs * 25},
+    }
+    spec["train"] = {"max_steps": 1, "precision": precision}
+    given = json.dumps({"spec": spec, "vocabulary": vocabulary, "pairs": pairs, "length": 25})
+    environment = os.environ | {"PYTHONPATH": str(repository), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", PROBE, given], env=environment, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stderr[-2000:]
+    real = json.loads(done.stdout)
+    memory = estimate(RunSpec.model_validate(spec), real["params"], vocabulary)
+    assert 0.75 * real["peak"] <= memory.total - memory.process <= 1.4 * real["peak"]
+    assert real["before"] < PROCESS["cpu"]
