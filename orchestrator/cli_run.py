@@ -83,6 +83,22 @@ def run(
     tracking = _tracking(no_tracking, tracking_uri, tracking_can_wait)
     section = {"resources": parse(resources)}
     _execute(rows, seeds, name, section, engine, workers, results, data_dir, cache_dir, export, tracking, fuse, as_json)
+    limits = {"resources": parse(resources)} if resources is not None else None
+    _execute(
+        rows,
+        seeds,
+        name,
+        limits,
+        engine,
+        workers,
+        results,
+        data_dir,
+        cache_dir,
+        export,
+        no_tracking,
+        fuse,
+        as_json,
+    )
 
 
 def sweep(

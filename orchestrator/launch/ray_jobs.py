@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from orchestrator.places import shown
 
 CONNECT, READ = 5.0, 120.0
 """Seconds to reach the dashboard, and for one answer of it (an upload of 100 MiB included)."""
+
+YOUNG = 180.0
+"""Seconds that a head whose job agent is not up yet is asked again: it answers, and says try again later."""
 
 LIVE, DONE = ("PENDING", "RUNNING"), "SUCCEEDED"
 
@@ -65,13 +69,18 @@ class Client:
     def submit(self, id: str, entrypoint: str, package: Path, env: dict[str, str], metadata: dict[str, str]) -> None:
         """`package`: a zip that becomes the job's working directory. Taken where a job of this id exists."""
         environment: dict[str, Any] = {"working_dir": str(package)} | ({"env_vars": env} if env else {})
+        deadline = time.monotonic() + YOUNG
         with self._told():
-            try:
-                self._sdk.submit_job(entrypoint=entrypoint, submission_id=id, runtime_env=environment, metadata=metadata)
-            except RuntimeError as error:
-                if "already exists" in str(error):
-                    raise Taken(id) from None
-                raise
+            while True:
+                try:
+                    self._sdk.submit_job(entrypoint=entrypoint, submission_id=id, runtime_env=environment, metadata=metadata)
+                    return
+                except RuntimeError as error:
+                    if "already exists" in str(error):
+                        raise Taken(id) from None
+                    if "No available agent" not in str(error) or time.monotonic() >= deadline:
+                        raise
+                time.sleep(2.0)
 
     def job(self, id: str) -> Job | None:
         """None where there is none of this id."""
