@@ -26,13 +26,16 @@ def submit(
     ctx: typer.Context,
     address: Address = None,
     attach: Annotated[str | None, typer.Option("--attach", metavar="JOB", help="Follow this job (as `status --address` lists it).")] = None,
+    results: Annotated[str | None, typer.Option("--results", metavar="DIR|URL", help="The ledger, as the cluster's nodes name it.")] = None,
+    data_dir: Annotated[str | None, typer.Option("--data-dir", metavar="DIR", help="Likewise: the corpora.")] = None,
+    cache_dir: Annotated[str | None, typer.Option("--cache-dir", metavar="DIR", help="Likewise: prepared corpora.")] = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not follow the logs: print the job's name.")] = False,
     again: Annotated[bool, typer.Option("--again", help="A new attempt even where the last one succeeded.")] = False,
     dry: Annotated[bool, typer.Option("--dry-run", help="Check, say what would be uploaded and run; reach no cluster.")] = False,
 ) -> None:
     """Run `nmt-ablate sweep` on a Ray cluster: check the spec, upload this checkout, follow the logs, end with the sweep's exit code.
 
-    Takes SPEC and every option of `sweep`; --results, --data-dir and --cache-dir are folders of the cluster (default: its NMT_RESULTS, ..).
+    Takes SPEC and every option of `sweep`. Without --results, --data-dir or --cache-dir those of the cluster's nodes count.
     The same sweep again attaches to the job that runs, or tells that it is done; after a failure or a stop it is a new attempt.
     Ctrl-C detaches (exit code 130), the job goes on. Token: RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token.
 
@@ -47,7 +50,7 @@ def submit(
         if ctx.args:
             raise UserError(f"--attach {attach}: found {ctx.args[0][:80]!r} too; expected nothing else")
         _follow(_client(url, find_token()), attach)
-    job = _job(list(ctx.args))
+    job = _job(list(ctx.args), {"results": results, "data_dir": data_dir, "cache_dir": cache_dir})
     if dry:
         _tell(job)
         return
@@ -80,13 +83,15 @@ def list_jobs(address: str, as_json: bool) -> None:
         console().print(job_table(found))
 
 
-def _job(arguments: list[str]) -> SweepJob:
+def _job(arguments: list[str], folders: dict[str, str | None] | None = None) -> SweepJob:
     """`arguments` as `sweep` reads them: its own parser, so that what is wrong is told before anything travels."""
     from orchestrator.cli import app
     from orchestrator.jobs import sweep_job
     from orchestrator.paths import ROOT
 
     command = typer.main.get_command(app).commands["sweep"]  # type: ignore[attr-defined]
+    # sweep would open the ledger that this machine's environment names
+    command.params = [_without_environment(parameter) if parameter.name in sweep_job.FOLDERS else parameter for parameter in command.params]
     with command.make_context("submit", list(arguments)) as parsed:
         given = {
             name: value
@@ -97,7 +102,16 @@ def _job(arguments: list[str]) -> SweepJob:
         for parameter in command.params:
             if parameter.name in given and parameter.name not in sweep_job.FOLDERS:
                 kept += _written(parameter.opts[0], given[parameter.name])
+        given |= {name: value for name, value in (folders or {}).items() if value is not None}
         return sweep_job.make(ROOT, parsed.params["target"], given, kept)
+
+
+def _without_environment(parameter: Any) -> Any:
+    import copy
+
+    plain = copy.copy(parameter)
+    plain.envvar = None
+    return plain
 
 
 def _written(option: str, value: Any) -> list[str]:

@@ -81,7 +81,7 @@ def _folders(options: Mapping[str, Any]) -> dict[str, str]:
         value = options.get(name)
         if value is None:
             continue
-        if not PurePosixPath(value).is_absolute():
+        if not PurePosixPath(value).is_absolute() and not (name == "results" and "://" in value):
             problems.append(
                 f"--{name.replace('_', '-')} {shown(str(value))}: a folder of the cluster that every node sees; expected an absolute path"
             )

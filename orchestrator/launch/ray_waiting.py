@@ -89,9 +89,10 @@ def _pending() -> dict[str, dict[str, float]]:
     import ray
     from ray.util.state import list_placement_groups
 
-    job = ray.get_runtime_context().get_job_id()
-    try:
-        groups = list_placement_groups(filters=[("creator_job_id", "=", job)], detail=True, timeout=5, raise_on_missing_output=False)
+    here = ray.get_runtime_context()
+    mine, how = [("creator_job_id", "=", here.get_job_id())], {"detail": True, "timeout": 5, "raise_on_missing_output": False}
+    try:  # of this cluster: a machine may have several
+        groups = list_placement_groups(address=here.gcs_address, filters=mine, **how)
     except Exception:
         return {}
     found: dict[str, dict[str, float]] = {}

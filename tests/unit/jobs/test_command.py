@@ -26,12 +26,12 @@ def here(repository, monkeypatch, tmp_path):
 def test_the_name_is_the_sweep_s_meaning():
     first = _job([SMOKE])
     assert re.fullmatch(r"sweep-[0-9a-f]{16}", first.id) and first.id == _job([str(Path(SMOKE).resolve()), "--json"]).id
-    others = [["--seeds", "1,2"], ["--set", "train.max_steps=50"], ["--profile", "smoke"], ["--workers", "2"], ["--results", "/mnt/r"]]
+    others = [["--seeds", "1,2"], ["--set", "train.max_steps=50"], ["--profile", "smoke"], ["--workers", "2"], ["--fuse", "always"]]
     assert len({first.id, *(_job([*more, SMOKE]).id for more in others)}) == 6
 
 
 def test_the_command_line_of_the_job(tmp_path, repository):
-    job = _job(["--seeds", "1,2", "--set", "data.corpus=toy-smoke", SMOKE, "--no-tracking", "--results", "/mnt/my results"])
+    job = _job(["--seeds", "1,2", "--set", "data.corpus=toy-smoke", SMOKE, "--no-tracking"], {"results": "/mnt/my results"})
     assert shlex.split(job.entrypoint) == [
         "bash",
         "cluster/sweep.sh",
@@ -50,7 +50,7 @@ def test_the_command_line_of_the_job(tmp_path, repository):
 
 def test_relative_folders_are_refused_all_at_once():
     with pytest.raises(UserError) as error:
-        _job([SMOKE, "--results", "results", "--data-dir", "data"])
+        _job([SMOKE], {"results": "results", "data_dir": "data"})
     assert len(error.value.lines) == 2 and "every node sees" in error.value.lines[0]
 
 
@@ -89,3 +89,10 @@ def test_no_token_is_one_line(cli, monkeypatch, tmp_path):
 def test_a_dry_run_needs_no_cluster(cli, monkeypatch):
     code, out, _ = cli("submit", SMOKE, "--dry-run")
     assert code == 0 and "bash cluster/sweep.sh cluster/smoke.yaml" in out and re.search(r"upload:  \d+ files", out)
+
+
+def test_a_bucket_named_here_is_opened_there(cli, monkeypatch):
+    """Neither the option nor this machine's environment makes this process look for it."""
+    monkeypatch.setenv("NMT_RESULTS", "s3://nowhere/here")
+    code, out, err = cli("submit", SMOKE, "--dry-run", "--results", "s3://nowhere/there")
+    assert code == 0 and "NMT_RESULTS=s3://nowhere/there" in out and "s3://nowhere/here" not in out, err
