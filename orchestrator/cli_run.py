@@ -73,32 +73,15 @@ def run(
 
     Example:  nmt-ablate run dou2018/table1/row9 --profile smoke
     """
+    from orchestrator.launch.packing import parse
     from orchestrator.rows import resolve
 
     rows = resolve(target, sets=sets, profile=profile, seed=seed)
     seeds = [seed] if seed is not None else sorted({row.spec.seed for row in rows if row.spec is not None} or {1})
     name = _name(rows[0].id if len(rows) == 1 else _address(target, rows), profile, sets) + "".join(f":{s}" for s in seeds)
-    from orchestrator.launch.packing import parse
-
     tracking = _tracking(no_tracking, tracking_uri, tracking_can_wait)
-    section = {"resources": parse(resources)}
+    section = None if resources is None else {"resources": parse(resources)}
     _execute(rows, seeds, name, section, engine, workers, results, data_dir, cache_dir, export, tracking, fuse, as_json)
-    limits = {"resources": parse(resources)} if resources is not None else None
-    _execute(
-        rows,
-        seeds,
-        name,
-        limits,
-        engine,
-        workers,
-        results,
-        data_dir,
-        cache_dir,
-        export,
-        no_tracking,
-        fuse,
-        as_json,
-    )
 
 
 def sweep(
