@@ -37,7 +37,7 @@ def capsule(device: str | None = None, threads: int | None = None) -> dict[str, 
         "libraries": {name: version for name in _libraries() if (version := _version(name)) is not None},
         "system": f"{platform.system()} {platform.machine()}",
         "device": device,
-        "cpu": _cpu(),
+        "cpu": processor(),
         "threads": threads if threads is not None else _torch_threads(),
         "matmul": _matmul(),
     }
@@ -103,7 +103,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _cpu() -> str | None:
+def processor() -> str | None:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -30,39 +30,55 @@ def plan(
     results: Results = RESULTS,
     cache_dir: CacheDir = CACHE,
     force: Annotated[bool, typer.Option("--force", help="Allow more than 10,000 runs.")] = False,
+    probe: Annotated[bool, typer.Option("--probe", help="Measure a few updates of each architecture on this machine.")] = False,
+    probes: Annotated[int, typer.Option("--probes", min=1, help="New probes at most; other rows take the nearest's rate.")] = 12,
+    check: Annotated[bool, typer.Option("--check", help="Compare estimates with the seconds that finished runs took.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """What would run: keys, parameters, and what is new, done, shared, stopped by ASHA or lacks its data. Starts nothing.
+    """What would run and what it costs: keys, parameters, operations, time, memory, what is done and what is shared. Starts no training.
+
+    Time and memory come from probes, which --probe makes and results/probes keeps; without them they are not known.
 
     Example:  nmt-ablate plan dou2018/table1 --set data.vocab.src=28550 --set data.vocab.tgt=28550
     """
     from orchestrator.cli_common import console, emit, ledger, need_folder, note, parse_seeds
+    from orchestrator.cost.check import check as compare
+    from orchestrator.cost.check import lines as check_lines
+    from orchestrator.cost.estimate import Costs
+    from orchestrator.cost.planned import add_costs
+    from orchestrator.cost.planned import lines as cost_lines
+    from orchestrator.cost.probing import probed
     from orchestrator.errors import UserError
+    from orchestrator.plan import Data
     from orchestrator.plan import plan as make
     from orchestrator.rows import resolve, sweep_of
 
     need_folder(data_dir, "--data-dir")
     wanted = parse_seeds(seeds)
     problems: list[str] = []
-    rows, default, rungs = [], set(), set()
+    rows, default, rungs, scheduler = [], set(), set(), {}
     grids: list[dict[str, Any]] = []
     for target in targets:
         try:
             rows += resolve(target, sets=sets, profile=profile)
             section = sweep_of(target, profile)
             default |= set(section.seeds)
-            rungs |= set(section.model_dump()["scheduler"].get("rungs") or [])
+            scheduler = section.model_dump()["scheduler"]
+            rungs |= set(scheduler.get("rungs") or [])
             grids += _grids(target)
         except UserError as error:
             problems += error.lines
     if problems:
         raise UserError(*dict.fromkeys(problems))
-    found = make(
-        rows, wanted or sorted(default), ledger=ledger(results), data_dir=data_dir, cache_dir=cache_dir, force=force, rungs=sorted(rungs)
-    )
+    kept_data, books = Data(data_dir, cache_dir), ledger(results)
+    costs = Costs(kept_data, results)
+    problems = probed(costs, rows, data_dir=data_dir, cache_dir=cache_dir, most=probes, tell=note) if probe else []
+    found = make(rows, wanted or sorted(default), ledger=books, force=force, rungs=sorted(rungs), data=kept_data)
+    add_costs(found, rows, costs, books)
     data = found.as_json()
+    checked = compare(found, rows, costs, books) if check else None
     if as_json:
-        emit(data | {"grids": grids})
+        emit(data | {"grids": grids} | ({} if checked is None else {"check": checked}))
     else:
         console().print(_plan_table(found))
     totals = data["totals"]
@@ -70,8 +86,11 @@ def plan(
     note(
         f"{totals['runs']} runs: {counts or 'none'}; {found.trainings} trainings to do, {len(found.parents)} of rows that others start from"
     )
-    for line in (*(line for grid in grids for line in _grid_lines(grid)), *found.notes):
+    told = [*(line for grid in grids for line in _grid_lines(grid)), *found.notes, *cost_lines(found, scheduler)]
+    for line in (*told, *([] if checked is None else check_lines(checked)), *problems):
         note(line)
+    if problems:
+        raise typer.Exit(1)
 
 
 def _grids(target: str) -> list[dict[str, Any]]:
@@ -93,11 +112,17 @@ def _plan_table(found: Plan) -> Any:
     from rich.markup import escape
     from rich.table import Table
 
+    from orchestrator.cost.planned import short
+
     out = Table()
     for name, justify in (
         ("row", "left"),
         ("seed", "right"),
         ("params", "right"),
+        ("FLOP/update", "right"),
+        ("FLOP", "right"),
+        ("time", "right"),
+        ("memory", "right"),
         ("rate", "left"),
         ("train key", "left"),
         ("status", "left"),
@@ -112,7 +137,7 @@ def _plan_table(found: Plan) -> Any:
         )
         params = "?" if row.params is None else f"{row.params:,}"
         rate = found.rates.get(row.id, "")
-        out.add_row(escape(row.id), str(row.seed), params, rate, (row.keys.train or "")[:16], escape(status))
+        out.add_row(escape(row.id), str(row.seed), params, *short(row.cost), rate, (row.keys.train or "")[:16], escape(status))
     return out
 
 

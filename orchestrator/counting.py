@@ -6,19 +6,22 @@ options and of what their constructors looked at (their side, a depth, a width):
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.keys import model_text
 from orchestrator.spec import ModelSpec, RunSpec
 
-_counts: dict[tuple[str, int, int], int] = {}
+if TYPE_CHECKING:
+    from orchestrator.part_counts import Counts
+
+_counts: dict[tuple[str, int, int], Counts] = {}
 _extra: dict[tuple[Any, ...], int] = {}
 
 
 def params(spec: RunSpec, src_vocab: int, tgt_vocab: int) -> int:
     """Distinct trainable numbers; counted once for each distinct model and vocabulary."""
     model = spec.model
-    return _whole(model, src_vocab, tgt_vocab) + sum(_of_regularizer(model, component) for component in model.regularizers)
+    return counts(model, src_vocab, tgt_vocab).whole + sum(_of_regularizer(model, component) for component in model.regularizers)
 
 
 def _of_regularizer(model: ModelSpec, component: dict[str, Any]) -> int:
@@ -35,8 +38,8 @@ def _of_regularizer(model: ModelSpec, component: dict[str, Any]) -> int:
     return _extra[key]
 
 
-def _whole(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> int:
-    """Of the model without its regularizers."""
+def counts(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Counts:
+    """Of the model without its regularizers, its stacks apart."""
     key = (model_text(model, without="regularizers"), src_vocab, tgt_vocab)
     if key not in _counts:
         from orchestrator.part_counts import count

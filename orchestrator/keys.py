@@ -253,14 +253,14 @@ def _class(registry: str, kind: str) -> Any:
 
 
 @functools.cache
-def _defaults(cls: type) -> dict[str, Any]:
+def defaults_of(cls: type) -> dict[str, Any]:
     parameters = inspect.signature(cls).parameters.values()
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
 
 
 def _with_defaults(registry: str, component: Mapping[str, Any]) -> dict[str, Any]:
     """A component with the options that it leaves to its constructor's keyword-only defaults."""
-    options = _defaults(_class(registry, component["kind"])) | dict(component)
+    options = defaults_of(_class(registry, component["kind"])) | dict(component)
     return {name: value for name, value in options.items() if not _as_before(f"{registry}/{component['kind']}.{name}", value)}
 
 

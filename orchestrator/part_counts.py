@@ -92,8 +92,17 @@ _parts: dict[tuple[Any, ...], _Table] = {}
 _around: dict[tuple[int, int], _Table] = {}
 
 
-def count(model: Mapping[str, Any], src_vocab: int, tgt_vocab: int) -> int:
-    """Distinct trainable numbers of the model; equal to `models.count_parameters` of the whole."""
+@dataclass(frozen=True)
+class Counts:
+    """Trainable numbers of a model: of all of it, and of its two stacks."""
+
+    whole: int
+    encoder: int
+    decoder: int
+
+
+def count(model: Mapping[str, Any], src_vocab: int, tgt_vocab: int) -> Counts:
+    """Distinct trainable numbers of the model; the whole is equal to `models.count_parameters`."""
     config = ModelConfig.of(model)
     flat = _flat(config)
     with _LOCK:
@@ -116,7 +125,7 @@ def _asked_for(call: _Call, config: ModelConfig, flat: Mapping[Place, Any]) -> C
     return found
 
 
-def _run(config: ModelConfig, src_vocab: int, tgt_vocab: int, table: _Table) -> int:
+def _run(config: ModelConfig, src_vocab: int, tgt_vocab: int, table: _Table) -> Counts:
     """Runs the Transformer's constructor and keeps what it did."""
     looked: dict[Place, None] = {}
     shared: dict[str, nn.Module] = {}
@@ -153,12 +162,13 @@ def _looks(stacks: list[Counted], asked: list[tuple[str, ...]]) -> tuple[Any, ..
     return tuple(id(getattr(stack, name)) for stack, names in zip(stacks, asked, strict=True) for name in names)
 
 
-def _sum(parts: list[Counted], count: int, shared: dict[str, int]) -> int:
+def _sum(stacks: list[Counted], count: int, shared: dict[str, int]) -> Counts:
     together = dict(shared)
-    for part in parts:
-        count += part.count
-        together |= part.shared
-    return count + sum(together.values())
+    for stack in stacks:
+        count += stack.count
+        together |= stack.shared
+    each = [int(stack.count + sum(stack.shared.values())) for stack in stacks]
+    return Counts(count + sum(together.values()), each[0], each[1])
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator import counting
 from orchestrator.collecting import put_off
@@ -18,6 +18,11 @@ from orchestrator.results import Ledger
 from orchestrator.rows import Row, runs
 from orchestrator.runtime import best_device
 from orchestrator.spec import DataSpec
+
+if TYPE_CHECKING:
+    from orchestrator.cost.estimate import Cost
+    from orchestrator.cost.totals import Sum
+    from orchestrator.data.store import Prepared
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Planned:
     same_as: str | None = None
     also: dict[str, Keys] = field(default_factory=dict)
     reason: str = ""
+    cost: Cost | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -47,7 +53,7 @@ class Planned:
             "same_as": self.same_as,
             "reason": self.reason,
             "also": {name: keys.as_dict() for name, keys in self.also.items()},
-        }
+        } | ({} if self.cost is None else {"cost": self.cost.as_json()})
 
 
 @dataclass
@@ -55,6 +61,7 @@ class Plan:
     """`parents`: rows that are not asked for but train first, because a row starts from them.
 
     rates: id of a row or parent -> its optimiser and rate.
+    totals: see `cost.totals`; empty where costs were not asked for.
     fuse: id of a row -> why its seeds would not train as one job here under `--fuse auto`, null where they would.
     """
 
@@ -63,6 +70,7 @@ class Plan:
     notes: list[str] = field(default_factory=list)
     rates: dict[str, str] = field(default_factory=dict)
     fuse: dict[str, str | None] = field(default_factory=dict)
+    totals: dict[str, Sum] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -72,6 +80,7 @@ class Plan:
             "notes": self.notes,
             "rates": self.rates,
             "fuse": self.fuse,
+            "cost": {name: each.as_json() for name, each in self.totals.items()},
         }
 
     @property
@@ -87,6 +96,7 @@ class Data:
     def __init__(self, data_dir: Path | None, cache_dir: Path | None = None) -> None:
         self.data_dir, self.cache_dir = data_dir, cache_dir
         self._manifests: dict[str, dict[str, Any] | None] = {}
+        self._prepared: dict[str, Prepared | None] = {}
 
     def manifest(self, data: DataSpec) -> dict[str, Any] | None:
         """None where the data is absent."""
@@ -97,18 +107,24 @@ class Data:
             self._manifests[key] = prepare.manifest(data, self.data_dir)
         return self._manifests[key]
 
+    def prepared(self, row: Row) -> Prepared | None:
+        """The prepared data, where there is some."""
+        assert row.spec is not None
+        manifest = self.manifest(row.spec.data)
+        if self.cache_dir is None or manifest is None:
+            return None
+        from orchestrator.data import prepare, store
+
+        key = kept("manifest key", manifest, lambda: prepare.manifest_key(manifest))
+        if self._prepared.get(key) is None:
+            self._prepared[key] = store.load(self.cache_dir / key[:16], key)
+        return self._prepared[key]
+
     def sizes(self, row: Row) -> tuple[int, int] | None:
         """Of the prepared data where there is some, else the declared ones."""
         assert row.spec is not None
-        manifest = self.manifest(row.spec.data)
-        if self.cache_dir is not None and manifest is not None:
-            from orchestrator.data import prepare, store
-
-            key = prepare.manifest_key(manifest)
-            ready = store.load(self.cache_dir / key[:16], key)
-            if ready is not None:
-                return ready.src_size, ready.tgt_size
-        return counting.declared(row.spec)
+        ready = self.prepared(row)
+        return counting.declared(row.spec) if ready is None else (ready.src_size, ready.tgt_size)
 
 
 @put_off()
@@ -121,9 +137,10 @@ def plan(
     cache_dir: Path | None = None,
     force: bool = False,
     rungs: Sequence[int] = (),
+    data: Data | None = None,
 ) -> Plan:
-    """The plan of every row with every seed. UserError where that is more than MAX_RUNS runs and not forced."""
-    data, result = Data(data_dir, cache_dir), Plan()
+    """The plan of every row with every seed. UserError where that is more than MAX_RUNS runs and not forced. data: one that is kept."""
+    data, result = data or Data(data_dir, cache_dir), Plan()
     first: dict[str, str] = {}
     wanted = {(row.id, seed) for row, seed in runs(list(rows), list(seeds), force)}
     added: set[tuple[str, int]] = set()

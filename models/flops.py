@@ -1,0 +1,75 @@
+"""Useful floating-point operations of a forward pass, counted from the equations; padding, norms, softmax and dropout do not count.
+
+A product of n x k and k x m counts 2nkm: every weight that meets a position counts 2. Of causal attention only what is visible counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+BACKWARD = 2
+"""Each product of the forward pass has two in the backward pass."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Sums over pairs of S source and T target tokens, EOS included: what a count depends on. src2: of S^2; tgt2: of T^2; both: of ST."""
+
+    pairs: float
+    src: float
+    tgt: float
+    src2: float
+    tgt2: float
+    both: float
+
+    @classmethod
+    def of(cls, lengths: Iterable[tuple[int, int]]) -> Tokens:
+        """Of pairs of lengths (S, T)."""
+        found = list(lengths)
+        return cls(
+            len(found),
+            sum(s for s, _ in found),
+            sum(t for _, t in found),
+            sum(s * s for s, _ in found),
+            sum(t * t for _, t in found),
+            sum(s * t for s, t in found),
+        )
+
+    def scaled(self, factor: float) -> Tokens:
+        """Of `factor` times as many pairs, as long on average."""
+        return Tokens(*(value * factor for value in (self.pairs, self.src, self.tgt, self.src2, self.tgt2, self.both)))
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a model does with them.
+
+    src, tgt: weights that meet every source or target position (the decoder's keys and values of the memory meet the source's; output
+    layer included). own_src, own_tgt, cross: widths of attention, summed over layers: of the encoder to itself, of the decoder to what it
+    has written, of the decoder to the memory.
+    """
+
+    src: float
+    tgt: float
+    own_src: float
+    own_tgt: float
+    cross: float
+
+    def forward(self, tokens: Tokens) -> float:
+        """FLOP of a forward pass over the pairs."""
+        weights = 2 * (self.src * tokens.src + self.tgt * tokens.tgt)
+        attention = 4 * self.own_src * tokens.src2 + 2 * self.own_tgt * (tokens.tgt2 + tokens.tgt) + 4 * self.cross * tokens.both
+        return weights + attention
+
+    def training(self, tokens: Tokens) -> float:
+        """FLOP of the forward and the backward pass."""
+        return (1 + BACKWARD) * self.forward(tokens)
+
+
+def transformer(d_model: int, d_ff: int, encoder_layers: int, decoder_layers: int, vocab: int) -> Work:
+    """Of the Transformer itself (Vaswani et al. 2017)."""
+    square, ffn = d_model * d_model, 2 * d_model * d_ff
+    source = encoder_layers * (4 * square + ffn) + decoder_layers * 2 * square
+    target = decoder_layers * (6 * square + ffn) + vocab * d_model
+    return Work(source, target, d_model * encoder_layers, d_model * decoder_layers, d_model * decoder_layers)

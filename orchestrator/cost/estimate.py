@@ -1,0 +1,174 @@
+"""What a row costs: operations from the equations, time and memory from probes of its own architecture or of the nearest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.cost import about as abouts
+from orchestrator.cost import cache
+from orchestrator.cost.flops import work
+from orchestrator.kept import kept
+from orchestrator.keys import digest, model_text
+
+if TYPE_CHECKING:
+    from orchestrator.cost.lengths import Lengths
+    from orchestrator.data.store import Prepared
+    from orchestrator.plan import Data
+    from orchestrator.rows import Row
+
+STATE_BYTES = 16
+"""Of a parameter in training: fp32 weight and gradient, two moments of Adam."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one training, its decoding and scoring; None: not known. flop*: training alone. updates: at most (patience may end it before).
+
+    basis: probed (this architecture, here) | estimated (rate of the nearest that was probed) | not probed | data absent | not prepared.
+    train: seconds of updates alone, as the ledger records them; around: validations, checkpoints, start. devices: GPUs, or CPU cores.
+    memory: bytes at the peak; state: bytes of weights, gradients and moments, which is less than the peak.
+    """
+
+    basis: str
+    devices: int
+    updates: int | None = None
+    flop_update: float | None = None
+    flop: float | None = None
+    train: float | None = None
+    around: float | None = None
+    decode: float | None = None
+    memory: int | None = None
+    state: int | None = None
+    probe: str | None = None
+
+    @property
+    def training_seconds(self) -> float | None:
+        return None if self.train is None or self.around is None else self.train + self.around
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.training_seconds is None or self.decode is None else self.training_seconds + self.decode
+
+    @property
+    def hours(self) -> float | None:
+        """Device-hours: of GPUs, or of CPU cores."""
+        return None if self.seconds is None else self.seconds * self.devices / 3600
+
+    def as_json(self) -> dict[str, Any]:
+        rounded = {name: None if (value := getattr(self, name)) is None else round(value, 3) for name in ("train", "around", "decode")}
+        return {
+            "basis": self.basis,
+            "devices": self.devices,
+            "updates": self.updates,
+            "flop_update": self.flop_update,
+            "flop": self.flop,
+            "seconds": rounded | {"all": None if self.seconds is None else round(self.seconds, 3)},
+            "device_hours": None if self.hours is None else round(self.hours, 6),
+            "memory_bytes": self.memory,
+            "state_bytes": self.state,
+        }
+
+
+class Costs:
+    """Costs of rows, worked out once for each distinct content. `results`: where the probes are."""
+
+    def __init__(self, data: Data, results: Path) -> None:
+        self.data, self.results = data, results
+        self.probes = cache.read_all(results)
+        self._lengths: Lengths | None = None
+        self._known: dict[Any, Cost] = {}
+        self._prepared: dict[Any, Prepared | None] = {}
+        self._near: dict[str, str | None] = {}
+
+    def of(self, row: Row, workers: int | None = None, without: str | None = None) -> Cost:
+        """`without`: a probe that counts as not there (what the estimate would be without it)."""
+        spec = row.spec
+        assert spec is not None
+        workers = row.workers if workers is None else workers
+        key = (model_text(spec.model), self._rest(spec), workers, without)
+        if key not in self._known:
+            self._known[key] = self._of(row, workers, without)
+        return self._known[key]
+
+    def about(self, row: Row) -> dict[str, Any] | None:
+        """What a probe of the row would be of; None where its data is not there or not prepared."""
+        assert row.spec is not None
+        prepared = self.prepared(row)
+        return None if prepared is None else abouts.about(row.spec, prepared.manifest, (prepared.src_size, prepared.tgt_size))
+
+    def prepared(self, row: Row) -> Prepared | None:
+        assert row.spec is not None
+        key = kept("manifest", row.spec.data, row.spec.data.model_dump_json)
+        if key not in self._prepared:
+            self._prepared[key] = self.data.prepared(row)
+        return self._prepared[key]
+
+    def forget(self) -> None:
+        """What was worked out so far, for data was prepared since."""
+        self._known.clear()
+        self._prepared.clear()
+        self._near.clear()
+
+    def _rest(self, spec: Any) -> tuple[str, ...]:
+        sections = ("data", "batch", "optim", "train", "decode", "score")
+        return tuple(kept(f"cost/{name}", section := getattr(spec, name), section.model_dump_json) for name in sections)
+
+    def _of(self, row: Row, workers: int, without: str | None) -> Cost:
+        from orchestrator import counting
+        from orchestrator.cost.lengths import Lengths
+        from orchestrator.runtime import best_device
+
+        spec = row.spec
+        assert spec is not None
+        devices = workers * (1 if best_device().type == "cuda" else spec.train.threads)
+        sizes = self.data.sizes(row)
+        state = None if sizes is None else counting.params(spec, *sizes) * STATE_BYTES
+        prepared = self.prepared(row)
+        if prepared is None or sizes is None:
+            there = self.data.manifest(spec.data) is not None
+            return Cost("not prepared" if there else "data absent", devices, spec.train.max_steps, state=state)
+        self._lengths = self._lengths or Lengths()
+        length, of_model = self._lengths.training(spec, prepared), work(spec.model, *sizes)
+        flop_update = of_model.training(length.tokens)
+        known: dict[str, Any] = {
+            "updates": length.updates,
+            "flop_update": flop_update,
+            "flop": flop_update * length.updates,
+            "state": state,
+        }
+        key, basis = self._nearest(row, without)
+        if key is None:
+            return Cost("not probed", devices, **known)
+        measures = self.probes[key]["measures"]
+        scale = measures["train_seconds"] / measures["train_flops"] / workers  # of several workers as if they lost no time together
+        start = measures.get("start_seconds", 0.0) + length.checkpoints * measures.get("checkpoint_seconds", 0.0)
+        validation = of_model.forward(self._lengths.split(prepared, "valid")) * measures["valid_seconds"] / measures["valid_flops"]
+        decode = self._lengths.row_steps(prepared, spec) * measures["decode_seconds"] / measures["row_steps"]
+        if basis == "estimated":
+            decode *= of_model.tgt / measures["decode_weights"]
+        memory = measures.get("memory") if basis == "probed" else None
+        return Cost(
+            basis if workers == 1 else "estimated",
+            devices,
+            **known,
+            train=known["flop"] * scale,
+            around=start + length.validations * validation / workers,
+            decode=decode,
+            memory=memory,
+            probe=key,
+        )
+
+    def _nearest(self, row: Row, without: str | None) -> tuple[str | None, str]:
+        mine = self.about(row)
+        assert mine is not None
+        key = abouts.key_of(mine)
+        if key in self.probes and key != without:
+            return key, "probed"
+        place = digest([key, without])
+        if place not in self._near:
+            others = [(abouts.distance(mine, p["about"]), k) for k, p in self.probes.items() if k != without]
+            others = [(d, k) for d, k in others if abouts.comparable(mine, self.probes[k]["about"])]
+            self._near[place] = min(others, default=(0.0, None))[1]
+        return self._near[place], "estimated"

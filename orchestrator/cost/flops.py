@@ -1,0 +1,57 @@
+"""Operations of any row, counted from its parameters: every weight of a side meets every position of that side once.
+
+Corrections stand where a component's weights meet a position several times (`_again`); what attends over layers, norms and gates without
+weights is left out. Against what torch counts as it runs, the test holds every component to a bound.
+"""
+
+from __future__ import annotations
+
+from models.flops import Work
+from orchestrator import counting
+from orchestrator.keys import defaults_of, model_text
+from orchestrator.spec import ModelSpec
+
+_known: dict[tuple[str, int, int], Work] = {}
+
+
+def work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
+    """What the model does with its tokens; worked out once for each distinct model and vocabulary."""
+    key = (model_text(model, without="regularizers"), src_vocab, tgt_vocab)
+    if key not in _known:
+        _known[key] = _work(model, src_vocab, tgt_vocab)
+    return _known[key]
+
+
+def _work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
+    from models.registry import LAYERS
+
+    counts = counting.counts(model, src_vocab, tgt_vocab)
+    d, word = model.d_model, model.word_dim or model.d_model
+    out = model.output_dim or word
+    source, target = src_vocab * word, tgt_vocab * word
+    tables = {"separate": source + target + tgt_vocab * out, "tied-output": source + target, "three-way": target}
+    other = max(0, counts.whole - counts.encoder - counts.decoder - tables[model.embeddings])
+    attends = {side: getattr(LAYERS.get(getattr(model, side).layer["kind"]), "self_attends", True) for side in ("encoder", "decoder")}
+    memory = 2 * d * d * model.decoder.num_layers if attends["decoder"] else 0
+    decoder = counts.decoder - memory
+    return Work(
+        src=counts.encoder + memory + other + _again(model, "encoder"),
+        tgt=decoder + tgt_vocab * out + _again(model, "decoder"),
+        own_src=d * model.encoder.num_layers if attends["encoder"] else 0,
+        own_tgt=d * model.decoder.num_layers if attends["decoder"] else 0,
+        cross=d * model.decoder.num_layers,
+    )
+
+
+def _again(model: ModelSpec, side: str) -> float:
+    """Weights of the side, each as often as it meets a position beyond the first time."""
+    section = getattr(model, side)
+    if section.aggregation["kind"] != "mlrf-self-attention":
+        return 0.0
+    from models.registry import AGGREGATIONS
+
+    options = defaults_of(AGGREGATIONS.get("mlrf-self-attention")) | section.aggregation
+    states = section.num_layers + bool(options["word_embedding"])
+    once = 1 if options["w1"] != "layer" else 0  # a map of its own for each state meets it once
+    maps = options["n_hop"] if options["w1"] == "hop" else 1
+    return float((states - 1) * options["d_a"] * (model.d_model * maps * once + options["n_hop"]))

@@ -1,0 +1,89 @@
+"""What a training and a decoding of prepared data go through: sums of lengths, updates in all, steps of a search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from models.flops import Tokens
+from orchestrator.data.store import Pairs, Prepared
+from orchestrator.feed import Feed, total_steps
+from orchestrator.progress import Progress
+from orchestrator.spec import RunSpec
+from orchestrator.translate import batches
+
+
+def tokens_of(src: Any, tgt: Any) -> Tokens:
+    """Sums over pairs of lengths (arrays [N], EOS included)."""
+    s, t = (np.asarray(side, dtype=np.float64) for side in (src, tgt))
+    return Tokens(float(len(s)), *(float(value) for value in (s.sum(), t.sum(), (s * s).sum(), (t * t).sum(), (s * t).sum())))
+
+
+def of_pairs(pairs: Pairs) -> Tokens:
+    return tokens_of(pairs.src_lengths + 1, pairs.tgt_lengths + 1)
+
+
+@dataclass(frozen=True)
+class Length:
+    """updates: of the whole training, at most (patience and a plateau may end it before); tokens: of a mean update; validations and
+    checkpoints as often as they come."""
+
+    updates: int
+    tokens: Tokens
+    validations: int
+    checkpoints: int
+
+
+class Lengths:
+    """Worked out once for each distinct data, batch and training section."""
+
+    def __init__(self) -> None:
+        self._feeds: dict[tuple[str, str], tuple[Feed, int, Tokens]] = {}
+        self._splits: dict[tuple[str, str], Tokens] = {}
+        self._steps: dict[tuple[str, str, float, int, int | None], int] = {}
+
+    def training(self, spec: RunSpec, prepared: Prepared) -> Length:
+        """Of the batch that the training starts with; a restart's own batch is left out."""
+        feed, per_epoch, tokens = self._feed(spec, prepared)
+        train = spec.train
+        updates = max(1, total_steps(feed, train, Progress()) if train.max_epochs is not None else train.max_steps or 1)
+
+        def times(every: Any) -> int:
+            return -(-updates // per_epoch) if every == "epoch" else updates // int(every) + (updates % int(every) > 0)
+
+        return Length(updates, tokens, times(train.validate_every), times(train.checkpoint_every))
+
+    def _feed(self, spec: RunSpec, prepared: Prepared) -> tuple[Feed, int, Tokens]:
+        key = (prepared.key, spec.batch.model_dump_json())
+        if key not in self._feeds:
+            pairs = prepared.pairs("train")
+            feed = Feed(pairs, spec.batch, 1)
+            per_epoch = max(1, feed.updates_per_epoch())
+            self._feeds[key] = (feed, per_epoch, of_pairs(pairs).scaled(1 / per_epoch))
+        return self._feeds[key]
+
+    def split(self, prepared: Prepared, name: str) -> Tokens:
+        key = (prepared.key, name)
+        if key not in self._splits:
+            self._splits[key] = of_pairs(prepared.pairs(name))
+        return self._splits[key]
+
+    def row_steps(self, prepared: Prepared, spec: RunSpec) -> int:
+        """Hypotheses times steps that the search over the test set takes, outputs as long as the references."""
+        search = spec.search
+        key = (prepared.key, spec.score.test, search.max_ratio, search.max_extra, search.max_length)
+        if key not in self._steps:
+            pairs = prepared.pairs(spec.score.test)
+            self._steps[key] = sum(len(b) * expected_steps(pairs, b, spec) for b in batches(pairs.src_lengths.tolist()))
+        return self._steps[key] * search.beam_size
+
+
+def expected_steps(pairs: Pairs, indices: list[int], spec: RunSpec) -> int:
+    """Steps until a batch is done: between the mean and the longest of its references, within the limits of the search."""
+    from orchestrator.beam import length_limit
+
+    search = spec.search
+    wanted = [min(int(pairs.tgt_lengths[i]) + 1, length_limit(search, int(pairs.src_lengths[i]) + 1)) for i in indices]
+    return max(1, round((sum(wanted) / len(wanted) + max(wanted)) / 2))

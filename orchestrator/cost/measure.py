@@ -1,0 +1,149 @@
+"""The probe itself: a few updates of the real loop at a row's shapes, a validation batch or two, a checkpoint, a few decoded batches."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.flops import Tokens
+from models.inference import prepared as packed
+from models.transformer import Transformer
+from orchestrator import cpu
+from orchestrator.beam import EOS, beam_search
+from orchestrator.cost.flops import work
+from orchestrator.cost.lengths import expected_steps, tokens_of
+from orchestrator.data.batching import PAD
+from orchestrator.data.prepare import prepare
+from orchestrator.data.store import Prepared
+from orchestrator.runtime import Runtime, best_device
+from orchestrator.spec import RunSpec
+from orchestrator.store import Store
+from orchestrator.train import Training
+from orchestrator.translate import batches, pad
+
+WARM_UP, MOST_UPDATES, SECONDS = 2, 30, 4.0
+VALID_BATCHES, DECODE_BATCHES = 3, 3
+NEVER = 2**31 - 1
+
+
+def measure(spec: RunSpec, data_dir: Path | None, cache_dir: Path, folder: Path) -> dict[str, Any]:
+    """The measures of `cache.MEASURES`, and checkpoint_seconds, start_seconds, memory (bytes at the peak of this process or the device).
+
+    `folder`: where a checkpoint is written and removed again.
+    """
+    prepared = prepare(spec.data, data_dir, cache_dir)
+    endless = {"max_steps": NEVER, "max_epochs": None, "patience": None, "validate_every": NEVER, "checkpoint_every": NEVER}
+    train = spec.train.model_copy(update=endless | {"snapshots": 0, "log_gradient_norms": 0})
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".probe-") as place:
+        started = time.perf_counter()
+        bare = spec.model_copy(update={"train": train, "init_from": None})
+        training = Training(bare, Runtime(device=best_device()), [], prepared, Store(Path(place), "0" * 64), frozenset(), None)
+        found = {"start_seconds": time.perf_counter() - started} | _updates(training, spec)
+        started = time.perf_counter()
+        training._save({}, always=True)
+        found["checkpoint_seconds"] = time.perf_counter() - started
+    found |= _validation(training, spec)
+    found["memory"] = _memory()
+    del training.optimizer
+    return found | _decoding(training.model.eval(), prepared, spec)
+
+
+def _updates(training: Training, spec: RunSpec) -> dict[str, Any]:
+    """Without what comes before the first of them: data order, allocation, compilation."""
+    of_model, flops, seconds, wall, count = work(spec.model, *_sizes(training.model)), 0.0, 0.0, 0.0, 0
+    turns = training.turns()
+    turn = next(turns)
+    while count < WARM_UP + MOST_UPDATES and (wall < SECONDS or count < WARM_UP + 3):
+        before, started = training.progress.seconds, _now(training)
+        update = turn.update
+        turn = turns.send(training.gradients(update))
+        took = _now(training) - started
+        count += 1
+        if count > WARM_UP:
+            flops += sum(of_model.training(_tokens(batch.src, batch.tgt_out)) for batch in update.micro)
+            wall += took
+            seconds += training.progress.seconds - before if training.runtime.device.type == "cpu" else took
+    turns.close()
+    return {"updates": count - WARM_UP, "train_flops": flops, "train_seconds": seconds, "train_wall": wall}
+
+
+def _validation(training: Training, spec: RunSpec) -> dict[str, float]:
+    from orchestrator.objective import token_nll
+
+    of_model, flops, model = work(spec.model, *_sizes(training.model)), 0.0, training.model.eval()
+    started = _now(training)
+    for _, batch in training.validator.batches[:VALID_BATCHES]:
+        token_nll(model, *(t.to(training.runtime.device) for t in (batch.src, batch.tgt_in, batch.tgt_out)))
+        flops += of_model.forward(_tokens(batch.src, batch.tgt_out))
+    return {"valid_flops": flops, "valid_seconds": _now(training) - started}
+
+
+@torch.inference_mode()
+def _decoding(model: Transformer, prepared: Prepared, spec: RunSpec) -> dict[str, float]:
+    """Batches of the test set from long to short; what has not learned to end is made to end where references do."""
+    search, pairs = spec.search, prepared.pairs(spec.score.test)
+    penalty = search.length_penalty.model_copy(update={"alpha": 0.6, "candidates": None})
+    search = search.model_copy(update={"length_penalty": penalty}) if search.length_penalty.alpha == "tuned" else search
+    cpu.use(spec.train.threads)
+    ends = _Ends(model)
+    groups = batches(pairs.src_lengths.tolist())
+    chosen = [groups[round(i * (len(groups) - 1) / max(1, DECODE_BATCHES - 1))] for i in range(min(DECODE_BATCHES, len(groups)))]
+    row_steps, seconds = 0, 0.0
+    with packed(model, search.precision):
+        for warm, indices in [(True, chosen[-1]), *((False, indices) for indices in chosen)]:
+            ends.after = expected_steps(pairs, indices, spec)
+            source = pad([pairs[i][0] for i in indices]).to(next(model.parameters()).device)
+            started = time.perf_counter()
+            beam_search(model, source, search)
+            if not warm:
+                seconds += time.perf_counter() - started
+                row_steps += len(indices) * search.beam_size * ends.steps
+    return {"row_steps": row_steps, "decode_seconds": seconds, "decode_weights": work(spec.model, *_sizes(model)).tgt}
+
+
+class _Ends:
+    """Makes a model end every hypothesis after so many steps, and none before."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.after = self.steps = 0
+        encode, logits = model.encode, model.logits
+
+        def encoded(*args: Any, **kwargs: Any) -> Any:
+            self.steps = 0
+            return encode(*args, **kwargs)
+
+        def ended(*args: Any, **kwargs: Any) -> Tensor:
+            self.steps += 1
+            found = logits(*args, **kwargs).clone()
+            found[..., EOS] = 1e4 if self.steps >= self.after else -1e4
+            return found
+
+        model.encode, model.logits = encoded, ended  # type: ignore[method-assign]
+
+
+def _sizes(model: Transformer) -> tuple[int, int]:
+    return model.src_embedding.words.num_embeddings, model.output.out_features
+
+
+def _tokens(src: Tensor, tgt: Tensor) -> Tokens:
+    return tokens_of((src != PAD).sum(1).numpy(), (tgt != PAD).sum(1).numpy())
+
+
+def _now(training: Training) -> float:
+    if training.runtime.device.type == "cuda":
+        torch.cuda.synchronize(training.runtime.device)
+    return time.perf_counter()
+
+
+def _memory() -> int:
+    if torch.cuda.is_available():
+        return int(torch.cuda.max_memory_reserved())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

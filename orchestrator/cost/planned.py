@@ -1,0 +1,114 @@
+"""Costs beside the rows of a plan, and their sums in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.cost.estimate import Cost, Costs
+from orchestrator.cost.totals import Sum, totals
+from orchestrator.plan import Plan, Planned
+from orchestrator.results import Ledger
+from orchestrator.rows import Row
+
+
+def add_costs(plan: Plan, rows: Sequence[Row], costs: Costs, ledger: Ledger, workers: int | None = None) -> None:
+    """Fills `cost` of every planned row and parent, and the plan's totals."""
+    by_id: dict[str, Row] = {}
+    lineage: dict[str, list[str]] = {}
+    for row in rows:
+        current: Row | None = row if row.spec is not None else None
+        above: list[str] = []
+        while current is not None:
+            by_id.setdefault(current.id, current)
+            current = current.parent
+            above += [] if current is None else [current.id]
+        lineage[row.id] = above
+    found = {name: costs.of(row, workers) for name, row in by_id.items()}
+    plan.rows = [replace(each, cost=found[each.id]) for each in plan.rows]
+    plan.parents = [replace(each, cost=found[each.id]) for each in plan.parents]
+    plan.totals = totals(plan.rows, plan.parents, found, _done((*plan.parents, *plan.rows), ledger), lineage)
+
+
+def _done(rows: Iterable[Planned], ledger: Ledger) -> set[str]:
+    """Keys of trainings, decodings and scores that the ledger has."""
+    found: set[str] = set()
+    for row in rows:
+        train = row.keys.train
+        if train is None:
+            continue
+        if train not in found and ((record := ledger.read_train(train)) is None or record["status"] not in ("done", "diverged")):
+            continue
+        found.add(train)
+        for keys in (row.keys, *row.also.values()):
+            if keys.decode is not None and keys.decode not in found and ledger.read_decode(train, keys.decode) is not None:
+                found.add(keys.decode)
+            if keys.score is not None and keys.score not in found and ledger.read_score(train, keys.score) is not None:
+                found.add(keys.score)
+    return found
+
+
+def lines(plan: Plan, scheduler: dict[str, Any] | None = None) -> list[str]:
+    """What the plan costs, for people."""
+    if not plan.totals:
+        return []
+    alone, shared, done, left = (plan.totals[name] for name in ("alone", "shared", "done", "left"))
+    unit = _unit(plan)
+    found = [
+        f"{'every row by itself':<22}{_sum(alone, unit)}",
+        f"{'equal work once':<22}{_sum(shared, unit)}{_saved(alone, shared)}",
+        f"{'done':<22}{_sum(done, unit)}",
+        f"{'left to do':<22}{_sum(left, unit)}",
+    ]
+    bases = [row.cost.basis for row in (*plan.parents, *plan.rows) if row.cost is not None]
+    if "not probed" in bases:
+        found.append(f"time of {bases.count('not probed')} runs: not probed; nmt-ablate plan --probe measures it on this machine")
+    if "not prepared" in bases:
+        found.append(f"operations and time of {bases.count('not prepared')} runs: their data is not prepared; plan --probe prepares it")
+    if "estimated" in bases:
+        found.append(f"~ time of {bases.count('estimated')} runs: estimated, at the rate of the nearest architecture that was probed")
+    if scheduler is not None and scheduler.get("kind") == "asha" and left.trainings:
+        found.append("ASHA stops runs early: what is left is for full budgets, which it uses less of")
+    return found
+
+
+def _unit(plan: Plan) -> str:
+    from orchestrator.runtime import best_device
+
+    return "GPU-hours" if best_device().type == "cuda" else "core-hours"
+
+
+def _sum(each: Sum, unit: str) -> str:
+    parts = [f"{each.trainings:,} trainings, {each.decodings:,} decodings, {each.scorings:,} scorings"]
+    parts += [f"{each.flop:.3g} FLOP"] if each.flop else []
+    if each.unknown < each.trainings + each.decodings:
+        parts.append(f"{each.hours:.3g} {unit}" + (" and what is not known" if each.unknown else ""))
+    return ", ".join(parts)
+
+
+def _saved(alone: Sum, shared: Sum) -> str:
+    if alone.trainings == shared.trainings and alone.decodings == shared.decodings:
+        return ""
+    times = f"{alone.flop / shared.flop:.2f} times less" if shared.flop else f"{alone.trainings - shared.trainings} trainings less"
+    return f" ({times})"
+
+
+def duration(seconds: float | None) -> str:
+    """`45s`, `12m`, `3.5h`, `2.1d`."""
+    if seconds is None:
+        return "?"
+    for limit, unit, size in ((90, "s", 1), (5400, "m", 60), (172_800, "h", 3600)):
+        if seconds < limit:
+            return f"{seconds / size:.3g}{unit}"
+    return f"{seconds / 86400:.3g}d"
+
+
+def short(cost: Cost | None) -> tuple[str, str, str, str]:
+    """FLOP of an update and in all, time and memory, as a table has them; ~ estimated, ? not known."""
+    if cost is None:
+        return "", "", "", ""
+    near = "~" if cost.basis == "estimated" else ""
+    flop = ["?" if value is None else f"{value:.2g}" for value in (cost.flop_update, cost.flop)]
+    memory = "?" if cost.memory is None else f"{cost.memory / 2**30:.2g}G"
+    return flop[0], flop[1], "?" if cost.seconds is None else near + duration(cost.seconds), memory
