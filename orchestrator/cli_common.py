@@ -47,6 +47,14 @@ TrackingCanWait = Annotated[
 ]
 Export = Annotated[Path | None, typer.Option("--export", help="Copy the JSON that tables read there, e.g. docs/results/ledger.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout and nothing else; human text goes to stderr.")]
+MaxHours = Annotated[
+    float | None,
+    typer.Option(
+        "--max-gpu-hours",
+        "--max-core-hours",
+        help="Device-hours that the sweep may use, earlier calls included: of GPUs, or of CPU cores where it runs on CPUs.",
+    ),
+]
 
 RESULTS = Path("results")
 CACHE = Path(".data-cache")
@@ -89,6 +97,18 @@ def stdout_to_stderr() -> Iterator[None]:
         sys.stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)
+
+
+@contextmanager
+def until_a_cap() -> Iterator[None]:
+    """A sweep that meets its cap on device-hours ends the command as one that was stopped, and says so."""
+    from orchestrator.cost.cap import CapError
+
+    try:
+        yield
+    except CapError as reached:
+        note(str(reached))
+        raise typer.Exit(130) from None
 
 
 def note(text: str) -> None:

@@ -15,6 +15,7 @@ from orchestrator.cli_common import (
     CacheDir,
     DataDir,
     Export,
+    MaxHours,
     NoTracking,
     Profile,
     Results,
@@ -100,9 +101,12 @@ def sweep(
     tracking_can_wait: TrackingCanWait = False,
     fuse: Fuse = "never",
     resources: Resources = None,
+    max_hours: MaxHours = None,
     as_json: AsJson = False,
 ) -> None:
     """Every row of a file with every seed, under the scheduler of its sweep section. The same command goes on after an interruption.
+
+    At the cap of --max-gpu-hours it stops as by Ctrl-C; a larger cap goes on.
 
     Of a folder: every row of all its tables, work that they share done once; none of them may have a scheduler that cuts rows.
 
@@ -130,6 +134,7 @@ def sweep(
         _tracking(no_tracking, tracking_uri, tracking_can_wait),
         fuse,
         as_json,
+        max_hours,
     )
 
 
@@ -171,13 +176,16 @@ def _execute(
     tracking: dict[str, Any],
     fuse: str,
     as_json: bool,
+    max_hours: float | None = None,
 ) -> None:
-    from orchestrator.cli_common import console, mirrors, need_folder, stdout_to_stderr
+    from orchestrator.cli_common import console, mirrors, need_folder, stdout_to_stderr, until_a_cap
+    from orchestrator.cost import cap
     from orchestrator.errors import UserError
     from orchestrator.rows import runs
     from orchestrator.survivors import check_seeds
 
     check_engine(engine, fuse, workers)
+    cap.check(max_hours, results)
     need_folder(data_dir, "--data-dir")
     todo = [row for row in rows if row.kind == "run"]
     if not todo:
@@ -200,9 +208,10 @@ def _execute(
         export=export,
         sweep=section,
         fuse=fuse,
+        max_hours=max_hours,
         **tracking,
     )
-    with stdout_to_stderr():
+    with stdout_to_stderr(), until_a_cap():
         records = engines.execute(todo, seeds, options)
     out = console(stderr=as_json)
     _tell(records, todo, out, as_json)
@@ -231,7 +240,7 @@ def _retrain(records: list[dict[str, Any]], rows: list[Row], options: Any, sched
     from dataclasses import replace
 
     from orchestrator import engine
-    from orchestrator.cli_common import note, stdout_to_stderr
+    from orchestrator.cli_common import note, stdout_to_stderr, until_a_cap
     from orchestrator.results import Ledger
     from orchestrator.survivors import chosen, said
 
@@ -242,7 +251,7 @@ def _retrain(records: list[dict[str, Any]], rows: list[Row], options: Any, sched
     note(said(found, scheduler))
     again = replace(options, name=f"{options.name}:retrain", sweep=options.sweep | {"scheduler": {"kind": "fifo"}})
     best = {survivor.row for survivor in found}
-    with stdout_to_stderr():
+    with stdout_to_stderr(), until_a_cap():
         made = engine.execute([row for row in rows if row.id in best], scheduler["retrain"]["seeds"], again)
     made = [record | {"replicate": True} for record in made]
     _tell(made, rows, out, as_json)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from orchestrator import atomic, attached
+from orchestrator.cost.cap import within_cap
 from orchestrator.errors import UserError
 from orchestrator.keys import digest
 from orchestrator.launch.ray_cluster import local_cpus, preflight, refuse_upload
@@ -111,7 +112,7 @@ class _Sweep:
                     pass
         else:
             with attached.following(self.options.results), self._tracking():
-                failures = self._work(pending)
+                failures = within_cap(self.options, lambda: self._work(pending))
                 attached.pull(self.options.results)
                 self._mark_stopped()
                 self._mark_failed(failures)

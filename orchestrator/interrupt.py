@@ -21,6 +21,16 @@ def requested() -> bool:
     return _requested.is_set() or any(path.exists() for path in _watched)
 
 
+def request() -> None:
+    """As the first signal does within `listening`."""
+    _requested.set()
+
+
+def forget() -> None:
+    """What was requested of this process counts no more."""
+    _requested.clear()
+
+
 def stop_file(results: Path, sweep: str) -> Path:
     """Where it is, the workers of a sweep save and end."""
     return results / "sweeps" / f"{sweep}.stop"

@@ -21,7 +21,7 @@ class Options:
     """How and where to run; nothing here is part of a result's meaning. `sweep`: the `sweep` section of a spec, as plain data.
 
     fuse: `auto`, `never` or `always` (see `fusing`). tracking_uri: of MLflow; None: a file among the results.
-    tracking_can_wait: start though it cannot be written.
+    tracking_can_wait: start though it cannot be written. max_hours: device-hours that the sweep may use (see `cost.cap`).
     """
 
     name: str
@@ -37,6 +37,7 @@ class Options:
     tracking_uri: str | None = None
     tracking_can_wait: bool = False
     fuse: str = "never"
+    max_hours: float | None = None
 
     @property
     def slug(self) -> str:

@@ -12,6 +12,7 @@ import torch
 from models.transformer import Transformer, build, count_parameters
 from orchestrator import attached, cpu
 from orchestrator.capsule import capsule
+from orchestrator.cost import usage
 from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.evaluate import score
 from orchestrator.journal import executed_steps
@@ -63,7 +64,8 @@ def row_turns(
             attached.pull(task.run_dir)  # on another machine: the main worker has published what it goes on from
             yield from _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
         return {}
-    with RunLock(task.run_dir / "lock", runtime.claim) as lock:
+    devices = runtime.world_size * (1 if runtime.device.type == "cuda" else task.run_spec.train.threads)
+    with RunLock(task.run_dir / "lock", runtime.claim) as lock, usage.counted(Path(task.results), task.sweep, devices):
         ledger = ledger_of(task, lock)
         ledger.sweep(task.train_key)
         own: list[Reporter] = [HistoryReporter(task.run_dir / "history.jsonl"), RungReporter(ledger, task.train_key, decide), *reporters]

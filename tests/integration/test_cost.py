@@ -1,0 +1,67 @@
+"""A sweep that meets its cap goes on under a larger one with the same bits; probes measure the real loop."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cost import usage
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+ROOT = Path(__file__).parents[2]
+SPEC = """\
+source: {paper: demo, table: cap}
+data: {corpus: toy-smoke, subword: {kind: word, size: 200}}
+batch: {unit: tokens, size: 800}
+model: {d_model: 64, d_ff: 128, num_heads: 2, norm: pre, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
+train: {max_steps: 150, validate_every: 50, checkpoint_every: 50}
+rows:
+  plain: {}
+  linear: {model: {encoder: {aggregation: {kind: linear}}}}
+  deep: {model: {encoder: {num_layers: 3}}}
+"""
+
+
+def call(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "orchestrator", *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=800)
+    assert done.returncode == code, f"{arguments}: {done.stderr[-3000:]}"
+    return done
+
+
+def test_a_sweep_stops_at_its_cap_and_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    path = tmp_path / "cap.yaml"
+    path.write_text(SPEC)
+    sweep = ("sweep", path, "--engine", "local", "--no-tracking", "--json", "--cache-dir", tmp_path / "c")
+    whole = [json.loads(line) for line in call(*sweep, "--results", tmp_path / "free").stdout.splitlines()]
+    needed = usage.used(tmp_path / "free", "demo-cap") / 3600
+    place = ("--results", tmp_path / "capped")
+    cap = needed / 2
+    stopped = call(*sweep, *place, "--max-core-hours", f"{cap:.9f}", code=130)
+    assert "stopped at the cap" in stopped.stderr and "core-hours used" in stopped.stderr
+    first = usage.used(tmp_path / "capped", "demo-cap") / 3600
+    assert 0 < first <= cap
+    again = call(*sweep, *place, "--max-core-hours", f"{cap:.9f}", code=130)
+    assert "stopped at the cap" in again.stderr and usage.used(tmp_path / "capped", "demo-cap") / 3600 <= cap
+    records = [json.loads(line) for line in call(*sweep, *place, "--max-core-hours", "9").stdout.splitlines()]
+    bits = [(record["id"], record["status"], record["weights_sha256"], record["bleu"]) for record in whole]
+    assert [(record["id"], record["status"], record["weights_sha256"], record["bleu"]) for record in records] == bits
+
+
+def test_a_probe_is_made_once_and_checked_against_the_run(tmp_path: Path) -> None:
+    places = ("--profile", "smoke", "--results", tmp_path / "r", "--cache-dir", tmp_path / "c")
+    row = "quickstart/fusion/mlrf-fnn"
+    first = call("plan", row, *places, "--seeds", "1", "--probe", "--json")
+    (planned,) = json.loads(first.stdout)["rows"]
+    cost = planned["cost"]
+    assert cost["basis"] == "probed" and cost["seconds"]["all"] > 0 and cost["device_hours"] > 0 and cost["memory_bytes"] > 10**7
+    assert "probe 1 of 1" in first.stderr
+    call("run", row, *places, "--no-tracking")
+    second = call("plan", row, *places, "--seeds", "1", "--probe", "--check", "--json")
+    assert "probe 1" not in second.stderr and "median relative error of rows that were probed" in second.stderr
+    told = json.loads(second.stdout)
+    assert told["rows"][0]["status"] == "done" and len(told["check"]["runs"]) == 1 and told["cost"]["left"]["trainings"] == 0

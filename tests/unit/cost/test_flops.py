@@ -1,0 +1,75 @@
+"""Operations counted from the equations, against what torch counts as it runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from models import build
+from models.flops import Tokens, transformer
+from orchestrator.cost.flops import work
+from orchestrator.spec import ModelSpec
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+from executed_flops import counter_of_flops
+
+VOCAB, SRC, TGT = 400, 24, 21
+SIDE = {"num_layers": 3}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "baseline": {},
+    "hierarchical": {"encoder": SIDE | {"connection": {"kind": "hierarchical"}}},
+    "linear": {"decoder": SIDE | {"aggregation": {"kind": "linear"}}},
+    "mlrf": {"encoder": SIDE | {"aggregation": {"kind": "mlrf-self-attention", "d_a": 128, "d_f": 64}}},
+    "mlrf-hop": {"decoder": SIDE | {"aggregation": {"kind": "mlrf-self-attention", "d_a": 128, "d_f": 64, "w1": "hop"}}},
+    "mlrf-layer": {"encoder": SIDE | {"aggregation": {"kind": "mlrf-self-attention", "d_a": 128, "d_f": 64, "w1": "layer"}}},
+    "multi-layer": {"encoder": SIDE | {"self_attention": {"kind": "multi_layer", "k": 2}}},
+    "transparent": {"bridge": {"kind": "transparent"}},
+}
+
+
+def model(**changes: Any) -> ModelSpec:
+    shape = {"d_model": 64, "d_ff": 128, "num_heads": 4, "norm": "pre", "encoder": SIDE, "decoder": SIDE}
+    return ModelSpec.model_validate(shape | changes)
+
+
+def executed(spec: ModelSpec) -> float:
+    """FLOP of a forward pass over two pairs without padding, as torch counts them."""
+    made = build(spec.model_dump(), VOCAB, VOCAB, 1).train()
+    source, target = torch.randint(4, VOCAB, (2, SRC)), torch.randint(4, VOCAB, (2, TGT))
+    with counter_of_flops() as counter:
+        made.logits(made(source, target).hidden)
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_count_is_near_what_is_executed(name: str) -> None:
+    spec = model(**VARIANTS[name])
+    found = work(spec, VOCAB, VOCAB)
+    hidden = 2 * found.own_tgt * 2 * (TGT * TGT - TGT)  # torch computes what the causal mask hides too
+    assert found.forward(Tokens.of([(SRC, TGT)] * 2)) + hidden == pytest.approx(executed(spec), rel=0.06)
+
+
+def test_the_transformer_is_counted_by_its_own_equations() -> None:
+    tokens = Tokens.of([(SRC, TGT), (5, 9)])
+    assert work(model(), VOCAB, VOCAB).forward(tokens) == pytest.approx(transformer(64, 128, 3, 3, VOCAB).forward(tokens), rel=0.03)
+    d, t = 64, 9
+    one = transformer(d, 0, 0, 1, 0)
+    attention = 2 * d * t * (t + 1) + 4 * d * 5 * t
+    assert one.forward(Tokens.of([(5, t)])) == t * 2 * 6 * d * d + 5 * 2 * 2 * d * d + attention
+
+
+def test_training_is_three_forward_passes_and_sums_are_linear() -> None:
+    tokens = Tokens.of([(3, 4), (6, 2)])
+    found = transformer(16, 32, 1, 1, 50)
+    assert found.training(tokens) == 3 * found.forward(tokens)
+    assert found.forward(tokens.scaled(2.5)) == pytest.approx(2.5 * found.forward(tokens))
+
+
+def test_a_deeper_side_costs_its_layers() -> None:
+    small, large = work(model(), VOCAB, VOCAB), work(model(encoder={"num_layers": 6}), VOCAB, VOCAB)
+    layer = sum(p.numel() for p in build(model().model_dump(), VOCAB, VOCAB, 1).encoder.layers[0].parameters())
+    assert large.src - small.src == 3 * layer and large.tgt == small.tgt
