@@ -53,7 +53,7 @@ class Planned:
             "same_as": self.same_as,
             "reason": self.reason,
             "also": {name: keys.as_dict() for name, keys in self.also.items()},
-        } | ({} if self.cost is None else {"cost": self.cost.as_json()})
+        } | ({} if self.cost is None else {"cost": self.cost.as_json(self.params)})
 
 
 @dataclass

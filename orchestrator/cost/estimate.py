@@ -10,7 +10,7 @@ from orchestrator.cost import about as abouts
 from orchestrator.cost import cache
 from orchestrator.cost.flops import work
 from orchestrator.kept import kept
-from orchestrator.keys import digest, model_text
+from orchestrator.keys import digest
 
 if TYPE_CHECKING:
     from orchestrator.cost.lengths import Lengths
@@ -28,7 +28,7 @@ class Cost:
 
     basis: probed (this architecture, here) | estimated (rate of the nearest that was probed) | not probed | data absent | not prepared.
     train: seconds of updates alone, as the ledger records them; around: validations, checkpoints, start. devices: GPUs, or CPU cores.
-    memory: bytes at the peak; state: bytes of weights, gradients and moments, which is less than the peak.
+    memory: bytes at the peak.
     """
 
     basis: str
@@ -40,7 +40,6 @@ class Cost:
     around: float | None = None
     decode: float | None = None
     memory: int | None = None
-    state: int | None = None
     probe: str | None = None
 
     @property
@@ -56,7 +55,8 @@ class Cost:
         """Device-hours: of GPUs, or of CPU cores."""
         return None if self.seconds is None else self.seconds * self.devices / 3600
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self, params: int | None = None) -> dict[str, Any]:
+        """state_bytes: of weights, gradients and moments, which is less than the peak."""
         rounded = {name: None if (value := getattr(self, name)) is None else round(value, 3) for name in ("train", "around", "decode")}
         return {
             "basis": self.basis,
@@ -67,30 +67,24 @@ class Cost:
             "seconds": rounded | {"all": None if self.seconds is None else round(self.seconds, 3)},
             "device_hours": None if self.hours is None else round(self.hours, 6),
             "memory_bytes": self.memory,
-            "state_bytes": self.state,
+            "state_bytes": None if params is None else params * STATE_BYTES,
         }
 
 
 class Costs:
-    """Costs of rows, worked out once for each distinct content. `results`: where the probes are."""
+    """Costs of rows. `results`: where the probes are."""
 
     def __init__(self, data: Data, results: Path) -> None:
         self.data, self.results = data, results
         self.probes = cache.read_all(results)
         self._lengths: Lengths | None = None
-        self._known: dict[Any, Cost] = {}
         self._prepared: dict[Any, Prepared | None] = {}
         self._near: dict[str, str | None] = {}
+        self._nothing: dict[tuple[str, int, int | None], Cost] = {}
 
     def of(self, row: Row, workers: int | None = None, without: str | None = None) -> Cost:
         """`without`: a probe that counts as not there (what the estimate would be without it)."""
-        spec = row.spec
-        assert spec is not None
-        workers = row.workers if workers is None else workers
-        key = (model_text(spec.model), self._rest(spec), workers, without)
-        if key not in self._known:
-            self._known[key] = self._of(row, workers, without)
-        return self._known[key]
+        return self._of(row, row.workers if workers is None else workers, without)
 
     def about(self, row: Row) -> dict[str, Any] | None:
         """What a probe of the row would be of; None where its data is not there or not prepared."""
@@ -107,28 +101,22 @@ class Costs:
 
     def forget(self) -> None:
         """What was worked out so far, for data was prepared since."""
-        self._known.clear()
         self._prepared.clear()
         self._near.clear()
 
-    def _rest(self, spec: Any) -> tuple[str, ...]:
-        sections = ("data", "batch", "optim", "train", "decode", "score")
-        return tuple(kept(f"cost/{name}", section := getattr(spec, name), section.model_dump_json) for name in sections)
-
     def _of(self, row: Row, workers: int, without: str | None) -> Cost:
-        from orchestrator import counting
         from orchestrator.cost.lengths import Lengths
         from orchestrator.runtime import best_device
 
         spec = row.spec
         assert spec is not None
         devices = workers * (1 if best_device().type == "cuda" else spec.train.threads)
-        sizes = self.data.sizes(row)
-        state = None if sizes is None else counting.params(spec, *sizes) * STATE_BYTES
         prepared = self.prepared(row)
-        if prepared is None or sizes is None:
+        if prepared is None:
             there = self.data.manifest(spec.data) is not None
-            return Cost("not prepared" if there else "data absent", devices, spec.train.max_steps, state=state)
+            about = ("not prepared" if there else "data absent", devices, spec.train.max_steps)
+            return self._nothing.setdefault(about, Cost(*about))
+        sizes = (prepared.src_size, prepared.tgt_size)
         self._lengths = self._lengths or Lengths()
         length, of_model = self._lengths.training(spec, prepared), work(spec.model, *sizes)
         flop_update = of_model.training(length.tokens)
@@ -136,7 +124,6 @@ class Costs:
             "updates": length.updates,
             "flop_update": flop_update,
             "flop": flop_update * length.updates,
-            "state": state,
         }
         key, basis = self._nearest(row, without)
         if key is None:

@@ -18,11 +18,10 @@ source: {paper: demo, table: cap}
 data: {corpus: toy-smoke, subword: {kind: word, size: 200}}
 batch: {unit: tokens, size: 800}
 model: {d_model: 64, d_ff: 128, num_heads: 2, norm: pre, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-train: {max_steps: 150, validate_every: 50, checkpoint_every: 50}
+train: {max_steps: 120, validate_every: 40, checkpoint_every: 40}
 rows:
   plain: {}
   linear: {model: {encoder: {aggregation: {kind: linear}}}}
-  deep: {model: {encoder: {num_layers: 3}}}
 """
 
 
