@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import statistics
 import sys
 import tempfile
 import time
@@ -28,7 +29,7 @@ from orchestrator.store import Store
 from orchestrator.train import Training
 from orchestrator.translate import batches, pad
 
-WARM_UP, MOST_UPDATES, SECONDS = 2, 30, 4.0
+WARM_UP, MOST_UPDATES, SECONDS = 3, 40, 4.0
 VALID_BATCHES, DECODE_BATCHES = 3, 3
 NEVER = 2**31 - 1
 
@@ -57,22 +58,25 @@ def measure(spec: RunSpec, data_dir: Path | None, cache_dir: Path, folder: Path)
 
 
 def _updates(training: Training, spec: RunSpec) -> dict[str, Any]:
-    """Without what comes before the first of them: data order, allocation, compilation."""
-    of_model, flops, seconds, wall, count = work(spec.model, *_sizes(training.model)), 0.0, 0.0, 0.0, 0
+    """Without what comes before the first of them: data order, allocation, compilation. The seconds are those of the median rate, for
+    new shapes and other work on the machine make single updates slow."""
+    of_model, count, wall = work(spec.model, *_sizes(training.model)), 0, 0.0
+    done: list[tuple[float, float]] = []
     turns = training.turns()
     turn = next(turns)
-    while count < WARM_UP + MOST_UPDATES and (wall < SECONDS or count < WARM_UP + 3):
+    while count < WARM_UP + MOST_UPDATES and (wall < SECONDS or count < WARM_UP + 5):
         before, started = training.progress.seconds, _now(training)
         update = turn.update
         turn = turns.send(training.gradients(update))
         took = _now(training) - started
         count += 1
         if count > WARM_UP:
-            flops += sum(of_model.training(_tokens(batch.src, batch.tgt_out)) for batch in update.micro)
             wall += took
-            seconds += training.progress.seconds - before if training.runtime.device.type == "cpu" else took
+            flops = sum(of_model.training(_tokens(batch.src, batch.tgt_out)) for batch in update.micro)
+            done.append((flops, training.progress.seconds - before if training.runtime.device.type == "cpu" else took))
     turns.close()
-    return {"updates": count - WARM_UP, "train_flops": flops, "train_seconds": seconds, "train_wall": wall}
+    flops = sum(f for f, _ in done)
+    return {"updates": len(done), "train_flops": flops, "train_seconds": flops * statistics.median(s / f for f, s in done)}
 
 
 def _validation(training: Training, spec: RunSpec) -> dict[str, float]:
