@@ -12,7 +12,7 @@ PIP_TOOLS := pip-tools==7.6.2
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 FAST := not ray and not slow and not browser and not chaos and not gpu
 # Tests that have all cores for themselves; the other slow ones run file by file beside each other.
-ALONE := (ray or browser or chaos) and not gpu
+ALONE := (ray or browser) and not gpu
 # One thread a process: bits are promised at equal thread counts, and two pytest workers share the cores.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 JOBS ?= 2
@@ -41,7 +41,7 @@ test: setup  ## the fast suite
 	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "$(FAST)"
 
 test-slow: setup chromium iproute2 mlflow-server  ## ray, slow, browser and chaos tests
-	@rc=0; for run in '-n $(JOBS) --dist loadfile -m "slow and not (ray or browser or chaos or gpu)"' '-m "$(ALONE)"'; do \
+	@rc=0; for run in '-n $(JOBS) --dist loadfile -m "(slow or chaos) and not (ray or browser or gpu)"' '-m "$(ALONE)"'; do \
 	  eval "$(TEST_ENV) $(BIN)/python -m pytest -q $$run --timeout 600" || { one=$$?; [ $$one -eq 5 ] && echo "no slow test is selected" || rc=$$one; }; \
 	done; exit $$rc
 
