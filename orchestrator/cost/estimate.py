@@ -28,7 +28,7 @@ class Cost:
 
     basis: probed (this architecture, here) | estimated (rate of the nearest that was probed) | not probed | data absent | not prepared.
     train: seconds of updates alone, as the ledger records them; around: validations, checkpoints, start. devices: GPUs, or CPU cores.
-    memory: bytes at the peak.
+    memory: bytes at the peak of the probe; room: bytes at the peak of a worker as `memory` estimates them without one.
     """
 
     basis: str
@@ -40,6 +40,7 @@ class Cost:
     around: float | None = None
     decode: float | None = None
     memory: int | None = None
+    room: int | None = None
     probe: str | None = None
 
     @property
@@ -67,6 +68,7 @@ class Cost:
             "seconds": rounded | {"all": None if self.seconds is None else round(self.seconds, 3)},
             "device_hours": None if self.hours is None else round(self.hours, 6),
             "memory_bytes": self.memory,
+            "memory_estimated": self.room,
             "state_bytes": None if params is None else params * STATE_BYTES,
         }
 
@@ -105,7 +107,9 @@ class Costs:
         self._near.clear()
 
     def _of(self, row: Row, workers: int, without: str | None) -> Cost:
+        from orchestrator import counting
         from orchestrator.cost.lengths import Lengths
+        from orchestrator.memory import estimate as memory_of
         from orchestrator.runtime import best_device
 
         spec = row.spec
@@ -125,6 +129,8 @@ class Costs:
             "flop_update": flop_update,
             "flop": flop_update * length.updates,
         }
+        device = best_device().type
+        known["room"] = memory_of(spec, counting.params(spec, *sizes), sizes[1], workers=workers, device=device).total
         key, basis = self._nearest(row, without)
         if key is None:
             return Cost("not probed", devices, **known)

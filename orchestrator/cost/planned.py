@@ -110,5 +110,6 @@ def short(cost: Cost | None) -> tuple[str, str, str, str]:
         return "", "", "", ""
     near = "~" if cost.basis == "estimated" else ""
     flop = ["?" if value is None else f"{value:.2g}" for value in (cost.flop_update, cost.flop)]
-    memory = "?" if cost.memory is None else f"{cost.memory / 2**30:.2g}G"
+    room = "?" if cost.room is None else f"~{cost.room / 2**30:.2g}G"
+    memory = room if cost.memory is None else f"{cost.memory / 2**30:.2g}G"
     return flop[0], flop[1], "?" if cost.seconds is None else near + duration(cost.seconds), memory
