@@ -49,7 +49,11 @@ def analyse(context: Context) -> Analysis:
     top, orders, workers, seed = (whole(context, name, least) for name, least in (("top", 1), ("orders", 1), ("workers", 1), ("seed", 0)))
     notes: list[str] = []
     curves: dict[str, Curve] = {}
+    first: dict[str, str] = {}
     for subject in context.subjects:
+        if (same := first.setdefault(subject.train_key, subject.row.id)) != subject.row.id:
+            notes.append(f"{subject.row.id}: the training of {same}; a sweep trains it once")
+            continue
         curve = _curve(context, subject, metric, notes)
         if curve is not None:
             curves[subject.row.id] = curve

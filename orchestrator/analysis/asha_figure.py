@@ -79,4 +79,4 @@ def _trade(axes: Axes, records: Records, top: int) -> None:
     axes.set_ylabel("orders in which they are kept, %")
     axes.set_title("what ASHA spends, and what it keeps")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=7, loc="lower right")
+    axes.legend(fontsize=7, loc="best")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,6 +45,14 @@ def test_what_is_spent_and_what_is_kept(grid, tmp_path):
     made.draw(figure)
     figure.savefig(tmp_path / "asha.png")
     assert len(figure.axes) == 2
+
+
+def test_a_training_that_rows_share_is_one_run(grid, about):
+    context = grid.context("asha", *FINALS, options=["orders=2", "top=2"])
+    twin = about(grid.rows["hier"], id="demo/small/twin")
+    made = analyse(replace(context, subjects=[*context.subjects, grid.subject(twin)]))
+    assert "demo/small/twin: the training of demo/small/hier; a sweep trains it once" in made.notes
+    assert not any(r["row"] == twin.id for r in made.records if "row" in r)
 
 
 def test_a_sweep_of_its_own_is_judged_by_the_full_runs(grid, tmp_path):
