@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ os.environ |= {
     "MPLBACKEND": "Agg",
     "COLUMNS": "140",
 }
+
+# A shell that puts the tests in the background lets Ctrl-C be ignored, and every child would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest
 
