@@ -11,9 +11,9 @@ from orchestrator.data.prepare import Prepared
 from orchestrator.evaluate import score
 from orchestrator.spec import RunSpec
 from orchestrator.translate import decode_corpus
+from orchestrator.tuning import VALID, settled
 
 NAME = "valid/bleu"
-VALID = "valid"
 
 RungMetrics = Callable[[nn.Module], dict[str, float]]
 """Of the model as it stands at a rung; it leaves weights, random numbers and the training mode as they were."""
@@ -22,10 +22,9 @@ RungMetrics = Callable[[nn.Module], dict[str, float]]
 def rung_bleu(spec: RunSpec, prepared: Prepared) -> RungMetrics:
     """`{valid/bleu}` in percent, by the row's own metric, of greedy translations in fp32: a search is what a rung has no time for."""
     sources = prepared.encode(prepared.sources(VALID))
-    penalty = spec.decode.length_penalty
-    if penalty.alpha == "tuned":  # greedy search has no use for it
-        penalty = penalty.model_copy(update={"alpha": 0.0, "candidates": None})
-    greedy = spec.decode.model_copy(update={"beam_size": 1, "length_penalty": penalty, "precision": "fp32"})
+    greedy = spec.decode.model_copy(update={"beam_size": 1, "precision": "fp32"})
+    if greedy.length_penalty.alpha == "tuned":  # a search of one hypothesis has no use for it
+        greedy = settled(greedy, {"alpha": 0.0})
 
     def measured(model: nn.Module) -> dict[str, float]:
         training = model.training
