@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
+
+from models.paths import PATHS
 
 
 def _packed_flops(x: Any, weight: Any, *rest: Any, out_shape: Any = None, **options: Any) -> int:
@@ -31,8 +35,10 @@ class _Whole:
     def __exit__(self, *error: object) -> None: ...
 
 
-def counter_of_flops() -> FlopCounterMode:
-    """Operations of all modules together, in training and in inference mode."""
+@contextmanager
+def counter_of_flops() -> Iterator[FlopCounterMode]:
+    """Operations of all modules together, in training and in inference mode; by torch's operations alone, for those in C are not seen."""
     counter = FlopCounterMode(display=False, custom_mapping=PACKED)
     counter.mod_tracker = _Whole()  # type: ignore[assignment]
-    return counter
+    with PATHS.without("native"), counter:
+        yield counter

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models import native
 from models.dropout import Dropout
 from models.memory import Memory
 from models.packing import Packing
@@ -60,31 +61,44 @@ class MultiHeadAttention(nn.Module):
             q, k, v = self.joint(x_NTD).chunk(3, dim=-1)
         else:
             q, k, v = self.query(x_NTD), self.key(keys_NTD), self.value(keys_NTD)
+        if self._plain(q, flow):
+            return self.output(flow.cache.attend(self, q, k, v, self.num_heads))
         heads = (self.num_heads, self.d_head)
         k, v = flow.cache.extend(self, k.unflatten(-1, heads), v.unflatten(-1, heads))
         q = q.reshape(k.shape[0], -1, *heads).transpose(1, 2)
-        return self.output(self._attend(q, k, v, flow.bias, flow).view(*x_NTD.shape[:2], -1))
+        return self.output(self._attend(q, k, v, flow.cache.bias(), flow).view(*x_NTD.shape[:2], -1))
 
     def over(self, x_NTD: Tensor, memory: Memory, flow: Flow) -> Tensor:
         """Attention over a memory of the source; its keys and values are mapped once per sentence."""
 
-        def project() -> tuple[Tensor, Tensor]:
+        q = _unpacked(self.query(x_NTD), flow.packing)
+        rows, length, width = q.shape
+        plain = flow.cache is not None and self._plain(q, flow)
+
+        def project() -> tuple[Tensor, ...]:
             k, v = self.keys_values(memory)
             k, v = self._split(_unpacked(k, memory.packing)), self._split(_unpacked(v, memory.packing))
             # every step multiplies them: they are laid out in the order in which products read them
+            if plain:
+                return native.memory_layout(k, v, memory.bias)
             return (k, v) if flow.cache is None else (k.transpose(2, 3).contiguous().transpose(2, 3), v.contiguous())
 
-        k, v = project() if flow.cache is None else flow.cache.once(self, project)
-        q = _unpacked(self.query(x_NTD), flow.packing)
-        rows, length, width = q.shape
+        k, v, *bias = project() if flow.cache is None else flow.cache.once(self, project)
         # the K hypotheses of a sentence are K*T queries of one row: its keys are never copied
         grouped = q.reshape(k.shape[0], -1, width) if rows != k.shape[0] else q
-        z = self._attend(self._split(grouped), k, v, memory.bias, flow).reshape(rows, length, -1)
+        if plain:
+            z = native.attend_memory(grouped, k, v, *bias).view(rows, length, -1)
+        else:
+            z = self._attend(self._split(grouped), k, v, memory.bias, flow).reshape(rows, length, -1)
         return self.output(_packed(z, flow.packing))
 
     def keys_values(self, memory: Memory) -> tuple[Tensor, Tensor]:
         """The memory through its two maps."""
         return self.key(memory.keys), self.value(memory.keys if memory.values is None else memory.values)
+
+    def _plain(self, q: Tensor, flow: Flow) -> bool:
+        """Whether `models.native` attends as this class does: no equation of a subclass, nobody who wants the weights."""
+        return type(self)._attend is MultiHeadAttention._attend and flow.trace is None and native.attends(q, self.num_heads)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.num_heads, self.d_head).transpose(1, 2)

@@ -4,8 +4,9 @@ Shapes: N hypothesis rows (sentence-major), B sentences, W = N / B rows a senten
 C cells of a sentence, K width of a head.
 
 Keys and values of self-attention lie in cells and never move when hypotheses are reordered: the cells of a sentence belong to all its
-hypotheses, and `visible` says which of them are a hypothesis's own past. Reordering permutes the rows of that small table alone.
-Where there is such a table it hides the cells not yet filled too, so that attention multiplies whole buffers, in the order of their memory.
+hypotheses, and `past` says which of them are a hypothesis's own. Reordering permutes the rows of that small table alone. `attend` reads
+those cells and no others; `extend` returns all, for products under a bias that hides the rest: cells not yet filled too, so that attention
+multiplies whole buffers, in the order of their memory.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+
+from models import native
 
 INITIAL_CAPACITY = 32
 HIDDEN = -1e9
@@ -28,7 +30,7 @@ CLOCK = nn.Identity()
 
 
 class Cache:
-    """Four kinds of memory. `extend`: keys and values in cells, by sentence. `append` grows by time and belongs to a hypothesis, as does
+    """Four kinds of memory. `extend`, `attend`: keys and values in cells, by sentence. `append` grows by time and belongs to a hypothesis, as does
     `recent`, which is as long as asked for. `once` is made once and belongs to a sentence."""
 
     def __init__(self) -> None:
@@ -37,54 +39,48 @@ class Cache:
         self._filled: dict[nn.Module, int] = {}
         self._recent: dict[nn.Module, Tensor] = {}
         self._made: dict[nn.Module, tuple[Tensor, ...]] = {}
-        self._cells: dict[nn.Module, list[Tensor]] = {}  # [B, H, capacity, K]
+        self._cells: dict[nn.Module, list[Tensor]] = {}  # [B, H, capacity, K]; of `attend` [B, 1, capacity, H K]
         self._capacity = INITIAL_CAPACITY
-        self._visible: Tensor | None = None  # [N, capacity]: 0 or HIDDEN; None: every row sees all cells of its sentence
+        self._past: Tensor | None = None  # [N, positions so far]: cells
+        self._shared = False  # whether several rows ever shared a sentence's cells; else every row sees all of them
+        self._bias: Tensor | None = None  # of this step, once it is asked for
         self._shape = (0, 0, 0)  # B, W, T of the step that `begin` opened
         self._start = self._end = 0  # its cells; `_end` of all
         self._compact_at = COMPACT_AFTER
         self._times: tuple[Tensor, Tensor] | None = None  # None until a step asks
 
-    def begin(self, rows: int, length: int, sentences: int, device: torch.device) -> Tensor | None:
-        """Open a step of `length` positions of `rows` hypotheses; its attention bias [B, 1, W*T, C], None where all may be seen."""
+    def begin(self, rows: int, length: int, sentences: int, device: torch.device) -> None:
+        """Open a step of `length` positions of `rows` hypotheses."""
         width = rows // sentences
         if self._end >= self._compact_at:
             self._compact(sentences)
-        self._shape, self._start, self._times = (sentences, width, length), self._end, None
+        self._shape, self._start, self._times, self._bias = (sentences, width, length), self._end, None, None
         self._end += width * length
-        shared = width > 1 or self._visible is not None
+        self._shared |= width > 1
         if self._end > self._capacity:
-            ahead = STEPS_AHEAD * width * length if shared else self._end
+            ahead = STEPS_AHEAD * width * length if self._shared else self._end
             self._capacity = -(-(self._end + ahead) // ROUNDED) * ROUNDED
-        if width == length == 1 and not shared:
-            return None
-        # a new position is seen by its own row, from its own time on
-        new = torch.full((width, length, width, length), HIDDEN, device=device)
-        new.diagonal(dim1=0, dim2=2).copy_(torch.full((length, length), HIDDEN, device=device).triu_(1)[:, :, None])
-        new_TC = new.flatten(2).repeat(sentences, 1, 1)  # [N, T, W*T]
-        if not shared:
-            return torch.cat((new_TC.new_zeros(rows, length, self._start), new_TC), dim=2)[:, None]
-        bias = self._table(rows, device)[:, None]
-        bias = bias if length == 1 else bias.repeat(1, length, 1)
-        bias[:, :, self._start : self._end] = new_TC
-        self._visible = bias[:, -1]
-        return bias.view(sentences, 1, width * length, -1)
+        new = torch.arange(self._start, self._end, device=device).view(width, length).repeat(sentences, 1)
+        self._past = new if self._past is None else torch.cat((self._past, new), dim=1)
 
-    def _table(self, rows: int, device: torch.device) -> Tensor:
-        """`visible` for all cells there are room for."""
-        table = self._visible
-        if table is None:
-            table = torch.zeros(rows, self._start, device=device)
-        missing = self._capacity - table.shape[1]
-        return F.pad(table[:, : self._capacity], (0, max(0, missing)), value=HIDDEN) if missing else table
+    def bias(self) -> Tensor | None:
+        """Of this step's attention over what `extend` returns, [B, 1, W*T, C]: a position sees its own row's cells, from its own time on.
+        None where all may be seen."""
+        (B, W, T), past = self._shape, self._past
+        assert past is not None
+        if self._bias is None and (T > 1 or self._shared):
+            bias = torch.full((B * W, T, self._capacity if self._shared else self._end), HIDDEN, device=past.device)
+            for t in range(T):
+                bias[:, t].scatter_(1, past[:, : past.shape[1] - T + t + 1], 0.0)
+            self._bias = bias.view(B, 1, W * T, -1)
+        return self._bias
 
     def extend(self, slot: nn.Module, *new: Tensor) -> tuple[Tensor, ...]:
-        """Put `new` [N, T, H, K] into this step's cells; return the sentences' cells [B, H, C, K], as the bias of `begin` counts.
+        """Put `new` [N, T, H, K] into this step's cells; return the sentences' cells [B, H, C, K], as `bias` counts.
 
         Where hypotheses share cells, the first of several tensors (keys) is kept as [B, H, K, C], the order in which Q K^T reads it.
         """
-        (B, W, T), start, end = self._shape, self._start, self._end
-        shared = self._visible is not None
+        (B, W, T), start, end, shared = self._shape, self._start, self._end, self._shared
         buffers = self._cells.get(slot)
         if buffers is None or buffers[0].shape[2] != self._capacity or (shared and len(new) > 1 and buffers[0].stride(3) == 1):
             transposed = [shared and len(new) > 1 and i == 0 for i in range(len(new))]
@@ -95,6 +91,18 @@ class Cache:
         for buffer, value in zip(buffers, new, strict=True):
             buffer[:, :, start:end] = value.reshape(B, W * T, *value.shape[2:]).transpose(1, 2)
         return tuple(buffers) if shared else tuple(buffer[:, :, :end] for buffer in buffers)
+
+    def attend(self, slot: nn.Module, q: Tensor, k: Tensor, v: Tensor, heads: int) -> Tensor:
+        """softmax(Q K^T / sqrt(K)) V of this step's positions [N, T, D], each over its own past and itself: `models.native`."""
+        (B, _, _), start, past = self._shape, self._start, self._past
+        assert past is not None
+        buffers = self._cells.get(slot)
+        if buffers is None or buffers[0].shape[2] != self._capacity:
+            grown = [n.new_empty(B, 1, self._capacity, n.shape[2]) for n in (k, v)]
+            for buffer, old in zip(grown, buffers or [], strict=False):
+                buffer[:, :, :start] = old[:, :, :start]
+            self._cells[slot] = buffers = grown
+        return native.attend_cells(q, k, v, *buffers, past, B, start, heads)
 
     def times(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Positions in time of this step's queries [1, W*T] and of all cells [B, C], counted from 0; asked at every step or never."""
@@ -107,17 +115,19 @@ class Cache:
         return self._times
 
     def _compact(self, sentences: int) -> None:
-        """Drop cells that no hypothesis of the sentence sees; sentences with fewer cells than the fullest keep some that are hidden."""
-        if self._visible is not None:
-            visible = self._visible.view(sentences, -1, self._capacity)[:, :, : self._end]
-            alive, order = visible.amax(1).sort(dim=1, descending=True, stable=True)
-            kept = int((alive == 0).sum(1).max())
-            order = order[:, :kept]
+        """Drop cells that are nobody's past; sentences with fewer cells than the fullest keep some of them."""
+        past = self._past
+        if self._shared and past is not None:
+            past = past.view(sentences, -1)
+            alive = torch.zeros(sentences, self._end, device=past.device).scatter_(1, past, 1.0)
+            order = alive.sort(dim=1, descending=True, stable=True).indices
+            kept = int(alive.sum(1).max())
+            place = torch.empty_like(order).scatter_(1, order, torch.arange(self._end, device=past.device).expand_as(order))
+            self._past = place.gather(1, past).view_as(self._past)  # type: ignore[arg-type]
             for buffers in self._cells.values():
-                index = order[:, None, :, None].expand(-1, buffers[0].shape[1], -1, buffers[0].shape[3])
+                index = order[:, None, :kept, None].expand(-1, buffers[0].shape[1], -1, buffers[0].shape[3])
                 for buffer in buffers:
                     buffer[:, :, :kept] = buffer.gather(2, index)
-            self._visible = visible.gather(2, order[:, None].expand(-1, visible.shape[1], -1)).flatten(0, 1)
             self._end = self._capacity = kept
         self._compact_at = self._end + COMPACT_AFTER
 
@@ -159,8 +169,8 @@ class Cache:
 
     def reorder(self, hypotheses: Tensor) -> None:
         """Row n of the hypothesis part becomes old row hypotheses[n], of the same sentence; where sentences leave, `select` follows."""
-        if self._visible is not None:
-            self._visible = self._visible.index_select(0, hypotheses)
+        if self._past is not None:
+            self._past = self._past.index_select(0, hypotheses)
         for slot, recent in self._recent.items():
             self._recent[slot] = recent.index_select(0, hypotheses)
         for slot, buffers in self._grown.items():

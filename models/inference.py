@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import flop_registry, register_flop_formula
 
+from models import native
 from models.attention import MultiHeadAttention
 from models.feed_forward import FeedForward
 from models.linear import NormedLinear
@@ -55,10 +56,13 @@ def prepared(model: nn.Module, precision: Precision = "fp32", *, beam: int = 1) 
                     _swap(stack, module, "forward", _at_first_use(make, [module]))
                 elif isinstance(module, MultiHeadAttention) and module.query.in_features == module.key.in_features:
                     _swap(stack, module, "joint", _at_first_use(make, [module.query, module.key, module.value]))
+                elif isinstance(module, nn.LayerNorm):
+                    _swap(stack, module, "forward", _norm(module))
                 elif isinstance(module, FeedForward) and module.activation is nn.functional.relu:
                     _swap(stack, module, "rectified", _at_first_use(make, [module.inner], "relu"))
-        if isinstance(model, Transformer):
-            _swap(stack, model, "packs_sources", True)
+        for module in model.modules():
+            if isinstance(module, Transformer):
+                _swap(stack, module, "packs_sources", True)
         if device.type == "cpu" and beam == 1:
             stack.enter_context(_default_products())
         yield
@@ -109,8 +113,20 @@ def _folded(module: NormedLinear) -> Map:
     return lambda x: nn.functional.linear(x, weight, bias)
 
 
+def _norm(module: nn.LayerNorm) -> Map:
+    weight, bias, eps = module.weight.detach(), module.bias.detach(), module.eps
+
+    def apply(x: Tensor) -> Tensor:
+        fast = len(weight) % native.LANES == 0 and native.runs_on(x)
+        return native.layer_norm(x, weight, bias, eps) if fast else nn.functional.layer_norm(x, weight.shape, weight, bias, eps)
+
+    return apply
+
+
 def _fp32(maps: Sequence[nn.Linear], after: str) -> Map:
     weight, bias = _joined(maps)
+    if native.Linear.takes(weight):
+        return native.Linear(weight, bias, after == "relu")
     packed = torch.ops.mkldnn._reorder_linear_weight(weight)
     product = torch.ops.mkldnn._linear_pointwise.default
     return lambda x: product(x, packed, bias, after, [], "")
@@ -140,9 +156,14 @@ def _int8(maps: Sequence[nn.Linear], after: str) -> Map:
     zero = torch.zeros(len(scale), dtype=torch.int32)
     packed = torch.ops.onednn.qlinear_prepack(quantised, None)
     product = torch.ops.onednn.qlinear_pointwise.default
+    zeros = torch.zeros_like(scale)
 
     def apply(x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
+        if native.runs_on(rows):
+            q, s = native.quantise(rows)
+            y = product(q, 1.0, 128, packed, scale, zero, None, 1.0, 0, torch.float32, "none", [], "")
+            return native.dequantise_(y, s, zeros if bias is None else bias, after == "relu").view(*x.shape[:-1], -1)
         s = rows.abs().amax(1, keepdim=True).clamp_min_(1e-30).div_(127)
         # adding 128.5 and cutting off rounds; what it makes of NaN shows in s
         q = (rows * s.reciprocal()).add_(128.5).to(torch.uint8)

@@ -62,7 +62,8 @@ class Site:
 class Flow:
     """What travels with one pass of one side.
 
-    mask: [B, S] True = real token (None while decoding step by step); bias: additive attention bias broadcastable to [B, heads, T, S];
+    mask: [B, S] True = real token (None while decoding step by step); bias: additive attention bias broadcastable to [B, heads, T, S]
+    (where there is a cache, the cache has it);
     cache: the decoder's memory of earlier steps; trace: collects attention maps where a list is given (off in training).
     h_0: the decoder's embedded words, for cross-attention that reads them.
     packing: where it is given, states are packed rows [1, P, D] in place of [B, T, D].

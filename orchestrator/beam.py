@@ -27,7 +27,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from models.cache import Cache
-from orchestrator.largest import NEVER, best_of_rows
+from orchestrator.largest import NEVER
+from orchestrator.next_words import NextWords
 from orchestrator.spec import DecodeSpec, LengthPenalty
 
 PAD, BOS, EOS = 0, 2, 3
@@ -147,6 +148,8 @@ class _Search:
         self.parents = torch.zeros_like(self.tokens)
         self.outcome = _Ended.none(len(limits), self.K, self.device)
         self.ngram = decode.no_repeat_ngram
+        self.banned = torch.tensor([PAD, BOS, EOS], device=self.device)
+        self.none = torch.empty((1, 0), dtype=torch.long, device=self.device)
         self.history = torch.empty((len(limits), 1, 0), dtype=torch.long, device=self.device)  # [B, W, tokens so far], where it is needed
 
     def beam(self) -> None:
@@ -154,12 +157,12 @@ class _Search:
         token = torch.full_like(live, BOS, dtype=torch.long)
         ended = self.outcome
         for length in range(1, self.longest + 1):
-            width, logprobs = live.shape[1], self._logprobs(token, length)
-            step = self._extend(logprobs, live, ended, length, exact=False)
+            width, words = live.shape[1], self._next(token, length, self.K + 1)
+            step = self._extend(words, live, ended, length, exact=False)
             done, tied, broken = step.flags.tolist()
             self._check(broken, length)
             if tied:
-                step = self._extend(logprobs, live, ended, length, exact=True)
+                step = self._extend(words, live, ended, length, exact=True)
                 done = int(step.flags[0])
             live, parent, token, ended = step.live, step.parent, step.token, step.ended
             self.tokens[length - 1, self.place], self.parents[length - 1, self.place] = token, parent
@@ -181,8 +184,8 @@ class _Search:
         token = torch.full_like(logprob, BOS, dtype=torch.long)
         ended = self.outcome
         for length in range(1, self.longest + 1):
-            logprobs, eos = self._logprobs(token, length)
-            best, token = logprobs.max(dim=1, keepdim=True)
+            words = self._next(token, length, 1)
+            (best, token), eos = words.first(), words.eos.view(-1, 1)
             last = (self.limit == length)[:, None]
             token, best = token.masked_fill_(last, EOS), torch.where(last, eos, best)
             logprob = logprob + best
@@ -204,18 +207,12 @@ class _Search:
                 self.cache.reorder(rows)
         self._settle(ended)
 
-    def _logprobs(self, token_BW: Tensor, length: int) -> tuple[Tensor, Tensor]:
-        """log p(next | Y) as [N, V], with what may not be generated at -inf, and that of EOS before this as [B, W]."""
+    def _next(self, token_BW: Tensor, length: int, count: int) -> NextWords:
+        """The candidates behind these tokens; PAD and BOS are none, nor is EOS as the first token."""
         hidden = self.model.decode(token_BW.view(-1, 1), self.encoded, self.cache)
-        logprobs = self.model.logits(hidden[:, -1]).float().log_softmax(dim=-1)
-        eos = logprobs[:, EOS].view(token_BW.shape).clone()
-        logprobs[:, PAD] = NEVER
-        logprobs[:, BOS] = NEVER
-        if length == 1:
-            logprobs[:, EOS] = NEVER
-        if self.ngram:
-            logprobs.scatter_(1, repeated(self.history.flatten(0, 1), self.ngram), NEVER)  # that of PAD is -inf already
-        return logprobs, eos
+        logits = self.model.logits(hidden[:, -1]).float()
+        repeats = repeated(self.history.flatten(0, 1), self.ngram) if self.ngram else self.none
+        return NextWords(logits, self.banned[: 3 if length == 1 else 2], repeats.expand(len(logits), -1), EOS, count)
 
     def _remember(self, token_BK: Tensor, parent_BK: Tensor | None = None) -> None:
         """Each hypothesis's tokens, for blocking: its parent's and its own."""
@@ -225,10 +222,11 @@ class _Search:
                 kept = kept.gather(1, parent_BK[:, :, None].expand(-1, -1, kept.shape[2]))
             self.history = torch.cat((kept, token_BK[:, :, None]), dim=2)
 
-    def _extend(self, logprobs: tuple[Tensor, Tensor], live_BW: Tensor, ended: _Ended, length: int, *, exact: bool) -> _Step:
-        """One step of the search over [N, V] log-probabilities; it changes nothing, so that a tie can be done again exactly."""
-        (next_NV, eos_BW), (B, W), K = logprobs, live_BW.shape, self.K
-        value_NC, token_NC, tied = best_of_rows(next_NV, K + 1, exact=exact)
+    def _extend(self, words: NextWords, live_BW: Tensor, ended: _Ended, length: int, *, exact: bool) -> _Step:
+        """One step of the search; it changes nothing, so that a tie can be done again exactly."""
+        (B, W), K = live_BW.shape, self.K
+        value_NC, token_NC, tied = words.best(exact=exact)
+        eos_BW = words.eos.view(B, W)
         value = value_NC.view(B, W, -1) + live_BW[:, :, None]
         token = token_NC.view(B, W, -1)
         # at its limit a sentence has one candidate a hypothesis: EOS

@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from orchestrator.beam import EOS, PAD, _Search, beam_search, best_of_rows, length_limit, length_penalty
+from orchestrator.beam import EOS, PAD, _Search, beam_search, length_limit, length_penalty
+from orchestrator.largest import best_of_rows
 from orchestrator.spec import DecodeSpec, LengthPenalty
 from orchestrator.translate import pad
 

@@ -21,7 +21,8 @@ def test_each_hypothesis_sees_its_own_past_and_nothing_else(monkeypatch, compact
     width, pasts = 1, [torch.zeros(B, 0, H, K) for _ in slots]
     for step in range(30):
         length = 2 if step == 3 else 1
-        bias = cache.begin(B * width, length, B, torch.device("cpu"))
+        cache.begin(B * width, length, B, torch.device("cpu"))
+        bias = cache.bias()
         for slot, past in zip(slots, list(pasts), strict=True):
             new = torch.randn(B * width, length, H, K, generator=generator)
             pasts[slots.index(slot)] = whole = torch.cat((past, new), dim=1)

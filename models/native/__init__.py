@@ -1,0 +1,189 @@
+"""Fast forms of decoding's small steps, in C, for fp32 on a CPU; compiled at first use where there is a C compiler.
+
+Torch runs these steps as many small operations over tensors that pass through memory again and again, and hides by a mask what a
+hypothesis may not see. Here one call makes one pass over what is needed alone. The same equations to rounding (tested); where there is no
+compiler, on another device, in another type or while gradients are kept, torch's operations run (`PATHS.native`).
+
+Shapes: B sentences, N rows (hypotheses, sentence-major), T new positions, D = H K: H heads of width K, V words.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from models.native.build import BuildError, library
+from models.paths import PATHS
+
+LANES = 16
+"""Numbers are taken by so many: positions of a memory are padded, widths of other sizes are left to torch."""
+HEADS = (16, 32, 64, 128)
+"""Widths of a head."""
+HIDDEN = -1e9
+"""Added to the score of what may not be seen."""
+OPERATIONS = 2**19
+"""Of a thread, at least: some 20 microseconds."""
+_POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_int
+_SIGNATURES = {
+    "attend_cells": [_POINTER] * 3 + [_LONG] * 3 + [_POINTER] * 5 + [_LONG] * 8 + [_FLOAT, _INT],
+    "attend_memory": [_POINTER] * 7 + [_LONG] * 5 + [_FLOAT, _INT],
+    "best_words": [_POINTER] * 7 + [_LONG] * 6 + [_INT],
+    "layer_norm": [_POINTER] * 4 + [_LONG] * 2 + [_FLOAT, _INT],
+    "quantise": [_POINTER] * 3 + [_LONG] * 2 + [_INT],
+    "dequantise": [_POINTER] * 3 + [_LONG] * 2 + [_INT] * 2,
+    "linear": [_POINTER] * 6 + [_LONG] * 3 + [_INT] * 2,
+    "pack": [_POINTER] * 2 + [_LONG] * 2,
+    "panel": [],
+}
+_CALLS: dict[str, Callable[..., int]] = {}
+
+
+@functools.cache
+def available() -> bool:
+    """Whether the library is there; it is made now if it never was."""
+    try:
+        loaded = library(Path(__file__).parent)
+    except BuildError as error:
+        logging.getLogger(__name__).info("decoding uses torch's operations alone: %s", error)
+        return False
+    for name, arguments in _SIGNATURES.items():
+        _CALLS[name] = function = getattr(loaded, name)
+        function.argtypes, function.restype = arguments, _INT if name == "panel" else None
+    return True
+
+
+def runs_on(x: Tensor) -> bool:
+    """Whether these forms take `x`."""
+    return PATHS.native and x.dtype == torch.float32 and x.device.type == "cpu" and not torch.is_grad_enabled() and available()
+
+
+def attends(x: Tensor, heads: int) -> bool:
+    """Whether they take `x` [.., D] as queries of so many heads."""
+    return x.shape[-1] // heads in HEADS and runs_on(x)
+
+
+def _threads(operations: int) -> int:
+    """As many as torch may use, where each gets enough to do: starting one for less costs more than it brings."""
+    return max(1, min(torch.get_num_threads(), operations // OPERATIONS))
+
+
+def attend_cells(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, past: Tensor, sentences: int, start: int, heads: int) -> Tensor:
+    """softmax(Q K^T / sqrt(K)) V of new positions q, k, v [N, T, D], each over its own cells: [N, T, D].
+
+    keys, values [B, .., C, D]: `k` and `v` are put into them from cell `start` on. past [N, P]: each row's cells, the new ones last.
+    """
+    rows, length, width = q.shape
+    d_head, seen = width // heads, past.shape[1]
+    threads = _threads(2 * q.numel() * seen)
+    z, scratch = q.new_empty(rows, length, width), q.new_empty(threads, seen + LANES)
+    q, k, v = (t if t.stride(2) == 1 and t.stride(0) == length * t.stride(1) else t.contiguous() for t in (q, k, v))
+    past = past.contiguous()
+    _CALLS["attend_cells"](
+        *(q.data_ptr(), k.data_ptr(), v.data_ptr(), q.stride(1), k.stride(1), v.stride(1)),
+        *(keys.data_ptr(), values.data_ptr(), past.data_ptr(), z.data_ptr(), scratch.data_ptr()),
+        *(sentences, rows // sentences, length, heads, d_head, keys.shape[-2], seen, start, 1.0 / math.sqrt(d_head), threads),
+    )
+    return z
+
+
+def memory_layout(k: Tensor, v: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+    """Keys and values [B, H, S, K], bias [B, 1, 1, S] -> keys [B, H, K, S'], values [B, H, S', K], bias [B, S'], lengths [B]: the positions
+    behind which all are hidden. S': S rounded up to LANES."""
+    missing = -k.shape[2] % LANES
+    k, v = (F.pad(t, (0, 0, 0, missing)) for t in (k, v))
+    bias = F.pad(bias[:, 0, 0], (0, missing), value=HIDDEN).contiguous()
+    seen = (bias > HIDDEN / 2) * torch.arange(1, bias.shape[1] + 1)
+    return k.transpose(2, 3).contiguous(), v.contiguous(), bias, seen.amax(1).clamp_min(1)
+
+
+def attend_memory(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, lengths: Tensor) -> Tensor:
+    """softmax(Q K^T / sqrt(K) + bias) V as [B, Q, D], of queries [B, Q, D] over what `memory_layout` has made."""
+    _, heads, d_head, length = keys.shape
+    q = q.contiguous()
+    threads = _threads(2 * q.numel() * length)
+    z, scratch = torch.empty_like(q), q.new_empty(threads, length)
+    _CALLS["attend_memory"](
+        *(q.data_ptr(), keys.data_ptr(), values.data_ptr(), bias.data_ptr(), lengths.data_ptr(), z.data_ptr(), scratch.data_ptr()),
+        *(q.shape[0], q.shape[1], heads, d_head, length, 1.0 / math.sqrt(d_head), threads),
+    )
+    return z
+
+
+def best_words(logits: Tensor, banned: Tensor, repeated: Tensor, count: int, eos: int) -> tuple[Tensor, Tensor, Tensor]:
+    """log-softmax of logits [N, V] (changed by the call); the `count` largest of each row and their words, [N, count], best first, of equal
+    values the lower word first; and that of word `eos` [N].
+
+    Words in banned [I] and repeated [N, R] have their share of the probability and are not chosen.
+    """
+    logits, repeated = logits.contiguous(), repeated.contiguous()
+    rows, words = logits.shape
+    value, word = logits.new_empty(rows, count), banned.new_empty(rows, count)
+    threads = _threads(16 * logits.numel())
+    special, scratch = logits.new_empty(rows), logits.new_empty(threads, words // 64 + 1)
+    _CALLS["best_words"](
+        *(logits.data_ptr(), banned.data_ptr(), repeated.data_ptr(), value.data_ptr(), word.data_ptr(), special.data_ptr()),
+        *(scratch.data_ptr(), rows, words, len(banned), repeated.shape[1], count, eos, threads),
+    )
+    return value, word, special
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, a multiple of LANES."""
+    x = x.contiguous()
+    y, size, width = torch.empty_like(x), x.numel(), x.shape[-1]
+    _CALLS["layer_norm"](
+        x.data_ptr(), weight.data_ptr(), bias.data_ptr(), y.data_ptr(), size // width, width, eps, _threads(8 * size)
+    )
+    return y
+
+
+def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
+    """round(x / s) + 128 as bytes, s = max |x| / 127 [N] by row of x [N, D]; s is NaN where x has one."""
+    x = x.contiguous()
+    q, scale = torch.empty_like(x, dtype=torch.uint8), x.new_empty(len(x))
+    _CALLS["quantise"](x.data_ptr(), q.data_ptr(), scale.data_ptr(), *x.shape, _threads(4 * x.numel()))
+    return q, scale
+
+
+def dequantise_(y: Tensor, scale: Tensor, bias: Tensor, relu: bool) -> Tensor:
+    """y = s y + bias in place, y [N, D], s [N]; max(y, 0) of it with `relu`."""
+    _CALLS["dequantise"](y.data_ptr(), scale.data_ptr(), bias.data_ptr(), *y.shape, int(relu), _threads(4 * y.numel()))
+    return y
+
+
+class Linear:
+    """x W^T + b of rows x [.., D], and max of it and 0 with `relu`: W [M, D] packed once. For the few rows of a step of decoding."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, relu: bool) -> None:
+        self.outputs, self.inputs = weight.shape
+        panel = _CALLS["panel"]()
+        rounded = -(-self.outputs // panel) * panel
+        self.packed, self.bias = weight.new_empty(rounded, self.inputs), weight.new_zeros(rounded)
+        if bias is not None:
+            self.bias[: self.outputs] = bias
+        weight = weight.contiguous()
+        _CALLS["pack"](weight.data_ptr(), self.packed.data_ptr(), self.outputs, self.inputs)
+        self.relu = int(relu)
+
+    @staticmethod
+    def takes(weight: Tensor) -> bool:
+        """Whether this is the faster form: the processor has the registers, and the panels are filled."""
+        return runs_on(weight) and 0 < _CALLS["panel"]() <= weight.shape[0]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        x = x.contiguous()
+        rows, D, M = x.numel() // self.inputs, self.inputs, self.outputs
+        y, scratch = x.new_empty(*x.shape[:-1], M), x if D % 512 else x.new_empty(rows, D + LANES)
+        _CALLS["linear"](
+            *(x.data_ptr(), self.packed.data_ptr(), self.bias.data_ptr(), None, y.data_ptr(), scratch.data_ptr()),
+            *(rows, D, M, self.relu, _threads(rows * D * M)),
+        )
+        return y

@@ -1,0 +1,90 @@
+/* y = x W^T + b for few rows: weights packed by panels of PANEL outputs, [panels][D][PANEL]; a tile of rows times a panel stays in registers. */
+#include "vectors.h"
+
+#define PANEL (2 * LANES)
+#define ROWS 14
+#define PADDED(D) ((D) % 512 ? (D) : (D) + LANES) /* rows that lie a power of two apart would share a few lines of the cache */
+
+#define FEW 56 /* rows: so few read the weights again from the nearest cache, part by part */
+#define DEPTH 128
+
+enum { PLAIN = 0, RELU = 1, ADD = 2 };
+
+INLINE void tile(const int rows, const float *x, i64 stride, const float *w, const float *ahead, i64 step, const float *b, i64 b_stride, const float *add,
+                 float *y, i64 D, i64 out_stride, i64 width, int after) {
+    vec acc[ROWS][2];
+#pragma GCC unroll 14
+    for (int r = 0; r < rows; r++) acc[r][0] = load(b + r * b_stride), acc[r][1] = load(b + r * b_stride + LANES);
+    i64 line = 0;
+    for (i64 d = 0; d < D; d++, line += step) {
+        const vec w0 = load(w + d * PANEL), w1 = load(w + d * PANEL + LANES);
+        __builtin_prefetch(ahead + (line >> 8) * LANES, 0, 3);
+#pragma GCC unroll 14
+        for (int r = 0; r < rows; r++) {
+            const float a = x[r * stride + d];
+            acc[r][0] += a * w0, acc[r][1] += a * w1;
+        }
+    }
+#pragma GCC unroll 14
+    for (int r = 0; r < rows; r++) {
+        float edge[PANEL], *to = width < PANEL ? edge : y + r * out_stride;
+        if (after == RELU) acc[r][0] = larger(acc[r][0], all(0)), acc[r][1] = larger(acc[r][1], all(0));
+        store(to, acc[r][0]), store(to + LANES, acc[r][1]);
+        if (width < PANEL) memcpy(y + r * out_stride, edge, width * sizeof(float));
+        if (after == ADD)
+            for (i64 i = 0; i < width; i++) y[r * out_stride + i] += add[r * out_stride + i];
+    }
+}
+
+static void any_tile(int rows, const float *x, i64 stride, const float *w, const float *ahead, i64 step, const float *b, i64 b_stride, const float *add,
+                     float *y, i64 D, i64 out_stride, i64 width, int after) {
+#define CASE(n) case n: tile(n, x, stride, w, ahead, step, b, b_stride, add, y, D, out_stride, width, after); break;
+    switch (rows) {
+        CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14)
+    }
+}
+
+/* y [N, M] = x [N, D] W^T + b, then max(y, 0) or y + add [N, M]. packed: W by panels; bias: panels * PANEL numbers; scratch [N, PADDED(D)]. */
+void linear(const float *x, const float *packed, const float *bias, const float *add, float *y, float *scratch, i64 N, i64 D, i64 M,
+            int after, int threads) {
+    const i64 panels = (M + PANEL - 1) / PANEL, tiles = (N + ROWS - 1) / ROWS, stride = PADDED(D);
+    if (stride != D) {
+        for (i64 n = 0; n < N; n++) memcpy(scratch + n * stride, x + n * D, D * sizeof(float));
+        x = scratch;
+    }
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (i64 p = 0; p < panels; p++) {
+        const float *w = packed + p * D * PANEL, *next = p + 1 < panels ? w + D * PANEL : w;
+        const i64 width = (p + 1) * PANEL <= M ? PANEL : M - p * PANEL, step = 512 / tiles;
+        float partial[FEW * PANEL];
+        const i64 depth = N <= FEW ? DEPTH : D;
+        for (i64 d = 0; d < D; d += depth) {
+            const i64 deep = d + depth < D ? depth : D - d;
+            const int last = d + depth >= D;
+            for (i64 t = 0, n = 0; t < tiles; t++) {
+                const i64 rows = (N - n + tiles - t - 1) / (tiles - t);
+                const float *from = d ? partial + n * PANEL : bias + p * PANEL;
+                any_tile(rows, x + n * stride + d, stride, w + d * PANEL, next + (d + t * deep / tiles) * PANEL, step, from, d ? PANEL : 0,
+                         add + n * M + p * PANEL, last ? y + n * M + p * PANEL : partial + n * PANEL, deep, last ? M : PANEL,
+                         last ? width : PANEL, last ? after : PLAIN);
+                n += rows;
+            }
+        }
+    }
+}
+
+/* Outputs of a panel; 0 where the processor has too few registers for a tile. */
+int panel(void) {
+#ifdef __AVX512F__
+    return PANEL;
+#else
+    return 0;
+#endif
+}
+
+/* W [M, D] by panels, zeros beyond M. */
+void pack(const float *w, float *packed, i64 M, i64 D) {
+    for (i64 p = 0; p * PANEL < M; p++)
+        for (i64 d = 0; d < D; d++)
+            for (i64 i = 0; i < PANEL; i++) packed[(p * D + d) * PANEL + i] = p * PANEL + i < M ? w[(p * PANEL + i) * D + d] : 0;
+}
