@@ -30,8 +30,8 @@ CLOCK = nn.Identity()
 
 
 class Cache:
-    """Four kinds of memory. `extend`, `attend`: keys and values in cells, by sentence. `append` grows by time and belongs to a hypothesis, as does
-    `recent`, which is as long as asked for. `once` is made once and belongs to a sentence."""
+    """Four kinds of memory. `extend`, `attend`: keys and values in cells, by sentence. `append` grows by time and belongs to a hypothesis,
+    as does `recent`, which is as long as asked for. `once` is made once and belongs to a sentence."""
 
     def __init__(self) -> None:
         self.length = 0
@@ -102,7 +102,8 @@ class Cache:
             for buffer, old in zip(grown, buffers or [], strict=False):
                 buffer[:, :, :start] = old[:, :, :start]
             self._cells[slot] = buffers = grown
-        return native.attend_cells(q, k, v, *buffers, past, B, start, heads)
+        keys, values = buffers
+        return native.attend_cells(q, k, v, keys, values, past, sentences=B, start=start, heads=heads)
 
     def times(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Positions in time of this step's queries [1, W*T] and of all cells [B, C], counted from 0; asked at every step or never."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from models import native
 from models.transformer import Transformer, build, count_parameters
 from orchestrator import attached, cpu
 from orchestrator.capsule import capsule
@@ -170,6 +171,8 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
     started = time.perf_counter()
     found = decode_corpus(model, prepared.encode(prepared.sources(scoring.spec.test)), search)
     seconds = time.perf_counter() - started
+    with torch.inference_mode():
+        in_c = native.runs_on(next(model.parameters()))
     ids = [hypotheses[0].ids for hypotheses in found]
     made = {
         "key": key,
@@ -179,6 +182,7 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
         "sentences_per_second": round(len(ids) / seconds, 2),
         "tokens_per_second": round(sum(len(i) + 1 for i in ids) / seconds, 1),
         "params": count_parameters(model),
+        "native": in_c,
         "tokens": prepared.decode_tokens(ids),
     }
     ledger.write_decode(task.train_key, key, made | tuned, prepared.decode(ids))

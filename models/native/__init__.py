@@ -75,7 +75,9 @@ def _threads(operations: int) -> int:
     return max(1, min(torch.get_num_threads(), operations // OPERATIONS))
 
 
-def attend_cells(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, past: Tensor, sentences: int, start: int, heads: int) -> Tensor:
+def attend_cells(
+    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, past: Tensor, *, sentences: int, start: int, heads: int
+) -> Tensor:
     """softmax(Q K^T / sqrt(K)) V of new positions q, k, v [N, T, D], each over its own cells: [N, T, D].
 
     keys, values [B, .., C, D]: `k` and `v` are put into them from cell `start` on. past [N, P]: each row's cells, the new ones last.
@@ -139,9 +141,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, a multiple of LANES."""
     x = x.contiguous()
     y, size, width = torch.empty_like(x), x.numel(), x.shape[-1]
-    _CALLS["layer_norm"](
-        x.data_ptr(), weight.data_ptr(), bias.data_ptr(), y.data_ptr(), size // width, width, eps, _threads(8 * size)
-    )
+    _CALLS["layer_norm"](x.data_ptr(), weight.data_ptr(), bias.data_ptr(), y.data_ptr(), size // width, width, eps, _threads(8 * size))
     return y
 
 

@@ -259,7 +259,7 @@ void dequantise(float *y, const float *scale, const float *bias, i64 N, i64 D, i
 #pragma omp simd
             for (i64 d = 0; d < D; d++) {
                 const float v = row[d] * s + bias[d];
-                row[d] = v > 0 ? v : 0;
+                row[d] = v < 0 ? 0 : v; /* NaN stays */
             }
         } else {
 #pragma omp simd

@@ -10,6 +10,9 @@
 
 enum { PLAIN = 0, RELU = 1, ADD = 2 };
 
+/* max(v, 0); NaN stays. */
+INLINE vec rectified(vec v) { return choose(v < all(0), all(0), v); }
+
 INLINE void tile(const int rows, const float *x, i64 stride, const float *w, const float *ahead, i64 step, const float *b, i64 b_stride, const float *add,
                  float *y, i64 D, i64 out_stride, i64 width, int after) {
     vec acc[ROWS][2];
@@ -28,7 +31,7 @@ INLINE void tile(const int rows, const float *x, i64 stride, const float *w, con
 #pragma GCC unroll 14
     for (int r = 0; r < rows; r++) {
         float edge[PANEL], *to = width < PANEL ? edge : y + r * out_stride;
-        if (after == RELU) acc[r][0] = larger(acc[r][0], all(0)), acc[r][1] = larger(acc[r][1], all(0));
+        if (after == RELU) acc[r][0] = rectified(acc[r][0]), acc[r][1] = rectified(acc[r][1]);
         store(to, acc[r][0]), store(to + LANES, acc[r][1]);
         if (width < PANEL) memcpy(y + r * out_stride, edge, width * sizeof(float));
         if (after == ADD)
