@@ -74,6 +74,10 @@ class Setting:
         return rows
 
 
+NOT_TRAINING = {"native", "recurrence"}
+"""Fast paths that this model's training has no part in."""
+
+
 def training_rows(setting: Setting, names: Sequence[str], precisions: Sequence[str], *, ladder: bool = False) -> list[Row]:
     """ladder: ours without each fast path too. In bf16 only as it comes: autocast's products are oneDNN's already."""
     rows = []
@@ -81,7 +85,7 @@ def training_rows(setting: Setting, names: Sequence[str], precisions: Sequence[s
     for precision in precisions:
         for text, on in (("ours", True), ("ours, off", False)):
             rows.append(Row(text, setting.program("ours"), {"precision": precision, "fast": on}))
-        for name in Paths.names() if ladder else ():
+        for name in sorted(set(Paths.names()) - NOT_TRAINING) if ladder else ():
             rows.append(Row(f"ours, no {name}", setting.program("ours"), {"precision": precision, "off": name}))
         for name, label in others.items():
             variants = setting.variants(name, label)[: None if precision == "fp32" else 1]
