@@ -36,8 +36,8 @@ def library(sources: Path) -> ctypes.CDLL:
                 _compile(compiler, sources, made)
                 made.replace(built)
         return ctypes.CDLL(str(built))
-    except OSError as error:
-        raise BuildError(f"cannot keep or load {name}: {error}") from None
+    except (OSError, RuntimeError) as error:  # RuntimeError: nobody's home is known
+        raise error if isinstance(error, BuildError) else BuildError(f"cannot keep or load {name}: {error}") from None
 
 
 def _compiler() -> str:

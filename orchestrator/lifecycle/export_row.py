@@ -41,6 +41,7 @@ CODE = (
     "largest.py",
     "lifecycle/loader.py",
     "lifecycle/plain_spec.py",
+    "next_words.py",
     "translate.py",
 )
 """What of `orchestrator/` is copied into `translator/`."""
@@ -165,7 +166,7 @@ def _vocabularies(prepared: Prepared) -> list[str]:
 
 def _copy_code(folder: Path) -> None:
     source = Path(str(models.__file__)).parent
-    for path in sorted(source.rglob("*.py")):
+    for path in sorted(path for kind in ("*.py", "*.c", "*.h") for path in source.rglob(kind)):
         _write(folder / "models" / path.relative_to(source), path.read_bytes())
     here = Path(__file__).resolve().parent.parent
     for name in CODE:
