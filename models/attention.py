@@ -83,7 +83,7 @@ class MultiHeadAttention(nn.Module):
                 return native.memory_layout(k, v, memory.bias)
             return (k, v) if flow.cache is None else (k.transpose(2, 3).contiguous().transpose(2, 3), v.contiguous())
 
-        k, v, *bias = project() if flow.cache is None else flow.cache.once(self, project)
+        k, v, *bias = project() if flow.cache is None else flow.cache.once(self.key if plain else self, project)
         # the K hypotheses of a sentence are K*T queries of one row: its keys are never copied
         grouped = q.reshape(k.shape[0], -1, width) if rows != k.shape[0] else q
         if plain:

@@ -82,6 +82,7 @@ class Cache:
         """
         (B, W, T), start, end, shared = self._shape, self._start, self._end, self._shared
         buffers = self._cells.get(slot)
+        assert buffers is None or buffers[0].shape[3] == new[0].shape[3], "a slot's steps are all traced, or none is"
         if buffers is None or buffers[0].shape[2] != self._capacity or (shared and len(new) > 1 and buffers[0].stride(3) == 1):
             transposed = [shared and len(new) > 1 and i == 0 for i in range(len(new))]
             grown = [_room(n, (B, n.shape[2], self._capacity, n.shape[3]), t) for n, t in zip(new, transposed, strict=True)]
@@ -97,6 +98,7 @@ class Cache:
         (B, _, _), start, past = self._shape, self._start, self._past
         assert past is not None
         buffers = self._cells.get(slot)
+        assert buffers is None or buffers[0].shape[3] == k.shape[2], "a slot's steps are all traced, or none is"
         if buffers is None or buffers[0].shape[2] != self._capacity:
             grown = [n.new_empty(B, 1, self._capacity, n.shape[2]) for n in (k, v)]
             for buffer, old in zip(grown, buffers or [], strict=False):
