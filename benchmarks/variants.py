@@ -158,7 +158,11 @@ def _gigabytes(subject: Subject, size: Size) -> float:
 def measure_table(address: str, size: Size, args: argparse.Namespace, tick: Callable[[], None]) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     targets, sentences = 0, 0
-    subjects = [subject for subject in reporting(address) if args.only is None or subject.row.id.split("/")[-1] in args.only]
+    all_ = reporting(address)
+    subjects = [subject for subject in all_ if args.only is None or any(subject.row.id.endswith(f"/{name}") for name in args.only)]
+    if not subjects:
+        names = ", ".join(subject.row.id.removeprefix(f"{address}/") for subject in all_)
+        raise SystemExit(f"error: --only: found {' '.join(args.only)}; expected some of {names}")
     for group in groups(subjects, size, args.memory):
         measured, updates = cases(group, size, args)
         targets, sentences = sum(update.tgt_tokens for update in updates), len(measured[0].case.sources)
