@@ -23,7 +23,12 @@ PHASES = {
     "orchestrator.rows": {"resolve": "resolve rows", "sweep_of": "resolve rows"},
     "orchestrator.make_tasks": {"make_tasks": "keys and tasks"},
     "orchestrator.data.prepare": {"prepare": "data"},
-    "orchestrator.train": {"_Training.__init__": "model and optimiser", "_Training._resume": "checkpoints", "_Training._step": "step"},
+    "orchestrator.train": {
+        "Training.__init__": "model and optimiser",
+        "Training._resume": "checkpoints",
+        "Training.gradients": "gradients",
+        "Training._step": "step",
+    },
     "orchestrator.pipeline": {"_decode_and_score": "decode and score"},
     "orchestrator.tracking": {"BackgroundProjector.stop": "MLflow: wait at the end"},
     "orchestrator.tracking_store": {"Store.client": "MLflow: open the store"},
