@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from models import native
 
 INITIAL_CAPACITY = 32
-HIDDEN = -1e9
+HIDDEN = native.HIDDEN
 STEPS_AHEAD, ROUNDED = 8, 16
 """Cells are made for some steps to come, in multiples of what a processor adds at once."""
 COMPACT_AFTER = 256

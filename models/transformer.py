@@ -158,10 +158,11 @@ class Transformer(nn.Module):
         past, length = (0 if cache is None else cache.length), tgt_NT.shape[1]
         # padding stands behind the last real token, where the causal mask hides it from every real query
         bias = None
-        if self.decoder.self_attends and cache is None:
-            bias = causal_bias(length, past, tgt_NT.device)
-        elif self.decoder.self_attends and cache is not None:
-            cache.begin(len(tgt_NT), length, len(encoded.mask), tgt_NT.device)
+        if self.decoder.self_attends:
+            if cache is None:
+                bias = causal_bias(length, past, tgt_NT.device)
+            else:
+                cache.begin(len(tgt_NT), length, len(encoded.mask), tgt_NT.device)
         flow = Flow(bias=bias, causal=True, cache=cache, trace=trace, packing=packing)
         h_0 = self.tgt_embedding(tgt_NT, past)
         flow.h_0 = h_0 = h_0 if packing is None else packing.pack(h_0)

@@ -39,7 +39,7 @@ _SIGNATURES = {
     "layer_norm": [_POINTER] * 4 + [_LONG] * 2 + [_FLOAT, _INT],
     "quantise": [_POINTER] * 3 + [_LONG] * 2 + [_INT],
     "dequantise": [_POINTER] * 3 + [_LONG] * 2 + [_INT] * 2,
-    "linear": [_POINTER] * 6 + [_LONG] * 3 + [_INT] * 2,
+    "linear": [_POINTER] * 5 + [_LONG] * 3 + [_INT] * 2,
     "pack": [_POINTER] * 2 + [_LONG] * 2,
     "panel": [],
 }
@@ -183,7 +183,7 @@ class Linear:
         rows, D, M = x.numel() // self.inputs, self.inputs, self.outputs
         y, scratch = x.new_empty(*x.shape[:-1], M), x if D % 512 else x.new_empty(rows, D + LANES)
         _CALLS["linear"](
-            *(x.data_ptr(), self.packed.data_ptr(), self.bias.data_ptr(), None, y.data_ptr(), scratch.data_ptr()),
+            *(x.data_ptr(), self.packed.data_ptr(), self.bias.data_ptr(), y.data_ptr(), scratch.data_ptr()),
             *(rows, D, M, self.relu, _threads(rows * D * M)),
         )
         return y

@@ -19,13 +19,13 @@ COMPILERS = ("cc", "gcc", "clang")
 SECONDS = 60
 
 
-class BuildError(RuntimeError):
+class BuildError(Exception):
     """No library can be made here; one line."""
 
 
 def library(sources: Path) -> ctypes.CDLL:
     """The functions of the C files in `sources`. BuildError: no compiler, none that takes them, or no folder that may be written."""
-    compiler = _compiler()
+    compiler = find_compiler()
     name = f"native-{_key(sources, compiler)}.so"
     try:
         folder = _folder()
@@ -37,10 +37,11 @@ def library(sources: Path) -> ctypes.CDLL:
                 made.replace(built)
         return ctypes.CDLL(str(built))
     except (OSError, RuntimeError) as error:  # RuntimeError: nobody's home is known
-        raise error if isinstance(error, BuildError) else BuildError(f"cannot keep or load {name}: {error}") from None
+        raise BuildError(f"cannot keep or load {name}: {error}") from None
 
 
-def _compiler() -> str:
+def find_compiler() -> str:
+    """Its path. BuildError: there is none."""
     for name in filter(None, (os.environ.get("CC"), *COMPILERS)):
         found = shutil.which(name)
         if found:

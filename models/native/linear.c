@@ -8,13 +8,11 @@
 #define FEW 56 /* rows: so few read the weights again from the nearest cache, part by part */
 #define DEPTH 128
 
-enum { PLAIN = 0, RELU = 1, ADD = 2 };
-
 /* max(v, 0); NaN stays. */
 INLINE vec rectified(vec v) { return choose(v < all(0), all(0), v); }
 
-INLINE void tile(const int rows, const float *x, i64 stride, const float *w, const float *ahead, i64 step, const float *b, i64 b_stride, const float *add,
-                 float *y, i64 D, i64 out_stride, i64 width, int after) {
+INLINE void tile(const int rows, const float *x, i64 stride, const float *w, const float *ahead, i64 step, const float *b, i64 b_stride, float *y,
+                 i64 D, i64 y_stride, i64 width, int relu) {
     vec acc[ROWS][2];
 #pragma GCC unroll 14
     for (int r = 0; r < rows; r++) acc[r][0] = load(b + r * b_stride), acc[r][1] = load(b + r * b_stride + LANES);
@@ -30,26 +28,23 @@ INLINE void tile(const int rows, const float *x, i64 stride, const float *w, con
     }
 #pragma GCC unroll 14
     for (int r = 0; r < rows; r++) {
-        float edge[PANEL], *to = width < PANEL ? edge : y + r * out_stride;
-        if (after == RELU) acc[r][0] = rectified(acc[r][0]), acc[r][1] = rectified(acc[r][1]);
+        float edge[PANEL], *to = width < PANEL ? edge : y + r * y_stride;
+        if (relu) acc[r][0] = rectified(acc[r][0]), acc[r][1] = rectified(acc[r][1]);
         store(to, acc[r][0]), store(to + LANES, acc[r][1]);
-        if (width < PANEL) memcpy(y + r * out_stride, edge, width * sizeof(float));
-        if (after == ADD)
-            for (i64 i = 0; i < width; i++) y[r * out_stride + i] += add[r * out_stride + i];
+        if (width < PANEL) memcpy(y + r * y_stride, edge, width * sizeof(float));
     }
 }
 
-static void any_tile(int rows, const float *x, i64 stride, const float *w, const float *ahead, i64 step, const float *b, i64 b_stride, const float *add,
-                     float *y, i64 D, i64 out_stride, i64 width, int after) {
-#define CASE(n) case n: tile(n, x, stride, w, ahead, step, b, b_stride, add, y, D, out_stride, width, after); break;
+static void any_tile(int rows, const float *x, i64 stride, const float *w, const float *ahead, i64 step, const float *b, i64 b_stride, float *y,
+                     i64 D, i64 y_stride, i64 width, int relu) {
+#define CASE(n) case n: tile(n, x, stride, w, ahead, step, b, b_stride, y, D, y_stride, width, relu); break;
     switch (rows) {
         CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14)
     }
 }
 
-/* y [N, M] = x [N, D] W^T + b, then max(y, 0) or y + add [N, M]. packed: W by panels; bias: panels * PANEL numbers; scratch [N, PADDED(D)]. */
-void linear(const float *x, const float *packed, const float *bias, const float *add, float *y, float *scratch, i64 N, i64 D, i64 M,
-            int after, int threads) {
+/* y [N, M] = x [N, D] W^T + b, then max(y, 0) with relu. packed: W by panels; bias: panels * PANEL numbers; scratch [N, PADDED(D)]. */
+void linear(const float *x, const float *packed, const float *bias, float *y, float *scratch, i64 N, i64 D, i64 M, int relu, int threads) {
     const i64 panels = (M + PANEL - 1) / PANEL, tiles = (N + ROWS - 1) / ROWS, stride = PADDED(D);
     if (stride != D) {
         for (i64 n = 0; n < N; n++) memcpy(scratch + n * stride, x + n * D, D * sizeof(float));
@@ -68,8 +63,8 @@ void linear(const float *x, const float *packed, const float *bias, const float 
                 const i64 rows = (N - n + tiles - t - 1) / (tiles - t);
                 const float *from = d ? partial + n * PANEL : bias + p * PANEL;
                 any_tile(rows, x + n * stride + d, stride, w + d * PANEL, next + (d + t * deep / tiles) * PANEL, step, from, d ? PANEL : 0,
-                         add + n * M + p * PANEL, last ? y + n * M + p * PANEL : partial + n * PANEL, deep, last ? M : PANEL,
-                         last ? width : PANEL, last ? after : PLAIN);
+                         last ? y + n * M + p * PANEL : partial + n * PANEL, deep, last ? M : PANEL,
+                         last ? width : PANEL, last && relu);
                 n += rows;
             }
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import stat
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,14 +15,16 @@ from torch.nn import functional as F
 from models import build, native
 from models.cache import Cache
 from models.inference import prepared
-from models.native.build import BuildError, library
+from models.native.build import BuildError, find_compiler, library
 from models.paths import PATHS
 from orchestrator.beam import beam_search
 from orchestrator.next_words import NextWords
 from orchestrator.spec import DecodeSpec
 
-if not native.available():
-    pytest.skip("no C compiler here: decoding runs on torch's operations alone", allow_module_level=True)
+try:
+    find_compiler()
+except BuildError as error:
+    pytest.skip(f"{error}: decoding runs on torch's operations alone", allow_module_level=True)
 
 NAN = float("nan")
 
@@ -35,6 +38,11 @@ def no_gradients():
 @pytest.fixture
 def random() -> torch.Generator:
     return torch.Generator().manual_seed(5)
+
+
+def test_where_there_is_a_compiler_it_takes_the_files():
+    library(Path(native.__file__).parent)
+    assert native.available()
 
 
 @pytest.mark.parametrize("d_head", native.HEADS)
