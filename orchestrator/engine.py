@@ -91,6 +91,14 @@ def _prepare_data(tasks: Sequence[Task], options: Options) -> None:
                 check_longest(task, prepared)
 
 
+def _verify_data(tasks: Sequence[Task], options: Options) -> None:
+    """UserError for a prepared file that is not as it was written, before hours of training that could not be scored."""
+    from orchestrator.data.prepare import prepare
+
+    for data in {task.run_spec.data.model_dump_json(): task.run_spec.data for task in tasks}.values():
+        prepare(data, options.data_dir, options.cache_dir).files.check()
+
+
 class _Sweep:
     def __init__(self, tasks: list[Task], options: Options) -> None:
         self.tasks, self.options = tasks, options
@@ -104,6 +112,7 @@ class _Sweep:
         pending = [task for task in self.tasks if not self._final(task, stopped)]
         if "RAY_ADDRESS" not in os.environ:
             _check_precision(pending)
+        _verify_data(pending, self.options)
         failures: dict[str, str] = {}
         if not pending:
             self.console.print("nothing to do: 0 steps executed, every run has its result")

@@ -18,6 +18,7 @@ from orchestrator.data.catalogue import REQUIRED, Entry, load_entry
 from orchestrator.data.hashes import file_hash
 from orchestrator.data.store import Pairs, Prepared
 from orchestrator.data.text import Text, text_of
+from orchestrator.data.verified import sha256_of
 from orchestrator.errors import UserError
 from orchestrator.keys import digest, without_grown
 from orchestrator.spec import DataSpec
@@ -70,7 +71,8 @@ def split_key(manifest: dict[str, Any], split: str) -> str:
 def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, on_progress: Progress | None = None) -> Prepared:
     """The prepared corpus, built if `cache_dir` does not have it. Processes that race wait for the first, or the first to finish wins.
 
-    `on_progress(stage, done, total)`; total is None where it is not known. UserError for absent or malformed text: nothing is left behind.
+    `on_progress(stage, done, total)`; total is None where it is not known. UserError for absent or malformed text: nothing is left behind,
+    and for a file of another size than written.
     """
     about = manifest(data, data_dir)
     entry = load_entry(data.corpus)
@@ -78,16 +80,22 @@ def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, on_progress:
         raise UserError(entry.missing_message(REQUIRED, data_dir))
     key = manifest_key(about)
     place = cache_dir / key[:16]
-    if (ready := store.load(place, key)) is not None:
+    if (ready := _ready(place, key)) is not None:
         return ready
-    cache_dir.mkdir(parents=True, exist_ok=True)
     with _locked(cache_dir / f".{key[:16]}.lock") as alone:
-        if (ready := store.load(place, key)) is not None:
+        if (ready := _ready(place, key)) is not None:
             return ready
         if alone:
             for leftover in cache_dir.glob(f".{key[:16]}.*.tmp"):
                 shutil.rmtree(leftover, ignore_errors=True)
         return _build(data, text_of(entry, data_dir, list(about["tests"])), about, key, place, on_progress)
+
+
+def _ready(place: Path, key: str) -> Prepared | None:
+    ready = store.load(place, key)
+    if ready is not None:
+        ready.files.check_sizes()
+    return ready
 
 
 def _build(data: DataSpec, text: Text, about: dict[str, Any], key: str, place: Path, on_progress: Progress | None) -> Prepared:
@@ -97,7 +105,9 @@ def _build(data: DataSpec, text: Text, about: dict[str, Any], key: str, place: P
     try:
         stats = build(data, text, about["languages"], tmp, on_progress or (lambda stage, done, total: None), **documents)
         sizes = {path.name: path.stat().st_size for path in sorted(tmp.iterdir())}
-        content = {"key": key, "manifest": about, "stats": stats, "files": sizes}
+        sums = {name: sha256_of(tmp / name) for name in sizes}
+        content: dict[str, Any] = {"key": key, "manifest": about, "stats": stats, "files": sizes, "sha256": sums}
+        content[store.OWN] = store.own_sum(json.loads(json.dumps(content)))
         (tmp / store.ABOUT).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         for path in (*tmp.iterdir(), tmp):
             _fsync(path)
@@ -126,8 +136,16 @@ def _publish(tmp: Path, place: Path, key: str) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Exclusive among processes of this machine; False where the file system has no locks (the rename decides then)."""
-    with path.open("wb") as file:
+    """Exclusive among processes of this machine; False where the file system has no locks (the rename decides then).
+
+    Makes the folder. UserError where it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = path.open("wb")
+    except OSError as error:
+        raise UserError(f"--cache-dir {path.parent}: cannot be written: {error.strerror}; expected a folder for prepared corpora") from None
+    with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError:

@@ -1,6 +1,6 @@
 """Prepared text on disk: `cache_dir/<key[:16]>/`, written once, read-only, memory-mapped by every trial.
 
-about.json                        {"key", "manifest", "stats", "files": {name: bytes}}
+about.json                        {"key", "manifest", "stats", "files": {name: bytes}, "sha256": {name: sum}, "about_sha256": of the rest}
 src.vocab, tgt.vocab | joint.vocab  the segmenters; src.used, tgt.used beside them where the merges are joint and the vocabularies are not
 SPLIT.src.npy, SPLIT.tgt.npy      flat token ids, uint16 (int32 from 65,537 ids on), without BOS and EOS
 SPLIT.src.offsets.npy, ...        int64 [pairs + 1]
@@ -21,9 +21,12 @@ from orchestrator.data import subword
 from orchestrator.data.corpus import read_lines
 from orchestrator.data.sentences import DocumentSegmenter, truncated
 from orchestrator.data.tokenize import Tokenizer
+from orchestrator.data.verified import Files
 from orchestrator.errors import UserError
+from orchestrator.keys import digest
 
 ABOUT = "about.json"
+OWN = "about_sha256"
 Side = str  # "src" | "tgt"
 
 
@@ -65,13 +68,15 @@ class Pairs:
 class Prepared:
     """A corpus ready to train on and to score against.
 
-    `manifest`: what it was made from; `stats`: counts, filters, hashes of the vocabularies.
+    `manifest`: what it was made from; `stats`: counts, filters, hashes of the vocabularies; `files`: what lies there, each verified by its
+    sha256 when it is opened.
     """
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
         self.path, self.key = path, str(about["key"])
         self.manifest: dict[str, Any] = about["manifest"]
         self.stats: dict[str, Any] = about["stats"]
+        self.files = Files(path, about["files"], about["sha256"])
         self.documents = "documents" in self.manifest  # texts of several sentences (data.sentences)
         self.joint: bool = self.manifest["preparation"]["subword"]["joint"]
         self.src_size, self.tgt_size = (int(n) for n in self.stats["sizes"])
@@ -87,7 +92,7 @@ class Prepared:
         self._check(split)
         if split not in self._pairs:
             names = (f"{split}.{side}{part}.npy" for side in ("src", "tgt") for part in ("", ".offsets"))
-            self._pairs[split] = Pairs(*(_map(self.path / name) for name in names))
+            self._pairs[split] = Pairs(*(_map(self.files.whole(name)) for name in names))
         return self._pairs[split]
 
     def sources(self, split: str) -> list[str]:
@@ -119,6 +124,12 @@ class Prepared:
         """Ids to lines as `tokenise` writes them."""
         return self._segmenters[side].decode([[int(i) for i in ids] for ids in ids_list])
 
+    def vocabulary(self, name: str) -> list[Path]:
+        """The files of a segmenter (`joint`, `src` or `tgt`): its model, and the ids that it uses where these are kept."""
+        used = f"{name}{subword.USED}"
+        kept = used in self.files.sizes or (self.path / used).exists()
+        return [self.files.whole(file) for file in (f"{name}.vocab", *([used] * kept))]
+
     @cached_property
     def _tokenizers(self) -> dict[Side, Tokenizer]:
         how = self.manifest["preparation"]
@@ -130,7 +141,7 @@ class Prepared:
     def _segmenters(self) -> dict[Side, subword.Segmenter]:
         kind = self.manifest["preparation"]["subword"]["kind"]
         names = {side: "joint" if self.joint else side for side in ("src", "tgt")}
-        loaded = {name: subword.load(self.path / f"{name}.vocab", kind) for name in dict.fromkeys(names.values())}
+        loaded = {name: subword.load(self.vocabulary(name)[0], kind) for name in dict.fromkeys(names.values())}
         return {side: DocumentSegmenter(loaded[name], side) if self.documents else loaded[name] for side, name in names.items()}
 
     def _check(self, split: str) -> str:
@@ -141,19 +152,33 @@ class Prepared:
     def _raw(self, split: str, name: str) -> list[str]:
         if self._check(split) == "train":
             raise UserError("the raw lines of train are not kept; ask for valid or a test set")
-        return read_lines(self.path / f"{split}.{name}.txt")
+        return read_lines(self.files.whole(f"{split}.{name}.txt"))
 
 
 def load(path: Path, key: str) -> Prepared | None:
-    """The store at `path`, None if it is absent, half gone or of another size than written. UserError for another key's."""
+    """The store at `path`; None if it is absent, lacks a file, or is of an earlier version, which wrote no sums.
+
+    UserError for another key's, and where `about.json` is not as it was written.
+    """
     try:
         about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
-        whole = all((path / name).stat().st_size == size for name, size in about["files"].items())
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError):
+        found = str(about["key"])
+        whole = all((path / name).exists() for name in about["files"])
+        summed = set(about["sha256"]) == set(about["files"])
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return None
-    if about["key"] != key:
-        raise UserError(f"{path}: holds data of key {about['key']}, expected {key}")
-    return Prepared(path, about) if whole else None
+    if found != key:
+        raise UserError(f"{path}: holds data of key {found}, expected {key}")
+    if not whole or not summed:
+        return None
+    if about.get(OWN) != own_sum(about):
+        raise Files(path, {}, {}).refusal(ABOUT, "its own sha256 differs")
+    return Prepared(path, about)
+
+
+def own_sum(about: dict[str, Any]) -> str:
+    """sha256 of everything in `about.json` beside this very sum."""
+    return digest({name: value for name, value in about.items() if name != OWN})
 
 
 def _map(path: Path) -> npt.NDArray[Any]:

@@ -18,7 +18,6 @@ from typing import Any
 import models
 from orchestrator import atomic
 from orchestrator.data.prepare import Prepared
-from orchestrator.data.subword import USED
 from orchestrator.errors import UserError
 from orchestrator.faults import fault
 from orchestrator.lifecycle.model_card import model_card
@@ -92,9 +91,8 @@ def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder:
         tmp.mkdir()
         _write(tmp / "model.safetensors", pack("model", weights))
         for name in _vocabularies(prepared):
-            for path in prepared.path.glob(f"{name}.*"):
-                if path.suffix in (".vocab", USED):
-                    _write(tmp / path.name, path.read_bytes())
+            for path in prepared.vocabulary(name):
+                _write(tmp / path.name, path.read_bytes())
         _copy_code(tmp)
         sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(tmp.iterdir()) if path.is_file()}
         config = _config(task, prepared, ledger) | {"sha256": sums, "weights_sha256": weights_sha256(weights)}

@@ -1,0 +1,69 @@
+"""Prepared files are read only as they were written: size and time of change are asked first, the sha256 once a process."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.errors import UserError
+
+_verified: dict[str, tuple[int, int, str]] = {}
+"""Absolute path -> size, time of change and sha256 of the file when it was hashed in this process."""
+
+
+class Files:
+    """The files of one prepared folder. sizes, sums: name -> bytes, sha256, as they were written."""
+
+    def __init__(self, folder: Path, sizes: Mapping[str, int], sums: Mapping[str, str]) -> None:
+        self.folder, self.sizes, self.sums = folder, sizes, sums
+
+    def check_sizes(self) -> None:
+        """UserError for the first file of another size than written; contents are not read."""
+        for name in self.sizes:
+            self._status(name)
+
+    def check(self) -> None:
+        """Every file as `whole` does."""
+        for name in self.sizes:
+            self.whole(name)
+
+    def whole(self, name: str) -> Path:
+        """The path of a file that is as it was written. UserError naming the file, what was found and the way out."""
+        if name not in self.sizes:
+            raise self.refusal(name, "it was not written when this corpus was prepared")
+        status, path = self._status(name), self.folder / name
+        stamp = (status.st_size, status.st_mtime_ns, self.sums[name])
+        if _verified.get(str(path.absolute())) != stamp:
+            found = sha256_of(path)
+            if found != self.sums[name]:
+                raise self.refusal(name, f"found sha256 {found[:16]}.., expected {self.sums[name][:16]}..")
+            _verified[str(path.absolute())] = stamp
+        return path
+
+    def refusal(self, name: str, found: str) -> UserError:
+        return UserError(
+            f"{self.folder / name}: is not as it was prepared ({found}); remove the folder {self.folder} and the next run prepares it again"
+        )
+
+    def _status(self, name: str) -> os.stat_result:
+        try:
+            status = (self.folder / name).stat()
+        except OSError as error:
+            raise self.refusal(name, f"it cannot be read: {error.strerror}") from None
+        if not stat.S_ISREG(status.st_mode):
+            raise self.refusal(name, "found something else than a file")
+        if status.st_size != self.sizes[name]:
+            raise self.refusal(name, f"found {status.st_size:,} bytes, expected {self.sizes[name]:,}")
+        return status
+
+
+def sha256_of(path: Path) -> str:
+    """Of the bytes as they lie there."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None

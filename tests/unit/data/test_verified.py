@@ -1,0 +1,146 @@
+"""Prepared data are not believed: every file is held against its sha256 when it is opened, and refused by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import run
+from orchestrator.data import build, verified
+from orchestrator.data import prepare as module
+from orchestrator.data.prepare import manifest, prepare
+from orchestrator.errors import UserError
+from orchestrator.spec import DataSpec, Subword
+
+SPEC = DataSpec(corpus="tiny", subword=Subword(size=120))
+
+
+@pytest.fixture
+def ready(tiny, tmp_path):
+    """The corpus `tiny`, prepared."""
+    return prepare(SPEC, tiny, tmp_path / "cache")
+
+
+def alter(path: Path) -> None:
+    """Another last byte but one; size and time of change stay."""
+    data, status = bytearray(path.read_bytes()), path.stat()
+    data[-2] ^= 1
+    path.write_bytes(bytes(data))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+READERS = {
+    "train.src.npy": lambda p: p.pairs("train"),
+    "train.tgt.npy": lambda p: p.pairs("train"),
+    "train.src.offsets.npy": lambda p: p.pairs("train"),
+    "valid.tgt.npy": lambda p: p.pairs("valid"),
+    "test.src.txt": lambda p: p.sources("test"),
+    "test.ref0.txt": lambda p: p.references("test"),
+    "joint.vocab": lambda p: p.encode(["haus"]),
+}
+
+
+def test_an_altered_file_is_refused_by_name_when_it_is_opened(ready, tiny, tmp_path, monkeypatch):
+    for name, read in READERS.items():
+        monkeypatch.setattr(verified, "_verified", {})
+        good = (ready.path / name).read_bytes()
+        alter(ready.path / name)
+        with pytest.raises(UserError) as caught:
+            read(prepare(SPEC, tiny, tmp_path / "cache"))
+        (line,) = caught.value.lines
+        assert line.startswith(f"{ready.path / name}: is not as it was prepared (found sha256 "), line
+        assert line.endswith(f"remove the folder {ready.path} and the next run prepares it again"), line
+        (ready.path / name).write_bytes(good)
+        read(prepare(SPEC, tiny, tmp_path / "cache"))
+
+
+def test_a_file_of_another_size_is_refused_before_anything_is_opened(ready, tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(verified, "sha256_of", None)  # would fail if called
+    path = ready.path / "test.ref0.txt"
+    path.write_text(path.read_text() + "more\n")
+    with pytest.raises(UserError, match=r"test\.ref0\.txt: is not as it was prepared \(found [\d,]+ bytes, expected [\d,]+\)"):
+        prepare(SPEC, tiny, tmp_path / "cache")
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(UserError, match=r"test\.ref0\.txt: .*found something else than a file"):
+        prepare(SPEC, tiny, tmp_path / "cache")
+
+
+def test_the_way_out_that_is_told_works(ready, tiny, tmp_path):
+    alter(ready.path / "test.ref0.txt")
+    with pytest.raises(UserError):
+        ready.references("test")
+    shutil.rmtree(ready.path)
+    assert prepare(SPEC, tiny, tmp_path / "cache").references("test") == [(tiny / "tiny" / "test.b").read_text().splitlines()]
+
+
+def test_each_file_is_hashed_once_a_process_unless_it_changes(ready, tiny, tmp_path, monkeypatch):
+    hashed = []
+    original = verified.sha256_of
+    monkeypatch.setattr(verified, "_verified", {})
+    monkeypatch.setattr(verified, "sha256_of", lambda path: (hashed.append(path.name), original(path))[1])
+    for _ in range(3):
+        again = prepare(SPEC, tiny, tmp_path / "cache")
+        again.pairs("train"), again.references("test"), again.references("test"), again.files.check()
+    assert sorted(hashed) == sorted(ready.files.sizes)
+    path = ready.path / "test.ref0.txt"
+    os.utime(path, ns=(1, 1))
+    again.references("test")
+    assert hashed[-1] == path.name and len(hashed) == len(ready.files.sizes) + 1, "another time of change: it is read again"
+    alter(path)
+    os.utime(path, ns=(2, 2))
+    with pytest.raises(UserError, match=r"test\.ref0\.txt"):
+        again.references("test")
+
+
+def test_a_changed_description_of_the_store_is_refused(ready, tiny, tmp_path):
+    """Sums and counts that were altered with the files: `about.json` has a sum of its own."""
+    path = ready.path / "about.json"
+    about = json.loads(path.read_text())
+    about["sha256"]["test.ref0.txt"] = "0" * 64
+    path.write_text(json.dumps(about))
+    with pytest.raises(UserError, match=r"about\.json: is not as it was prepared .*remove the folder"):
+        prepare(SPEC, tiny, tmp_path / "cache")
+
+
+def test_a_store_of_an_earlier_version_is_prepared_again(ready, tiny, tmp_path, monkeypatch):
+    path = ready.path / "about.json"
+    about = {name: value for name, value in json.loads(path.read_text()).items() if name not in ("sha256", "about_sha256")}
+    path.write_text(json.dumps(about))
+    alter(ready.path / "train.src.npy")
+    built = []
+    monkeypatch.setattr(module, "build", lambda *args: (built.append(1), build.build(*args))[1])
+    again = prepare(SPEC, tiny, tmp_path / "cache")
+    again.files.check()
+    assert built == [1] and manifest(SPEC, tiny) == again.manifest
+
+
+def test_a_stray_table_of_used_pieces_is_refused(ready):
+    (ready.path / "joint.used").write_text("[0, 1, 2, 3]")
+    with pytest.raises(UserError, match=r"joint\.used: is not as it was prepared \(it was not written"):
+        ready.encode(["haus"])
+
+
+ROW = "quickstart/fusion/baseline"
+SMALL = ["--profile", "smoke", "--no-tracking", "--set", "train.max_steps=2"]
+
+
+def test_a_run_is_refused_for_altered_references_and_altered_arrays(tmp_path, capsys, monkeypatch):
+    """With exit code 2 and before a step is done."""
+    options = [*SMALL, "--cache-dir", str(tmp_path / "cache"), "--results", str(tmp_path / "results")]
+    assert run(["data", "prepare", ROW, "--profile", "smoke", "--cache-dir", str(tmp_path / "cache")]) == 0
+    (folder,) = (path for path in (tmp_path / "cache").iterdir() if path.is_dir())
+    for name in ("test.ref0.txt", "train.tgt.npy"):
+        monkeypatch.setattr(verified, "_verified", {})
+        good = (folder / name).read_bytes()
+        alter(folder / name)
+        capsys.readouterr()
+        assert run(["run", ROW, *options]) == 2
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+        assert str(folder / name) in line and f"remove the folder {folder}" in line
+        assert not list((tmp_path / "results").glob("*/history.jsonl"))
+        (folder / name).write_bytes(good)
