@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from orchestrator import atomic, attached
+from orchestrator import atomic, attached, corpora
 from orchestrator.cost.cap import within_cap
 from orchestrator.errors import UserError
 from orchestrator.keys import digest
@@ -39,7 +39,7 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list
     if options.engine == "ray" and "RAY_ADDRESS" not in os.environ:
         preflight(tasks, local_cpus())
     _check_tracking(options)
-    _prepare_data(tasks, options)
+    corpora.prepare_all(tasks, options.data_dir, options.cache_dir)
     (options.results / "sweeps").mkdir(parents=True, exist_ok=True)
     with RunLock(options.results / "sweeps" / f"{options.slug}.lock"):
         attached.push(options.results)  # what an earlier process trained and could not publish
@@ -78,27 +78,6 @@ def _check_tracking(options: Options) -> None:
         print(f"warning: {error}; the work starts, and what it misses follows", file=sys.stderr, flush=True)
 
 
-def _prepare_data(tasks: Sequence[Task], options: Options) -> None:
-    from orchestrator.data.prepare import prepare
-    from orchestrator.longest import check_longest
-
-    console = Console(file=sys.stderr)
-    for data in {task.run_spec.data.model_dump_json(): task.run_spec.data for task in tasks}.values():
-        with console.status(f"preparing {data.corpus}"):
-            prepared = prepare(data, options.data_dir, options.cache_dir)
-        for task in tasks:
-            if task.run_spec.data == data:
-                check_longest(task, prepared)
-
-
-def _verify_data(tasks: Sequence[Task], options: Options) -> None:
-    """UserError for a prepared file that is not as it was written, before hours of training that could not be scored."""
-    from orchestrator.data.prepare import prepare
-
-    for data in {task.run_spec.data.model_dump_json(): task.run_spec.data for task in tasks}.values():
-        prepare(data, options.data_dir, options.cache_dir).files.check()
-
-
 class _Sweep:
     def __init__(self, tasks: list[Task], options: Options) -> None:
         self.tasks, self.options = tasks, options
@@ -112,7 +91,7 @@ class _Sweep:
         pending = [task for task in self.tasks if not self._final(task, stopped)]
         if "RAY_ADDRESS" not in os.environ:
             _check_precision(pending)
-        _verify_data(pending, self.options)
+        corpora.verify(pending, self.options.data_dir, self.options.cache_dir)
         failures: dict[str, str] = {}
         if not pending:
             self.console.print("nothing to do: 0 steps executed, every run has its result")

@@ -14,6 +14,7 @@ from models.transformer import Transformer, build, count_parameters
 from orchestrator import attached, cpu
 from orchestrator.capsule import capsule
 from orchestrator.cost import usage
+from orchestrator.data import usual
 from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.evaluate import score
 from orchestrator.journal import executed_steps
@@ -119,6 +120,7 @@ def _train(
     at_rung = rung_bleu(spec, prepared) if task.rung_bleu and runtime.is_main else None
     result = yield from Training(spec, runtime, list(reporters), prepared, store, frozenset(task.rungs), init, at_rung).turns()
     record = {"key": task.train_key, "sweep": task.sweep, "world_size": runtime.world_size} | result.to_json()
+    record["text"] = usual.of_prepared(prepared)
     if runtime.is_main:
         record["executed_steps"] = executed_steps(task.run_dir / "journal.jsonl")
         ledger.write_capsule(task.train_key, capsule(device=str(runtime.device), threads=spec.train.threads))

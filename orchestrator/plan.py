@@ -120,6 +120,24 @@ class Data:
             self._prepared[key] = store.load(self.cache_dir / key[:16], key)
         return self._prepared[key]
 
+    def unusual(self, rows: Sequence[Row]) -> list[str]:
+        """What the catalogue expects under the names of their corpora and does not find here."""
+        from orchestrator.data import usual
+        from orchestrator.data.catalogue import load_entry
+
+        tests: dict[str, set[str]] = {}
+        first: dict[str, Row] = {}
+        for row in (row for row in rows if row.spec is not None and self.manifest(row.spec.data) is not None):
+            assert row.spec is not None
+            first.setdefault(row.spec.data.corpus, row)
+            tests.setdefault(row.spec.data.corpus, set()).update(score.test for score in (row.spec.score, *row.also.values()))
+        found = []
+        for corpus, row in first.items():
+            splits, ready = {*usual.TRAINING, *tests[corpus]}, self.prepared(row)
+            text = usual.of_files(load_entry(corpus), self.data_dir, splits) if ready is None else usual.of_prepared(ready, splits)
+            found += usual.unusual(corpus, text)
+        return found
+
     def sizes(self, row: Row) -> tuple[int, int] | None:
         """Of the prepared data where there is some, else the declared ones."""
         assert row.spec is not None
@@ -162,6 +180,7 @@ def plan(
     lacking = sorted({row.spec.data.corpus for row in rows if row.spec is not None and data.manifest(row.spec.data) is None})
     if lacking:
         result.notes.append(f"data absent: {', '.join(lacking)} (--data-dir, or nmt-ablate data get NAME)")
+    result.notes += [f"warning: {line}" for line in data.unusual(rows)]
     device = best_device().type
     result.fuse = {row.id: why_not_here(row.spec, "auto", device, workers=row.workers, rungs=rungs) for row in rows if row.spec is not None}
     if len(seeds) > 1:

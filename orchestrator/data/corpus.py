@@ -68,16 +68,22 @@ def read_lines(path: Path) -> list[str]:
 
 def content_hash(path: Path) -> str:
     """sha256 of the uncompressed bytes: the same for `train.de` and `train.de.gz`."""
-    digest = hashlib.sha256()
+    return content_of(path)[0]
+
+
+def content_of(path: Path) -> tuple[str, int]:
+    """`content_hash`, and how many lines `iter_bytes` gives."""
+    digest, lines, last = hashlib.sha256(), 0, b"\n"
     try:
         with open_text(path) as file:
             while block := file.read(1 << 20):
                 digest.update(block)
+                lines, last = lines + block.count(b"\n"), block[-1:]
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: damaged gzip data: {error}") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-    return digest.hexdigest()
+    return digest.hexdigest(), lines + (last != b"\n")
 
 
 def parallel(paths: list[Path]) -> Iterator[tuple[str, ...]]:

@@ -30,7 +30,7 @@ class Outcome:
 
     stated: `failed` by the row's own rule (see `outcome`); its parameters are there, its BLEU is in the reason.
     also: BLEU (ROUGE-L) by the name of each other scoring that has a record, and the row's own ROUGE figures.
-    keys: what the figures, hypotheses and tensors are found by.
+    keys: what the figures, hypotheses and tensors are found by. text: what it was trained and scored on (`data.usual`).
     """
 
     seed: int
@@ -47,6 +47,7 @@ class Outcome:
     also: dict[str, float] = field(default_factory=dict)
     keys: Keys = NO_KEYS
     stated: bool = False
+    text: dict[str, Any] = field(default_factory=dict)
 
 
 class Finder:
@@ -139,6 +140,7 @@ class Finder:
             capsule=self.ledger.read_capsule(train),
             also=self._also(row) | figures_of(scored),
             keys=keys,
+            text=_text(record, row, scored),
         )
 
     def _also(self, row: Row) -> dict[str, float]:
@@ -181,6 +183,13 @@ class Finder:
 def rescored(row: Row, how: ScoreSpec) -> Row:
     """The same training and search, with another test set or metric."""
     return row if row.spec is None else replace(row, spec=row.spec.model_copy(update={"score": how}))
+
+
+def _text(record: Record, row: Row, scored: Record) -> dict[str, Any]:
+    """Of the training's record (earlier versions did not write it) and the pairs of its test set."""
+    assert row.spec is not None
+    known = record.get("text") or {}
+    return {**known, "pairs": {**(known.get("pairs") or {}), row.spec.score.test: scored.get("sentences")}}
 
 
 def _sweep_rows(path: Path) -> list[dict[str, Any]]:

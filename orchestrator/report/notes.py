@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.capsule import differences
+from orchestrator.data.usual import unusual
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Outcome
 from orchestrator.rows import Row
@@ -22,6 +23,7 @@ def notes(
     """Lines of text, without a line feed. `measured`: the speed measurement of RESULTS/speed, if one was found."""
     found = [f"ours: {scale}; not comparable with the paper's numbers"] if scale else []
     found += _data(ours) if scale else []
+    found += _texts(rows, outcomes)
     found += _seeds(ours)
     found += _differences([o for row in rows for o in outcomes[row.id] if o.status == "done"])
     tested = [one["significance"] for one in ours.values() if one is not None and "significance" in one]
@@ -44,6 +46,13 @@ def _data(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
         return []
     span = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
     return [f"ours: trained on {', '.join(corpora)}, {span} updates a row"]
+
+
+def _texts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]]) -> list[str]:
+    """Where a row was trained or scored on another text than the catalogue expects under its corpus's name."""
+    each = [(row.spec.data.corpus, o.text) for row in rows if row.spec is not None for o in outcomes[row.id] if o.text]
+    distinct = {(corpus, repr(text)): (corpus, text) for corpus, text in each}
+    return list(dict.fromkeys(line for corpus, text in distinct.values() for line in unusual(corpus, text)))
 
 
 def _seeds(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:

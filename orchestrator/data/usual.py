@@ -1,0 +1,64 @@
+"""Is the text under a corpus's name the one that the catalogue expects? Counts of pairs, and sha256 where the entry states them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.data.catalogue import Entry, load_entry
+from orchestrator.data.hashes import file_hash, file_lines
+from orchestrator.data.store import Prepared
+from orchestrator.errors import UserError
+
+TRAINING = ("train", "valid")
+WORDS = {"train": "training pairs", "valid": "validation pairs"}
+
+Text = dict[str, Any]
+"""{"pairs": {split: count}, "sha256": {split: [of source, of each reference]}}: what lies under a corpus's name."""
+
+
+def of_prepared(prepared: Prepared, splits: Collection[str] = TRAINING) -> Text:
+    """Pairs of the text itself, before the filters of a spec."""
+    sizes = {split: size for split, size in prepared.stats["splits"].items() if split in splits}
+    pairs = {split: int(size["pairs"]) + sum(int(n) for n in size["dropped"].values()) for split, size in sizes.items()}
+    text = prepared.manifest["text"]
+    known = {} if "generator" in text else text | prepared.manifest["tests"]
+    return {"pairs": pairs, "sha256": {split: sums for split, sums in known.items() if split in pairs}}
+
+
+def of_files(entry: Entry, data_dir: Path | None, splits: Collection[str]) -> Text:
+    """Of the files that are there; nothing of CSV files, whose records are counted when they are prepared."""
+    text: Text = {"pairs": {}, "sha256": {}}
+    if data_dir is None or entry.csv is not None:
+        return text
+    for name in (name for name in entry.splits if name in splits and not entry.lacks([name], data_dir)):
+        paths = entry.locate(name, data_dir)
+        text["pairs"][name] = file_lines(paths[0])
+        text["sha256"][name] = [file_hash(path) for path in paths]
+    return text
+
+
+def unusual(corpus: str, text: Mapping[str, Any]) -> list[str]:
+    """A line for each split that is not what the catalogue expects under this name; none for a name that it does not know."""
+    try:
+        entry = load_entry(corpus)
+    except UserError:
+        return []
+    pairs, sums = text.get("pairs") or {}, text.get("sha256") or {}
+    lines = []
+    for name, split in entry.splits.items():
+        found = pairs.get(name)
+        if split.pairs is not None and found is not None and found != split.pairs:
+            lines.append(f"{corpus} has {found:,} {WORDS.get(name, f'pairs of {name}')} here, {split.pairs:,} expected")
+        elif split.sha256 is not None and name in sums and list(sums[name]) != split.sha256:
+            lines.append(f"{corpus}: the text of {name} here is not the expected one: {_differing(split.files, sums[name], split.sha256)}")
+    return lines
+
+
+def _differing(files: Sequence[str], found: Sequence[str], expected: Sequence[str]) -> str:
+    """The first file that differs."""
+    for file, one, other in zip(files, found, expected, strict=False):
+        if one != other:
+            return f"{file} has sha256 {one[:16]}.., {other[:16]}.. expected"
+    return f"{len(found)} files, {len(expected)} expected"

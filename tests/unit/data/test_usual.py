@@ -1,0 +1,78 @@
+"""Another text under a known corpus's name is said by `plan`, `run` and `table`, and is in the run's record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import run
+from orchestrator.data import catalogue
+from orchestrator.data.prepare import prepare
+from orchestrator.data.usual import of_files, of_prepared, unusual
+from orchestrator.spec import DataSpec, Subword
+
+HEAD = """\
+source: {paper: demo, table: small}
+data: {corpus: iwslt14-de-en, subword: {kind: word, size: 60, joint: false}}
+model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 1}, decoder: {num_layers: 1}}
+train: {max_steps: 1, validate_every: 1, checkpoint_every: 1}
+rows: {base: {}}
+"""
+TRAINING = "iwslt14-de-en has 60 training pairs here, 160,239 expected"
+TEST = "iwslt14-de-en has 6 pairs of test here, 6,750 expected"
+
+
+@pytest.fixture
+def small(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory with 60 + 6 + 6 pairs under the name iwslt14-de-en."""
+    monkeypatch.undo()  # the catalogue as it is
+    folder = tiny / "iwslt14-de-en"
+    (tiny / "tiny").rename(folder)
+    for path in list(folder.iterdir()):
+        path.rename(path.with_suffix({".a": ".de", ".b": ".en"}[path.suffix]))
+    return tiny
+
+
+def test_plan_run_and_table_say_it(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = tmp_path / "small.yaml"
+    spec.write_text(HEAD)
+    places = ["--data-dir", str(small), "--cache-dir", str(tmp_path / "cache"), "--results", str(tmp_path / "results")]
+    for command in (["plan", str(spec), *places], ["run", str(spec), "--no-tracking", *places], ["plan", str(spec), *places]):
+        assert run(command) == 0
+        told = capsys.readouterr().err.splitlines()
+        assert f"warning: {TRAINING}" in told and f"warning: {TEST}" in told, told
+    (record,) = (json.loads(path.read_text()) for path in (tmp_path / "results").glob("*/train.json"))
+    assert record["text"]["pairs"] == {"train": 60, "valid": 6}
+    assert {split: len(sums) for split, sums in record["text"]["sha256"].items()} == {"train": 2, "valid": 2}
+    assert run(["table", str(spec), "--results", str(tmp_path / "results"), "--format", "json"]) == 0, "the data need not be there"
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert TRAINING in notes and TEST in notes, notes
+
+
+def test_counts_are_of_the_text_before_the_filters(small: Path, tmp_path: Path) -> None:
+    data = DataSpec(corpus="iwslt14-de-en", subword=Subword(kind="word", size=60, joint=False), max_words=6)
+    ready, entry = prepare(data, small, tmp_path / "cache"), catalogue.load_entry("iwslt14-de-en")
+    assert ready.stats["splits"]["train"]["pairs"] < 60
+    found = of_prepared(ready, ready.splits)
+    assert found == of_files(entry, small, ready.splits) and found["pairs"] == {"train": 60, "valid": 6, "test": 6}
+
+
+def test_as_many_pairs_of_another_text_are_found_by_their_sha256() -> None:
+    entry = catalogue.load_entry("multi30k-de-en")
+    split = entry.splits["train"]
+    assert split.sha256 is not None
+    good = {"pairs": {"train": split.pairs}, "sha256": {"train": split.sha256}}
+    assert unusual(entry.name, good) == []
+    (line,) = unusual(entry.name, good | {"sha256": {"train": [split.sha256[0], "0" * 64]}})
+    assert line == (
+        f"multi30k-de-en: the text of train here is not the expected one: {split.files[1]} has sha256 {'0' * 16}.., "
+        f"{split.sha256[1][:16]}.. expected"
+    )
+
+
+def test_nothing_is_said_where_nothing_is_expected_or_known() -> None:
+    assert unusual("toy-smoke", {"pairs": {"train": 3}, "sha256": {}}) == []
+    assert unusual("no-such-corpus", {"pairs": {"train": 3}}) == []
+    assert unusual("iwslt14-de-en", {}) == unusual("iwslt14-de-en", {"pairs": {"test": None}}) == []
