@@ -24,7 +24,21 @@ Profile = Annotated[str | None, typer.Option("--profile", help="Scale the rows: 
 Seed = Annotated[int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="Random seed (default 1).")]
 Seeds = Annotated[str | None, typer.Option("--seeds", metavar="1,2,..", help="Seeds; default: those of the file's sweep section.")]
 DataDir = Annotated[Path | None, typer.Option("--data-dir", envvar="NMT_DATA_DIR", help="Where the corpora lie.")]
-CacheDir = Annotated[Path, typer.Option("--cache-dir", envvar="NMT_CACHE_DIR", help="Where prepared corpora are kept.")]
+
+
+def _cache_dir(path: Path) -> Path:
+    """UserError for what is there and is no folder."""
+    if path.is_dir() or not os.path.lexists(path):
+        return path
+    from orchestrator.errors import UserError
+    from orchestrator.places import display
+
+    raise UserError(f"--cache-dir {display(path)}: is no folder; expected one, or a name where one can be made")
+
+
+CacheDir = Annotated[
+    Path, typer.Option("--cache-dir", envvar="NMT_CACHE_DIR", callback=_cache_dir, help="Where prepared corpora are kept.")
+]
 Results = Annotated[
     Path,
     typer.Option(

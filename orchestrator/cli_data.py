@@ -45,15 +45,17 @@ def check(
     Example:  nmt-ablate data check multi30k-de-en --data-dir DIR
     """
     from orchestrator.cli_common import emit, note
+    from orchestrator.data.catalogue import list_entries
+    from orchestrator.data.no_file import no_file
+    from orchestrator.data.senteval import NAME
     from orchestrator.errors import UserError
 
-    files = [Path(name) for name in names if "/" in name or Path(name).is_file()]
-    if files:
-        reports = [_check_files(files)]
+    known, paths = (*list_entries(), NAME), [Path(name) for name in names]
+    if any("/" in str(path) or path.is_file() or (str(path) not in known and no_file(path)) for path in paths):
+        reports = [_check_files(paths)]
     else:
         from orchestrator.data.catalogue import load_entry
         from orchestrator.data.check import check as look
-        from orchestrator.data.senteval import NAME
         from orchestrator.data.senteval_get import check as probing
 
         reports = [probing(data_dir) if name == NAME else look(load_entry(name), data_dir).to_json() for name in names]
@@ -71,13 +73,16 @@ def check(
 
 def _check_files(files: list[Path]) -> dict[str, Any]:
     """Files that should have equally many lines, by themselves."""
+    from orchestrator.data import alike
     from orchestrator.data.corpus import inspect, unequal
 
     reports = [inspect(path) for path in files]
-    problems = [line for report in reports for line in report.errors]
+    problems = [*(line for report in reports for line in report.errors), *alike.empty(reports)]
     counts = [report.lines for report in reports]
     if not problems and len(set(counts)) > 1:
         problems.append(unequal(files, counts))
+    if not problems:
+        problems += alike.sides(files)
     splits = {str(r.path): {"lines": r.lines, "words": r.words, "longest": r.longest} for r in reports}
     return {"corpus": "files", "splits": splits, "problems": problems, "warnings": [r.empty_message() for r in reports if r.empty]}
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from orchestrator import yaml_loader
+from orchestrator.data.no_file import the_file
 from orchestrator.data.toy_lexicon import ToyParams
 from orchestrator.errors import UserError
 from orchestrator.paths import SEARCH_SPACES
@@ -150,13 +151,9 @@ class Entry(Strict):
         return next((source.parameters for source in self.sources if isinstance(source, Generated)), None)
 
     def find(self, file: str, data_dir: Path) -> Path | None:
-        """Where `file` of a split lies, plain before gzipped; None if nowhere."""
-        for folder in (*self.folders, "."):
-            for suffix in ("", ".gz"):
-                path = data_dir / folder / (file + suffix)
-                if path.is_file():
-                    return path
-        return None
+        """Where `file` of a split lies, plain before gzipped; None if nowhere. UserError where all that lies there is something else."""
+        paths = [data_dir / folder / (file + suffix) for folder in (*self.folders, ".") for suffix in ("", ".gz")]
+        return the_file(paths)
 
     def locate(self, split: str, data_dir: Path) -> list[Path]:
         """Paths of sources and references. UserError naming what is missing, what lies there instead and how to get it."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.data import corpus, toy
+from orchestrator.data import alike, corpus, toy
 from orchestrator.data.catalogue import REQUIRED, Entry
 from orchestrator.data.hashes import file_hash
 from orchestrator.data.text import FileText
@@ -72,6 +72,8 @@ def _check_files(entry: Entry, data_dir: Path, report: Report, sources: dict[str
             continue
         paths = entry.locate(name, data_dir)
         if entry.csv is None and (same := seen.setdefault(tuple(split.files), name)) != name:
+            if same in sources and same in ("train", "valid"):
+                sources[name] = sources[same]
             if same in report.splits:
                 report.splits[name] = report.splits[same]
             continue
@@ -82,6 +84,8 @@ def _check_files(entry: Entry, data_dir: Path, report: Report, sources: dict[str
         files = [corpus.inspect(path, _adder(marks) if i == 0 else None) for i, path in enumerate(paths)]
         sources[name] = marks
         _judge(name, files, report)
+        if not any(file.errors for file in files):
+            report.problems += alike.sides(paths)
         counts = [file.lines for file in files]
         target = files[1]
         report.splits[name] = SplitReport(counts[0], len(files) - 1, files[0].words, target.words, max(f.longest for f in files))
@@ -95,11 +99,12 @@ def _check_files(entry: Entry, data_dir: Path, report: Report, sources: dict[str
 
 def _check_records(entry: Entry, name: str, path: Path, data_dir: Path, report: Report, sources: dict[str, set[bytes]]) -> None:
     """A split in a CSV file."""
-    split, words, marks, empty = entry.splits[name], [], set(), []
+    split, words, marks, empty, equal = entry.splits[name], [], set(), [], 0
     try:
         for number, (source, reference) in enumerate(FileText(entry, data_dir, []).rows(name), 1):
             words.append((len(source.split()), len(reference.split())))
             marks.add(_mark(source))
+            equal += source == reference
             if not min(words[-1]):
                 empty.append(number)
     except UserError as error:
@@ -108,6 +113,8 @@ def _check_records(entry: Entry, name: str, path: Path, data_dir: Path, report: 
     if not words:
         report.problems.append(f"{path}: no records")
         return
+    if equal == len(words):
+        report.problems.append(f"{path}: source and reference are the same text in every record; expected a text and its translation")
     if empty:
         kept = "these pairs are left out" if name == "train" else f"{name} must have none"
         line = f"{path}: {len(empty):,} of the records of {name} have an empty text, the first is number {empty[0]} of them; {kept}"
@@ -121,9 +128,10 @@ def _check_records(entry: Entry, name: str, path: Path, data_dir: Path, report: 
 
 def _judge(name: str, files: list[corpus.FileReport], report: Report) -> None:
     """Problems and warnings of the files of one split."""
+    report.problems += alike.empty(files)
     for file in files:
         report.problems += file.errors
-        if file.empty:
+        if file.empty and not alike.is_empty(file):
             held_out = name != "train"
             consequence = f"{name} must have none" if held_out else "these pairs are left out"
             (report.problems if held_out else report.warnings).append(f"{file.empty_message()}; {consequence}")
@@ -133,6 +141,7 @@ def _judge(name: str, files: list[corpus.FileReport], report: Report) -> None:
 
 def _check_overlap(report: Report, sources: dict[str, set[bytes]]) -> None:
     """Held-out sentences that the training text has too, and shared held-out ones."""
+    report.problems += alike.splits(report.corpus, sources)
     for later in (name for name in sources if name != "train"):
         if shared := len(sources[later] & sources.get("train", set())):
             share = 100 * shared / max(len(sources[later]), 1)

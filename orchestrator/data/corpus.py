@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, cast
 
+from orchestrator.data.no_file import no_file
 from orchestrator.errors import UserError
 
 MAX_LINE_BYTES = 1_000_000
@@ -21,7 +22,9 @@ SHOWN = 3
 
 
 def open_text(path: Path) -> IO[bytes]:
-    """Binary stream of the uncompressed text. UserError where the file cannot be opened."""
+    """Binary stream of the uncompressed text. UserError where the file cannot be opened, or is none: a FIFO would wait for ever."""
+    if (reason := no_file(path)) is not None:
+        raise UserError(f"{path}: {reason}")
     try:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"

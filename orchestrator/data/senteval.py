@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.data.corpus import iter_bytes
+from orchestrator.data.no_file import the_file
 from orchestrator.errors import UserError
 from orchestrator.places import shown
 
@@ -64,8 +65,8 @@ ProbingSet = dict[str, Part]
 
 
 def find(task: Task, folder: Path) -> Path | None:
-    """The task's file, plain before gzipped."""
-    return next((path for path in (folder / task.file, folder / f"{task.file}.gz") if path.is_file()), None)
+    """The task's file, plain before gzipped. UserError where all that lies there is something else."""
+    return the_file([folder / task.file, folder / f"{task.file}.gz"])
 
 
 def load(tasks: Iterable[Task], folder: Path) -> dict[str, ProbingSet]:

@@ -1,0 +1,37 @@
+"""A path that should be a file: what lies there instead, in words."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.errors import UserError
+
+KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+
+
+def no_file(path: Path) -> str | None:
+    """Why `path` cannot be read as a file, as `it is a folder; expected a file`. None where it is a file, and where nothing is there."""
+    if not os.path.lexists(path):
+        return None
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return f"it is a link to {path.readlink()}, which is not there; expected a file"
+    except OSError as error:
+        looping = error.errno == errno.ELOOP
+        return f"it is {'a link that leads back to itself' if looping else f'not readable ({error.strerror})'}; expected a file"
+    return None if stat.S_ISREG(mode) else f"it is {KINDS.get(stat.S_IFMT(mode), 'no file')}; expected a file"
+
+
+def the_file(paths: Sequence[Path]) -> Path | None:
+    """The first that is a file, None where nothing is there. UserError where all that is there is something else."""
+    found = next((path for path in paths if path.is_file()), None)
+    if found is None:
+        for path in paths:
+            if (reason := no_file(path)) is not None:
+                raise UserError(f"{path}: {reason}")
+    return found

@@ -1,0 +1,131 @@
+"""Corpus files that are no files, and corpora that are no corpora: one line, exit code 2, and no waiting."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli import run
+from orchestrator.data import corpus
+from orchestrator.data.check import check
+from orchestrator.data.no_file import no_file
+from orchestrator.data.prepare import manifest
+from orchestrator.errors import UserError
+from orchestrator.spec import DataSpec, Subword
+
+SPEC = DataSpec(corpus="tiny", subword=Subword(size=120))
+ROW = "quickstart/fusion/baseline"
+
+
+def loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+INSTEAD: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a FIFO": (os.mkfifo, "it is a FIFO; expected a file"),
+    "a folder": (os.mkdir, "it is a folder; expected a file"),
+    "a loop": (loop, "it is a link that leads back to itself; expected a file"),
+    "a dead link": (lambda path: path.symlink_to("gone"), "it is a link to gone, which is not there; expected a file"),
+}
+
+
+@pytest.mark.parametrize("what", INSTEAD)
+def test_what_is_no_file_is_named_and_never_waited_for(what: str, tiny: Path, tiny_entry, tmp_path: Path, capsys) -> None:
+    make, expected = INSTEAD[what]
+    path = tiny / "tiny" / "train.a"
+    path.unlink()
+    make(path)
+    for call in (lambda: check(tiny_entry(), tiny), lambda: manifest(SPEC, tiny), lambda: corpus.read_lines(path)):
+        with pytest.raises(UserError) as caught:
+            call()
+        assert caught.value.lines == [f"{path}: {expected}"]
+    capsys.readouterr()
+    assert run(["data", "check", str(path), str(tiny / "tiny" / "train.b")]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"error: {path}: {expected}"
+
+
+def test_a_packed_file_beside_something_else_is_found(tiny: Path, tiny_entry) -> None:
+    folder = tiny / "tiny"
+    (folder / "train.a").rename(folder / "train.a.gz")  # compression is told from the content
+    (folder / "train.a").mkdir()
+    assert no_file(folder / "train.a.gz") is None and no_file(folder / "absent") is None
+    assert check(tiny_entry(), tiny).problems == []
+
+
+def test_files_in_the_working_directory_are_all_looked_at(tiny: Path, monkeypatch, capsys) -> None:
+    """Names without a slash: a FIFO, and one that is absent, which was left out without a word."""
+    monkeypatch.chdir(tiny / "tiny")
+    os.mkfifo("pipe")
+    for name, expected in (("pipe", "it is a FIFO; expected a file"), ("absent", "no such file")):
+        assert run(["data", "check", "train.a", name]) == 2
+        assert capsys.readouterr().err.splitlines()[-1] == f"error: {name}: {expected}"
+    assert run(["data", "check", "pipe"]) == 2
+    assert "error: pipe: it is a FIFO" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("made", ["file", "loop", "below a file"])
+def test_a_cache_dir_that_is_no_folder_is_one_line(made: str, tmp_path: Path, capsys) -> None:
+    path = tmp_path / "cache"
+    loop(path) if made == "loop" else path.write_text("mine")
+    given = path / "deeper" if made == "below a file" else path
+    commands = [["data", "prepare", "toy-smoke"]] + (
+        [] if made == "below a file" else [["plan", ROW], ["run", ROW], ["table", "quickstart/fusion"]]
+    )
+    for command in commands:
+        assert run([*command, "--cache-dir", str(given)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"error: --cache-dir {given}: ") and "folder" in line, line
+    assert made == "loop" or path.read_text() == "mine"
+
+
+def rewrite(tiny: Path, **files: str) -> None:
+    for name, text in files.items():
+        (tiny / "tiny" / name.replace("_", ".")).write_text(text)
+
+
+def test_a_text_of_empty_lines_is_a_problem(tiny: Path, tiny_entry, capsys) -> None:
+    for name in ("train.a", "test.b"):
+        path = tiny / "tiny" / name
+        good = path.read_text()
+        path.write_text("\n" * good.count("\n"))
+        assert f"{path}: all {good.count(chr(10))} lines are empty; expected text" in check(tiny_entry(), tiny).problems
+        assert run(["data", "check", str(path)]) == 2
+        assert capsys.readouterr().err.splitlines()[-1].endswith("lines are empty; expected text")
+        path.write_text(good)
+    assert check(tiny_entry(), tiny).problems == []
+
+
+def test_a_text_as_its_own_translation_is_a_problem(tiny: Path, tiny_entry, capsys) -> None:
+    source, target = (tiny / "tiny" / name for name in ("train.a", "train.b"))
+    target.write_text(source.read_text())
+    expected = f"{source} and {target} hold the same text; expected a text and its translation"
+    assert check(tiny_entry(), tiny).problems == [expected]
+    assert run(["data", "check", str(source), str(target)]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"error: {expected}"
+    rows = "src,tgt\n" + "".join(f"{line},{line}\n" for line in source.read_text().splitlines())
+    for stem in ("train", "valid", "test"):
+        (tiny / "tiny" / f"{stem}.csv").write_text(rows.replace("x", stem))
+    splits = {stem: {"src": f"{stem}.csv", "tgt": [f"{stem}.csv"]} for stem in ("train", "valid", "test")}
+    problems = check(tiny_entry(csv={"src": "src", "tgt": "tgt"}, splits=splits), tiny).problems
+    assert len(problems) == 3 and all("source and reference are the same text in every record" in line for line in problems)
+
+
+def test_valid_equal_to_test_is_a_problem(tiny: Path, tiny_entry) -> None:
+    expected = ["tiny: valid and test hold the same sources; expected different sentences to choose by and to score on"]
+    twice = {"src": "valid.a", "tgt": ["valid.b"]}
+    splits = {"train": {"src": "train.a", "tgt": ["train.b"]}, "valid": twice, "test": twice}
+    assert check(tiny_entry(splits=splits), tiny).problems == expected, "by the entry itself"
+    for side in "ab":
+        (tiny / "tiny" / f"test.{side}").write_bytes((tiny / "tiny" / f"valid.{side}").read_bytes())
+    assert check(tiny_entry(), tiny).problems == expected
+
+
+def test_a_test_set_within_the_training_text_is_a_warning(tiny: Path, tiny_entry) -> None:
+    with (tiny / "tiny" / "train.a").open("a") as source, (tiny / "tiny" / "train.b").open("a") as target:
+        source.write((tiny / "tiny" / "test.a").read_text())
+        target.write((tiny / "tiny" / "test.b").read_text())
+    report = check(tiny_entry(), tiny)
+    assert report.problems == [] and "tiny: 6 sources of test (100.0%) are in train too" in report.warnings
