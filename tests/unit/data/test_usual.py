@@ -11,6 +11,11 @@ from orchestrator.cli import run
 from orchestrator.data import catalogue
 from orchestrator.data.prepare import prepare
 from orchestrator.data.usual import of_files, of_prepared, unusual
+from orchestrator.plan import Data, plan
+from orchestrator.report.find import Finder
+from orchestrator.report.table import make
+from orchestrator.results import Ledger
+from orchestrator.rows import resolve
 from orchestrator.spec import DataSpec, Subword
 
 HEAD = """\
@@ -20,8 +25,11 @@ model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 1}, decoder: 
 train: {max_steps: 1, validate_every: 1, checkpoint_every: 1}
 rows: {base: {}}
 """
-TRAINING = "iwslt14-de-en has 60 training pairs here, 160,239 expected"
-TEST = "iwslt14-de-en has 6 pairs of test here, 6,750 expected"
+SAID = [
+    "iwslt14-de-en has 60 training pairs here, 160,239 expected",
+    "iwslt14-de-en has 6 validation pairs here, 7,283 expected",
+    "iwslt14-de-en has 6 pairs of test here, 6,750 expected",
+]
 
 
 @pytest.fixture
@@ -38,17 +46,16 @@ def small(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_plan_run_and_table_say_it(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = tmp_path / "small.yaml"
     spec.write_text(HEAD)
-    places = ["--data-dir", str(small), "--cache-dir", str(tmp_path / "cache"), "--results", str(tmp_path / "results")]
-    for command in (["plan", str(spec), *places], ["run", str(spec), "--no-tracking", *places], ["plan", str(spec), *places]):
-        assert run(command) == 0
-        told = capsys.readouterr().err.splitlines()
-        assert f"warning: {TRAINING}" in told and f"warning: {TEST}" in told, told
-    (record,) = (json.loads(path.read_text()) for path in (tmp_path / "results").glob("*/train.json"))
+    results, cache, rows = tmp_path / "results", tmp_path / "cache", resolve(spec)
+    expected = [f"warning: {line}" for line in SAID]
+    assert [line for line in plan(rows, [1], ledger=Ledger(results), data_dir=small).notes if line.startswith("warning")] == expected
+    assert run(["run", str(spec), "--no-tracking", "--data-dir", str(small), "--cache-dir", str(cache), "--results", str(results)]) == 0
+    assert {*expected} <= {*capsys.readouterr().err.splitlines()}
+    assert Data(small, cache).unusual(rows) == SAID, "of the prepared text"
+    (record,) = (json.loads(path.read_text()) for path in results.glob("*/train.json"))
     assert record["text"]["pairs"] == {"train": 60, "valid": 6}
     assert {split: len(sums) for split, sums in record["text"]["sha256"].items()} == {"train": 2, "valid": 2}
-    assert run(["table", str(spec), "--results", str(tmp_path / "results"), "--format", "json"]) == 0, "the data need not be there"
-    notes = json.loads(capsys.readouterr().out)["notes"]
-    assert TRAINING in notes and TEST in notes, notes
+    assert {*SAID} <= {*make("demo/small", rows, Finder(Ledger(results), Data(None))).notes}, "the data need not be there"
 
 
 def test_counts_are_of_the_text_before_the_filters(small: Path, tmp_path: Path) -> None:
