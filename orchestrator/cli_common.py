@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -157,6 +158,14 @@ def parse_seeds(text: str | None) -> list[int] | None:
     if len(set(seeds)) != len(seeds):
         raise UserError(f"--seeds {shown(text)}: expected distinct numbers")
     return seeds
+
+
+def given(profile: str | None, sets: list[str] | None, results: Path) -> str:
+    """` --profile smoke --results DIR`: what a row needs on a command line to be the same row, in the same ledger."""
+    words = ["--profile", profile] if profile else []
+    words += [word for text in sets or [] for word in ("--set", text)]
+    words += [] if results == RESULTS else ["--results", attached.shown(results)]
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def need_folder(path: Path | None, option: str) -> None:

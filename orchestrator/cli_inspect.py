@@ -41,7 +41,7 @@ def plan(
 
     Example:  nmt-ablate plan dou2018/table1 --set data.vocab.src=28550 --set data.vocab.tgt=28550
     """
-    from orchestrator.cli_common import console, emit, ledger, need_folder, note, parse_seeds
+    from orchestrator.cli_common import console, emit, given, ledger, need_folder, note, parse_seeds
     from orchestrator.cost.check import check as compare
     from orchestrator.cost.check import lines as check_lines
     from orchestrator.cost.estimate import Costs
@@ -52,6 +52,7 @@ def plan(
     from orchestrator.plan import Data
     from orchestrator.plan import plan as make
     from orchestrator.rows import resolve, sweep_of
+    from orchestrator.sources import warnings
 
     need_folder(data_dir, "--data-dir")
     wanted = parse_seeds(seeds)
@@ -86,6 +87,9 @@ def plan(
     note(
         f"{totals['runs']} runs: {counts or 'none'}; {found.trainings} trainings to do, {len(found.parents)} of rows that others start from"
     )
+    changed = {(row.id, row.seed): row.changed for row in (*found.parents, *found.rows)}
+    for line in warnings(changed, given(profile, sets, results)):
+        note(f"warning: {line}")
     told = [*(line for grid in grids for line in _grid_lines(grid)), *found.notes, *cost_lines(found, scheduler)]
     for line in (*told, *([] if checked is None else check_lines(checked)), *problems):
         note(line)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator import attached
+from orchestrator.cli_after import labels, next_steps, profile_of
 from orchestrator.cli_common import (
     CACHE,
     RESULTS,
@@ -24,6 +24,7 @@ from orchestrator.cli_common import (
     Sets,
     TrackingCanWait,
     TrackingUri,
+    given,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +42,15 @@ Resources = Annotated[
     str | None,
     typer.Option(
         "--resources", metavar="gpu=auto,wait=600", help="Over the file's sweep.resources: gpu (of each worker), memory, wait (s)."
+    ),
+]
+
+Again = Annotated[
+    bool,
+    typer.Option(
+        "--again",
+        help="Train what has a result anew; that is kept below RESULTS/earlier. Not the row it starts from, unless that is named; "
+        "rows that share the training get the new result too.",
     ),
 ]
 
@@ -68,6 +78,7 @@ def run(
     tracking_can_wait: TrackingCanWait = False,
     fuse: Fuse = "never",
     resources: Resources = None,
+    again: Again = False,
     as_json: AsJson = False,
 ) -> None:
     """Train, decode and score one row (or every row of a file or folder, to its full budget). What is done is not done again.
@@ -82,7 +93,8 @@ def run(
     name = _name(rows[0].id if len(rows) == 1 else _address(target, rows), profile, sets) + "".join(f":{s}" for s in seeds)
     tracking = _tracking(no_tracking, tracking_uri, tracking_can_wait)
     section = None if resources is None else {"resources": parse(resources)}
-    _execute(rows, seeds, name, section, engine, workers, results, data_dir, cache_dir, export, tracking, fuse, as_json)
+    about = tracking | {"again": again, "given": given(profile, sets, results)}
+    _execute(rows, seeds, name, section, engine, workers, results, data_dir, cache_dir, export, about, fuse, as_json)
 
 
 def sweep(
@@ -131,7 +143,7 @@ def sweep(
         data_dir,
         cache_dir,
         export,
-        _tracking(no_tracking, tracking_uri, tracking_can_wait),
+        _tracking(no_tracking, tracking_uri, tracking_can_wait) | {"given": given(profile, sets, results)},
         fuse,
         as_json,
         max_hours,
@@ -173,7 +185,7 @@ def _execute(
     data_dir: Path | None,
     cache_dir: Path,
     export: Path | None,
-    tracking: dict[str, Any],
+    about: dict[str, Any],
     fuse: str,
     as_json: bool,
     max_hours: float | None = None,
@@ -209,7 +221,7 @@ def _execute(
         sweep=section,
         fuse=fuse,
         max_hours=max_hours,
-        **tracking,
+        **about,
     )
     with stdout_to_stderr(), until_a_cap():
         records = engines.execute(todo, seeds, options)
@@ -217,7 +229,7 @@ def _execute(
     _tell(records, todo, out, as_json)
     if scheduler.get("retrain") and all(record["status"] in ("done", "stopped", "diverged") for record in records):
         records += _retrain(records, todo, options, scheduler, out, as_json)
-    _next_steps(out, todo, results, profile_of(name))
+    next_steps(out, todo, results, profile_of(name))
     if any(record["status"] not in ("done", "stopped") and not record.get("failed_as_stated") for record in records):
         raise typer.Exit(1)
 
@@ -230,7 +242,7 @@ def _tell(records: list[dict[str, Any]], rows: list[Row], out: Any, as_json: boo
     if as_json:
         for record in records:
             emit(record)
-    out.print(summary(records, _labels(rows)))
+    out.print(summary(records, labels(rows)))
     for line in reasons(records):
         note(line)
 
@@ -270,29 +282,3 @@ def check_engine(engine: str, fuse: str, workers: int | None) -> None:
         raise UserError(f"--fuse {shown(fuse)}: {nearest(fuse, list(MODES))}")
     if engine == "local" and workers is not None and workers > 1:
         raise UserError(f"--workers {workers}: the local engine has one worker; expected --engine ray")
-
-
-def _labels(rows: list[Row]) -> dict[str, str]:
-    """Of the rows and of those that they start from."""
-    labels: dict[str, str] = {}
-    for row in rows:
-        current: Row | None = row
-        while current is not None:
-            labels.setdefault(current.id, current.label)
-            current = current.parent
-    return labels
-
-
-def profile_of(name: str) -> str:
-    """` --profile NAME` of a sweep's name, or nothing."""
-    _, at, rest = name.partition("@")
-    return f" --profile {rest.split('+')[0].split(':')[0]}" if at else ""
-
-
-def _next_steps(out: Any, rows: list[Row], results: Path, profile: str) -> None:
-    where = "" if results == RESULTS else f" --results {attached.shown(results)}"
-    tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
-    out.print(f"MLflow UI:  nmt-ablate ui{where}", markup=False)
-    out.print(f"one row:    nmt-ablate show {rows[0].id}{profile}", markup=False)
-    for address in tables:
-        out.print(f"the table:  nmt-ablate table {address}{profile}{where}", markup=False)

@@ -41,7 +41,7 @@ def table(
     import sys
 
     from orchestrator.analysis.comparing import Comparer
-    from orchestrator.cli_common import ledger, need_folder
+    from orchestrator.cli_common import given, ledger, need_folder, note
     from orchestrator.errors import UserError
     from orchestrator.places import nearest, shown
     from orchestrator.plan import Data
@@ -59,10 +59,13 @@ def table(
         raise UserError(f"--baseline {shown(baseline)}: {shown(target)} has {len(tables)} tables; expected one")
     finder = Finder(ledger(Path(results)), Data(data_dir, cache_dir))
     comparer = Comparer(finder.ledger, finder.prepared)
+    words = given(profile, sets, results)
     made = [
-        _make(target if len(tables) == 1 else address, address, rows, finder, comparer, baseline, profile, list(sets or []))
+        _make(target if len(tables) == 1 else address, address, rows, finder, comparer, baseline, profile, list(sets or []), words)
         for address, rows in tables.items()
     ]
+    for line in dict.fromkeys(line for each in made for line in each.warnings):
+        note(f"warning: {line}")
     sys.stdout.write(several(made, form))
 
 
@@ -75,6 +78,7 @@ def _make(
     baseline: str | None,
     profile: str | None,
     sets: list[str],
+    given: str,
 ) -> Table:
     """One table. UserError for a baseline that is not in it."""
     from orchestrator.errors import UserError
@@ -89,6 +93,5 @@ def _make(
     base = None if baseline is None else runs[baseline.removeprefix(f"{address}/")]
     scale = ", ".join([f"profile {profile}"] * bool(profile) + [f"--set {text}" for text in sets])
     full = profile is None and all(text.startswith("data.vocab.") for text in sets)
-    return make(
-        address, rows, finder, find(target).table.columns, sweep_of(target).seeds, scale, base=base, comparer=comparer, full_size=full
-    )
+    columns, seeds = find(target).table.columns, sweep_of(target).seeds
+    return make(address, rows, finder, columns, seeds, scale, base=base, comparer=comparer, full_size=full, given=given)

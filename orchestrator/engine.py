@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from orchestrator import atomic, attached, corpora
+from orchestrator import atomic, attached, corpora, earlier, sources
 from orchestrator.cost.cap import within_cap
 from orchestrator.errors import UserError
 from orchestrator.keys import digest
@@ -43,13 +43,17 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list
     (options.results / "sweeps").mkdir(parents=True, exist_ok=True)
     with RunLock(options.results / "sweeps" / f"{options.slug}.lock"):
         attached.push(options.results)  # what an earlier process trained and could not publish
-        return _Sweep(tasks, options).run()
+        sweep = _Sweep(tasks, options)
+        if options.again:
+            _check_precision(tasks)
+            earlier.begin_anew(tasks, {f"{row.id}:{seed}" for row in rows for seed in seeds}, sweep.ledger)
+        return sweep.run()
 
 
 def _check_precision(tasks: Sequence[Task]) -> None:
     """UserError naming every row that this machine cannot decode as asked, while nothing has been trained yet."""
     asked = {task.id: task.run_spec.decode.precision for task in tasks if task.run_spec.decode.precision != "fp32"}
-    if not asked:
+    if not asked or "RAY_ADDRESS" in os.environ:  # a cluster's machines decode
         return
     from models.inference import PrecisionError, check_precision
     from orchestrator.runtime import best_device
@@ -87,10 +91,10 @@ class _Sweep:
 
     def run(self) -> list[dict[str, Any]]:
         self._write_sweep()
+        sources.tell({(t.id, t.seed): self.ledger.read_train(t.train_key) for t in self.tasks}, self.ledger, self.options.given)
         stopped = {} if self.asha is None else self.asha.stopped()
         pending = [task for task in self.tasks if not self._final(task, stopped)]
-        if "RAY_ADDRESS" not in os.environ:
-            _check_precision(pending)
+        _check_precision(pending)
         corpora.verify(pending, self.options.data_dir, self.options.cache_dir)
         failures: dict[str, str] = {}
         if not pending:

@@ -22,6 +22,7 @@ class Options:
 
     fuse: `auto`, `never` or `always` (see `fusing`). tracking_uri: of MLflow; None: a file among the results.
     tracking_can_wait: start though it cannot be written. max_hours: device-hours that the sweep may use (see `cost.cap`).
+    again: rows that were asked for train anew (see `earlier`). given: what names the rows on a command line beside their address.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Options:
     tracking_can_wait: bool = False
     fuse: str = "never"
     max_hours: float | None = None
+    again: bool = False
+    given: str = ""
 
     @property
     def slug(self) -> str:

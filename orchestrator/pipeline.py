@@ -11,7 +11,7 @@ import torch
 
 from models import native
 from models.transformer import Transformer, build, count_parameters
-from orchestrator import attached, cpu
+from orchestrator import attached, cpu, sources
 from orchestrator.capsule import capsule
 from orchestrator.cost import usage
 from orchestrator.data import usual
@@ -110,15 +110,17 @@ def _train(
     task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, lock: RunLock | None, reporters: Sequence[Reporter]
 ) -> Turns[dict[str, Any]]:
     spec = task.run_spec
-    init = None
+    init, origin = None, dict[str, Any](sources=sources.of_model(spec.model))
     if task.parent_key is not None:
         attached.pull(Path(task.results) / task.parent_key[:16])
         init = Store(Path(task.results) / task.parent_key[:16], task.parent_key).weights(spec.decode.checkpoint)
+        weights = (ledger.read_train(task.parent_key) or {}).get("weights_sha256")
+        origin["parent"] = {"key": task.parent_key, "weights_sha256": weights}
     if runtime.is_main:
         ledger.write_spec(task.train_key, {"id": task.id, "seed": task.seed, "spec": task.spec, "keys": task.keys})
     store = Store(task.run_dir, task.train_key, lock)
     at_rung = rung_bleu(spec, prepared) if task.rung_bleu and runtime.is_main else None
-    result = yield from Training(spec, runtime, list(reporters), prepared, store, frozenset(task.rungs), init, at_rung).turns()
+    result = yield from Training(spec, runtime, list(reporters), prepared, store, frozenset(task.rungs), init, at_rung, origin).turns()
     record = {"key": task.train_key, "sweep": task.sweep, "world_size": runtime.world_size} | result.to_json()
     record["text"] = usual.of_prepared(prepared)
     if runtime.is_main:
@@ -195,6 +197,7 @@ def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
 
     `failed_as_stated`: it is `failed` by the row's own rule (see `outcome`), which is an outcome and no error.
     `also`: name -> {"bleu", "signature"} of each other scoring, null where it is missing.
+    `changed`: files of components that were edited since the run was trained (see `sources`).
     """
     keys = task.run_keys
     train_record = ledger.read_train(task.train_key) or {}
@@ -220,6 +223,7 @@ def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
         "sentences_per_second": decoded["sentences_per_second"] if decoded else None,
         "weights_sha256": train_record.get("weights_sha256"),
         "seconds": train_record.get("seconds"),
+        "changed": sources.changed(train_record, ledger),
         "result": attached.shown(task.run_dir),
     }
 

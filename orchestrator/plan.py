@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator import counting
+from orchestrator import counting, sources
 from orchestrator.collecting import put_off
 from orchestrator.fusing import why_not_here
 from orchestrator.kept import kept
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Planned:
-    """One row and seed. `same_as`: the earlier row of this plan with the same score key.
+    """One row and seed. `same_as`: the earlier row of this plan with the same score key. changed: since it was trained (see `sources`).
 
     status: new | done | failed | shared | stopped | needs-data. stopped: by ASHA; its sweep leaves it so, `run` goes on from
     its checkpoint. failed: by the row's own rule (see `outcome`), for this `reason`; nothing is left to do.
@@ -42,6 +42,7 @@ class Planned:
     also: dict[str, Keys] = field(default_factory=dict)
     reason: str = ""
     cost: Cost | None = None
+    changed: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -53,6 +54,7 @@ class Planned:
             "same_as": self.same_as,
             "reason": self.reason,
             "also": {name: keys.as_dict() for name, keys in self.also.items()},
+            "changed": self.changed,
         } | ({} if self.cost is None else {"cost": self.cost.as_json(self.params)})
 
 
@@ -266,7 +268,8 @@ def _one(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str],
     for key in wanted:
         first.setdefault(key, row.id)
     failure = _failure(ledger, row, keys) if is_done(ledger, keys, also) else None
+    changed = [] if keys.train is None else sources.changed(ledger.read_train(keys.train), ledger)
     if failure is not None:
-        return Planned(row.id, seed, keys, params, FAILED, same_as, also, failure)
+        return Planned(row.id, seed, keys, params, FAILED, same_as, also, failure, changed=changed)
     status = "done" if is_done(ledger, keys, also) else "shared" if shared else "stopped" if _was_stopped(ledger, keys) else "new"
-    return Planned(row.id, seed, keys, params, status, same_as, also)
+    return Planned(row.id, seed, keys, params, status, same_as, also, changed=changed)

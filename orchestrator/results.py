@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from orchestrator import atomic
+from orchestrator import atomic, earlier
 from orchestrator.documents import checked, key_in, read_bytes, read_document, sealed, unsealed
 from orchestrator.errors import UserError
 from orchestrator.journal import JsonLines, read_lines
@@ -173,9 +173,10 @@ class Ledger:
         return self._each(train_key, "tune", self.read_tune)
 
     def export(self, run: Run | str, dest: Path) -> Path:
-        """Copies a run's records into the mirror `dest`: all but locks, journal and tensors. Damaged files stay behind."""
+        """Copies a run's records to `dest`: all but locks, journal, tensors and damaged files. Another training's are set aside there."""
         key = run if isinstance(run, str) else run.key
         target = Ledger(dest, on_bad=self._on_bad)
+        earlier.make_room(target, key, self.read_train(key))
         if (spec := self.read_spec(key)) is not None:
             target.write_spec(key, {name: value for name, value in spec.items() if name != "key"})
         for name in ("train", "capsule"):
@@ -185,10 +186,9 @@ class Ledger:
             target.write_rung(key, step, record)
         for record in self.decodes(key):
             target.write_decode(key, record["key"], record, record["hypotheses"])
-        for record in self.scores(key):
-            target.write_score(key, record["key"], record)
-        for record in self.tunes(key):
-            target.write_tune(key, record["key"], record)
+        for records, write in ((self.scores(key), target.write_score), (self.tunes(key), target.write_tune)):
+            for record in records:
+                write(key, record["key"], record)
         if history := self.history(key):
             text = "".join(json.dumps(report, separators=(",", ":")) + "\n" for report in history)
             path = target.run_dir(key) / "history.jsonl"
@@ -206,7 +206,8 @@ class Ledger:
 
     def _places(self, train_key: str) -> list[Path]:
         name = short(checked(train_key))
-        return [root / name for root in (self.root, *self.mirrors)]
+        mirrors = [] if self.mirrors and earlier.kept(self.root, name) else self.mirrors  # theirs is older than what was set aside
+        return [root / name for root in (self.root, *mirrors)]
 
     def _first(self, train_key: str, read: Callable[[Path], T | None]) -> T | None:
         return next((found for run in self._places(train_key) if (found := read(run)) is not None), None)

@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from orchestrator import earlier
 from orchestrator.outcome import FAILED, stated_failure
 from orchestrator.rouge import FIGURES as ROUGE
 from orchestrator.tracking_history import Point, number, read_points
@@ -42,13 +43,16 @@ class Row:
     spec: dict[str, Any]
     also: dict[str, str] = field(default_factory=dict)
     """Score keys of other scorings of the same training, by name."""
+    again: int = 0
+    """Results of its training that were set aside (see `earlier`): the store has one run for each."""
     failed_below: float | None = None
     """BLEU under which it counts as failed, as one that diverged does then (see `outcome`); None: no such rule."""
 
     @property
     def key(self) -> str:
         """Identity of the row within its sweep: address, seed and the three keys. A scoring more is the same row."""
-        parts = (self.id, str(self.seed), self.train or "", self.decode or "", self.score or "")
+        parts = [self.id, str(self.seed), self.train or "", self.decode or "", self.score or ""]
+        parts += [f"again {self.again}"] if self.again else []
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -82,7 +86,7 @@ def read_sweep(path: Path) -> Sweep:
     """ValueError naming the file if it is not a sweep file, OSError if it cannot be read."""
     try:
         record = json.loads(path.read_bytes())
-        rows = [_row(item) for item in record["rows"]]
+        rows = [_row(item, path.parent.parent) for item in record["rows"]]
         sweep_id = str(record["sweep_id"])
         return Sweep(sweep_id, str(record.get("name") or sweep_id), _milliseconds(record.get("started"), path), rows)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -97,7 +101,8 @@ def sweep_files(results: Path) -> list[Path]:
 
 def run_directory(roots: Sequence[Path], train_key: str) -> Path | None:
     """Where the run lies: the first root with a finished one, else the first with anything of it."""
-    places = [root / train_key[:16] for root in roots]
+    mine = roots[:1] if earlier.kept(roots[0], train_key[:16]) else roots  # a mirror's is older
+    places = [root / train_key[:16] for root in mine]
     finished = [place for place in places if (place / "train.json").exists()]
     return next(iter(finished + [place for place in places if place.is_dir()]), None)
 
@@ -153,12 +158,13 @@ def read_result(roots: Sequence[Path], row: Row, sweep: Sweep) -> Result | None:
     return result
 
 
-def _row(item: Mapping[str, Any]) -> Row:
+def _row(item: Mapping[str, Any], results: Path) -> Row:
     keys = item.get("keys") or {}
     names: dict[str, Any] = {name: str(item.get(name) or "") for name in ("label", "paper", "table", "row")}
     identity: dict[str, Any] = {name: keys.get(name) for name in ("train", "decode", "score")}
     also = {str(name): str(other["keys"]["score"]) for name, other in (item.get("also") or {}).items()}
     about: dict[str, Any] = {"also": also, "failed_below": item.get("failed_below")}
+    about["again"] = sum(earlier.mark(results, identity["train"]))
     return Row(id=str(item["id"]), seed=int(item["seed"]), spec=dict(item.get("spec") or {}), **about, **names, **identity)
 
 

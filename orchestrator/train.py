@@ -13,7 +13,7 @@ from torch import Tensor
 
 from models.initialise import stream_seed
 from models.transformer import Transformer, build, count_parameters
-from orchestrator import cpu, ending, interrupt, plateau
+from orchestrator import cpu, ending, interrupt, plateau, sources
 from orchestrator.ahead import ahead
 from orchestrator.data.prepare import Prepared
 from orchestrator.errors import StopTraining
@@ -76,6 +76,7 @@ class Training:
         rungs: frozenset[int],
         init_weights: Mapping[str, Tensor] | None,
         at_rung: RungMetrics | None = None,
+        origin: Mapping[str, Any] | None = None,
     ) -> None:
         self.spec, self.runtime, self.reporters = spec, runtime, reporters
         self.store, self.rungs, self.at_rung = store, rungs, at_rung
@@ -86,7 +87,7 @@ class Training:
         self.model.recompute(spec.train.recompute == "layers")
         self.params = count_parameters(self.model)
         self.optimizer = optimizer(self.model, spec.optim)
-        self.progress = Progress()
+        self.progress = Progress(origin=dict(origin or {}))
         self.meter = Meter()
         self.norms = GradientNorms(self.model, spec.train.log_gradient_norms if runtime.is_main else 0)
         objective = Objective(self.model, spec.optim.label_smoothing)
@@ -259,7 +260,10 @@ class Training:
         self.runtime.barrier()
         if saved is None:
             return
-        self.progress = Progress.of(saved.state["progress"])
+        now, self.progress = self.progress.origin, Progress.of(saved.state["progress"])
+        if (origin := sources.met(self.progress.origin, now)) != self.progress.origin:
+            self.progress.origin = origin
+            self._report({"warning": f"{', '.join(sources.mixed(origin))} changed since the checkpoint; --again begins anew"})
         copy_into(self.model, saved.tensors["model"])
         load_optimizer(self.model, self.optimizer, saved.tensors["optimizer"])
         report = saved.state["report"]  # told once more, in case the process died between checkpoint and report

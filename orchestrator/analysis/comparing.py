@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orchestrator import atomic
+from orchestrator import atomic, earlier
 from orchestrator.analysis.bleu_statistics import Counts, corpus_bleu, statistics
 from orchestrator.analysis.paired import SAMPLES, SEED, Comparison, compare
 from orchestrator.data.store import Prepared
@@ -55,7 +55,9 @@ class Comparer:
         return path
 
     def _key(self, system: Keys, baseline: Keys) -> str:
-        return digest({"format": FORMAT, "scores": [system.score, baseline.score], "samples": self.samples, "seed": self.seed})
+        about = {"format": FORMAT, "scores": [system.score, baseline.score], "samples": self.samples, "seed": self.seed}
+        again = [earlier.mark(self.ledger.root, keys.train) for keys in (system, baseline)]
+        return digest(about | ({"again": again} if any(again) else {}))
 
     def _stored(self, key: str) -> Comparison | None:
         for root in (self.ledger.root, *self.ledger.mirrors):

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from orchestrator import earlier, sources
 from orchestrator.data import prepare, store
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
@@ -31,6 +32,7 @@ class Outcome:
     stated: `failed` by the row's own rule (see `outcome`); its parameters are there, its BLEU is in the reason.
     also: BLEU (ROUGE-L) by the name of each other scoring that has a record, and the row's own ROUGE figures.
     keys: what the figures, hypotheses and tensors are found by. text: what it was trained and scored on (`data.usual`).
+    keys: what the figures, hypotheses and tensors are found by. changed: since it was trained (see `sources`). earlier: results kept.
     """
 
     seed: int
@@ -48,6 +50,8 @@ class Outcome:
     keys: Keys = NO_KEYS
     stated: bool = False
     text: dict[str, Any] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+    earlier: tuple[Path, ...] = ()
 
 
 class Finder:
@@ -64,7 +68,7 @@ class Finder:
         if row.spec is None:
             return []
         found = [self._outcome(row.at(seed), seed, keys) for seed, keys in self.seeds(row, seeds).items()]
-        return [outcome for outcome in found if outcome is not None]
+        return [self._made_of(outcome) for outcome in found if outcome is not None]
 
     def seeds(self, row: Row, seeds: Iterable[int] = ()) -> dict[int, Keys]:
         """Keys by seed, in order: of every seed in the ledger, and of `seeds`. Not those whose data is absent and that never ran."""
@@ -107,6 +111,11 @@ class Finder:
     def score(self, row: Row, keys: Keys) -> Record | None:
         """The score record of a row's keys."""
         return None if keys.train is None or keys.score is None else self.ledger.read_score(keys.train, keys.score)
+
+    def _made_of(self, outcome: Outcome) -> Outcome:
+        key, ledger = outcome.keys.train or "", self.ledger
+        aside = earlier.kept(ledger.root, key[:16])
+        return replace(outcome, changed=tuple(sources.changed(ledger.read_train(key), ledger)), earlier=tuple(aside))
 
     def _outcome(self, row: Row, seed: int, keys: Keys) -> Outcome | None:
         train, decode, score = keys.train, keys.decode, keys.score

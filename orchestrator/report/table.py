@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from orchestrator import sources
 from orchestrator.outcome import FAILED
-from orchestrator.report import speeds
+from orchestrator.report import speeds, stale
 from orchestrator.report.counts import differing
 from orchestrator.report.figures import OURS, against, figures, short_id
 from orchestrator.report.find import Finder
@@ -35,7 +36,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """`base`: the row that speeds are relative to. `scores`: columns that are BLEU or ROUGE, beside `bleu` itself."""
+    """`base`: the row that speeds are relative to. `scores`: columns that are BLEU or ROUGE, beside `bleu` itself.
+
+    `warnings`: of rows whose code changed; among the notes too.
+    """
 
     table: str
     columns: list[str]
@@ -43,6 +47,7 @@ class Table:
     notes: list[str] = field(default_factory=list)
     base: str | None = None
     scores: frozenset[str] = frozenset()
+    warnings: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """{"table", "columns", "rows": [{"id", "label", "kind", "reported", "ours"}], "notes"}; reported numbers as numbers."""
@@ -72,12 +77,14 @@ def make(
     base: str | None = None,
     comparer: Comparer | None = None,
     full_size: bool = False,
+    given: str = "",
 ) -> Table:
     """The table of resolved rows.
 
     columns: order of the reported columns (default: as they appear). scale: how ours differ from the published setting, for a note.
     base: row to compare with; default: the one that a row starts from where it is in the table, else the table's `baseline`.
     comparer: for significance marks; None: no marks. full_size: models are as published, so that parameters must be as reported.
+    given: what the rows need on a command line beside their address.
     """
     seeds = list(seeds)
     outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
@@ -95,16 +102,19 @@ def make(
     rates, measured = _speeds(rows, finder, seeds, first)
     for row_id, speed in rates.items():
         ours[row_id] = (ours[row_id] or {"status": "not run", "reason": "not run", "seeds": []}) | speed
+    changed = stale.changed(rows, outcomes, finder, seeds)
+    ours = {row_id: None if one is None else one | stale.files(row_id, changed) for row_id, one in ours.items()}
     lines = [Line(row.id, row.label, row.kind, dict(row.expect), ours[row.id], row.note, row.analysis) for row in rows]
     rouge = ROUGE if any(row.spec is not None and row.spec.score.metric == "rouge" for row in rows) else ()
     scores = [*dict.fromkeys((*rouge, *(score for row in rows for score in (*row.also, *row.means))))]
     order = [*columns, *(c for line in lines for c in line.reported)]
     if any(line.ours is not None and "bleu" in line.ours for line in lines):
         order += [*OURS[: OURS.index("tokens_per_second")], *scores, *OURS[OURS.index("tokens_per_second") :]]
-    made = notes(rows, outcomes, ours, scale, first, measured)
+    warned = sources.warnings(changed, given)
+    made = [*warned, *notes(rows, outcomes, ours, scale, first, measured), *stale.kept(rows, outcomes)]
     if full_size:
         made += differing(rows, finder, _starts(rows, None))  # the paper adds to its own baseline, whatever ours are compared with
-    return Table(name, list(dict.fromkeys(order)), lines, made + _untested(rows, ours, start, comparer), first, frozenset(scores))
+    return Table(name, list(dict.fromkeys(order)), lines, made + _untested(rows, ours, start, comparer), first, frozenset(scores), warned)
 
 
 def baseline(rows: Sequence[Row]) -> str | None:
