@@ -1,0 +1,102 @@
+"""Which edits of a component's source are told of, and of which rows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from orchestrator import sources
+from orchestrator.results import Ledger
+from orchestrator.spec import ModelSpec
+
+KEY, PARENT = "ab" * 32, "cd" * 32
+PLAIN = {"d_model": 16, "d_ff": 32, "num_heads": 2, "encoder": {"num_layers": 2}, "decoder": {"num_layers": 2}}
+
+
+def model(kind: str, **more: object) -> ModelSpec:
+    return ModelSpec.model_validate(PLAIN | {"encoder": {"num_layers": 2, "aggregation": {"kind": kind}}} | more)
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of `models` that may be edited."""
+    shutil.copytree(sources.ROOT / "models", tmp_path / "models", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(sources, "ROOT", tmp_path)
+    return tmp_path
+
+
+def test_a_components_files_are_its_own_and_what_it_alone_imports(tree: Path) -> None:
+    linear, mlrf = sources.of_model(model("linear")), sources.of_model(model("mlrf-fnn"))
+    assert linear.keys() - mlrf.keys() == {"models/aggregations/linear.py"}
+    assert mlrf.keys() - linear.keys() == {"models/aggregations/mlrf_fnn.py", "models/mlrf.py"}
+    assert {"models/layers/transformer.py", "models/sublayer.py", "models/feed_forward.py"} <= linear.keys()
+    assert not {"models/attention.py", "models/transformer.py", "models/stack.py"} & linear.keys(), "what every row has"
+    recurrent = sources.of_model(model("top", bridge={"kind": "extra"}, extra_encoder={"kind": "birnn"}))
+    assert {"models/encoders/birnn.py", "models/gru_scan.py"} <= recurrent.keys(), "helpers of helpers too"
+
+
+def test_what_counts_as_a_change(tree: Path) -> None:
+    linear, mlrf = ({"sources": sources.of_model(model(kind))} for kind in ("linear", "mlrf-fnn"))
+    ledger, file = Ledger(tree / "results"), tree / "models/aggregations/linear.py"
+    text = file.read_text()
+    for same in (
+        "# a comment\n" + text.replace(",", ", \\\n"),  # layout
+        text.replace('"""', '"""Other words. ', 1),
+    ):
+        assert same != text
+        file.write_text(same)
+        assert sources.changed(linear, ledger) == []
+    for other in (text + "\nX = 1\n", text.replace("return", "return 2 *", 1), "not Python ("):
+        assert other != text
+        file.write_text(other)
+        assert sources.changed(linear, ledger) == ["models/aggregations/linear.py"] and sources.changed(mlrf, ledger) == []
+    file.unlink()
+    assert sources.changed(linear, ledger) == ["models/aggregations/linear.py"], "gone"
+    file.write_text(text)
+    (tree / "models/mlrf.py").write_text((tree / "models/mlrf.py").read_text() + "\nX = 1\n")
+    assert sources.changed(linear, ledger) == [] and sources.changed(mlrf, ledger) == ["models/mlrf.py"]
+    assert sources.changed({"status": "done"}, ledger) == sources.changed(None, ledger) == [], "records of before know nothing"
+
+
+def test_a_parent_that_was_trained_anew_is_a_change(tmp_path: Path) -> None:
+    ledger, child = Ledger(tmp_path), {"sources": {}, "parent": {"key": PARENT, "weights_sha256": "old"}}
+    assert sources.changed(child, ledger) == [], "its record is not here"
+    ledger.write_train(PARENT, {"status": "done", "weights_sha256": "old"})
+    assert sources.changed(child, ledger) == []
+    ledger.write_train(PARENT, {"status": "done", "weights_sha256": "new"})
+    assert sources.changed(child, ledger) == [sources.PARENT]
+
+
+def test_a_file_edited_while_the_run_trained_stays_told_of(tree: Path) -> None:
+    """Also where the edit is taken back: the run is of neither."""
+    began = {"sources": sources.of_model(model("linear")), "parent": {"key": PARENT}}
+    file = tree / "models/aggregations/linear.py"
+    text = file.read_text()
+    file.write_text(text + "\nX = 1\n")
+    origin = sources.met(began, {"sources": sources.of_model(model("linear"))})
+    assert sources.mixed(origin) == ["models/aggregations/linear.py"] and origin["parent"] == began["parent"]
+    file.write_text(text)
+    assert sources.changed(origin | {"parent": None}, Ledger(tree)) == ["models/aggregations/linear.py"]
+    assert sources.met(began, began) == began and sources.met({}, began) == {} and sources.met(began, {}) == began
+
+
+def test_lines_name_row_seeds_file_and_command() -> None:
+    found = {
+        ("p/t/a", 1): ["x.py"],
+        ("p/t/b", 2): ["x.py"],
+        ("p/t/c", 1): ["x.py", "y.py"],
+        ("p/t/c", 2): ["x.py", "y.py"],
+        ("p/t/d", 1): [],
+    }
+    assert sources.warnings(found, " --profile cpu") == [
+        "p/t/a: x.py has changed since this run was trained; its result is the old code's; "
+        "nmt-ablate run p/t/a --profile cpu --again trains it anew",
+        "p/t/b seed 2: x.py has changed since this run was trained; its result is the old code's; "
+        "nmt-ablate run p/t/b --profile cpu --seed 2 --again trains it anew",
+        "p/t/c seeds 1, 2: x.py, y.py have changed since these runs were trained; their results are the old code's; "
+        "nmt-ablate run p/t/c --profile cpu --again trains one anew",
+    ]
+    (line,) = sources.warnings({(f"p/t/r{i}", 1): ["x.py"] for i in range(9)})
+    assert "p/t/r4 and 4 more rows: x.py has changed since they were trained" in line and "run ROW --again" in line
