@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from ray.tune.experiment import Trial
-from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.schedulers import TrialScheduler
 
 from orchestrator.asha import Asha
+from orchestrator.launch.ray_asked import UntilAsked
 
 
-class AblationASHA(FIFOScheduler):
+class AblationASHA(UntilAsked):
     """Stops a trial at a rung where `asha` says so. Trials report exactly at rungs, by their own step; other results go on."""
 
-    def __init__(self, asha: Asha, metric: str) -> None:
-        super().__init__()
+    def __init__(self, stop: Path, asha: Asha, metric: str) -> None:
+        super().__init__(stop)
         self.asha, self.rung_metric = asha, metric
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:

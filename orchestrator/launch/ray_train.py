@@ -15,6 +15,7 @@ from torch import nn
 
 from orchestrator.fusing import is_fused
 from orchestrator.launch.ray_network import TorchOnNodes
+from orchestrator.launch.ray_reports import report_quietly
 from orchestrator.launch.until_asked import run_job_until_asked, run_until_asked
 from orchestrator.runtime import Runtime
 from orchestrator.task import Task
@@ -57,6 +58,7 @@ def fit(job: list[dict[str, Any]], workers: int, resources: dict[str, float], st
     resources: of each worker, {"CPU": n} or {"GPU": share}; the sweep's driver has decided (this process may see no GPU).
     """
     use_gpu = "GPU" in resources
+    report_quietly()
     TorchTrainer(
         worker_loop,
         train_loop_config={"job": job, "claim": claim},

@@ -48,11 +48,16 @@ def run(
         sized = list(zip(jobs, packing.demands(jobs, capacity, wanted), strict=True))
         _check_folders(flat, results)
         for size in sorted({_size(demand) for _, demand in sized}):
+            _end_if_asked(stop)
             same = [(job, demand) for job, demand in sized if _size(demand) == size]
             failures |= _phase(same, asha, metric, capacity, wanted, name, results, concurrency)
-            if stop.exists():
-                raise KeyboardInterrupt
+        _end_if_asked(stop)
     return failures
+
+
+def _end_if_asked(stop: Path) -> None:
+    if stop.exists():
+        raise KeyboardInterrupt
 
 
 def _size(demand: Demand) -> tuple[int, float, float]:
@@ -64,13 +69,16 @@ def trial(config: dict[str, Any]) -> None:
     import ray
     from ray import tune
 
-    from orchestrator.launch.until_asked import run_job_until_asked, run_until_asked
+    from orchestrator.launch.until_asked import asked, run_job_until_asked, run_until_asked
     from orchestrator.runtime import Runtime
 
     tasks = [Task.of(data) for data in config["job"]]
     claim = f"{ray.get_runtime_context().get_job_id()}-{tune.get_context().get_trial_id()}"
     if config["train"]:
         from orchestrator.launch import ray_train
+
+        if asked(tasks[0], Runtime()):  # a Train run takes a while to start, and all its workers
+            return
 
         ray_train.fit(config["job"], tasks[0].workers, config["resources"], config["storage"], claim)
         return
@@ -113,15 +121,19 @@ def _phase(
     from ray.tune.stopper import CombinedStopper
 
     from orchestrator.launch.ray_asha import AblationASHA
+    from orchestrator.launch.ray_asked import UntilAsked
+    from orchestrator.launch.ray_environment import pass_no_secrets
     from orchestrator.launch.ray_waiting import Waiting
     from orchestrator.launch.ray_watch import NODES_WAIT, Room, seconds
 
+    pass_no_secrets(results)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     storage = (results / "ray").resolve()
     configs = [[task.to_json() for task in job] for job, _ in sized]
     _, demand = max(sized, key=lambda pair: pair[1].memory or 0)
     print(packing.told(demand, capacity), file=sys.stderr, flush=True)
-    waiting = Waiting(capacity, interrupt.stop_file(results, name), wanted.wait)
+    stop = interrupt.stop_file(results, name).resolve()
+    waiting = Waiting(capacity, stop, wanted.wait)
     ((resource, amount),) = demand.resources.items()
     room = Room(resource, amount, demand.workers, seconds(NODES_WAIT, 600.0), ray.nodes)
     tuner = tune.Tuner(
@@ -133,7 +145,7 @@ def _phase(
             "resources": demand.resources,
         },
         tune_config=tune.TuneConfig(
-            scheduler=None if asha is None else AblationASHA(asha, metric),
+            scheduler=UntilAsked(stop) if asha is None else AblationASHA(stop, asha, metric),
             max_concurrent_trials=min(at_once(capacity, demand), concurrency or capacity.cpus or 1),
             reuse_actors=not demand.driver,  # the next trial finds torch loaded
             trial_name_creator=_trial_name,

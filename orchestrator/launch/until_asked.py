@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from orchestrator import attached, interrupt
 from orchestrator.fused import run_job
 from orchestrator.pipeline import run_row
@@ -17,9 +19,7 @@ def run_until_asked(task: Task, runtime: Runtime, reporters: Sequence[Reporter])
 
     Ray takes it for done, so that it does not try again; the driver knows better (`interrupt.passing_on`).
     """
-    if task.sweep is not None:
-        _watch(interrupt.stop_file(Path(task.results), task.sweep))
-    if runtime.world_size == 1 and interrupt.requested():  # several workers ask each other in the training loop
+    if asked(task, runtime):
         return False
     try:
         run_row(task, runtime, reporters)
@@ -30,9 +30,7 @@ def run_until_asked(task: Task, runtime: Runtime, reporters: Sequence[Reporter])
 
 def run_job_until_asked(tasks: Sequence[Task], runtime: Runtime) -> None:
     """The same of a fused job. Nothing is reported to Ray, for a job with rungs is not fused. Raises the first run's error, if any."""
-    if tasks[0].sweep is not None:
-        _watch(interrupt.stop_file(Path(tasks[0].results), tasks[0].sweep))
-    if interrupt.requested():
+    if asked(tasks[0], runtime):
         return
     try:
         errors = run_job(tasks, runtime)
@@ -42,6 +40,12 @@ def run_job_until_asked(tasks: Sequence[Task], runtime: Runtime) -> None:
         raise error
 
 
-def _watch(stop: Path) -> None:
-    attached.follow(stop)
-    interrupt.watch(stop)
+def asked(task: Task, runtime: Runtime) -> bool:
+    """Is the sweep of `task` asked to end? All workers of a row come to one answer. From now on this process looks for it."""
+    if task.sweep is not None:
+        stop = interrupt.stop_file(Path(task.results), task.sweep)
+        attached.follow(stop)
+        interrupt.watch(stop)
+    if runtime.world_size == 1:
+        return interrupt.requested()
+    return bool(runtime.sum(torch.tensor(float(interrupt.requested()), device=runtime.device)) > 0)

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from ray._private.runtime_env.packaging import get_excludes_from_ignore_files
 
-from orchestrator.launch import ray_cluster
+from orchestrator.launch import ray_environment
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = ROOT / "cluster"
@@ -42,7 +42,7 @@ def product(monkeypatch, tmp_path) -> dict[str, str]:
     found = {"RAY_ADDRESS": "elsewhere"}
     with monkeypatch.context() as patch:
         patch.setattr(os, "environ", found)
-        ray_cluster._environment(tmp_path)
+        ray_environment.settings(tmp_path)
     return {name: value for name, value in found.items() if name != "RAY_ADDRESS"}
 
 

@@ -1,0 +1,200 @@
+"""How a Ray that a sweep starts ends, without Ray: nothing starts after a stop, nothing stays behind, no secret is handed on."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("ray")
+from orchestrator import interrupt
+from orchestrator.errors import UserError
+from orchestrator.launch import ray_folder, until_asked
+from orchestrator.launch.ray_address import check_address
+from orchestrator.launch.ray_asked import UntilAsked
+from orchestrator.launch.ray_environment import inherited, pass_no_secrets, withheld
+from orchestrator.launch.ray_reports import Empty, _QueueActor, _Quiet
+
+ROOT = Path(__file__).parents[3]
+SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
+
+
+@pytest.fixture
+def started():
+    """Starts processes that are over with the test."""
+    processes: list[subprocess.Popen] = []
+
+    def start(*arguments: str, **environment: str) -> subprocess.Popen:
+        processes.append(subprocess.Popen([*SLEEP, *arguments], env=environment))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+class Controller:
+    def __init__(self, *states: str) -> None:
+        self.trials = [SimpleNamespace(status=state) for state in states]
+        self.finished = False
+        self.search_alg = SimpleNamespace(set_finished=lambda: setattr(self, "finished", True))
+
+    def get_trials(self) -> list:
+        return self.trials
+
+    def _schedule_trial_stop(self, trial: SimpleNamespace) -> None:
+        trial.status = "TERMINATED"
+
+
+def test_after_a_stop_tune_starts_nothing_and_what_runs_goes_on(tmp_path):
+    stop = tmp_path / "sweep.stop"
+    stop.touch()
+    controller = Controller("RUNNING", "PENDING", "TERMINATED", *["PENDING"] * 49)
+    assert UntilAsked(stop).choose_trial_to_run(controller) is None
+    assert controller.finished
+    assert [trial.status for trial in controller.trials] == ["RUNNING", *["TERMINATED"] * 51]
+
+
+@pytest.mark.parametrize("others", [0.0, 1.0])
+def test_all_workers_of_a_row_end_before_it_begins_where_one_is_asked(tmp_path, monkeypatch, others):
+    """One worker of two may see the file and the other not yet."""
+    monkeypatch.setattr(until_asked, "run_row", lambda *_: pytest.fail("the row was begun"))
+    monkeypatch.setattr(interrupt, "_watched", [])
+    task = SimpleNamespace(sweep="sweep", results=str(tmp_path))
+    stop = interrupt.stop_file(tmp_path, "sweep")
+    if not others:
+        stop.parent.mkdir()
+        stop.touch()
+    runtime = SimpleNamespace(world_size=2, device="cpu", sum=lambda tensor: tensor + others)
+    assert until_asked.run_until_asked(task, runtime, []) is False
+
+
+def test_a_report_that_is_not_there_is_no_failed_task():
+    with pytest.raises(Empty):
+        asyncio.run(_QueueActor(1).get(0.01))
+    assert asyncio.run(_Quiet(1).get(0.01)) is None
+
+
+def test_folders_of_the_dead_are_removed_and_no_others(tmp_path, started):
+    names = ("dead", "locked", "used", "named")
+    folders = {name: tmp_path / f"{ray_folder.PREFIX}{name}" for name in names}
+    for folder in folders.values():
+        ray_folder.temporary(folder).mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / f"{ray_folder.PREFIX}link").symlink_to(tmp_path / "other")
+    lock = os.open(folders["locked"], os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    started(TMPDIR=str(ray_folder.temporary(folders["used"])))
+    started(f"--log_dir={folders['named']}/session")
+    time.sleep(0.1)
+    ray_folder.remove_dead(tmp_path)
+    os.close(lock)
+    assert {path.name.removeprefix(ray_folder.PREFIX) for path in tmp_path.iterdir()} == {"locked", "used", "named", "link", "other"}
+
+
+def test_processes_of_a_folder_are_ended_and_no_others(tmp_path, started):
+    mine, other = started(TMPDIR=str(ray_folder.temporary(tmp_path))), started(TMPDIR=f"{ray_folder.temporary(tmp_path)}-other")
+    time.sleep(0.1)
+    ray_folder.end_users(tmp_path, 0.0)
+    assert mine.wait(timeout=5) == -signal.SIGKILL
+    assert other.poll() is None
+
+
+DRIVER = """
+import os, subprocess, sys, time
+from orchestrator.launch.ray_folder import ray_folder, temporary
+with ray_folder() as folder:
+    child = subprocess.Popen(sys.argv[1:], env={"TMPDIR": str(temporary(folder))}, start_new_session=True)
+    print(child.pid, folder, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_killed_driver_leaves_neither_processes_nor_its_folder():
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, *SLEEP], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    pid, folder = driver.stdout.readline().split()
+    driver.kill()
+    driver.communicate()
+    end = time.monotonic() + 30
+    while (Path(folder).exists() or _runs(pid)) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not Path(folder).exists() and not _runs(pid)
+
+
+def _runs(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+SECRETS = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]
+
+
+def test_secrets_are_not_for_ray_unless_the_results_lie_in_a_bucket():
+    others = ["HF_TOKEN", "NMT_MLFLOW_DB_PASSWORD", "MLFLOW_TRACKING_URI", "SSH_AUTH_SOCK"]
+    needed = ["PATH", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE", "TOKENIZERS_PARALLELISM", "AWS_REGION", "NMT_FAULT", "OMP_NUM_THREADS"]
+    assert withheld([*SECRETS, *others, *needed], bucket=False) == [*SECRETS, *others]
+    assert withheld([*SECRETS, *others, *needed], bucket=True) == others
+
+
+def test_ray_starts_without_secrets_and_the_environment_comes_back(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
+    monkeypatch.delenv("TMPDIR", raising=False)
+    before = dict(os.environ)
+    with inherited(tmp_path, tmp_path / "results"):
+        assert "canary" not in os.environ.values()
+        assert os.environ["TMPDIR"] == str(tmp_path / "tmp")
+        assert tempfile.gettempdir() != os.environ["TMPDIR"]
+        assert not os.environ["TORCHINDUCTOR_CACHE_DIR"].startswith(str(tmp_path))
+    assert dict(os.environ) == before
+
+
+def test_tune_passes_no_keys_on_by_what_ray_logs(tmp_path, monkeypatch):
+    from ray.tune.execution import class_cache
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    passed = set(class_cache.ENV_VARS_TO_PROPAGATE)
+    monkeypatch.setattr(class_cache, "ENV_VARS_TO_PROPAGATE", passed | set(SECRETS))
+    pass_no_secrets(tmp_path)
+    assert set(SECRETS).isdisjoint(class_cache.ENV_VARS_TO_PROPAGATE)
+    assert "RAY_TRAIN_V2_ENABLED" in class_cache.ENV_VARS_TO_PROPAGATE
+
+
+@pytest.mark.parametrize(
+    ("address", "token", "told"),
+    [
+        ("nonsense", "t", "RAY_ADDRESS nonsense: expected HOST:PORT of the cluster's head, as in 10.0.0.1:6379"),
+        ("http://127.0.0.1:8265", "t", "RAY_ADDRESS http://127.0.0.1:8265: expected HOST:PORT"),
+        ("127.0.0.1:1", "", "no token: set RAY_AUTH_TOKEN_PATH"),
+        ("127.0.0.1:1", "t", "RAY_ADDRESS 127.0.0.1:1: nothing answers there; expected HOST:PORT of the head of a cluster that runs"),
+        ("LISTENING", "t", "RAY_ADDRESS LISTENING: the cluster does not take this token"),
+    ],
+)
+def test_an_address_that_is_wrong_is_told_in_one_line_at_once(address, token, told, monkeypatch, tmp_path):
+    import socket
+
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", token)
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        here = f"127.0.0.1:{listening.getsockname()[1]}"
+        before = time.monotonic()
+        with pytest.raises(UserError) as error:
+            check_address(address.replace("LISTENING", here), ask=lambda _: "the cluster does not take this token")
+    assert time.monotonic() - before < 5
+    (line,) = error.value.lines
+    assert line.startswith(told.replace("LISTENING", here))
