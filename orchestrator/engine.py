@@ -17,6 +17,7 @@ from orchestrator import atomic, attached, corpora, earlier, sources
 from orchestrator.cost.cap import within_cap
 from orchestrator.errors import UserError
 from orchestrator.keys import digest
+from orchestrator.launch.ray_address import check_address
 from orchestrator.launch.ray_cluster import local_cpus, preflight, refuse_upload
 from orchestrator.lock import RunLock
 from orchestrator.make_tasks import Options, jobs_of, levels, make_tasks
@@ -36,8 +37,9 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list
     """
     refuse_upload(options.results)
     tasks = make_tasks(rows, seeds, options)
-    if options.engine == "ray" and "RAY_ADDRESS" not in os.environ:
-        preflight(tasks, local_cpus())
+    if options.engine == "ray":
+        address = os.environ.get("RAY_ADDRESS")
+        preflight(tasks, local_cpus()) if address is None else check_address(address)
     _check_tracking(options)
     corpora.prepare_all(tasks, options.data_dir, options.cache_dir)
     (options.results / "sweeps").mkdir(parents=True, exist_ok=True)

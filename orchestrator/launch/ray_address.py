@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
 
 from orchestrator.errors import UserError
 from orchestrator.jobs.access import find_token
-from orchestrator.launch.ray_watch import answers
 from orchestrator.places import shown
 
 BY_RAY = ("auto", "local")
 """Words that Ray looks up on this machine."""
 
 
-LIMIT = 30.0
+LIMIT = 60.0
 """Seconds in which a head must say who it is."""
 
 _ASK = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1])"
@@ -30,7 +30,7 @@ def check_address(address: str, ask: Callable[[str], str | None] | None = None) 
     host, _, port = place.rpartition(":")
     if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise UserError(f"RAY_ADDRESS {shown(address)}: expected HOST:PORT of the cluster's head, as in 10.0.0.1:6379")
-    if os.environ.get("RAY_AUTH_MODE") == "token":
+    if _mode() == "token":
         find_token()
     if not answers(place):
         raise UserError(f"RAY_ADDRESS {shown(address)}: nothing answers there; expected HOST:PORT of the head of a cluster that runs")
@@ -41,10 +41,25 @@ def check_address(address: str, ask: Callable[[str], str | None] | None = None) 
 
 def _ask(address: str) -> str | None:
     """What is wrong with it, asked in a process of its own: there Ray may try for as long, and write as much, as it likes."""
+    environment = os.environ | {"RAY_AUTH_MODE": _mode()}
     try:
-        done = subprocess.run([sys.executable, "-c", _ASK, address], capture_output=True, text=True, timeout=LIMIT)
+        done = subprocess.run([sys.executable, "-c", _ASK, address], env=environment, capture_output=True, text=True, timeout=LIMIT)
     except subprocess.TimeoutExpired:
         return "what answers there is no head of a Ray cluster; expected its port, by default 6379"
     if "AuthenticationError" in done.stderr:
         return "the cluster does not take this token; set RAY_AUTH_TOKEN_PATH to the file that holds the cluster's"
     return None  # of other faults `ray.init` tells more
+
+
+def answers(address: str, timeout: float = 5.0) -> bool:
+    """Does anything listen there?"""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout):
+            return True
+    except OSError:
+        return False
+
+
+def _mode() -> str:
+    return os.environ.get("RAY_AUTH_MODE", "token")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import socket
 import sys
 import threading
 import time
@@ -13,6 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ray.tune import Stopper
+
+from orchestrator.launch.ray_address import answers
 
 NODES_WAIT = "NMT_NODES_WAIT_S"
 """Seconds for which rows wait for nodes that were lost; then they fail."""
@@ -93,16 +94,6 @@ def _watch(address: str, limit: float, over: threading.Event) -> None:
             last = time.monotonic()
         elif time.monotonic() - last >= limit and not over.is_set():
             end_with(f"the cluster's head ({address}) has not answered for {limit:g} s; the same command on a new cluster goes on")
-
-
-def answers(address: str, timeout: float = 5.0) -> bool:
-    """Does anything listen there?"""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout):
-            return True
-    except OSError:
-        return False
 
 
 def end_with(line: str) -> None:

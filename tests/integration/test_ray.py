@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.ray_processes import folder_of, processes_of
+
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 SPEC = """
@@ -153,14 +155,17 @@ def test_a_killed_driver_loses_no_acknowledged_rung(spec, swept):
         if list(base.glob("results/*/rungs/*.json")):
             break
         time.sleep(0.1)
+    folder = folder_of(driver.pid)
+    assert processes_of(folder)
     driver.send_signal(signal.SIGKILL)
     driver.wait()
+    killed = time.monotonic()
+    while (folder.exists() or processes_of(folder)) and time.monotonic() < killed + 30:
+        time.sleep(0.1)
+    assert not folder.exists() and not processes_of(folder)  # Ray's own agents would stay a minute, its files for ever
     rungs = {path: path.read_bytes() for path in base.glob("results/*/rungs/*.json")}
     assert rungs
-    for _ in range(300):  # the orphans of a killed driver end by themselves
-        if all(_free(path) for path in base.glob("results/*/lock")):
-            break
-        time.sleep(0.2)
+    assert all(_free(path) for path in base.glob("results/*/lock"))
     rows = call(spec, base, "--engine", "ray", "--no-tracking")
     assert rows["baseline"]["weights_sha256"] == swept[1]["baseline"]["weights_sha256"]
     assert all(path.read_bytes() == data for path, data in rungs.items())

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("ray")
+from orchestrator.launch.ray_address import answers
 from orchestrator.launch.ray_network import interface_of
 from orchestrator.launch.ray_shared import problems
-from orchestrator.launch.ray_watch import HEAD_LOST, Room, answers, fits
+from orchestrator.launch.ray_watch import HEAD_LOST, Room, fits
 from orchestrator.lock import RunLock
 
 ROOT = Path(__file__).parents[3]

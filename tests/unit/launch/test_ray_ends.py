@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -182,8 +183,6 @@ def test_tune_passes_no_keys_on_by_what_ray_logs(tmp_path, monkeypatch):
     ],
 )
 def test_an_address_that_is_wrong_is_told_in_one_line_at_once(address, token, told, monkeypatch, tmp_path):
-    import socket
-
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", token)
     monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
@@ -198,3 +197,15 @@ def test_an_address_that_is_wrong_is_told_in_one_line_at_once(address, token, to
     assert time.monotonic() - before < 5
     (line,) = error.value.lines
     assert line.startswith(told.replace("LISTENING", here))
+
+
+def test_a_sweep_on_an_address_where_nothing_answers_ends_before_it_begins(cli, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "t")
+    places = ("--results", tmp_path / "results", "--cache-dir", tmp_path / "cache")
+    code, out, err = cli("sweep", ROOT / "cluster" / "smoke.yaml", "--engine", "ray", *places)
+    assert code == 2 and not out
+    assert err.splitlines() == [
+        "error: RAY_ADDRESS 127.0.0.1:1: nothing answers there; expected HOST:PORT of the head of a cluster that runs"
+    ]
+    assert not (tmp_path / "cache").exists()

@@ -1,0 +1,100 @@
+"""A sweep of rows on two workers that is stopped at its first: what its Ray shows meanwhile, and that nothing starts after it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.integration.ray_processes import folder_of, processes_of
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+ROOT = Path(__file__).parents[2]
+SECRET = "canary-of-a-cloud"
+SPEC = """
+source: {paper: try, table: many}
+data: {corpus: toy-smoke, subword: {kind: word, size: 300, joint: false}}
+batch: {unit: tokens, size: 300}
+model: {d_model: 16, d_ff: 32, num_heads: 2, norm: pre, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
+optim: {schedule: {kind: inverse-sqrt, lr: 3.0e-3, warmup: 10}, label_smoothing: 0.1}
+train: {max_steps: 100000, validate_every: 100000, checkpoint_every: 100000}
+sweep: {seeds: [1, 2, 3, 4, 5, 6, 7, 8], scheduler: {kind: fifo}}
+rows: {two-workers: {workers: 2}}
+"""
+
+
+def test_a_stop_ends_a_sweep_of_several_workers_with_its_first_row(tmp_path):
+    """Its Ray listens on loopback alone, has no failed task, holds no secret, and is gone without a file at the end."""
+    (tmp_path / "many.yaml").write_text(SPEC)
+    places = ["--results", str(tmp_path / "results"), "--cache-dir", str(tmp_path / "cache")]
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "orchestrator", "sweep", str(tmp_path / "many.yaml"), *places, "--engine", "ray", "--no-tracking"],
+        cwd=ROOT,
+        env=os.environ | {"AWS_SECRET_ACCESS_KEY": SECRET},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        for _ in range(3000):
+            if _begun(tmp_path) or driver.poll() is not None:
+                break
+            time.sleep(0.1)
+        folder = folder_of(driver.pid)
+        assert not [path for path in folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+        assert _elsewhere(folder) <= 1  # the store of torch's own process group
+        assert _failed_tasks((tmp_path / "results" / "ray" / "auth_token").read_text()) == 0
+        before = time.monotonic()
+        driver.send_signal(signal.SIGTERM)
+        _, err = driver.communicate(timeout=300)
+    finally:
+        driver.kill()
+        driver.wait()
+    assert driver.returncode == 130 and "Traceback" not in err, err[-2000:]
+    assert time.monotonic() - before < 90  # one row's ending; before, each of the other seven took 29 s
+    assert len(_begun(tmp_path)) == 1
+    assert not folder.exists()
+
+
+def _begun(base: Path) -> list[Path]:
+    return list(base.glob("results/*/journal.jsonl"))
+
+
+def _elsewhere(folder: Path) -> int:
+    """Sockets of the folder's processes that listen on more than loopback."""
+    inodes: set[str] = set()
+    for entry in processes_of(folder):
+        with contextlib.suppress(OSError):
+            inodes |= {str(path.readlink()) for path in (entry / "fd").iterdir()}
+    loopback = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    ours = [line[1].partition(":")[0] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in inodes]
+    assert len(ours) > 5
+    return sum(address not in loopback for address in ours)
+
+
+def _failed_tasks(token: str) -> int:
+    """As the dashboard counts them."""
+    for port in range(8265, 8316):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                continue
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/api/v0/tasks/summarize", headers={"Authorization": f"Bearer {token}"})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                clusters = json.load(answer)["data"]["result"]["result"]["node_id_to_summary"].values()
+        except OSError:  # of another Ray, which does not take this token
+            continue
+        tasks = [task for cluster in clusters for task in cluster["summary"].values()]
+        assert any(task["func_or_class_name"].endswith(".get") for task in tasks), tasks
+        return sum(task["state_counts"].get("FAILED", 0) for task in tasks)
+    raise AssertionError("no dashboard")
