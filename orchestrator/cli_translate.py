@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 
 def translate_stream(
@@ -32,7 +34,7 @@ def translate_stream(
     from orchestrator.results import Ledger
     from orchestrator.runtime import best_device
     from orchestrator.store import Store
-    from orchestrator.translate import translate_lines
+    from orchestrator.translate import Codec, translate_lines
     from orchestrator.tuning import known
 
     options = Options(name=rows[0].id, results=results, data_dir=data_dir, cache_dir=cache_dir)
@@ -50,5 +52,6 @@ def translate_stream(
     prepared = prepare(spec.data, data_dir, cache_dir)
     model = load_model(spec, prepared, store, best_device())
     search = known(spec.search, task.run_keys, Ledger(results), rows[0].id)
-    for line in translate_lines(model, prepared, lines, search):
+    text = cast(Codec, SimpleNamespace(encode=prepared.encode_text, decode=prepared.decode))  # stdin is running text
+    for line in translate_lines(model, text, lines, search):
         sys.stdout.write(line + "\n")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
+from orchestrator.bleu_words import DEFAULT, words_by
 from orchestrator.errors import UserError
 from orchestrator.mteval import mteval
 from orchestrator.multi_bleu import check_counts, multi_bleu
@@ -20,12 +21,19 @@ from orchestrator.spec import ScoreSpec
 class References(Protocol):
     """What scoring needs of the prepared data."""
 
+    @property
+    def target_language(self) -> str: ...
+
     def references(self, split: str) -> list[list[str]]:
-        """Reference streams of a test set (outer axis), raw detokenised lines."""
+        """Reference streams of a test set (outer axis), lines as the corpus has them."""
+        ...
+
+    def reference_text(self, split: str) -> list[list[str]]:
+        """The same as running text."""
         ...
 
     def tokenise(self, lines: list[str], side: str) -> list[str]:
-        """Raw lines as the spec tokenises (and cases) them."""
+        """Lines of the corpus as the spec tokenises (and cases) them."""
         ...
 
 
@@ -38,22 +46,23 @@ def score(
     Metric rouge adds "rouge1", "rouge2", "rougeL", whose signature it gives; its BLEU figures are of the summaries as running text.
     UserError where the number of hypotheses is not that of the references.
     """
-    references = prepared.references(split)
+    references, text = prepared.references(split), prepared.reference_text(split)
+    by = words_by(spec, prepared.target_language)
     try:
         check_counts(hypotheses_text, references)
         check_counts(hypotheses_tokens, references)
     except ValueError as error:
         raise UserError(f"test set {split}: {error}") from error
-    summaries = rouge(hypotheses_text, references) if spec.metric == "rouge" else {}
+    summaries = rouge(hypotheses_text, text) if spec.metric == "rouge" else {}
     if summaries:
         hypotheses_text, hypotheses_tokens = without_marks(hypotheses_text), without_marks(hypotheses_tokens)
-        references = [without_marks(stream) for stream in references]
+        references, text = ([without_marks(stream) for stream in streams] for streams in (references, text))
     tokenised = [prepared.tokenise(list(stream), "tgt") for stream in references]
     figures: dict[str, dict[str, Any]] = {
-        "sacrebleu": sacre_bleu(hypotheses_text, references, lowercase=spec.lowercase),
+        "sacrebleu": sacre_bleu(hypotheses_text, text, lowercase=spec.lowercase, tokenize=by),
         "tokenised": asdict(multi_bleu(hypotheses_tokens, tokenised, lowercase=spec.lowercase, split_compounds=spec.split_compounds)),
-        "mteval": asdict(mteval(hypotheses_text, references, lowercase=spec.lowercase)),
-        "chrf": chrf(hypotheses_text, references),
+        "mteval": asdict(mteval(hypotheses_text, text, lowercase=spec.lowercase, tokenize=by)),
+        "chrf": chrf(hypotheses_text, text),
     }
     chosen = figures[{"multi-bleu": "tokenised", "mteval": "mteval"}.get(spec.metric, "sacrebleu")]
     return {
@@ -66,12 +75,14 @@ def score(
     }
 
 
-def sacre_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False) -> dict[str, Any]:
-    """Detokenised BLEU, 13a, with sacreBLEU's own signature (Post 2018). One list of lines per reference stream. Errors: `check_counts`."""
+def sacre_bleu(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, tokenize: str = DEFAULT
+) -> dict[str, Any]:
+    """Detokenised BLEU with sacreBLEU's own signature (Post 2018). One list of lines per reference stream. Errors: `check_counts`."""
     from sacrebleu.metrics.bleu import BLEU
 
     check_counts(hypotheses, references)
-    metric = BLEU(lowercase=lowercase, tokenize="13a", force=True)
+    metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)  # whether the text fits is asked before (`metric_fit`)
     metric.num_refs = len(references)
     if not hypotheses:
         return {

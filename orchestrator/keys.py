@@ -21,9 +21,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from orchestrator.bleu_words import scored_by, target_of
 from orchestrator.errors import UserError
 from orchestrator.kept import joined, kept, remembered
-from orchestrator.spec import ModelSpec, RunSpec
+from orchestrator.spec import ModelSpec, RunSpec, ScoreSpec
 
 FORMAT = 1
 
@@ -97,12 +98,13 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
     data_key = kept("data", manifest, lambda: training_key(dict(manifest)))
     train = _sha256(_train_text(spec, data_key, parent_train_key))
     of_decode = kept(f"decode/{spec.score.beam_size}", spec.decode, lambda: canonical(_decode_meaning(spec)))
-    of_score = kept("score", spec.score, lambda: canonical(_score_meaning(spec)))
+    judged = f"score/{target_of(manifest)}/{manifest.get('raw')}"
+    of_score = kept(judged, spec.score, lambda: canonical(_score_meaning(spec.score, manifest)))
     about = {"format": canonical(FORMAT), "train": canonical(train), "decode": of_decode}
     tune = None
     if spec.decode.length_penalty.alpha == "tuned":
-        metric = {name: value for name, value in _score_meaning(spec).items() if name != "test"}
-        tune = _sha256(joined(**about, valid=of_split("valid"), score=canonical(metric)))
+        metric = _score_meaning(spec.score.model_copy(update={"test": "valid"}), manifest)
+        tune = _sha256(joined(**about, valid=of_split("valid"), score=canonical({n: v for n, v in metric.items() if n != "test"})))
     decode = _sha256(
         joined(
             **about,
@@ -187,9 +189,8 @@ def _decode_meaning(spec: RunSpec) -> dict[str, Any]:
     return decode
 
 
-def _score_meaning(spec: RunSpec) -> dict[str, Any]:
-    """The beam is in the key of the decoding."""
-    return {name: value for name, value in _dump("score", spec.score).items() if name != "beam_size"}
+def _score_meaning(score: ScoreSpec, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    return scored_by(_dump("score", score), score, manifest)
 
 
 def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:

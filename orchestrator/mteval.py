@@ -7,6 +7,9 @@ What that script does by default, from its own history notes and code (moses-smt
 * precisions without a match are smoothed by 1/2, 1/4, ... of a match (sacreBLEU: `smooth:exp`); it can be seen only on tiny test sets;
 * case is ignored unless `-c` is given: A-Z only. Whether it is ignored here is the caller's `lowercase`.
 With closest lengths and mixed case the figure is sacreBLEU's 13a figure; the signature says which script it stands for.
+
+`tokenize` other than 13a: the same counting on the words of another tokenisation of sacreBLEU's, as where the script reads Chinese that
+was cut into characters before (WMT); the signature names it.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ def mteval(
     *,
     lowercase: bool = False,
     brevity: Literal["closest", "shortest"] = "closest",
+    tokenize: str = "13a",
 ) -> Mteval:
     """`hypotheses`: one detokenised line a sentence; `references`: one list of such lines per reference stream.
 
@@ -44,7 +48,7 @@ def mteval(
     if lowercase:
         hypotheses = [lower_ascii(line) for line in hypotheses]
         references = [[lower_ascii(line) for line in stream] for stream in references]
-    metric = BLEU(tokenize="13a", smooth_method="exp", force=True)
+    metric = BLEU(tokenize=tokenize, smooth_method="exp", force=True)
     score = metric.corpus_score(list(hypotheses), [list(stream) for stream in references]) if hypotheses else None
     value = 0.0 if score is None else score.score
     if score is not None and brevity == "shortest":
@@ -55,7 +59,7 @@ def mteval(
             "mteval-v13a",
             f"nrefs:{len(references)}",
             f"case:{'lc' if lowercase else 'mixed'}",
-            "tok:13a",
+            f"tok:{metric.tokenizer_signature}",
             "smooth:exp",
             f"bp:{brevity}",
             f"sacrebleu:{sacrebleu.__version__}",

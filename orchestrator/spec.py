@@ -230,13 +230,16 @@ class DecodeSpec(Strict):
 
 
 class ScoreSpec(Strict):
-    """`sacrebleu`: detokenised 13a; `multi-bleu`: the papers' tokenised figure, no smoothing; `mteval`: mteval-v13a, detokenised.
+    """`sacrebleu`: detokenised; `multi-bleu`: the papers' tokenised figure, no smoothing; `mteval`: mteval-v13a, detokenised.
 
     `rouge`: F1 of ROUGE-1, -2 and -L of summaries. beam_size: of the search, in place of `decode`'s (greedy beside beam in `also`).
+    tokenize: what cuts running text into words for sacrebleu and mteval, by sacreBLEU's names; null: zh for zh, ja-mecab for ja, ko-mecab
+    for ko, 13a for all other target languages (`bleu_words`).
     """
 
     test: str = "test"
     metric: Literal["sacrebleu", "multi-bleu", "mteval", "rouge"] = "sacrebleu"
+    tokenize: Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] | None = None
     lowercase: bool = False
     split_compounds: bool = False
     beam_size: Positive | None = None

@@ -60,7 +60,7 @@ def of_row(context: Context, subject: Subject, chosen: Sequence[int]) -> tuple[l
     if attention is None:
         return [], [f"{subject.row.id}: its top decoder layer has no multi-head attention to the source; left out"]
     lines = prepared.sources(test)
-    sources, targets = prepared.encode([lines[i] for i in chosen]), prepared.encode([texts[i] for i in chosen], "tgt")
+    sources, targets = prepared.encode([lines[i] for i in chosen]), prepared.encode_text([texts[i] for i in chosen], "tgt")
     records, notes = [], []
     for i, source, target in zip(chosen, sources, targets, strict=True):
         if not source:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orchestrator.bleu_words import words_by
 from orchestrator.errors import UserError
 from orchestrator.evaluate import References
 from orchestrator.multi_bleu import MAX_ORDER, check_counts, lower_ascii, multi_bleu
@@ -30,16 +31,17 @@ def statistics(
 
     `corpus_bleu` of their sum is the `bleu` that `evaluate.score` gives. ValueError where the counts of lines differ.
     """
-    references = prepared.references(split)
     if spec.metric == "rouge":
         raise UserError("score.metric rouge: no paired test of ROUGE is here; expected a metric of BLEU")
     if spec.metric == "multi-bleu":
-        tokenised = [prepared.tokenise(list(stream), "tgt") for stream in references]
+        tokenised = [prepared.tokenise(list(stream), "tgt") for stream in prepared.references(split)]
         return _tokenised(hypotheses_tokens, tokenised, spec)
+    references = prepared.reference_text(split)
     lower = spec.metric == "mteval" and spec.lowercase  # mteval lowers A-Z alone, sacreBLEU all of Unicode
     lines = [lower_ascii(line) for line in hypotheses_text] if lower else hypotheses_text
     streams = [[lower_ascii(line) for line in stream] for stream in references] if lower else references
-    return _detokenised(lines, streams, lowercase=spec.lowercase and spec.metric == "sacrebleu")
+    by = words_by(spec, prepared.target_language)
+    return _detokenised(lines, streams, lowercase=spec.lowercase and spec.metric == "sacrebleu", tokenize=by)
 
 
 def corpus_bleu(sums: npt.NDArray[Any], spec: ScoreSpec) -> Floats:
@@ -73,11 +75,11 @@ def _tokenised(hypotheses: Sequence[str], references: Sequence[Sequence[str]], s
     return found
 
 
-def _detokenised(hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool) -> Counts:
+def _detokenised(hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool, tokenize: str) -> Counts:
     from sacrebleu.metrics.bleu import BLEU
 
     check_counts(hypotheses, references)
-    metric = BLEU(lowercase=lowercase, tokenize="13a", force=True)
+    metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
     found = np.zeros((len(hypotheses), STATISTICS), dtype=np.int64)
     for i, (line, *others) in enumerate(zip(hypotheses, *references, strict=True)):
         one = metric.corpus_score([line], [[other] for other in others])

@@ -26,8 +26,12 @@ class Lines:
 
     lines: Sequence[str]
     tokens: Sequence[str]
+    target_language: str
 
     def references(self, split: str) -> list[list[str]]:
+        return [list(self.lines)]
+
+    def reference_text(self, split: str) -> list[list[str]]:
         return [list(self.lines)]
 
     def tokenise(self, lines: list[str], side: Any) -> list[str]:

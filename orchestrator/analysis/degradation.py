@@ -70,7 +70,7 @@ def of_row(
     train = prepared.pairs("train")
     chosen = [train[i] for i in sample(len(train), pairs, seed)]
     targets = [target for _, target in chosen]
-    sampled = Lines(prepared.decode(targets), prepared.decode_tokens(targets))
+    sampled = Lines(prepared.decode(targets), prepared.decode_tokens(targets), prepared.target_language)
     texts: dict[str, tuple[list[list[int]], References, str]] = {
         "training": ([source for source, _ in chosen], sampled, "train"),
         "validation": (prepared.encode(prepared.sources("valid")), prepared, "valid"),

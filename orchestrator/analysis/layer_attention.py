@@ -58,7 +58,7 @@ def of_row(context: Context, subject: Subject, chosen: Sequence[int]) -> tuple[l
     prepared, texts = context.prepared(subject), context.decoded(subject)["hypotheses"]
     if bad := [i for i in chosen if i >= len(texts)]:
         raise UserError(f"--option sentences: found {bad[0]}; expected numbers below {len(texts)}, the sentences of the test set")
-    sources, targets = prepared.encode(prepared.sources(subject.spec.score.test)), prepared.encode(texts, "tgt")
+    sources, targets = prepared.encode(prepared.sources(subject.spec.score.test)), prepared.encode_text(texts, "tgt")
     odd = sum(again != text for again, text in zip(prepared.decode(targets), texts, strict=True))
     model = context.model(subject)
     about = {"row": subject.row.id, "label": subject.label, "seed": subject.spec.seed}

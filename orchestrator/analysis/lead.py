@@ -29,7 +29,7 @@ def analyse(context: Context) -> Analysis:
         if not prepared.documents:
             raise UserError(f"{subject.row.id}: corpus {spec.data.corpus} is of single sentences; expected documents, as in cnn-dailymail")
         leads = lead(prepared.sources(spec.score.test), count)
-        found = rouge(leads, prepared.references(spec.score.test))
+        found = rouge(leads, prepared.reference_text(spec.score.test))
         about = {
             "row": subject.asked.id if subject.asked else subject.row.id,
             "label": f"Lead{count}",

@@ -73,9 +73,13 @@ class Part:
 
     def __init__(self, prepared: Prepared, chosen: Sequence[int]) -> None:
         self.prepared, self.chosen = prepared, chosen
+        self.target_language = prepared.target_language
 
     def references(self, split: str) -> list[list[str]]:
         return [[stream[i] for i in self.chosen] for stream in self.prepared.references(split)]
+
+    def reference_text(self, split: str) -> list[list[str]]:
+        return [[stream[i] for i in self.chosen] for stream in self.prepared.reference_text(split)]
 
     def tokenise(self, lines: list[str], side: Any) -> list[str]:
         return self.prepared.tokenise(lines, side)

@@ -91,7 +91,7 @@ def of_task(model: Transformer, prepared: Prepared, whole: ProbingSet, how: How,
     names, instances = LabelEncoder().fit(whole["tr"].labels), limited(whole, how.limit, how.seed)
     lines = [line for split in SPLITS for line in instances[split].sentences]
     reading = bars.bar(name, len(lines), "sentences")
-    found = features(model, prepared.encode(lines), reading)
+    found = features(model, prepared.encode_text(lines), reading)
     reading.close()
     ends = torch.tensor([len(instances[split]) for split in SPLITS]).cumsum(0).tolist()
     data = {}

@@ -13,7 +13,7 @@ import numpy as np
 from orchestrator.data import subword
 from orchestrator.data.sentences import MARK, DocumentSegmenter, truncated
 from orchestrator.data.text import Text
-from orchestrator.data.tokenize import Tokenizer
+from orchestrator.data.tokenize import RAW, Form, Tokenizer
 from orchestrator.errors import UserError
 from orchestrator.spec import DataSpec, Truncate
 
@@ -23,9 +23,11 @@ SIDES = ("src", "tgt")
 T = TypeVar("T")
 
 
-def build(data: DataSpec, text: Text, languages: list[str], out: Path, on_progress: Progress, *, documents: bool = False) -> dict[str, Any]:
+def build(
+    data: DataSpec, text: Text, languages: list[str], out: Path, on_progress: Progress, *, documents: bool = False, form: Form = RAW
+) -> dict[str, Any]:
     """Writes all files of a store but `about.json`; -> its `stats`. UserError for malformed text. `documents`: of several sentences."""
-    tokenizers = [Tokenizer(language, data.tokenizer, data.lowercase, documents=documents) for language in languages]
+    tokenizers = [Tokenizer(language, data.tokenizer, data.lowercase, documents=documents, form=form) for language in languages]
     work = [out / f"{side}.work" for side in SIDES]
     dropped = _tokenise_train(data, text, tokenizers, work, on_progress)
     kept = dropped.pop("kept")
@@ -136,6 +138,10 @@ def _held_out(
     columns = [list(column) for column in zip(*rows, strict=True)]
     for name, lines in zip(["src", *(f"ref{i}" for i in range(len(columns) - 1))], columns, strict=True):
         (out / f"{split}.{name}.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
+    for i, lines in enumerate(text.raw(split)):
+        if len(lines) != len(rows):
+            raise UserError(f"{split}: {len(lines):,} lines of raw references {i}; expected {len(rows):,}, as many as tokenised ones")
+        (out / f"{split}.raw{i}.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
     src, tgt = (t.tokenise(column) for t, column in zip(tokenizers, columns[:2], strict=True))
     return _encode(zip(src, tgt, strict=True), segmenters, out, split, data, False) | {"references": len(columns) - 1}
 

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from orchestrator import yaml_loader
 from orchestrator.data.no_file import the_file
+from orchestrator.data.tokenize import RAW, Form
 from orchestrator.data.toy_lexicon import ToyParams
 from orchestrator.errors import UserError
 from orchestrator.paths import SEARCH_SPACES
@@ -36,11 +37,18 @@ class Split(Strict):
         None  # of a CSV file: the first, and the one behind the last
     )
     sha256: list[Sha256] | None = None  # of src, then of each of tgt
+    raw: list[Relative] | None = None  # of a tokenised corpus: the running text of each of tgt, used where all are there
 
     @model_validator(mode="after")
     def _hashes(self) -> Split:
         if self.sha256 is not None and len(self.sha256) != 1 + len(self.tgt):
             raise ValueError(f"found {len(self.sha256)} sha256 for {1 + len(self.tgt)} files")
+        return self
+
+    @model_validator(mode="after")
+    def _raw(self) -> Split:
+        if self.raw is not None and len(self.raw) != len(self.tgt):
+            raise ValueError(f"found {len(self.raw)} raw files for {len(self.tgt)} of references")
         return self
 
     @model_validator(mode="after")
@@ -115,6 +123,7 @@ class Entry(Strict):
     """A corpus. Files are looked for in each of `folders` below the data directory, then in it itself; `data get` writes to the first.
 
     csv: the files of a split are one CSV file with these columns. documents: texts are documents of several sentences.
+    text: how the lines are written; those that are tokenised already are not tokenised again, and detokenised to be scored as running text.
     """
 
     name: Name
@@ -122,6 +131,7 @@ class Entry(Strict):
     licence: str
     src: str
     tgt: str
+    text: Form = RAW
     csv: Columns | None = None
     documents: Documents | None = None
     folders: list[Relative] = Field(default_factory=list)
@@ -140,6 +150,8 @@ class Entry(Strict):
         if self.documents is not None and self.csv is None:
             raise ValueError("documents are read from CSV files alone; expected csv, the columns")
         for name, split in self.splits.items():
+            if self.text == RAW and split.raw is not None:
+                raise ValueError(f"split {name}: raw references are of tokenised corpora; expected text: tokenised or tokenised-escaped")
             if self.csv is not None and split.tgt != [split.src]:
                 raise ValueError(f"split {name}: src and tgt differ; expected one CSV file, as in {{src: {split.src}, tgt: [{split.src}]}}")
             if self.csv is None and split.records is not None:
@@ -161,6 +173,11 @@ class Entry(Strict):
         if None in found:
             raise UserError(self.missing_message([split], data_dir))
         return [path for path in found if path is not None]
+
+    def raw_references(self, split: str, data_dir: Path) -> list[Path]:
+        """Running text of each reference; empty where the entry names none or one is not there."""
+        found = [self.find(file, data_dir) for file in self.splits[split].raw or ()]
+        return [] if None in found else [path for path in found if path is not None]
 
     def lacks(self, splits: Iterable[str], data_dir: Path) -> list[str]:
         """Files of these splits that are nowhere."""

@@ -18,6 +18,7 @@ from orchestrator.data.catalogue import REQUIRED, Entry, load_entry
 from orchestrator.data.hashes import file_hash
 from orchestrator.data.store import Pairs, Prepared
 from orchestrator.data.text import Text, text_of
+from orchestrator.data.tokenize import RAW
 from orchestrator.data.verified import sha256_of
 from orchestrator.errors import UserError
 from orchestrator.keys import digest, without_grown
@@ -40,11 +41,15 @@ def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
     found = {"format": FORMAT, "languages": [entry.src, entry.tgt], "preparation": options}
     if entry.documents is not None:
         found["documents"] = entry.documents.model_dump() | {"rule": sentences.RULE}
+    if entry.text != RAW:
+        found["form"] = entry.text
     if entry.generated is not None:
         return found | {"text": toy.manifest(entry.generated), "tests": {}}
     hashes = _hashes(entry, data_dir)
     if any(name not in hashes for name in REQUIRED):
         return None
+    if raw := _raw_hashes(entry, data_dir):
+        found["raw"] = raw
     return found | {"text": {name: hashes.pop(name) for name in ("train", "valid")}, "tests": hashes}
 
 
@@ -54,8 +59,13 @@ def manifest_key(manifest: dict[str, Any]) -> str:
 
 
 def training_key(manifest: dict[str, Any]) -> str:
-    """sha256 of what a training sees: without the test sets, so that adding one retrains nothing."""
-    return _digest({name: value for name, value in manifest.items() if name != "tests"})
+    """sha256 of what a training sees: without the test sets, so that adding one retrains nothing, and without the raw references.
+
+    How the lines are written changes what it sees where they would be tokenised again without it.
+    """
+    again = "form" in manifest and manifest["preparation"]["tokenizer"] == "moses"
+    unseen = {"tests", "raw"} if again else {"tests", "raw", "form"}
+    return _digest({name: value for name, value in manifest.items() if name not in unseen})
 
 
 def split_key(manifest: dict[str, Any], split: str) -> str:
@@ -65,7 +75,7 @@ def split_key(manifest: dict[str, Any], split: str) -> str:
     known = manifest["text"] | manifest["tests"]
     if split not in known:
         raise UserError(f"test set {split!r} is not there; found: {', '.join(known)}")
-    return _digest(known[split])
+    return _digest([known[split], manifest["form"]] if "form" in manifest else known[split])
 
 
 def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, on_progress: Progress | None = None) -> Prepared:
@@ -101,9 +111,9 @@ def _ready(place: Path, key: str) -> Prepared | None:
 def _build(data: DataSpec, text: Text, about: dict[str, Any], key: str, place: Path, on_progress: Progress | None) -> Prepared:
     tmp = place.with_name(f".{place.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     tmp.mkdir()
-    documents = {"documents": True} if "documents" in about else {}
+    ways: dict[str, Any] = ({"documents": True} if "documents" in about else {}) | ({"form": about["form"]} if "form" in about else {})
     try:
-        stats = build(data, text, about["languages"], tmp, on_progress or (lambda stage, done, total: None), **documents)
+        stats = build(data, text, about["languages"], tmp, on_progress or (lambda stage, done, total: None), **ways)
         sizes = {path.name: path.stat().st_size for path in sorted(tmp.iterdir())}
         sums = {name: sha256_of(tmp / name) for name in sizes}
         content: dict[str, Any] = {"key": key, "manifest": about, "stats": stats, "files": sizes, "sha256": sums}
@@ -165,6 +175,15 @@ def _hashes(entry: Entry, data_dir: Path | None) -> dict[str, list[str]]:
             found[name] = [file_hash(path) for path in paths if path is not None]
             if entry.csv is not None:
                 found[name] += [entry.csv.src, entry.csv.tgt, *(str(n) for n in split.records or ())]
+    return found
+
+
+def _raw_hashes(entry: Entry, data_dir: Path | None) -> dict[str, list[str]]:
+    """Of the raw references of each split that has them all."""
+    found = {}
+    for name in entry.splits:
+        if data_dir is not None and (paths := entry.raw_references(name, data_dir)):
+            found[name] = [file_hash(path) for path in paths]
     return found
 
 

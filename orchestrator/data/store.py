@@ -4,7 +4,7 @@ about.json                        {"key", "manifest", "stats", "files": {name: b
 src.vocab, tgt.vocab | joint.vocab  the segmenters; src.used, tgt.used beside them where the merges are joint and the vocabularies are not
 SPLIT.src.npy, SPLIT.tgt.npy      flat token ids, uint16 (int32 from 65,537 ids on), without BOS and EOS
 SPLIT.src.offsets.npy, ...        int64 [pairs + 1]
-SPLIT.src.txt, SPLIT.ref0.txt ..  raw lines of the held-out splits
+SPLIT.src.txt, SPLIT.ref0.txt ..  lines of the held-out splits as the corpus has them; SPLIT.raw0.txt ..: raw references of a tokenised one
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from orchestrator.data import subword
 from orchestrator.data.corpus import read_lines
 from orchestrator.data.sentences import DocumentSegmenter, truncated
-from orchestrator.data.tokenize import Tokenizer
+from orchestrator.data.tokenize import RAW, Form, Tokenizer
 from orchestrator.data.verified import Files
 from orchestrator.errors import UserError
 from orchestrator.keys import digest
@@ -78,6 +78,8 @@ class Prepared:
         self.stats: dict[str, Any] = about["stats"]
         self.files = Files(path, about["files"], about["sha256"])
         self.documents = "documents" in self.manifest  # texts of several sentences (data.sentences)
+        self.form: Form = self.manifest.get("form", RAW)  # of the corpus' lines
+        self.target_language: str = self.manifest["languages"][1]
         self.joint: bool = self.manifest["preparation"]["subword"]["joint"]
         self.src_size, self.tgt_size = (int(n) for n in self.stats["sizes"])
         self._pairs: dict[str, Pairs] = {}
@@ -96,20 +98,32 @@ class Prepared:
         return self._pairs[split]
 
     def sources(self, split: str) -> list[str]:
-        """Raw source lines of a held-out split."""
+        """Source lines of a held-out split as the corpus has them."""
         return self._raw(split, "src")
 
     def references(self, split: str) -> list[list[str]]:
-        """Raw reference streams of a held-out split (outer: stream; inner: sentence)."""
+        """Reference streams of a held-out split as the corpus has them (outer: stream; inner: sentence)."""
         return [self._raw(split, f"ref{i}") for i in range(self.stats["splits"][self._check(split)]["references"])]
 
+    def reference_text(self, split: str) -> list[list[str]]:
+        """The same as running text: of a tokenised corpus its raw references, else its tokens unescaped and detokenised."""
+        if self.form == RAW:
+            return self.references(split)
+        if split in self.manifest.get("raw", {}):
+            return [self._raw(split, f"raw{i}") for i in range(len(self.manifest["raw"][split]))]
+        return [self._tokenizers["tgt"].detokenise(stream) for stream in self.references(split)]
+
     def tokenise(self, lines: list[str], side: Side) -> list[str]:
-        """Raw lines with the tokenisation and case of the spec."""
+        """Lines of the corpus with the tokenisation and case of the spec."""
         return self._tokenizers[side].tokenise(lines)
 
     def encode(self, lines: list[str], side: Side = "src") -> list[list[int]]:
-        """Raw lines to ids, without BOS and the last EOS, cut as the spec says."""
+        """Lines of the corpus to ids, without BOS and the last EOS, cut as the spec says."""
         return self.encode_tokens(self.tokenise(lines, side), side)
+
+    def encode_text(self, lines: list[str], side: Side = "src") -> list[list[int]]:
+        """Running text to ids, whatever the form of the corpus is."""
+        return self.encode_tokens(self._tokenizers[side].tokenise_text(lines), side)
 
     def encode_tokens(self, lines: list[str], side: Side = "src") -> list[list[int]]:
         """Lines as `tokenise` writes them to ids, cut as the spec says."""
@@ -134,8 +148,10 @@ class Prepared:
     def _tokenizers(self) -> dict[Side, Tokenizer]:
         how = self.manifest["preparation"]
         languages = zip(("src", "tgt"), self.manifest["languages"], strict=True)
-        options = {"documents": self.documents}
-        return {side: Tokenizer(language, how["tokenizer"], how["lowercase"], **options) for side, language in languages}
+        return {
+            side: Tokenizer(language, how["tokenizer"], how["lowercase"], documents=self.documents, form=self.form)
+            for side, language in languages
+        }
 
     @cached_property
     def _segmenters(self) -> dict[Side, subword.Segmenter]:

@@ -12,11 +12,15 @@ from orchestrator.data.toy_lexicon import ToyParams
 
 
 class Text(Protocol):
-    """`rows`: (source, reference, ...) of each line; may raise UserError at a bad line. `held_out`: valid and the test sets."""
+    """`rows`: (source, reference, ...) of each line; may raise UserError at a bad line. `held_out`: valid and the test sets.
+
+    `raw`: running text of each reference stream of a tokenised corpus, where it is there.
+    """
 
     held_out: list[str]
 
     def rows(self, split: str) -> Iterator[tuple[str, ...]]: ...
+    def raw(self, split: str) -> list[list[str]]: ...
     def where(self, split: str) -> list[str]: ...
 
 
@@ -29,6 +33,9 @@ class FileText:
     def rows(self, split: str) -> Iterator[tuple[str, ...]]:
         paths = self.entry.locate(split, self.data_dir)
         return corpus.parallel(paths) if self.entry.csv is None else self._records(split, paths[0])
+
+    def raw(self, split: str) -> list[list[str]]:
+        return [corpus.read_lines(path) for path in self.entry.raw_references(split, self.data_dir)]
 
     def _records(self, split: str, path: Path) -> Iterator[tuple[str, ...]]:
         """Of a CSV file; documents as one line."""
@@ -55,6 +62,9 @@ class ToyText:
 
     def rows(self, split: str) -> Iterator[tuple[str, ...]]:
         return iter(self.pairs[split])
+
+    def raw(self, split: str) -> list[list[str]]:
+        return []
 
     def where(self, split: str) -> list[str]:
         return [f"generated {split}"] * 2

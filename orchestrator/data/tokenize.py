@@ -8,29 +8,53 @@ from typing import Any, Literal
 
 from orchestrator.data.sentences import JOINT, sentences_of
 
+Form = Literal["raw", "tokenised", "tokenised-escaped"]
+"""How the lines of a corpus are written: running text, tokens between single spaces, or such tokens with `&apos;` for `'` and the like."""
+RAW: Form = "raw"
+ESCAPED: Form = "tokenised-escaped"
+
 
 class Tokenizer:
-    """One language of one spec. Tokens are joined by single spaces; nothing is escaped (`'` stays `'`). `documents`: by sentence."""
+    """One language of one spec. Tokens are joined by single spaces. `documents`: by sentence.
 
-    def __init__(self, language: str, kind: Literal["none", "moses"], lowercase: bool, *, documents: bool = False) -> None:
-        self.language, self.kind, self.lowercase, self.documents = language, kind, lowercase, documents
+    form: of the corpus' lines. Those of a tokenised corpus are taken as they are: `&apos;s` would become `& apos ; s`. Of raw ones nothing
+    is escaped (`'` stays `'`).
+    """
+
+    def __init__(
+        self, language: str, kind: Literal["none", "moses"], lowercase: bool, *, documents: bool = False, form: Form = RAW
+    ) -> None:
+        self.language, self.kind, self.lowercase, self.documents, self.form = language, kind, lowercase, documents, form
 
     def tokenise(self, lines: Iterable[str]) -> list[str]:
-        """Raw lines -> lines as the model and the tokenised figures see them. Lower-cased after tokenisation, as Moses does."""
+        """Lines of the corpus -> lines as the model and the tokenised figures see them."""
+        return self.tokenise_text(lines) if self.form == RAW else self._cased(lines)
+
+    def tokenise_text(self, lines: Iterable[str]) -> list[str]:
+        """Running text, whatever the form of the corpus is -> the same. Lower-cased after tokenisation, as Moses does."""
         if self.kind == "moses":
-            moses = _moses(self.language)[0]
-            lines = [self._each(line, lambda s: moses.tokenize(s, return_str=True, escape=False)) for line in lines]
-        return [line.lower() for line in lines] if self.lowercase else list(lines)
+            moses, escape = _moses(self.language)[0], self.form == ESCAPED
+            lines = [self._each(line, lambda s: moses.tokenize(s, return_str=True, escape=escape)) for line in lines]
+        return self._cased(lines)
 
     def detokenise(self, lines: Iterable[str]) -> list[str]:
         """The way back, up to case and the spacing that tokenisation forgets."""
-        if self.kind == "none":
+        if self.kind == "none" and self.form == RAW:
             return list(lines)
-        moses = _moses(self.language)[1]
-        return [self._each(line, lambda s: moses.detokenize(s.split(), return_str=True, unescape=False)) for line in lines]
+        moses, unescape = _moses(self.language)[1], self.form == ESCAPED
+        return [self._each(line, lambda s: moses.detokenize(s.split(), return_str=True, unescape=unescape)) for line in lines]
+
+    def _cased(self, lines: Iterable[str]) -> list[str]:
+        return [line.lower() for line in lines] if self.lowercase else list(lines)
 
     def _each(self, line: str, function: Callable[[str], str]) -> str:
         return JOINT.join(function(sentence) for sentence in sentences_of(line)) if self.documents else function(line)
+
+
+def escaped(line: str) -> str:
+    """Moses' escapes: `'s` -> `&apos;s`."""
+    text: str = _moses("en")[0].escape_xml(line)
+    return text
 
 
 @lru_cache(maxsize=8)

@@ -149,6 +149,7 @@ def _config(task: Task, prepared: Prepared, ledger: Ledger) -> dict[str, Any]:
         "subword": how["subword"]["kind"],
         "vocabularies": _vocabularies(prepared),
         "documents": prepared.documents,
+        "form": prepared.form,
         "truncate": how.get("truncate"),
     }
     spec = task.run_spec

@@ -36,12 +36,12 @@ class Text:
         loaded = {name: subword.load(folder / f"{name}.vocab", about["subword"]) for name in about["vocabularies"]}
         self.tokenizers, self.segmenters = {}, {}
         for side, language in zip(("src", "tgt"), about["languages"], strict=True):
-            self.tokenizers[side] = Tokenizer(language, about["tokenizer"], about["lowercase"], documents=documents)
+            self.tokenizers[side] = Tokenizer(language, about["tokenizer"], about["lowercase"], documents=documents, form=about["form"])
             segmenter = loaded.get("joint") or loaded[side]
             self.segmenters[side] = DocumentSegmenter(segmenter, side) if documents else segmenter
 
     def encode(self, lines: list[str], side: str = "src") -> list[list[int]]:
-        tokens = self.tokenizers[side].tokenise(lines)
+        tokens = self.tokenizers[side].tokenise_text(lines)
         return [truncated(ids, self.limit.get(side)) for ids in self.segmenters[side].encode(tokens)]
 
     def decode(self, ids_list: list[list[int]], side: str = "tgt") -> list[str]:

@@ -22,10 +22,15 @@ METRICS = ["sacrebleu", "multi-bleu", "mteval"]
 class Text:
     """Reference streams; tokenisation leaves lines as they are."""
 
+    target_language = "en"
+
     def __init__(self, streams: list[list[str]]) -> None:
         self.streams = streams
 
     def references(self, split: str) -> list[list[str]]:
+        return self.streams
+
+    def reference_text(self, split: str) -> list[list[str]]:
         return self.streams
 
     def tokenise(self, lines: list[str], side: str) -> list[str]:

@@ -137,7 +137,13 @@ DECODE = [
     ("score.test", "test2017"),
     ("score.beam_size", 1),
 ]
-SCORE = [("score.metric", "multi-bleu"), ("score.metric", "rouge"), ("score.lowercase", True), ("score.split_compounds", True)]
+SCORE = [
+    ("score.tokenize", "char"),
+    ("score.metric", "multi-bleu"),
+    ("score.metric", "rouge"),
+    ("score.lowercase", True),
+    ("score.split_compounds", True),
+]
 NEUTRAL = [
     ("train.checkpoint_every", 7),
     ("train.checkpoint_every", "epoch"),

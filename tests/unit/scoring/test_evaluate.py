@@ -21,12 +21,17 @@ TOKENS = ["A well-known man reading a book .", "Two dogs run over there ."]
 
 
 class Prepared:
+    target_language = "en"
+
     def __init__(self, references):
         self.streams = references
 
     def references(self, split):
         assert split == "test"
         return self.streams
+
+    def reference_text(self, split):
+        return self.references(split)
 
     def tokenise(self, lines, side):
         assert side == "tgt"

@@ -11,11 +11,16 @@ from orchestrator.spec import ScoreSpec
 
 
 class Data:
+    target_language = "en"
+
     def __init__(self, *streams):
         self.streams = [list(stream) for stream in streams]
 
     def references(self, split):
         return self.streams
+
+    def reference_text(self, split):
+        return self.references(split)
 
     def tokenise(self, lines, side):
         return lines

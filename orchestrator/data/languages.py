@@ -1,0 +1,34 @@
+"""Codes of languages, as the catalogue's entries name them: ISO 639-1, with or without a script or a region (`zh-tw`)."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+_TWO_LETTERS = """
+aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en eo es et eu fa
+ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr
+ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl
+ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk
+ur uz ve vi vo wa wo xh yi yo za zh zu
+"""
+CODES = frozenset(_TWO_LETTERS.split())
+LONGER = {"chi": "zh", "cmn": "zh", "jpn": "ja", "kor": "ko", "zho": "zh"}
+"""Codes of three letters that mean one of two."""
+MEANT = {"cn": "zh", "jp": "ja", "cz": "cs", "gr": "el", "dk": "da", "ua": "uk", "vn": "vi", "in": "id", "iw": "he"}
+"""Codes of countries, and old ones, that are taken for those of languages."""
+
+
+def base(code: str) -> str:
+    """`zh` of `zh-TW`, `zh_Hans` and `zho`; lower case."""
+    first = re.split("[-_]", code.lower())[0]
+    return LONGER.get(first, first)
+
+
+def doubt(code: str) -> str | None:
+    """Why nothing is known of this language, with the nearest code; None for a known one."""
+    if base(code) in CODES:
+        return None
+    near = MEANT.get(base(code)) or next(iter(difflib.get_close_matches(base(code), sorted(CODES), 1, 0.6)), None)
+    hint = f"; did you mean {near}?" if near else ""
+    return f"{code!r} is no language code of ISO 639-1{hint} (its text is tokenised as English, its BLEU is of 13a's words)"
