@@ -14,6 +14,7 @@ from orchestrator.task import Task
 
 def prepare_all(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path) -> None:
     """Prepares what is not prepared; a line on stderr for a corpus that is not what the catalogue expects. UserError as `prepare`."""
+    from orchestrator import metric_fit
     from orchestrator.data import usual
     from orchestrator.data.prepare import prepare
     from orchestrator.longest import check_longest
@@ -24,6 +25,7 @@ def prepare_all(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path) -
             prepared = prepare(data, data_dir, cache_dir)
         for task in theirs:
             check_longest(task, prepared)
+        metric_fit.warn(theirs, prepared)
         splits = {*usual.TRAINING, *(scoring.spec.test for task in theirs for scoring in task.scorings.values())}
         unusual |= set(usual.unusual(data.corpus, usual.of_prepared(prepared, splits)))
     for line in sorted(unusual):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from orchestrator import atomic, attached, corpora, earlier, sources
+from orchestrator import atomic, attached, corpora, earlier, metric_fit, sources
 from orchestrator.cost.cap import within_cap
 from orchestrator.errors import UserError
 from orchestrator.keys import digest
@@ -96,6 +96,7 @@ class _Sweep:
         sources.tell({(t.id, t.seed): self.ledger.read_train(t.train_key) for t in self.tasks}, self.ledger, self.options.given)
         stopped = {} if self.asha is None else self.asha.stopped()
         pending = [task for task in self.tasks if not self._final(task, stopped)]
+        metric_fit.check(pending)
         _check_precision(pending)
         corpora.verify(pending, self.options.data_dir, self.options.cache_dir)
         failures: dict[str, str] = {}

@@ -19,6 +19,7 @@ from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.evaluate import score
 from orchestrator.journal import executed_steps
 from orchestrator.lock import RunLock
+from orchestrator.metric_fit import doubts
 from orchestrator.outcome import FAILED, stated_failure
 from orchestrator.reporters import HistoryReporter, RungReporter
 from orchestrator.results import Ledger
@@ -153,6 +154,8 @@ def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: 
             decoded = ledger.read_decode(task.train_key, decode_key)
             assert decoded is not None
         scored = score(decoded["hypotheses"], decoded["tokens"], prepared, test, scoring.spec)
+        if said := doubts(prepared, task.run_spec.data, scoring.spec):
+            scored["doubts"] = said
         about = {
             "key": score_key,
             "decode_key": decode_key,

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.data import alike, corpus, toy
+from orchestrator.data import alike, corpus, text_form, toy
 from orchestrator.data.catalogue import REQUIRED, Entry
 from orchestrator.data.hashes import file_hash
 from orchestrator.data.text import FileText
@@ -58,6 +58,7 @@ def check(entry: Entry, data_dir: Path | None) -> Report:
     else:
         _check_files(entry, data_dir, report, sources)
     _check_overlap(report, sources)
+    report.warnings += text_form.warnings(entry, data_dir)
     return report
 
 

@@ -29,6 +29,7 @@ def doubt(code: str) -> str | None:
     """Why nothing is known of this language, with the nearest code; None for a known one."""
     if base(code) in CODES:
         return None
-    near = MEANT.get(base(code)) or next(iter(difflib.get_close_matches(base(code), sorted(CODES), 1, 0.6)), None)
+    start = base(code)[:2] if base(code)[:2] in CODES else None
+    near = MEANT.get(base(code)) or start or next(iter(difflib.get_close_matches(base(code), sorted(CODES), 1, 0.5)), None)
     hint = f"; did you mean {near}?" if near else ""
     return f"{code!r} is no language code of ISO 639-1{hint} (its text is tokenised as English, its BLEU is of 13a's words)"

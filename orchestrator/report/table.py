@@ -12,6 +12,7 @@ from orchestrator.report import speeds, stale
 from orchestrator.report.counts import differing
 from orchestrator.report.figures import OURS, against, figures, short_id
 from orchestrator.report.find import Finder
+from orchestrator.report.fit import doubted
 from orchestrator.report.notes import notes
 from orchestrator.rouge import FIGURES as ROUGE
 from orchestrator.row_schema import number
@@ -111,7 +112,7 @@ def make(
     if any(line.ours is not None and "bleu" in line.ours for line in lines):
         order += [*OURS[: OURS.index("tokens_per_second")], *scores, *OURS[OURS.index("tokens_per_second") :]]
     warned = sources.warnings(changed, given)
-    made = [*warned, *notes(rows, outcomes, ours, scale, first, measured), *stale.kept(rows, outcomes)]
+    made = [*warned, *notes(rows, outcomes, ours, scale, first, measured), *stale.kept(rows, outcomes), *doubted(rows, outcomes, finder)]
     if full_size:
         made += differing(rows, finder, _starts(rows, None))  # the paper adds to its own baseline, whatever ours are compared with
     return Table(name, list(dict.fromkeys(order)), lines, made + _untested(rows, ours, start, comparer), first, frozenset(scores), warned)

