@@ -151,6 +151,6 @@ def _scored(way: dict[str, Any], reference: Ids, prepared: Any, test: str) -> di
     row = {key: way[key] for key in ("contender", "precision", "problem") if key in way}
     if "outputs" in way:
         outputs = way["outputs"]
-        row["bleu"] = round(sacre_bleu(prepared.decode(outputs), prepared.references(test))["score"], 2)
+        row["bleu"] = round(sacre_bleu(prepared.decode(outputs), prepared.reference_text(test))["score"], 2)
         row["equal"] = round(sum(a == b for a, b in zip(outputs, reference, strict=True)) / len(reference), 4)
     return row

@@ -75,6 +75,9 @@ def warnings(entry: Entry, data_dir: Path | None) -> list[str]:
         if entry.lacks([split], data_dir):
             continue
         text = FileText(entry, data_dir, [])
+        if (named := entry.splits[split].raw) and not entry.raw_references(split, data_dir):
+            place = data_dir / entry.folders[0] / named[0]
+            found.append(f"{place}: no such file; detokenised figures of {split} are of the tokens, unescaped and detokenised")
         try:
             rows = list(islice(text.rows(split), LOOKED_AT))
             raw = [lines[:LOOKED_AT] for lines in text.raw(split)]

@@ -88,6 +88,8 @@ def test_data_check_says_it(talks, raw_lines, token_lines, cli):
     talks(token_lines, "tokenised-escaped", raw=token_lines)
     swapped = check(load_entry("talks"), data_dir).warnings
     assert [line for line in swapped if "test.raw: looks tokenised and escaped" in line]
+    (data_dir / "talks" / "test.raw").unlink()
+    assert [line for line in check(load_entry("talks"), data_dir).warnings if "test.raw: no such file; detokenised figures of test" in line]
 
 
 def test_a_run_and_its_table_say_it(talks, token_lines, tmp_path: Path, cli, monkeypatch):
