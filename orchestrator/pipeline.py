@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,14 @@ def row_turns(
             yield from _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
         return {}
     devices = runtime.world_size * (1 if runtime.device.type == "cuda" else task.run_spec.train.threads)
-    with RunLock(task.run_dir / "lock", runtime.claim) as lock, usage.counted(Path(task.results), task.sweep, devices):
+    with (
+        RunLock(task.run_dir / "lock", runtime.claim) as lock,
+        usage.counted(Path(task.results), task.sweep, devices),
+        closing(HistoryReporter(task.run_dir / "history.jsonl")) as history,
+    ):
         ledger = ledger_of(task, lock)
         ledger.sweep(task.train_key)
-        own: list[Reporter] = [HistoryReporter(task.run_dir / "history.jsonl"), RungReporter(ledger, task.train_key, decide), *reporters]
+        own: list[Reporter] = [history, RungReporter(ledger, task.train_key, decide), *reporters]
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)
         if _agreed(runtime, _to_train(record, _undecoded(task, ledger), store)):

@@ -24,6 +24,9 @@ class HistoryReporter:
         for line in lines(metrics):
             self.lines.append(line | {"t": round(time.time(), 3)})
 
+    def close(self) -> None:
+        self.lines.close()
+
 
 class RungReporter:
     """Makes a rung's metrics durable, then asks `decide` whether to go on."""

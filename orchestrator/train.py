@@ -96,7 +96,7 @@ class Training:
         self.objective = runtime.prepare_model(objective)
         self.train_pairs = prepared.pairs("train")
         self.validator = Validator(prepared.pairs("valid"), runtime)
-        self.journal = Journal(store.run_dir / "journal.jsonl") if runtime.is_main else None
+        self.journal: Journal | None = None  # open while the training is under way
         self.executed = 0
 
     # ------------------------------------------------------------ the loop
@@ -107,6 +107,7 @@ class Training:
     def turns(self) -> Turns[TrainResult]:
         """Yields at each update, to be sent its log once its gradients are on the model."""
         status, reason = "done", ""
+        self.journal = Journal(self.store.run_dir / "journal.jsonl") if self.runtime.is_main else None
         try:
             self._resume()
             if self.warm_start is not None and self.progress.step == 0:
@@ -120,6 +121,9 @@ class Training:
             status, reason = "diverged", str(error)
         except StopTraining as stop:
             status, reason = stop.status, stop.reason
+        finally:
+            if self.journal is not None:
+                self.journal.close()
         ended_by = ending.ended_by(self.spec, self.progress) if status == "done" else None
         return TrainResult(status, reason, self.progress, self.params, self._weights(), self.executed, self.warm_start, ended_by)
 

@@ -1,0 +1,54 @@
+"""A sweep of many runs in one process keeps no file of a run open that has ended."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from support import changed
+
+from orchestrator import pipeline
+from orchestrator.launch import local
+from orchestrator.reporters import HistoryReporter
+from orchestrator.task import Task
+
+FILES = ("journal.jsonl", "history.jsonl", "lock")
+
+
+def open_files(folder) -> list[str]:
+    found = []
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        try:
+            path = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115
+        except OSError:
+            continue
+        found += [path] if path.startswith(str(folder)) else []
+    return found
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are counted in /proc")  # noqa: PTH112
+def test_a_run_that_ended_leaves_no_file_open(prepared, tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "_decode_and_score", lambda *arguments: None)
+    during = []
+    report = HistoryReporter.on_report
+    monkeypatch.setattr(HistoryReporter, "on_report", lambda *a: (report(*a), during.append(open_files(tmp_path))))
+    spec = changed(train={"max_steps": 1, "validate_every": 1, "checkpoint_every": 1, "snapshots": 0})
+    tasks = [
+        Task("demo/many/row", seed, spec.model_dump() | {"seed": seed}, keys(seed), str(tmp_path), cache_dir=str(prepared.path.parent))
+        for seed in range(1, 5)
+    ]
+
+    assert local.run([[task] for task in tasks], None, "valid/nll") == {}
+    assert max(len(files) for files in during) == len(FILES)  # of one run at a time
+
+    def ends_badly(*arguments):
+        raise RuntimeError("not this time")
+
+    monkeypatch.setattr(pipeline.Training, "_after_step", ends_badly)
+    again = Task("demo/many/bad", 1, spec.model_dump(), keys(99), str(tmp_path), cache_dir=str(prepared.path.parent))
+    assert list(local.run([[again]], None, "valid/nll")) == [again.name]
+    assert open_files(tmp_path) == []
+
+
+def keys(number: int) -> dict[str, str | None]:
+    return {"train": f"{number:064x}"[::-1], "decode": "0" * 64, "score": "1" * 64}
