@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 from orchestrator import earlier, sources
 from orchestrator.data import prepare, store
 from orchestrator.data.store import Prepared
+from orchestrator.documents import read_bytes
 from orchestrator.errors import UserError
 from orchestrator.keys import Keys, digest
 from orchestrator.outcome import FAILED, stated_failure
@@ -165,28 +167,38 @@ class Finder:
         """Meaning of a spec without its seed -> seed -> keys."""
         if self._by_spec is None:
             self._by_spec = {}
+            read: dict[str, tuple[RunSpec, str, str, str]] = {}
             for record in self._records():
                 try:
-                    spec, keys = RunSpec.model_validate(record["spec"]), Keys(**record["keys"])
+                    plain, keys = dict(record["spec"]), Keys(**record["keys"])
+                    seed = int(plain.pop("seed"))
+                    if (text := json.dumps(plain)) not in read:  # seeds of a row: read once
+                        spec = RunSpec.model_validate(plain)
+                        read[text] = spec, _meaning(spec), _search(spec), _training(spec)
+                    spec, meaning, search, training = read[text]
                     also = [other for other in (record.get("also") or {}).values() if "score" in other]
                     others = [(ScoreSpec.model_validate(other["score"]), Keys(**other["keys"])) for other in also]
                 except (ValidationError, KeyError, TypeError, AttributeError):
                     continue  # of a version whose specs had other fields
-                self._by_spec.setdefault(_meaning(spec), {})[spec.seed] = keys
-                self._searches.setdefault(_search(spec), {}).setdefault(spec.seed, keys)
+                self._by_spec.setdefault(meaning, {})[seed] = keys
+                self._searches.setdefault(search, {}).setdefault(seed, keys)
                 for score, its in others:
                     other = spec.model_copy(update={"score": score})
-                    self._by_spec.setdefault(_meaning(other), {}).setdefault(spec.seed, its)
-                self._seeds.setdefault(_training(spec), set()).add(spec.seed)
+                    self._by_spec.setdefault(_meaning(other), {}).setdefault(seed, its)
+                self._seeds.setdefault(training, set()).add(seed)
         return self._by_spec
 
     def _records(self) -> Iterator[dict[str, Any]]:
-        """What runs and sweeps say about specs and their keys."""
+        """What runs and sweeps say about specs and their keys. What a sweep has said of a run is not read again."""
+        said: set[frozenset[bytes]] = set()
         for root in (self.ledger.root, *self.ledger.mirrors):
             for path in sorted((root / "sweeps").glob("*.json")):
-                yield from _sweep_rows(path)
+                for row in _sweep_rows(path):
+                    said.add(_keys_in(json.dumps(row.get("keys")).encode()))
+                    yield row
         for run in self.ledger.runs():
-            yield self.ledger.read_spec(run.key) or {}
+            if _keys_in(read_bytes(run.path / "spec.yaml") or b"") not in said:
+                yield self.ledger.read_spec(run.key) or {}
 
 
 def rescored(row: Row, how: ScoreSpec) -> Row:
@@ -199,6 +211,11 @@ def _text(record: Record, row: Row, scored: Record) -> dict[str, Any]:
     assert row.spec is not None
     known = record.get("text") or {}
     return {**known, "pairs": {**(known.get("pairs") or {}), row.spec.score.test: scored.get("sentences")}}
+
+
+def _keys_in(text: bytes) -> frozenset[bytes]:
+    """All that looks like a key."""
+    return frozenset(re.findall(rb"\b[0-9a-f]{64}\b", text))
 
 
 def _sweep_rows(path: Path) -> list[dict[str, Any]]:
