@@ -92,6 +92,7 @@ def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_j
     from orchestrator.tracking import check
     from orchestrator.tracking import reconcile as rebuild
     from orchestrator.tracking_environment import checked_uri, reason, redact
+    from orchestrator.tracking_place import explained
 
     need_folder(results, "--results")
     uri = checked_uri(tracking_uri)
@@ -103,7 +104,7 @@ def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_j
             counts, problems = rebuild(Path(results), uri, mirrors=mirrors(), progress=told)
     except Exception as error:
         if uri is None:
-            raise
+            raise explained(error, Path(results) / "mlflow.db") or error from error
         note(f"error: MLflow at {redact(uri)}: {reason(error)}")
         raise typer.Exit(1) from error
     if as_json:

@@ -19,7 +19,8 @@ from typing import Any
 from orchestrator import tracking_analysis
 from orchestrator.errors import LockedError, UserError
 from orchestrator.lock import RunLock, owner
-from orchestrator.tracking_environment import reason, redact
+from orchestrator.tracking_environment import reason, redact, sqlite_path
+from orchestrator.tracking_place import leave_room
 from orchestrator.tracking_projector import Projector
 from orchestrator.tracking_source import read_sweep, sweep_files
 from orchestrator.tracking_store import Store
@@ -110,6 +111,8 @@ class BackgroundProjector:
 
     def _try(self, project: Callable[[str], Any], *, last: bool = False) -> bool:
         try:
+            if (database := sqlite_path(self.projector.store.uri)) is not None:
+                leave_room(database.parent)
             project(self.sweep_id)
         except Exception as error:
             self._failures += 1

@@ -84,6 +84,8 @@ def redact(value: str) -> str:
 def reason(error: BaseException) -> str:
     """One line for people: what the store's error comes down to, without credentials."""
     text = redact(str(error)).strip()
+    if isinstance(error, UserError):
+        return text
     for cause in _causes(error):
         if isinstance(cause, ModuleNotFoundError):
             return f"the driver {cause.name} is not installed: pip install psycopg2-binary"

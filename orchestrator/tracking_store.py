@@ -23,6 +23,7 @@ from orchestrator.errors import UserError
 from orchestrator.tracking_environment import configure, default_uri, is_server, redact, sqlite_path, with_driver
 from orchestrator.tracking_history import Point, flatten
 from orchestrator.tracking_ledger import file_lock, ledger_id
+from orchestrator.tracking_place import artifacts_of, put, settle
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -74,9 +75,9 @@ class Store:
     def client(self) -> MlflowClient:
         if self._client is None:
             configure()
+            self._prepare_sqlite()
             from mlflow import MlflowClient
 
-            self._prepare_sqlite()
             # a fresh database opened by several at once fails in three of four; a server has made its own
             with contextlib.nullcontext() if self.server else file_lock(self.results / ".mlflow-init.lock"):
                 uri = with_driver(self.uri)
@@ -171,6 +172,10 @@ class Store:
 
     def write_artifacts(self, child: Child, files: Mapping[str, Path]) -> None:
         """Copies files to the run under their names, in place of older ones."""
+        if child.place.startswith("file://"):
+            for name, path in files.items():
+                put(child.place, name, path)
+            return
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
         repository = get_artifact_repository(child.place, tracking_uri=self.uri)
@@ -188,15 +193,14 @@ class Store:
         self.results.mkdir(parents=True, exist_ok=True)
         if (path := sqlite_path(self.uri)) is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.closing(sqlite3.connect(path, timeout=5)) as database:
-                database.execute("PRAGMA schema_version").fetchone()
+            settle(path, self.results, EXPERIMENT)
 
     def _find_experiment(self, client: MlflowClient) -> str:
         from mlflow.exceptions import MlflowException
 
         found = client.get_experiment_by_name(EXPERIMENT)
         if found is None:
-            location = None if self.server else (self.results / "mlflow-artifacts").resolve().as_uri()
+            location = None if self.server else artifacts_of(self.results)
             try:
                 return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=KIND | VIEW))
             except MlflowException:  # another writer was quicker

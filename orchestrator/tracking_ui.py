@@ -19,6 +19,7 @@ from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.tracking_environment import ENVIRONMENT, default_uri, is_server, redact, sqlite_path, with_driver
+from orchestrator.tracking_place import artifacts_of, settle
 from orchestrator.tracking_store import BEST_NAME, EXPERIMENT, VIEW_NAME
 
 HOST = "127.0.0.1"
@@ -86,11 +87,13 @@ def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServe
         from orchestrator.tracking import reconcile
 
         reconcile(results, uri)
+    elif path is not None:
+        settle(path, results, EXPERIMENT)
     port = free_port(port)
     log = results / "mlflow-ui.log"
     hosts = f"localhost,{HOST},localhost:{port},{HOST}:{port}"
     command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
-    command += ["--default-artifact-root", (results / "mlflow-artifacts").as_uri(), "--allowed-hosts", hosts]
+    command += ["--default-artifact-root", artifacts_of(results), "--allowed-hosts", hosts]
     environment = ENVIRONMENT | dict(os.environ) | {"MLFLOW_BACKEND_STORE_URI": with_driver(uri)}  # no argument: it may hold a password
     environment |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONUNBUFFERED": "1"}
     with log.open("wb") as output:
