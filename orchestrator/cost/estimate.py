@@ -29,6 +29,7 @@ class Cost:
     basis: probed (this architecture, here) | estimated (rate of the nearest that was probed) | not probed | data absent | not prepared.
     train: seconds of updates alone, as the ledger records them; around: validations, checkpoints, start. devices: GPUs, or CPU cores.
     memory: bytes at the peak of the probe; room: bytes at the peak of a worker as `memory` estimates them without one.
+    others: what each core of the machine had to do besides while the probe ran.
     """
 
     basis: str
@@ -42,6 +43,7 @@ class Cost:
     memory: int | None = None
     room: int | None = None
     probe: str | None = None
+    others: float | None = None
 
     @property
     def training_seconds(self) -> float | None:
@@ -151,6 +153,7 @@ class Costs:
             decode=decode,
             memory=memory,
             probe=key,
+            others=measures.get("others"),
         )
 
     def _nearest(self, row: Row, without: str | None) -> tuple[str | None, str]:

@@ -1,12 +1,18 @@
-"""The probe itself: a few updates of the real loop at a row's shapes, a validation batch or two, a checkpoint, a few decoded batches."""
+"""The probe itself: a few updates of the real loop at a row's shapes, a validation batch or two, a checkpoint, a few decoded batches.
+
+On a CPU with one thread seconds are of CPU time: what else the machine does would be measured too.
+"""
 
 from __future__ import annotations
 
+import os
 import resource
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +41,8 @@ NEVER = 2**31 - 1
 
 
 def measure(spec: RunSpec, data_dir: Path | None, cache_dir: Path, folder: Path) -> dict[str, Any]:
-    """The measures of `cache.MEASURES`, and checkpoint_seconds, start_seconds, memory (bytes at the peak of this process or the device).
+    """The measures of `cache.MEASURES`, and checkpoint_seconds, start_seconds, memory (bytes at the peak of this process or the device),
+    others: how many more each core had to do meanwhile.
 
     `folder`: where a checkpoint is written and removed again.
     """
@@ -54,7 +61,7 @@ def measure(spec: RunSpec, data_dir: Path | None, cache_dir: Path, folder: Path)
     found |= _validation(training, spec)
     found["memory"] = _memory()
     del training.optimizer
-    return found | _decoding(training.model.eval(), prepared, spec)
+    return found | _decoding(training.model.eval(), prepared, spec, time.process_time if _one_thread(training) else time.perf_counter)
 
 
 def _updates(training: Training, spec: RunSpec) -> dict[str, Any]:
@@ -62,36 +69,41 @@ def _updates(training: Training, spec: RunSpec) -> dict[str, Any]:
     new shapes and other work on the machine make single updates slow."""
     of_model, count, wall = work(spec.model, *_sizes(training.model)), 0, 0.0
     done: list[tuple[float, float]] = []
+    began, used = time.perf_counter(), time.process_time()
     turns = training.turns()
     turn = next(turns)
     while count < WARM_UP + MOST_UPDATES and (wall < SECONDS or count < WARM_UP + 5):
-        before, started = training.progress.seconds, _now(training)
+        before, started, cpu_started = training.progress.seconds, _now(training), time.process_time()
         update = turn.update
         turn = turns.send(training.gradients(update))
         took = _now(training) - started
         count += 1
         if count > WARM_UP:
             wall += took
+            share = min(1.0, (time.process_time() - cpu_started) / took) if _one_thread(training) else 1.0
             flops = sum(of_model.training(_tokens(batch.src, batch.tgt_out)) for batch in update.micro)
-            done.append((flops, training.progress.seconds - before if training.runtime.device.type == "cpu" else took))
+            done.append((flops, share * (training.progress.seconds - before) if training.runtime.device.type == "cpu" else took))
     turns.close()
+    busy = round(others(time.perf_counter() - began, time.process_time() - used, _one_thread(training)), 2)
     flops = sum(f for f, _ in done)
-    return {"updates": len(done), "train_flops": flops, "train_seconds": flops * statistics.median(s / f for f, s in done)}
+    rate = statistics.median(s / f for f, s in done)
+    return {"updates": len(done), "train_flops": flops, "train_seconds": flops * rate, "others": busy}
 
 
 def _validation(training: Training, spec: RunSpec) -> dict[str, float]:
     from orchestrator.objective import token_nll
 
     of_model, flops, model = work(spec.model, *_sizes(training.model)), 0.0, training.model.eval()
-    started = _now(training)
+    clock = time.process_time if _one_thread(training) else partial(_now, training)
+    started = clock()
     for _, batch in training.validator.batches[:VALID_BATCHES]:
         token_nll(model, *(t.to(training.runtime.device) for t in (batch.src, batch.tgt_in, batch.tgt_out)))
         flops += of_model.forward(_tokens(batch.src, batch.tgt_out))
-    return {"valid_flops": flops, "valid_seconds": _now(training) - started}
+    return {"valid_flops": flops, "valid_seconds": clock() - started}
 
 
 @torch.inference_mode()
-def _decoding(model: Transformer, prepared: Prepared, spec: RunSpec) -> dict[str, float]:
+def _decoding(model: Transformer, prepared: Prepared, spec: RunSpec, clock: Callable[[], float]) -> dict[str, float]:
     """Batches of the test set from long to short; what has not learned to end is made to end where references do."""
     search, pairs = spec.search, prepared.pairs(spec.score.test)
     penalty = search.length_penalty.model_copy(update={"alpha": 0.6, "candidates": None})
@@ -105,10 +117,10 @@ def _decoding(model: Transformer, prepared: Prepared, spec: RunSpec) -> dict[str
         for warm, indices in [(True, chosen[-1]), *((False, indices) for indices in chosen)]:
             ends.after = expected_steps(pairs, indices, spec)
             source = pad([pairs[i][0] for i in indices]).to(next(model.parameters()).device)
-            started = time.perf_counter()
+            started = clock()
             beam_search(model, source, search)
             if not warm:
-                seconds += time.perf_counter() - started
+                seconds += clock() - started
                 row_steps += len(indices) * search.beam_size * ends.steps
     return {"row_steps": row_steps, "decode_seconds": seconds, "decode_weights": work(spec.model, *_sizes(model)).tgt}
 
@@ -145,6 +157,17 @@ def _now(training: Training) -> float:
     if training.runtime.device.type == "cuda":
         torch.cuda.synchronize(training.runtime.device)
     return time.perf_counter()
+
+
+def _one_thread(training: Training) -> bool:
+    return training.runtime.device.type == "cpu" and training.spec.train.threads == 1
+
+
+def others(wall: float, used: float, one_thread: bool) -> float:
+    """Processes besides this one that wanted a core, for each core: by the CPU time that one thread got, else by the machine's load."""
+    if one_thread:
+        return max(0.0, wall / max(used, 1e-9) - 1.0)
+    return max(0.0, os.getloadavg()[0] / (os.cpu_count() or 1) - 1.0)
 
 
 def _memory() -> int:

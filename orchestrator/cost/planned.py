@@ -12,6 +12,9 @@ from orchestrator.plan import Plan, Planned
 from orchestrator.results import Ledger
 from orchestrator.rows import Row
 
+BUSY = 0.3
+"""Others a core from which a probe is not taken to have had the machine for itself."""
+
 
 def add_costs(plan: Plan, rows: Sequence[Row], costs: Costs, ledger: Ledger, workers: int | None = None) -> None:
     """Fills `cost` of every planned row and parent, and the plan's totals."""
@@ -68,6 +71,8 @@ def lines(plan: Plan, scheduler: dict[str, Any] | None = None) -> list[str]:
         found.append(f"operations and time of {bases.count('not prepared')} runs: their data is not prepared; plan --probe prepares it")
     if "estimated" in bases:
         found.append(f"~ time of {bases.count('estimated')} runs: estimated, at the rate of the nearest architecture that was probed")
+    if (others := max((row.cost.others or 0.0 for row in (*plan.parents, *plan.rows) if row.cost is not None), default=0.0)) >= BUSY:
+        found.append(f"the machine was busy while this was measured ({others:.1f} others a core): it may take longer, or less")
     if scheduler is not None and scheduler.get("kind") == "asha" and left.trainings:
         found.append("ASHA stops runs early: what is left is for full budgets, which it uses less of")
     return found
