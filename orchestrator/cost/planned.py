@@ -78,10 +78,14 @@ def lines(plan: Plan, scheduler: dict[str, Any] | None = None) -> list[str]:
     return found
 
 
-def _unit(plan: Plan) -> str:
+def _on_a_gpu() -> bool:
     from orchestrator.runtime import best_device
 
-    return "GPU-hours" if best_device().type == "cuda" else "core-hours"
+    return best_device().type == "cuda"
+
+
+def _unit(plan: Plan) -> str:
+    return "GPU-hours" if _on_a_gpu() else "core-hours"
 
 
 def _sum(each: Sum, unit: str) -> str:
@@ -115,6 +119,7 @@ def short(cost: Cost | None) -> tuple[str, str, str, str]:
         return "", "", "", ""
     near = "~" if cost.basis == "estimated" else ""
     flop = ["?" if value is None else f"{value:.2g}" for value in (cost.flop_update, cost.flop)]
-    room = "?" if cost.room is None else f"~{cost.room / 2**30:.2g}G"
+    bound = "~" if _on_a_gpu() else "<"  # see `memory.PROCESS`
+    room = "?" if cost.room is None else f"{bound}{cost.room / 2**30:.2g}G"
     memory = room if cost.memory is None else f"{cost.memory / 2**30:.2g}G"
     return flop[0], flop[1], "?" if cost.seconds is None else near + duration(cost.seconds), memory
