@@ -28,7 +28,7 @@ SENTENCE = 50
 PROCESS = {"cpu": 2700 * 10**6, "cuda": 600 * 10**6}
 """On a CPU an upper bound: Python, torch and Ray, 0.4 GB, and what oneDNN and malloc keep for up to 1,024 shapes of products, which
 come with the batches of a training. Measured above the tensors (dou2018/table1/row1): 1.0 GB after 60 updates under the profile smoke,
-1.1 GB after 30 under cpu; chosen so that the largest peak reported of a whole run under cpu, 2.68 GB, is below it.
+1.1 and 1.5 GB after 30 and 90 under cpu; chosen so that the largest peak reported of a whole run under cpu, 2.68 GB, is below it.
 Of a GPU's memory its context and libraries (assumed: not measured)."""
 
 LOGITS = {"cpu": 512, "cuda": 8192}
