@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-import yaml
-
 from orchestrator import row_index, spec_check
 from orchestrator.components import SLOTS
 from orchestrator.errors import UserError
@@ -17,7 +15,7 @@ from orchestrator.marked import Marked
 from orchestrator.places import KeyPath, Mark, dotted, shown
 from orchestrator.row_schema import segments
 from orchestrator.rows import Row, as_data, resolve, sweep_of, written
-from orchestrator.show import Dumper
+from orchestrator.show import dumped
 
 SOURCE = "ablations"
 FULL, BASE = "full", "baseline"
@@ -164,7 +162,7 @@ def _yaml(row: Row, base: Row, made: dict[str, list[Piece]], seeds: list[int]) -
             entry["model"] = _difference(row.spec.model.model_dump(), pieces)
         rows[name] = entry
     text = f"# {row.id} without each of its components in turn; they are those of {base.id} then.\n# Made by: nmt-ablate ablate {row.id}\n"
-    return text + yaml.dump(data | {"rows": rows}, Dumper=Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=140)
+    return text + dumped(data | {"rows": rows})
 
 
 def _difference(model: dict[str, Any], pieces: list[Piece]) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import atomic
+from orchestrator.errors import UserError
+from orchestrator.places import display
 
 
 class Asha:
@@ -23,7 +25,12 @@ class Asha:
         self.rungs, self.eta, self.sign, self.pinned, self.path = sorted(rungs), eta, (1.0 if mode == "max" else -1.0), pinned, path
         self.records: dict[int, list[dict[str, Any]]] = {rung: [] for rung in self.rungs}
         if path is not None and path.exists():
-            self._load(json.loads(path.read_text()))
+            try:
+                self._load(json.loads(path.read_bytes()))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise UserError(
+                    f"{display(path)}: holds no decisions of a search; expected the file as the sweep wrote it, or none"
+                ) from None
 
     def decide(self, run: str, rung: int, value: float) -> bool:
         """True: go on. The same question always gets the same answer."""
@@ -70,4 +77,12 @@ class Asha:
         if data["eta"] == self.eta and data["sign"] == self.sign:
             for rung, records in data["rungs"].items():
                 if int(rung) in self.records:
-                    self.records[int(rung)] = records
+                    self.records[int(rung)] = [_checked(record) for record in records]
+
+
+def _checked(record: dict[str, Any]) -> dict[str, Any]:
+    """The record itself. Errors of many kinds where it is none."""
+    value = record["value"]
+    if not isinstance(record["run"], str) or not isinstance(record["continue"], bool) or not (value is None or math.isfinite(value)):
+        raise ValueError
+    return record

@@ -28,6 +28,7 @@ from orchestrator import (
     cli_table,
 )
 from orchestrator.errors import Detached, FencedError, LockedError, RemoteError, UserError
+from orchestrator.safe_text import say
 
 app = typer.Typer(
     name="nmt-ablate",
@@ -84,7 +85,8 @@ def run(arguments: Sequence[str]) -> int:
     except RemoteError as error:
         return _say(1, str(error))
     except Detached as left:
-        print(*left.lines, sep="\n", file=sys.stderr)
+        for line in left.lines:
+            say(line)
         return 130
     except KeyboardInterrupt:
         return _interrupted()
@@ -105,7 +107,7 @@ def _interrupted() -> int:
 
 def _say(code: int, *lines: str) -> int:
     for line in lines:
-        print(f"error: {line}", file=sys.stderr)
+        say(f"error: {line}")
     return code
 
 

@@ -30,7 +30,9 @@ def profile_of(name: str) -> str:
 
 
 def next_steps(out: Any, rows: list[Row], results: Path, profile: str) -> None:
-    where = "" if results == RESULTS else f" --results {attached.shown(results)}"
+    from orchestrator.safe_text import visible
+
+    where = "" if results == RESULTS else f" --results {visible(attached.shown(results))}"
     tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
     out.print(f"MLflow UI:  nmt-ablate ui{where}", markup=False)
     out.print(f"one row:    nmt-ablate show {rows[0].id}{profile}", markup=False)

@@ -116,6 +116,7 @@ def _show(made: Analysis, files: dict[str, Path], name: str, as_json: bool) -> N
     """On stdout: a table with its notes and the paths of the files, or one object of JSON."""
     from orchestrator.atomic import plain
     from orchestrator.cli_common import console, emit
+    from orchestrator.safe_text import visible
 
     if as_json:
         paths = {ending: str(path) for ending, path in files.items()}
@@ -124,26 +125,27 @@ def _show(made: Analysis, files: dict[str, Path], name: str, as_json: bool) -> N
     screen = console()
     wide = len(made.shown or made.columns) > MAX_COLUMNS
     if made.summary and (wide or len(made.records) > MAX_SHOWN):
-        screen.print(f"{made.kind}: {name}: all {len(made.records)} lines are in the files", markup=False)
+        screen.print(visible(f"{made.kind}: {name}: all {len(made.records)} lines are in the files"), markup=False)
     else:
         screen.print(_table(made, name))
     for line in (*made.summary, *(f"note: {line}" for line in made.notes)):
-        screen.print(line, markup=False)
+        screen.print(visible(line), markup=False)
     for path in files.values():
-        screen.print(str(path), markup=False, soft_wrap=True)
+        screen.print(visible(str(path)), markup=False, soft_wrap=True)
 
 
 def _table(made: Analysis, name: str) -> Any:
-    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=escape(f"{made.kind}: {name}"), title_justify="left")
+    from orchestrator.safe_text import cell
+
+    table = Table(title=cell(f"{made.kind}: {name}"), title_justify="left")
     columns = made.columns if made.shown is None else made.shown
     for column in columns:
         numeric = all(isinstance(r.get(column), (int, float, type(None))) and not isinstance(r.get(column), bool) for r in made.records)
-        table.add_column(escape(column), justify="right" if numeric else "left", overflow="fold")
+        table.add_column(cell(column), justify="right" if numeric else "left", overflow="fold")
     for record in made.records[:MAX_SHOWN]:
-        table.add_row(*(escape(_cell(record.get(column))) for column in columns))
+        table.add_row(*(cell(_cell(record.get(column))) for column in columns))
     if len(made.records) > MAX_SHOWN:
         table.caption = f"{MAX_SHOWN} of {len(made.records)} lines; all are in the files"
     return table

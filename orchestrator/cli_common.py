@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator import attached
+from orchestrator.safe_text import json_text
+from orchestrator.safe_text import say as note
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,7 +97,7 @@ def console(*, stderr: bool = False) -> Console:
 
 def emit(value: Any) -> None:
     """One compact line of JSON on stdout."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str) + "\n")
+    sys.stdout.write(json_text(value, separators=(",", ":"), default=str) + "\n")
     sys.stdout.flush()
 
 
@@ -124,11 +125,6 @@ def until_a_cap() -> Iterator[None]:
     except CapError as reached:
         note(str(reached))
         raise typer.Exit(130) from None
-
-
-def note(text: str) -> None:
-    """A line for people, on stderr."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def ledger(results: Path) -> Ledger:

@@ -27,10 +27,11 @@ def get(
     """
     from orchestrator.cli_common import note
     from orchestrator.data.fetch import get as fetch
+    from orchestrator.safe_text import visible
 
     written = fetch(name, data_dir, note)
     for path in written:
-        typer.echo(str(path))
+        typer.echo(visible(str(path)))
     note(f"{name}: {len(written)} files written" if written else f"{name}: nothing to fetch")
 
 

@@ -122,21 +122,22 @@ def _as_json(found: Reproduced, address: str, key: str, notes: list[str], into: 
 
 def _tables(found: Reproduced) -> list[Any]:
     """For each run what was measured, and what of the capsule differs for the row itself."""
-    from rich.markup import escape
     from rich.table import Table
+
+    from orchestrator.safe_text import cell
 
     tables = []
     for task, verdict in found.verdicts:
-        table = Table("what", "recorded", "again", "", title=escape(f"{task.name}: {verdict.verdict}"), title_justify="left")
+        table = Table("what", "recorded", "again", "", title=cell(f"{task.name}: {verdict.verdict}"), title_justify="left")
         for one in verdict.measures:
             word = "equal" if one["equal"] else f"{one['differ']} lines differ" if "differ" in one else "near" if one["near"] else "differs"
-            table.add_row(one["what"], escape(_text(one["recorded"])), escape(_text(one["again"])), word)
+            table.add_row(one["what"], cell(_text(one["recorded"])), cell(_text(one["again"])), word)
         tables.append(table)
     if found.verdict.capsule:
         table = Table("part of the capsule", "recorded", "again", "", title="what it was made with", title_justify="left")
         for part in found.verdict.capsule:
             word = "can change bits" if part["decides"] else "cannot change bits"
-            table.add_row(part["part"], escape(_text(part["recorded"])), escape(_text(part["again"])), word)
+            table.add_row(part["part"], cell(_text(part["recorded"])), cell(_text(part["again"])), word)
         tables.append(table)
     return tables
 

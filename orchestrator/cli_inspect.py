@@ -113,10 +113,10 @@ def _grid_lines(grid: dict[str, Any]) -> list[str]:
 
 
 def _plan_table(found: Plan) -> Any:
-    from rich.markup import escape
     from rich.table import Table
 
     from orchestrator.cost.planned import short
+    from orchestrator.safe_text import cell
 
     out = Table()
     for name, justify in (
@@ -141,7 +141,7 @@ def _plan_table(found: Plan) -> Any:
         )
         params = "?" if row.params is None else f"{row.params:,}"
         rate = found.rates.get(row.id, "")
-        out.add_row(escape(row.id), str(row.seed), params, *short(row.cost), rate, (row.keys.train or "")[:16], escape(status))
+        out.add_row(cell(row.id), str(row.seed), params, *short(row.cost), rate, (row.keys.train or "")[:16], cell(status))
     return out
 
 
@@ -179,6 +179,7 @@ def list_rows(
     from orchestrator.errors import UserError
     from orchestrator.row_index import find_all, tables
     from orchestrator.rows import written
+    from orchestrator.safe_text import visible
 
     known, problems = tables()
     if prefix and prefix not in known and Path(prefix).is_dir():
@@ -201,13 +202,13 @@ def list_rows(
         emit({"rows": chosen, "grids": grids})
     elif prefix:
         for row in chosen:
-            typer.echo(f"{row['id']:<44} {row['kind']:<9} {row['label']}")
+            typer.echo(visible(f"{row['id']:<44} {row['kind']:<9} {row['label']}"))
         for grid in grids:
             hint = f"(plan counts its rows, list {grid['table']}/ lists them)"
             typer.echo(f"{grid['table'] + '/..':<44} {'grid':<9} {grid['axes']} {hint}")
     else:
         for address, table in known.items():
             grid_too = "" if table.grid is None else f" and a grid of {len(table.grid.axes)} axes"
-            typer.echo(f"{address:<32} {len(written(table)):>3} rows   {table.document.file}{grid_too}")
+            typer.echo(visible(f"{address:<32} {len(written(table)):>3} rows   {table.document.file}{grid_too}"))
     for line in problems:
         note(f"warning: {line}")

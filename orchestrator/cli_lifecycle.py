@@ -97,20 +97,20 @@ def gc(
 
 
 def _items(items: list[Item], deleted: bool) -> Any:
-    from rich.markup import escape
+    from orchestrator.safe_text import cell
 
     table = _table("removed" if deleted else "would be removed", "what", "kind", "size", "row", "why")
     for item in items:
-        table.add_row(escape(_short(item.path)), item.kind, _bytes(item.size), escape(item.row), escape(item.why))
+        table.add_row(cell(_short(item.path)), item.kind, _bytes(item.size), cell(item.row), cell(item.why))
     return table
 
 
 def _kept(kept: list[Kept]) -> Any:
-    from rich.markup import escape
+    from orchestrator.safe_text import cell
 
     table = _table("kept", "what", "rule", "size", "row", "why")
     for one in kept:
-        table.add_row(escape(_short(one.path)), one.rule, _bytes(one.size), escape(one.row), escape(one.why))
+        table.add_row(cell(_short(one.path)), one.rule, _bytes(one.size), cell(one.row), cell(one.why))
     return table
 
 

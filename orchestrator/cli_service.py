@@ -33,6 +33,7 @@ def status(
         list_jobs(address, as_json)
         return
     from orchestrator.cli_common import console, emit, need_folder
+    from orchestrator.safe_text import visible
     from orchestrator.sweep_status import sweep_status, sweep_table
 
     need_folder(results, "--results")
@@ -40,7 +41,7 @@ def status(
     if as_json:
         emit({"results": attached.shown(results), "sweeps": found})
     elif not found:
-        typer.echo(f"no sweeps in {attached.shown(results)}")
+        typer.echo(visible(f"no sweeps in {attached.shown(results)}"))
     else:
         for sweep in found:
             console().print(sweep_table(sweep))

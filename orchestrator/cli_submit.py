@@ -135,6 +135,7 @@ def _upload(job: SweepJob) -> Any:
 
 def _tell(job: SweepJob) -> None:
     from orchestrator.jobs.upload import mib
+    from orchestrator.safe_text import visible
 
     found = _upload(job)
     for line in (
@@ -145,7 +146,7 @@ def _tell(job: SweepJob) -> None:
         f"upload:  {len(found.files)} files, {mib(found.bytes)}",
         *(f"left out, for its name: {name}" for name in found.left_out if name.parts[0] not in (".git", ".venv")),
     ):
-        typer.echo(line)
+        typer.echo(visible(line))
 
 
 def _client(url: str, token: str) -> Client:

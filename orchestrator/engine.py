@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import sys
@@ -15,6 +14,7 @@ from rich.console import Console
 
 from orchestrator import atomic, attached, corpora, earlier, metric_fit, sources
 from orchestrator.cost.cap import within_cap
+from orchestrator.documents import read_document
 from orchestrator.errors import UserError
 from orchestrator.keys import digest
 from orchestrator.launch.ray_address import check_address
@@ -22,6 +22,7 @@ from orchestrator.launch.ray_cluster import local_cpus, preflight, refuse_upload
 from orchestrator.lock import RunLock
 from orchestrator.make_tasks import Options, jobs_of, levels, make_tasks
 from orchestrator.results import Ledger
+from orchestrator.safe_text import say, visible
 from orchestrator.task import Task
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _check_tracking(options: Options) -> None:
     except UserError as error:
         if not options.tracking_can_wait:
             raise UserError(f"{error}; --tracking-can-wait starts all the same, --no-tracking does without") from error
-        print(f"warning: {error}; the work starts, and what it misses follows", file=sys.stderr, flush=True)
+        say(f"warning: {error}; the work starts, and what it misses follows")
 
 
 class _Sweep:
@@ -232,7 +233,7 @@ class _Sweep:
 
     def _write_sweep(self) -> None:
         path = self.options.results / "sweeps" / f"{self.options.slug}.json"
-        known = json.loads(path.read_text()) if path.exists() else {}
+        known = read_document(path) or {}
         rows = []
         for task in self.tasks:
             parts = task.id.split("/")
@@ -262,7 +263,7 @@ class _Sweep:
             self.options.slug,
             self.options.tracking_uri,
             mirrors=self.options.mirrors,
-            warn=lambda line: self.console.print(line, highlight=False),
+            warn=lambda line: self.console.print(visible(line), highlight=False, markup=False),
         )
         projector.start()
         try:

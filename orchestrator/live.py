@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from orchestrator.safe_text import visible
 from orchestrator.task import Task
 from orchestrator.warm_start import told
 
@@ -87,9 +88,9 @@ class LiveProgress:
         step = int(line["step"])
         self.totals[name] = int(line.get("total_steps", self.totals.get(name, 0)))
         if "warning" in line:
-            self.console.print(f"{name}: {line['warning']}")
+            self.console.print(visible(f"{name}: {line['warning']}"), highlight=False, markup=False)
         for text in told(line["warm_start"]) if "warm_start" in line else []:
-            self.console.print(f"{name}: {text}", highlight=False, markup=False)
+            self.console.print(visible(f"{name}: {text}"), highlight=False, markup=False)
         if name not in self.bars:
             self.bars[name] = self.progress.add_task(name, total=self.totals[name] or None, completed=step, note="")
         note = "  ".join(

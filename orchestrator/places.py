@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orchestrator.safe_text import visible
+
 KeyPath = tuple[str | int, ...]
 
 
@@ -52,7 +54,7 @@ def dotted(path: KeyPath) -> str:
 
 def shown(text: str, limit: int = 80) -> str:
     """Text of the user's for a message: one line, no control characters, cut at `limit`."""
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text[: limit + 1])
+    safe = visible(text[: limit + 1])
     return safe if len(safe) <= limit else safe[:limit] + "..."
 
 

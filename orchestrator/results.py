@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from orchestrator.errors import UserError
 from orchestrator.journal import JsonLines, read_lines
 from orchestrator.keys import short
 from orchestrator.lock import RunLock
+from orchestrator.safe_text import say
 
 Record = dict[str, Any]
 T = TypeVar("T")
@@ -296,4 +296,4 @@ def _history(path: Path) -> list[Record]:
 
 
 def _say(path: Path, reason: str) -> None:
-    print(f"warning: {path}: {reason}; it counts as absent", file=sys.stderr)
+    say(f"warning: {path}: {reason}; it counts as absent")

@@ -15,6 +15,7 @@ from orchestrator.row_figures import Figures
 from orchestrator.row_file import TableFile, head_of
 from orchestrator.row_schema import SEGMENT_WORDS, SingleHead, segments
 from orchestrator.rows import Resolver, Row, as_data
+from orchestrator.safe_text import visible
 from orchestrator.spec import RunSpec, ScoreSpec
 
 _OWN = ("seed", "init_from")
@@ -31,7 +32,7 @@ def to_yaml(row: Row) -> str:
         parent = parent.parent
     if parents:
         data["parents"] = parents
-    return yaml.dump(data, Dumper=Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=140)
+    return dumped(data)
 
 
 def read_single(table: TableFile, resolver: Resolver | None, seed: int | None) -> Row:
@@ -112,6 +113,12 @@ def _again(table: TableFile, row: Row, resolver: Resolver, path: tuple[str, ...]
     return replace(row, spec=spec, parent=parent)
 
 
+def dumped(data: Any) -> str:
+    """YAML in which printable characters stand as they are and all others as escapes, which quotes make readable again."""
+    text = yaml.dump(data, Dumper=Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=140)
+    return "\n".join(map(visible, text.split("\n")))
+
+
 class Dumper(yaml.SafeDumper):
     """Small lists and mappings stay on one line; floats as YAML 1.2 reads them; text that looks like a number is quoted."""
 
@@ -128,7 +135,7 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     from orchestrator import yaml_loader
 
     try:
-        plain = yaml_loader.parse(value, "").data == value and "\n" not in value
+        plain = yaml_loader.parse(value, "").data == value and value.isprintable()
     except UserError:
         plain = False
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if plain else '"')

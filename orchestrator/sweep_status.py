@@ -3,46 +3,62 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.lifecycle.sweeps import BESIDE, rows_of
 from orchestrator.lock import owner
 from orchestrator.outcome import FAILED, stated_failure
+from orchestrator.places import display
 from orchestrator.results import Ledger
+from orchestrator.safe_text import say
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 
-def sweep_status(results: Path) -> list[dict[str, Any]]:
-    """[{"sweep", "name", "driver": {pid, host, ..}|null, "rows": [{"id", "seed", "status", "steps", "key"}]}], by name. Takes no locks."""
+def sweep_status(results: Path, tell: Callable[[str], None] = say) -> list[dict[str, Any]]:
+    """[{"sweep", "name", "driver": {pid, host, ..}|null, "rows": [{"id", "seed", "status", "steps", "key"}]}], by name. Takes no locks.
+
+    tell: is told of every file that is no sweep's.
+    """
     ledger = Ledger(results)
     found = []
     for path in sorted((results / "sweeps").glob("*.json")):
-        if path.name.endswith((".asha.json", ".lock.json")):
+        if path.name.endswith(BESIDE) or path.name.startswith("."):
             continue
         try:
-            record = json.loads(path.read_text())
-            rows = [_row(ledger, row) for row in record["rows"]]
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # half a file, or none of ours
+            record = json.loads(path.read_bytes())
+            rows = [_row(ledger, row) for row in rows_of(record)]
+        except (OSError, ValueError, RecursionError) as error:
+            tell(f"warning: {display(path)}: {_why(error)}; the sweep is passed over")
+            continue
         driver = owner(path.with_suffix(".lock"))
         known = None if driver is None else {name: driver.get(name) for name in ("pid", "host", "epoch")}
-        found.append({"sweep": path.stem, "name": record.get("name", path.stem), "driver": known, "rows": rows})
+        found.append({"sweep": path.stem, "name": record.get("name") or path.stem, "driver": known, "rows": rows})
     return found
 
 
+def _why(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"cannot be read ({error.strerror})"
+    unreadable = isinstance(error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError))
+    return "holds no JSON; expected what a sweep writes" if unreadable else str(error)
+
+
 def sweep_table(sweep: dict[str, Any]) -> Table:
-    from rich.markup import escape
     from rich.table import Table
+
+    from orchestrator.safe_text import cell
 
     driver = sweep["driver"]
     state = "not running" if driver is None else f"driven by process {driver['pid']} on {driver['host']}"
-    table = Table(title=escape(f"{sweep['sweep']}: {state}"), title_justify="left")
+    table = Table(title=cell(f"{sweep['sweep']}: {state}"), title_justify="left")
     for name in ("row", "seed", "status", "steps", "train key"):
         table.add_column(name, justify="right" if name in ("seed", "steps") else "left", overflow="fold")
     for row in sweep["rows"]:
-        table.add_row(escape(row["id"]), str(row["seed"]), row["status"], str(row["steps"]), (row["key"] or "")[:16])
+        table.add_row(cell(row["id"]), str(row["seed"]), row["status"], str(row["steps"]), (row["key"] or "")[:16])
     return table
 
 
@@ -57,7 +73,8 @@ def _row(ledger: Ledger, row: dict[str, Any]) -> dict[str, Any]:
         status = "running" if owner(ledger.run_dir(key) / "lock") is not None else "interrupted" if history else "new"
     elif status == "done" and any(ledger.read_score(key, wanted) is None for wanted in _scores(row)):
         status = "trained"
-    scored = ledger.read_score(key, row["keys"]["score"]) if status == "done" else None
+    score = row["keys"].get("score")
+    scored = ledger.read_score(key, score) if status == "done" and score is not None else None
     failure = stated_failure(row.get("failed_below"), str(status), str(record.get("reason") or ""), (scored or {}).get("bleu"))
     status = status if failure is None else FAILED
     return {"id": row["id"], "seed": row["seed"], "status": status, "steps": steps or 0, "key": key}
@@ -65,4 +82,5 @@ def _row(ledger: Ledger, row: dict[str, Any]) -> dict[str, Any]:
 
 def _scores(row: dict[str, Any]) -> list[str]:
     """Score keys of the row, its other scorings included (files of older sweeps have none)."""
-    return [keys["score"] for keys in (row["keys"], *(other["keys"] for other in (row.get("also") or {}).values()))]
+    every = (row["keys"], *(other["keys"] for other in (row.get("also") or {}).values()))
+    return [keys["score"] for keys in every if keys.get("score") is not None]

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from orchestrator.safe_text import visible
+
 
 class Rate(ProgressColumn):
     """Units a second, lately."""
@@ -36,7 +38,7 @@ class Bars:
         return Bar(self.progress, name, total, unit)
 
     def tell(self, line: str) -> None:
-        self.progress.console.print(line, markup=False, soft_wrap=True)
+        self.progress.console.print(visible(line), markup=False, soft_wrap=True)
 
 
 class Bar:

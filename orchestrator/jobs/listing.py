@@ -25,8 +25,9 @@ def as_json(job: Job) -> dict[str, Any]:
 
 
 def job_table(jobs: Iterable[Job]) -> Table:
-    from rich.markup import escape
     from rich.table import Table
+
+    from orchestrator.safe_text import cell
 
     table = Table()
     for name in ("job", "sweep", "commit", "status", "exit code", "started", "minutes"):
@@ -37,5 +38,5 @@ def job_table(jobs: Iterable[Job]) -> Table:
         code = "" if job.exit_code is None else str(job.exit_code)
         commit = job.metadata.get("nmt_commit", "").replace(" and changes", "+")
         commit = commit[:12] + ("+" if commit.endswith("+") else "")
-        table.add_row(escape(job.id), escape(job.metadata.get("nmt_sweep", "")), escape(commit), job.status, code, started, minutes)
+        table.add_row(cell(job.id), cell(job.metadata.get("nmt_sweep", "")), cell(commit), job.status, code, started, minutes)
     return table

@@ -6,14 +6,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.safe_text import markdown
+
 
 def model_card(about: Mapping[str, Any], weights_sha256: str) -> str:
     """Markdown. about: see `export_row`; figures appear as they stand in the ledger, with their signature."""
-    source, target = about["languages"]
+    source, target = map(markdown, about["languages"])
     lines = [
-        f"# {about['id']}, seed {about['seed']}",
+        f"# {markdown(about['id'])}, seed {about['seed']}",
         "",
-        f"{about['label']}. A translation model from {source} to {target}, trained as one row of an ablation table.",
+        f"{markdown(about['label'])}. A translation model from {source} to {target}, trained as one row of an ablation table.",
         "",
         "    python translate.py < source.txt > target.txt        # needs torch; see requirements below",
         "",
@@ -21,25 +23,25 @@ def model_card(about: Mapping[str, Any], weights_sha256: str) -> str:
         "|---|---|",
         f"| parameters | {about['params']:,} |",
         f"| updates | {about['steps']:,} |",
-        f"| corpus | {about['corpus']} (prepared data {about['data_key'][:16]}) |",
+        f"| corpus | {markdown(about['corpus'])} (prepared data {about['data_key'][:16]}) |",
         f"| weights | {about['checkpoint']}, sha256 of the tensors {weights_sha256} |",
         f"| search | beam {about['beam_size']}, options in config.json |",
     ]
     if about["init_from"]:
-        lines.append(f"| started from | {about['init_from']} |")
+        lines.append(f"| started from | {markdown(about['init_from'])} |")
     lines += [f"| {name} key | {key} |" for name, key in about["keys"].items()]
     lines += ["", "## Figures", ""]
     lines += _scores(about["scores"]) or ["Not scored."]
     lines += ["", "One training with one seed: no spread is known from this folder alone."]
     if about["assumed"]:
-        lines += ["", "## Assumed (not stated by the paper)", "", *(f"- {text}" for text in about["assumed"])]
+        lines += ["", "## Assumed (not stated by the paper)", "", *(f"- {markdown(text)}" for text in about["assumed"])]
     lines += [
         "",
         "## Capsule: what it was trained with",
         "",
         "| | |",
         "|---|---|",
-        *(f"| {name} | {_text(value)} |" for name, value in about["capsule"].items()),
+        *(f"| {markdown(name)} | {_text(value)} |" for name, value in about["capsule"].items()),
         "",
         "## Files",
         "",
@@ -61,7 +63,7 @@ def _scores(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:
     rows = ["| test set | figure | signature |", "|---|---|---|"]
     for name, found in scores.items():
         figures = [f"{key.upper() if key != 'chrf' else 'chrF'} {_figure(found[key])}" for key in ("bleu", "chrf", "rouge") if key in found]
-        rows.append(f"| {name} | {', '.join(figures)} | `{str(found.get('signature', '')).replace('|', chr(92) + '|')}` |")
+        rows.append(f"| {markdown(name)} | {', '.join(figures)} | {markdown(str(found.get('signature', '')))} |")
     return rows
 
 
@@ -71,4 +73,4 @@ def _figure(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).replace("|", "\\|")
+    return markdown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

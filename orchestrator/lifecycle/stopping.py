@@ -177,7 +177,7 @@ def _outcome(results: Path, one: _Owned, asked_before: bool) -> Stopped:
         return Stopped(one.name, "stopping", one.record["pid"], one.record["host"], asked_before)
     with contextlib.suppress(OSError):
         one.lock.with_name(f"{one.lock.name}.asked-{one.record.get('epoch')}").unlink(missing_ok=True)
-    after = {(row["id"], row["seed"]): row for sweep in sweep_status(results) for row in sweep["rows"]}
+    after = {(row["id"], row["seed"]): row for sweep in sweep_status(results, lambda line: None) for row in sweep["rows"]}
     rows = [after.get((row["id"], row["seed"]), row) for row in one.rows]
     told = [{**row, "checkpoint": None if row["status"] in FINAL else last_checkpoint(results / str(row["key"])[:16])} for row in rows]
     return Stopped(one.name, "stopped", one.record["pid"], one.record["host"], asked_before, told)

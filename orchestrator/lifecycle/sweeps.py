@@ -7,10 +7,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from orchestrator.documents import KEY
 from orchestrator.lock import owner
+from orchestrator.places import describe
 
 BESIDE = (".asha.json", ".lock.json")
 """Files beside NAME.json in RESULTS/sweeps that are no sweep."""
@@ -78,17 +80,43 @@ def read_sweeps(results: Path) -> Sweeps:
 
 
 def rows_of(record: Any) -> list[dict[str, Any]]:
-    """The rows of a sweep file. ValueError where it is none."""
-    rows = record.get("rows") if isinstance(record, dict) else None
-    if not isinstance(rows, list) or not all(_is_row(row) for row in rows):
-        raise ValueError("no sweep: expected rows with id, seed and keys")
+    """The rows of a sweep file. ValueError names the first value that is of another type than a sweep writes."""
+    _need(record, dict, "", "a mapping")
+    _need(record.get("name"), (str, NoneType), "name", "text")
+    rows: list[dict[str, Any]] = record.get("rows")
+    _need(rows, list, "rows", "a list")
+    for index, row in enumerate(rows):
+        _check_row(row, f"rows[{index}]")
     return rows
 
 
-def _is_row(row: Any) -> bool:
-    keys = row.get("keys") if isinstance(row, dict) else None
-    if not isinstance(keys, dict) or not isinstance(row.get("id"), str) or not isinstance(row.get("seed"), int):
-        return False
-    spec = row.get("spec")
-    train = keys.get("train")
-    return isinstance(train, str) and KEY.fullmatch(train) is not None and (spec is None or isinstance(spec, dict))
+def _check_row(row: Any, at: str) -> None:
+    _need(row, dict, at, "a mapping")
+    _need(row.get("id"), str, f"{at}.id", "text")
+    _need(row.get("seed"), int, f"{at}.seed", "a whole number")
+    _need(row.get("failed_below"), (int, float, NoneType), f"{at}.failed_below", "a number")
+    _need(row.get("spec"), (dict, NoneType), f"{at}.spec", "a mapping")
+    _need((row.get("spec") or {}).get("init_from"), (str, NoneType), f"{at}.spec.init_from", "text")
+    _check_keys(row.get("keys"), f"{at}.keys")
+    _key(row["keys"].get("train"), f"{at}.keys.train")
+    _need(row.get("also"), (dict, NoneType), f"{at}.also", "a mapping")
+    for name, other in (row.get("also") or {}).items():
+        _need(other, dict, f"{at}.also.{name}", "a mapping")
+        _check_keys(other.get("keys"), f"{at}.also.{name}.keys")
+
+
+def _check_keys(keys: Any, at: str) -> None:
+    _need(keys, dict, at, "a mapping")
+    for name in ("decode", "score"):
+        if keys.get(name) is not None:
+            _key(keys[name], f"{at}.{name}")
+
+
+def _key(value: Any, at: str) -> None:
+    if not isinstance(value, str) or not KEY.fullmatch(value):
+        raise ValueError(f"{at}: found {describe(value)}; expected a key of 64 hexadecimal digits")
+
+
+def _need(value: Any, kind: type | tuple[type, ...], at: str, words: str) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{at + ': ' if at else ''}found {describe(value)}; expected {words}")

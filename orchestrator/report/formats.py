@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Callable, Sequence
 
 from orchestrator.report.cells import cells
 from orchestrator.report.table import Table
+from orchestrator.safe_text import json_text, visible
+from orchestrator.safe_text import markdown as _md
 
 _TEX = (
     {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"}
@@ -28,7 +29,7 @@ def markdown(table: Table) -> str:
 
 
 def as_json(table: Table) -> str:
-    return json.dumps(table.as_json(), ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(table.as_json()) + "\n"
 
 
 def latex(table: Table) -> str:
@@ -39,7 +40,7 @@ def latex(table: Table) -> str:
     columns = "ll" + "r" * (len(headers) - 3) + "l"
     notes = [rf"\\[2pt] \footnotesize {_tex(note)}" for note in table.notes]
     lines = [
-        f"% {' '.join(table.table.split())}",
+        f"% {visible(' '.join(table.table.split()))}",
         r"\begingroup\raggedright\noindent",
         rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
@@ -59,11 +60,11 @@ def as_html(table: Table) -> str:
     headers, rows = cells(table)
 
     def row(tag: str, values: list[str]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(value)}</{tag}>" for value in values) + "</tr>"
+        return "<tr>" + "".join(f"<{tag}>{_html(value)}</{tag}>" for value in values) + "</tr>"
 
     body = "\n".join(row("td", values) for values in rows)
-    notes = "".join(f"<p>{html.escape(note)}</p>\n" for note in table.notes)
-    caption = f"<caption>{html.escape(table.table)}</caption>"
+    notes = "".join(f"<p>{_html(note)}</p>\n" for note in table.notes)
+    caption = f"<caption>{_html(table.table)}</caption>"
     return f"<table>\n{caption}\n<thead>{row('th', headers)}</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n{notes}"
 
 
@@ -75,7 +76,7 @@ def several(tables: Sequence[Table], form: str) -> str:
     if len(tables) == 1:
         return FORMATS[form](tables[0])
     if form == "json":
-        return json.dumps({"tables": [table.as_json() for table in tables]}, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_text({"tables": [table.as_json() for table in tables]}) + "\n"
     return "\n".join(FORMATS[form](table) for table in tables)
 
 
@@ -83,10 +84,9 @@ def _line(values: list[str], widths: list[int]) -> str:
     return "| " + " | ".join(value.ljust(width) for value, width in zip(values, widths, strict=True)) + " |"
 
 
-def _md(text: str) -> str:
-    escaped = "".join(f"\\{c}" if c in "\\|*_`[]<>" else c for c in text)
-    return " ".join(escaped.split())
+def _html(text: str) -> str:
+    return html.escape(visible(text))
 
 
 def _tex(text: str) -> str:
-    return "".join(_TEX.get(c, c) for c in " ".join(text.split()))
+    return "".join(_TEX.get(c, c) for c in visible(" ".join(text.split())))

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 def summary(records: Sequence[dict[str, Any]], labels: dict[str, str] | None = None) -> Table:
     """From the public records of `engine.execute`. Figures only of runs that are done."""
-    from rich.markup import escape
     from rich.table import Table
+
+    from orchestrator.safe_text import cell
 
     found_ids = group(records)
     tables = {"/".join(row_id.split("/")[:2]) for row_id in found_ids}
@@ -25,7 +26,7 @@ def summary(records: Sequence[dict[str, Any]], labels: dict[str, str] | None = N
     scores = {"bleu": "BLEU"} if not rouge or any("bleu" in r and PRINCIPAL not in r for r in records) else {}
     scores |= {name: name.replace("rouge", "R-") for name in rouge}
     spread = "bleu" if "bleu" in scores else PRINCIPAL
-    table = Table(title=escape(common.rstrip("/")) or None, title_justify="left")
+    table = Table(title=cell(common.rstrip("/")) or None, title_justify="left")
     for name in ("row", "system", "params", *scores.values(), "± seeds", "tokens/s", "status"):
         table.add_column(name, justify="left" if name in ("row", "system", "status") else "right", overflow="fold")
     for row_id, found in found_ids.items():
@@ -34,13 +35,13 @@ def summary(records: Sequence[dict[str, Any]], labels: dict[str, str] | None = N
         speeds = [r["tokens_per_second"] for r in done if r.get("tokens_per_second")]
         params = next((r["params"] for r in found if r.get("params")), None)
         table.add_row(
-            escape(row_id.removeprefix(common)),
-            escape((labels or {}).get(row_id, "")),
+            cell(row_id.removeprefix(common)),
+            cell((labels or {}).get(row_id, "")),
             figure("params", params),
             *(figure("bleu", statistics.fmean(values) if values else None) for values in of.values()),
             figure("bleu_spread", statistics.stdev(of[spread]) if len(of[spread]) > 1 else None),
             figure("tokens_per_second", statistics.fmean(speeds) if speeds else None),
-            escape(states(found)),
+            cell(states(found)),
         )
     return table
 

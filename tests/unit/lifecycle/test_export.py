@@ -59,7 +59,7 @@ def test_the_folder_says_what_it_is(exported, trained, cli):
         and "nrefs:1" in card
         and "started from | life/cycle/base" in card
     )
-    assert json.loads((exported / "capsule.json").read_text())["device"] == "cpu" and "git_commit" in card
+    assert json.loads((exported / "capsule.json").read_text())["device"] == "cpu" and r"git\_commit" in card
     sums = subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=exported, capture_output=True, text=True)
     assert sums.returncode == 0, sums.stdout
     code, out, _ = cli("plan", exported / "row.yaml", "--results", results, "--json")
