@@ -89,7 +89,7 @@ def _make(
 
     runs = {row.id.removeprefix(f"{address}/"): row.id for row in rows if row.kind == "run"}
     if baseline is not None and baseline.removeprefix(f"{address}/") not in runs:
-        raise UserError(f"--baseline {shown(baseline)}: {nearest(baseline.removeprefix(f'{address}/'), runs)}")
+        raise UserError(f"--baseline {shown(baseline)}: no such row of {address}; {nearest(baseline.removeprefix(f'{address}/'), runs)}")
     base = None if baseline is None else runs[baseline.removeprefix(f"{address}/")]
     scale = ", ".join([f"profile {profile}"] * bool(profile) + [f"--set {text}" for text in sets])
     full = profile is None and all(text.startswith("data.vocab.") for text in sets)

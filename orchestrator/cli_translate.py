@@ -33,8 +33,9 @@ def translate_stream(
     from orchestrator.pipeline import load_model
     from orchestrator.results import Ledger
     from orchestrator.runtime import best_device
+    from orchestrator.safe_text import say
     from orchestrator.store import Store
-    from orchestrator.translate import Codec, translate_lines
+    from orchestrator.translate import Codec, lines_of, translate_lines
     from orchestrator.tuning import known
 
     options = Options(name=rows[0].id, results=results, data_dir=data_dir, cache_dir=cache_dir)
@@ -42,16 +43,11 @@ def translate_stream(
     store = Store(task.run_dir, task.train_key)
     if not store.has_weights():
         raise UserError(f"{rows[0].id}: no trained weights in {results} for seed {spec.seed}; expected nmt-ablate run {row} first")
-    try:
-        lines = sys.stdin.buffer.read().decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"stdin: found byte 0x{error.object[error.start]:02x} at offset {error.start}; expected UTF-8") from None
-    if lines and lines[-1] == "":
-        lines.pop()
+    lines = lines_of(sys.stdin.buffer.read())
     cpu.use(spec.train.threads)
     prepared = prepare(spec.data, data_dir, cache_dir)
     model = load_model(spec, prepared, store, best_device())
     search = known(spec.search, task.run_keys, Ledger(results), rows[0].id)
     text = cast(Codec, SimpleNamespace(encode=prepared.encode_text, decode=prepared.decode))  # stdin is running text
-    for line in translate_lines(model, text, lines, search):
+    for line in translate_lines(model, text, lines, search, say):
         sys.stdout.write(line + "\n")

@@ -85,7 +85,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if not names:
         return "expected none"
-    listed = f"expected one of {', '.join(names)}" if len(names) <= 24 else f"expected one of {len(names)} names"
+    if len(names) == 1:
+        listed = f"expected {names[0]}, the only name"
+    else:
+        listed = f"expected one of {', '.join(names)}" if len(names) <= 24 else f"expected one of {len(names)} names"
     close = difflib.get_close_matches(name.lower()[:100], [n.lower() for n in names], n=1, cutoff=0.5)
     match = next((n for n in names if close and n.lower() == close[0]), None)
     foreign = sorted({f"U+{ord(c):04X}" for c in name[:100] if ord(c) > 127})

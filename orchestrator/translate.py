@@ -12,11 +12,16 @@ import torch
 
 from models.inference import PrecisionError, prepared
 from orchestrator.beam import EOS, PAD, Hypothesis, beam_search
+from orchestrator.data.sentences import truncated
 from orchestrator.errors import UserError
 from orchestrator.spec import DecodeSpec
 
 BATCH_TOKENS = 2048
 BATCH_SENTENCES = 64
+MOST = 1024
+"""Subwords of a line that is given to `translate_lines`: time and memory grow with the square of its length."""
+MOST_CHARACTERS = 16 * MOST
+"""Of these, before they are taken apart."""
 
 Progress = Callable[[int, int], None]
 """Called after every batch with (sentences done, sentences in all)."""
@@ -71,9 +76,34 @@ def decode_corpus(
     return results
 
 
-def translate_lines(model: Any, prepared: Codec, lines: Sequence[str], decode: DecodeSpec) -> list[str]:
-    """Detokenised translations of raw source lines, in input order; an empty line stays empty."""
-    found = decode_corpus(model, prepared.encode(list(lines), "src"), decode)
+def lines_of(data: bytes) -> list[str]:
+    """The lines of a text. UserError names the first that is not UTF-8."""
+    lines = data.split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            where = f"byte 0x{line[error.start]:02x} at offset {error.start} of the line"
+            raise UserError(f"stdin:{number}: found {where}; expected UTF-8") from None
+    return found
+
+
+def translate_lines(
+    model: Any, prepared: Codec, lines: Sequence[str], decode: DecodeSpec, tell: Callable[[str], None] = lambda line: None
+) -> list[str]:
+    """Detokenised translations of raw source lines, in input order; an empty line stays empty.
+
+    Of a line of more than MOST subwords the first MOST are translated; `tell` is told.
+    """
+    ids = prepared.encode([line[:MOST_CHARACTERS] for line in lines], "src")
+    for number, (line, source) in enumerate(zip(lines, ids, strict=True), start=1):
+        if len(source) > MOST or len(line) > MOST_CHARACTERS:
+            ids[number - 1] = truncated(source, MOST)
+            tell(f"stdin:{number}: found a line of {len(line)} characters; its first {len(ids[number - 1])} subwords are translated")
+    found = decode_corpus(model, ids, decode)
     return prepared.decode([hypotheses[0].ids for hypotheses in found], "tgt")
 
 

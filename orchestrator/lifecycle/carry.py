@@ -11,9 +11,9 @@ import os
 import secrets
 import shutil
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from orchestrator import atomic
@@ -111,6 +111,7 @@ def _import(path: Path, results: Path, staging: Path, conflicts: str, max_bytes:
     bad = list(ledger_files.problems_of(staging, list(manifest.files)))
     if bad:
         raise UserError(*(f"{display(path)}: {line}" for line in bad[:20]), *([f"and {len(bad) - 20} more"] if len(bad) > 20 else []))
+    _refuse_links(results, manifest.files)
     by_run: dict[str, list[str]] = defaultdict(list)
     for name in manifest.files:
         by_run[name.partition("/")[0]].append(name)
@@ -130,6 +131,13 @@ def _import(path: Path, results: Path, staging: Path, conflicts: str, max_bytes:
                 _take(staging / name, results / name)
             found.files += 1
     return found
+
+
+def _refuse_links(results: Path, names: Iterable[str]) -> None:
+    """Whatever would be read or replaced lies in the results folder itself: a link in it may lead anywhere."""
+    for place in dict.fromkeys(part for name in names for part in (*list(PurePath(name).parents)[-2::-1], PurePath(name))):
+        if (results / place).is_symlink():
+            raise UserError(f"{shown(str(results / place))}: found a symbolic link; expected the ledger's own; nothing was imported")
 
 
 def _refuse(results: Path, merges: list[Merge], sweep_files: dict[str, str], conflicts: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,8 +22,9 @@ from orchestrator import cpu
 from orchestrator.data import subword
 from orchestrator.data.sentences import DocumentSegmenter, truncated
 from orchestrator.data.tokenize import Tokenizer
+from orchestrator.errors import UserError
 from orchestrator.lifecycle.plain_spec import DecodeSpec
-from orchestrator.translate import translate_lines
+from orchestrator.translate import lines_of, translate_lines
 
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
 
@@ -64,8 +65,8 @@ class Translator:
                 parameter.copy_(weights[name])
         self.model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
 
-    def translate(self, lines: Sequence[str]) -> list[str]:
-        return translate_lines(self.model, self.text, lines, cast(Any, self.decode))
+    def translate(self, lines: Sequence[str], tell: Callable[[str], None] = lambda line: None) -> list[str]:
+        return translate_lines(self.model, self.text, lines, cast(Any, self.decode), tell)
 
 
 def tensors(path: Path, sha256: str) -> dict[str, torch.Tensor]:
@@ -85,9 +86,11 @@ def tensors(path: Path, sha256: str) -> dict[str, torch.Tensor]:
 
 
 def main(folder: Path) -> None:
-    """Reads UTF-8 lines from standard input, writes as many to standard output."""
-    lines = sys.stdin.buffer.read().decode("utf-8").split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    for line in Translator(folder).translate(lines):
+    """Reads UTF-8 lines from standard input, writes as many to standard output. Exit code 2 and a line for input that it cannot take."""
+    try:
+        translated = Translator(folder).translate(lines_of(sys.stdin.buffer.read()), tell=lambda line: print(line, file=sys.stderr))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    for line in translated:
         sys.stdout.buffer.write(f"{line}\n".encode())

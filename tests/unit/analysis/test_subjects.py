@@ -29,7 +29,7 @@ def test_options_over_their_defaults() -> None:
     ("kind", "given", "message"),
     [
         ("lenght", [], "--kind lenght: expected one of .*did you mean length"),
-        ("length", ["edge=3"], "edge is no option of length; expected one of edges; did you mean edges"),
+        ("length", ["edge=3"], "edge is no option of length; expected edges, the only name; did you mean edges"),
         ("length", ["edges"], "--option edges: found no value; expected KEY=VALUE"),
         ("properties", ["edges=1"], "edges is no option of properties; expected none"),
     ],

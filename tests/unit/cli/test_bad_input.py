@@ -340,7 +340,7 @@ HEADS = [
         5,
         "templates.wide.model.d_ff: found 'x'; expected a whole number",
     ),
-    ("templates: {wide: {}}\nrows:", "r: {use: [wid]}", 7, r"use\[0\]: found 'wid'; expected one of wide; did you mean wide"),
+    ("templates: {wide: {}}\nrows:", "r: {use: [wid]}", 7, r"use\[0\]: found 'wid'; expected wide, the only name; did you mean wide"),
     ("rows: []\nassumed:", "[x]", 5, "found a list; expected a mapping"),
 ]
 
