@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.folders import checked
+
 if TYPE_CHECKING:
     from orchestrator.remote.claim import Claim
     from orchestrator.remote.mirror import Mirror
     from orchestrator.remote.orphans import Orphan
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:s3|gs|az):")
 _mirrors: dict[Path, Mirror] = {}
 
 
@@ -28,7 +30,7 @@ def place(value: str | Path) -> Path:
     """
     text = str(value)
     if _URL.match(text) is None or text.startswith("file://"):
-        path = Path(text.removeprefix("file://"))
+        path = checked(text.removeprefix("file://"), "--results")
         _refuse_scratch(path)
         return path
     root = opened(text)

@@ -7,9 +7,11 @@ Nothing heavy is imported here or in `cli_*` at module level: `--help` stays fas
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from itertools import pairwise
+from typing import Annotated, Any
 
 import typer
 
@@ -28,6 +30,7 @@ from orchestrator import (
     cli_table,
 )
 from orchestrator.errors import Detached, FencedError, LockedError, RemoteError, UserError
+from orchestrator.places import shown
 from orchestrator.safe_text import say
 
 app = typer.Typer(
@@ -73,7 +76,8 @@ def run(arguments: Sequence[str]) -> int:
     debug = "--debug" in arguments
     try:
         _layout()
-        app(args=list(arguments), prog_name="nmt-ablate", standalone_mode=True)
+        ended = app(args=list(arguments), prog_name="nmt-ablate", standalone_mode=False)
+        return _interrupted() if ended == 130 else ended if isinstance(ended, int) else 0
     except SystemExit as end:
         if end.code == 130:  # typer ends so at Ctrl-C
             return _interrupted()
@@ -94,11 +98,27 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.close()
         return 1
     except Exception as error:  # the last resort: one line instead of a trace
+        if hasattr(error, "format_message"):  # typer's, of wrong usage
+            return _usage(error, list(arguments))
         if debug:
             raise
+        if isinstance(error, OSError) and error.strerror:
+            named = f"{shown(str(error.filename), 300)}: {error.strerror}" if error.filename else error.strerror
+            return _say(2 if error.errno == errno.ENAMETOOLONG else 1, named)
         text = " ".join(str(error).split())
         return _say(1, f"{type(error).__name__}: {text[:500]} (nmt-ablate --debug ... shows where)")
-    return 0
+
+
+def _usage(error: Any, arguments: list[str]) -> int:
+    """One line for a wrong option, with what was given; the help where nothing was asked for."""
+    message = error.format_message()
+    if "\n" in message or not message:
+        error.show()
+        return 2
+    names = getattr(getattr(error, "param", None), "opts", [])
+    given = next((f"; found {shown(value)}" for name, value in pairwise(arguments) if name in names), "")
+    command = error.ctx.command_path if getattr(error, "ctx", None) else "nmt-ablate"
+    return _say(2, f"{message.rstrip('.')}{given} ({command} --help shows what it takes)")
 
 
 def _interrupted() -> int:

@@ -9,6 +9,7 @@ import typer
 
 from orchestrator import attached
 from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Export, NoTracking, Profile, Results, Seed, Sets, TrackingUri
+from orchestrator.folders import parser
 
 if TYPE_CHECKING:
     from orchestrator.analysis.base import Analysis, Context
@@ -35,7 +36,10 @@ def analyse(
     data_dir: DataDir = None,
     results: Results = RESULTS,
     cache_dir: CacheDir = CACHE,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder of the files; default RESULTS/analyses/NAME.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", parser=parser("--out"), help="Folder of the files; default RESULTS/analyses/NAME."),
+    ] = None,
     export: Export = None,
     no_tracking: NoTracking = False,
     tracking_uri: TrackingUri = None,
@@ -53,6 +57,7 @@ def analyse(
     from orchestrator.analysis.subjects import How, group, kinds_of, rows_of, slug
     from orchestrator.cli_common import ledger, need_folder, note
     from orchestrator.errors import UserError
+    from orchestrator.folders import make
     from orchestrator.tracking_environment import checked_uri
 
     need_folder(data_dir, "--data-dir")
@@ -63,6 +68,8 @@ def analyse(
     options = {name: base.options_of(name, list(given or [])) for name in kinds}
     name, book = slug(rows, how, given or (), picked=len(targets) > 1), ledger(results)
     folder = out if out is not None else results / "analyses" / name
+    make(folder, "--out" if out is not None else "--results")
+    make(export, "--export")
     problems: list[str] = []
     done = 0
     for each, its_rows in kinds.items():

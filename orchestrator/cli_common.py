@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator import attached
+from orchestrator.folders import need_folder as need_folder
+from orchestrator.folders import parser
 from orchestrator.safe_text import json_text
 from orchestrator.safe_text import say as note
 
@@ -25,21 +27,13 @@ Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", he
 Profile = Annotated[str | None, typer.Option("--profile", help="Scale the rows: smoke, cpu or gpu. Default: as published.")]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="Random seed (default 1).")]
 Seeds = Annotated[str | None, typer.Option("--seeds", metavar="1,2,..", help="Seeds; default: those of the file's sweep section.")]
-DataDir = Annotated[Path | None, typer.Option("--data-dir", envvar="NMT_DATA_DIR", help="Where the corpora lie.")]
-
-
-def _cache_dir(path: Path) -> Path:
-    """UserError for what is there and is no folder."""
-    if path.is_dir() or not os.path.lexists(path):
-        return path
-    from orchestrator.errors import UserError
-    from orchestrator.places import display
-
-    raise UserError(f"--cache-dir {display(path)}: is no folder; expected one, or a name where one can be made")
-
-
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", envvar="NMT_DATA_DIR", parser=parser("--data-dir"), help="Where the corpora lie."),
+]
 CacheDir = Annotated[
-    Path, typer.Option("--cache-dir", envvar="NMT_CACHE_DIR", callback=_cache_dir, help="Where prepared corpora are kept.")
+    Path,
+    typer.Option("--cache-dir", envvar="NMT_CACHE_DIR", parser=parser("--cache-dir"), help="Where prepared corpora are kept."),
 ]
 Results = Annotated[
     Path,
@@ -61,7 +55,10 @@ TrackingUri = Annotated[
 TrackingCanWait = Annotated[
     bool, typer.Option("--tracking-can-wait", help="Start though the tracking server cannot be written now; what it misses follows.")
 ]
-Export = Annotated[Path | None, typer.Option("--export", help="Copy the JSON that tables read there, e.g. docs/results/ledger.")]
+Export = Annotated[
+    Path | None,
+    typer.Option("--export", parser=parser("--export"), help="Copy the JSON that tables read there, e.g. docs/results/ledger."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout and nothing else; human text goes to stderr.")]
 MaxHours = Annotated[
     float | None,
@@ -162,12 +159,3 @@ def given(profile: str | None, sets: list[str] | None, results: Path) -> str:
     words += [word for text in sets or [] for word in ("--set", text)]
     words += [] if results == RESULTS else ["--results", attached.shown(results)]
     return "".join(f" {shlex.quote(word)}" for word in words)
-
-
-def need_folder(path: Path | None, option: str) -> None:
-    """UserError where an input folder was named that is not there."""
-    from orchestrator.errors import UserError
-    from orchestrator.places import display
-
-    if path is not None and not path.is_dir():
-        raise UserError(f"{option} {display(path)}: no such folder")

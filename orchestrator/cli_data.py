@@ -104,6 +104,7 @@ def prepare(
     from orchestrator.cli_common import emit, need_folder, note
     from orchestrator.data.catalogue import list_entries
     from orchestrator.data.prepare import prepare as build
+    from orchestrator.folders import make
     from orchestrator.rows import resolve
     from orchestrator.spec import DataSpec
 
@@ -113,6 +114,7 @@ def prepare(
     else:
         rows = resolve(target, sets=sets, profile=profile)
         wanted = list({row.spec.data.model_dump_json(): row.spec.data for row in rows if row.spec is not None}.values())
+    make(cache_dir, "--cache-dir")
     for data in wanted:
         ready = build(data, data_dir, cache_dir)
         if as_json:

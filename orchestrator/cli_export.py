@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli_common import CACHE, RESULTS, AsJson, CacheDir, DataDir, Profile, Results, Seed, Sets
+from orchestrator.folders import parser
 
 if TYPE_CHECKING:
     from orchestrator.lifecycle.reproduce import Reproduced
@@ -21,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def export(
     row: Annotated[str, typer.Argument(metavar="ROW|FILE", help="A row that has been trained.")],
-    to: Annotated[Path, typer.Option("--to", help="The folder to make; new or empty.")],
+    to: Annotated[Path, typer.Option("--to", parser=parser("--to"), help="The folder to make; new or empty.")],
     seed: Seed = None,
     profile: Profile = None,
     sets: Sets = None,
@@ -37,9 +38,11 @@ def export(
     Example:  nmt-ablate export sweeps/multi30k-first/baseline --data-dir DIR --to baseline-model
     """
     from orchestrator.cli_common import emit, ledger, need_folder, note
+    from orchestrator.folders import new_folder
 
     need_folder(data_dir, "--data-dir")
     need_folder(results, "--results")
+    new_folder(to, "--to")
     found = one_row(row, seed, profile, sets)
     assert found.spec is not None
 
@@ -65,7 +68,10 @@ def repro(
     data_dir: DataDir = None,
     results: Results = RESULTS,
     cache_dir: CacheDir = CACHE,
-    into: Annotated[Path | None, typer.Option("--into", help="Where to run it, and keep it: new, or an interrupted repro of it.")] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option("--into", parser=parser("--into"), help="Where to run it, and keep it: new, or an interrupted repro of it."),
+    ] = None,
     tolerance_bleu: Annotated[float, typer.Option("--tolerance-bleu", min=0, help="Points, where bits are not promised.")] = 0.5,
     tolerance_nll: Annotated[float, typer.Option("--tolerance-nll", min=0, help="Nats a token, where bits are not promised.")] = 0.02,
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 for anything but the same bits.")] = False,

@@ -62,11 +62,16 @@ def ablate(
 
     from orchestrator.ablate import ablation
     from orchestrator.cli_common import note
+    from orchestrator.errors import UserError
+    from orchestrator.places import shown
 
     made = ablation(target, baseline)
     if output is None:
         sys.stdout.write(made.yaml)
     else:
-        output.write_text(made.yaml, encoding="utf-8")
+        try:
+            output.write_text(made.yaml, encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"--output {shown(str(output), 300)}: cannot be written ({error.strerror}); expected a file") from None
     for line in made.notes:
         note(line)

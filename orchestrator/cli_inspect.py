@@ -49,6 +49,7 @@ def plan(
     from orchestrator.cost.planned import lines as cost_lines
     from orchestrator.cost.probing import probed
     from orchestrator.errors import UserError
+    from orchestrator.folders import make as make_folder
     from orchestrator.plan import Data
     from orchestrator.plan import plan as make
     from orchestrator.rows import resolve, sweep_of
@@ -73,6 +74,8 @@ def plan(
         raise UserError(*dict.fromkeys(problems))
     kept_data, books = Data(data_dir, cache_dir), ledger(results)
     costs = Costs(kept_data, results)
+    if probe:
+        make_folder(results, "--results")
     problems = probed(costs, rows, data_dir=data_dir, cache_dir=cache_dir, most=probes, tell=note) if probe else []
     found = make(rows, wanted or sorted(default), ledger=books, force=force, rungs=sorted(rungs), data=kept_data)
     add_costs(found, rows, costs, books)

@@ -34,9 +34,11 @@ def export(
     Example:  nmt-ablate results export ledger.tar --weights
     """
     from orchestrator.cli_common import emit, need_folder, note, version
+    from orchestrator.folders import need_place
     from orchestrator.lifecycle.carry import export_ledger
 
     need_folder(results, "--results")
+    need_place(file, "FILE.tar")
     manifest, left = export_ledger(results, file, weights=weights, only=sweep or (), version=version())
     if as_json:
         about = {"file": str(file), "manifest_sha256": manifest.sha256, "bytes": manifest.size, "files": len(manifest.files)}

@@ -19,6 +19,7 @@ from typing import Any
 from orchestrator import atomic
 from orchestrator.errors import LockedError, UserError
 from orchestrator.faults import fault
+from orchestrator.folders import make
 from orchestrator.lifecycle import archive, ledger_files, merging
 from orchestrator.lifecycle.collect import alone, discard, empty_trash, removed_after
 from orchestrator.lifecycle.garbage import runs_in
@@ -87,9 +88,9 @@ def import_ledger(
     UserError for an archive that is not whole and clean; LockedError where a process has a run that would change.
     """
     if not path.is_file():
-        raise UserError(f"{display(path)}: no such file")
+        raise UserError(f"{display(path)}: {'is a folder; expected a file' if path.is_dir() else 'no such file'}")
     fresh = not results.exists()
-    results.mkdir(parents=True, exist_ok=True)
+    make(results, "--results")
     staging = results / f".import-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         with alone(results):

@@ -18,6 +18,7 @@ from typing import Any
 from orchestrator import atomic, interrupt
 from orchestrator.documents import read_document
 from orchestrator.errors import UserError
+from orchestrator.folders import make
 from orchestrator.keys import Keys
 from orchestrator.lifecycle.recorded import Recorded
 from orchestrator.lifecycle.verdict import Evidence, Tolerance, Verdict, compare
@@ -113,7 +114,7 @@ def fresh_place(results: Path, into: Path | None, train_key: str) -> Iterator[Pa
         known = read_document(into / "repro.json") or {}
         if into.exists() and any(into.iterdir()) and known.get("train_key") != train_key:
             raise UserError(f"--into {display(into)}: is not empty; expected a new folder, or one of an interrupted repro of this run")
-        into.mkdir(parents=True, exist_ok=True)
+        make(into, "--into")
         about: dict[str, Any] = {"train_key": train_key}
         atomic.write_json(into / "repro.json", about)
         with RunLock(into / "lock").acquire():

@@ -17,6 +17,14 @@ from orchestrator.places import shown
 SCHEMES = ("s3", "gs", "az")
 SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_KEY")
 
+LOGINS = {
+    "s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    "gs": ("GOOGLE_APPLICATION_CREDENTIALS",),
+    "az": ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY"),
+}
+_OF_THE_MACHINE = ("169.254.", "metadata.google.internal")
+"""Where a machine tells its role's credentials."""
+
 
 class LostRace(Exception):
     """A conditional write found another object than it expected, or one where it expected none."""
@@ -56,7 +64,7 @@ class Bucket:
         try:
             from obstore.store import from_url
         except ImportError:
-            raise UserError(f"--results {url}: needs the package obstore; expected pip install 'nmt-layer-fusion[s3]'") from None
+            raise UserError(f"--results {url}: needs the package obstore; expected pip install '.[s3]' in the checkout") from None
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT")
         config: dict[str, Any] = {"endpoint": endpoint} if endpoint and url.startswith("s3:") else {}
         if url.startswith("s3:") and not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
@@ -143,7 +151,16 @@ class Bucket:
             raise self._failed("write", name, error) from None
 
     def _failed(self, verb: str, name: str, error: Exception) -> RemoteError:
-        return RemoteError(f"{self.url}: cannot {verb} {name}: {clean(error)}")
+        return RemoteError(f"{self.url}: cannot {verb} {name}: {without_login(self.url, error) or clean(error)}")
+
+
+def without_login(url: str, error: Exception) -> str | None:
+    """What to say where the machine itself was asked for credentials, as it is where the environment has none; None: something else."""
+    if not any(mark in str(error) for mark in _OF_THE_MACHINE):
+        return None
+    wanted = LOGINS[url.partition(":")[0]]
+    missing = [name for name in wanted if not os.environ.get(name)]
+    return f"found no credentials, and this machine has no role; expected {' and '.join(missing or wanted)} in the environment"
 
 
 def clean(error: Exception) -> str:

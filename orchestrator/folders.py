@@ -1,0 +1,94 @@
+"""Folders and files that options name: what is wrong with them is one line, told before anything starts."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import UserError
+from orchestrator.safe_text import visible
+
+
+def checked(text: str | Path, option: str) -> Path:
+    """A folder, or a name that one may be made under. UserError for anything else that lies there, or above it."""
+    path = Path(text)
+    if not str(text).strip() or "\0" in str(text):
+        raise UserError(f"{option} {_shown(text)}: names nothing; expected a folder")
+    try:
+        path.lstat()
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            raise UserError(f"{option} {_shown(path)}: cannot be looked at ({error.strerror}); expected a folder") from None
+    there = next((place for place in (path, *path.parents) if os.path.lexists(place)), None)
+    if there is not None and not _is_folder(there):
+        above = "" if there == path else f" at {_shown(there)}"
+        raise UserError(f"{option} {_shown(path)}: found {_kind(there)}{above}; expected a folder")
+    return path
+
+
+def parser(option: str) -> Callable[[Any], Path]:
+    """`checked` as typer calls it for the value of an option."""
+
+    def folder(value: Any) -> Path:
+        return checked(value, option)
+
+    return folder
+
+
+def need_folder(path: Path | None, option: str) -> None:
+    """UserError where an input folder was named that is not there."""
+    if path is not None and not _is_folder(path):
+        raise UserError(f"{option} {_shown(path)}: no such folder")
+
+
+def make(path: Path | None, option: str) -> None:
+    """Makes the folder that results go to. UserError where it cannot be made or written."""
+    if path is None:
+        return
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{option} {_shown(path)}: cannot be made ({error.strerror}); expected a folder that may be written") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise UserError(f"{option} {_shown(path)}: may not be written; expected a folder that may")
+
+
+def need_place(path: Path, option: str) -> None:
+    """UserError where a file or folder of this name cannot be made: what should hold it is no folder that may be written."""
+    checked(path.parent, option)
+    parent = next(place for place in (path.absolute().parent, *path.absolute().parents) if _is_folder(place))
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise UserError(f"{option} {_shown(path)}: {_shown(parent)} may not be written; expected a folder that may")
+
+
+def new_folder(path: Path, option: str) -> None:
+    """UserError where something other than an empty folder has this name, or it cannot be made."""
+    if _is_folder(path) and any(os.scandir(path)):
+        raise UserError(f"{option} {_shown(path)}: is there already; expected a new or empty folder")
+    need_place(path, option)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long, a folder above that may not be looked into
+        return False
+
+
+def _kind(path: Path) -> str:
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        if path.is_symlink():
+            return "a link that leads in a circle" if error.errno == errno.ELOOP else "a link that leads nowhere"
+        return f"what cannot be read ({error.strerror})"
+    return "a file" if stat.S_ISREG(mode) else "a device, pipe or socket"
+
+
+def _shown(path: str | Path) -> str:
+    text = visible(str(path))
+    return f"{text[:300]}..." if len(text) > 300 else text or "''"
