@@ -117,7 +117,7 @@ def _in_file(path: Path, row: str | None, named: bool) -> Target:
     table = row_file.read(path)
     if not named:
         return Target(table, None)
-    return _in_table(table, row or "", f"{path}#{row}")
+    return _in_table(table, row or "", f"{path}#{row or ''}")
 
 
 def _in_table(table: TableFile, row: str, text: str) -> Target:
@@ -129,5 +129,5 @@ def _in_table(table: TableFile, row: str, text: str) -> Target:
 def _near(text: str, known: list[str], parts: int) -> str:
     wanted = "/".join(text.split("/")[:parts]) if parts == 2 else text
     close = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
-    listed = f"; expected one of {', '.join(known)}" if 0 < len(known) <= 24 else ""
+    listed = f"; expected {'one of ' * (len(known) > 1)}{', '.join(known)}" if 0 < len(known) <= 24 else ""
     return listed + (f"; did you mean {close[0]}?" if close else "")

@@ -138,7 +138,7 @@ def _refuse_links(results: Path, names: Iterable[str]) -> None:
     """Whatever would be read or replaced lies in the results folder itself: a link in it may lead anywhere."""
     for place in dict.fromkeys(part for name in names for part in (*list(PurePath(name).parents)[-2::-1], PurePath(name))):
         if (results / place).is_symlink():
-            raise UserError(f"{shown(str(results / place))}: found a symbolic link; expected the ledger's own; nothing was imported")
+            raise UserError(f"{shown(str(results / place), 300)}: found a symbolic link; expected the ledger's own; nothing was imported")
 
 
 def _refuse(results: Path, merges: list[Merge], sweep_files: dict[str, str], conflicts: str) -> None:

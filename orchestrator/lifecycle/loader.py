@@ -88,7 +88,8 @@ def tensors(path: Path, sha256: str) -> dict[str, torch.Tensor]:
 def main(folder: Path) -> None:
     """Reads UTF-8 lines from standard input, writes as many to standard output. Exit code 2 and a line for input that it cannot take."""
     try:
-        translated = Translator(folder).translate(lines_of(sys.stdin.buffer.read()), tell=lambda line: print(line, file=sys.stderr))
+        lines = lines_of(sys.stdin.buffer.read())
+        translated = Translator(folder).translate(lines, tell=lambda line: print(line, file=sys.stderr))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -24,7 +24,7 @@ def model_card(about: Mapping[str, Any], weights_sha256: str) -> str:
         f"| parameters | {about['params']:,} |",
         f"| updates | {about['steps']:,} |",
         f"| corpus | {markdown(about['corpus'])} (prepared data {about['data_key'][:16]}) |",
-        f"| weights | {about['checkpoint']}, sha256 of the tensors {weights_sha256} |",
+        f"| weights | {markdown(about['checkpoint'])}, sha256 of the tensors {weights_sha256} |",
         f"| search | beam {about['beam_size']}, options in config.json |",
     ]
     if about["init_from"]:

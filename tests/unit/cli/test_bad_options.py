@@ -1,0 +1,102 @@
+"""Bad options and arguments: exit 2, one line that says what, where and what was expected, and nothing is started."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+
+from orchestrator import attached, cli
+from orchestrator.cli import run
+
+NOT_FOLDERS = {
+    "": "names nothing; expected a folder",
+    "file": "found a file; expected a folder",
+    "file/sub": "found a file at file; expected a folder",
+    "dangling": "found a link that leads nowhere; expected a folder",
+    "loop": "found a link that leads in a circle; expected a folder",
+    "loop/sub": "found a link that leads in a circle at loop; expected a folder",
+    "/dev/null": "found a device, pipe or socket; expected a folder",
+    "n" * 300: "cannot be looked at (File name too long)",
+}
+FOLDERS = [
+    ["run", "spec.yaml", "--results"],
+    ["run", "spec.yaml", "--export"],
+    ["run", "spec.yaml", "--data-dir"],
+    ["run", "spec.yaml", "--cache-dir"],
+    ["sweep", "spec.yaml", "--engine", "local", "--results"],
+    ["analyse", "spec.yaml", "--kind", "length", "--out"],
+    ["analyse", "spec.yaml", "--kind", "length", "--export"],
+    ["export", "spec.yaml", "--results", "results", "--to"],
+    ["repro", "spec.yaml", "--into"],
+    ["results", "import", "file", "--results"],
+    ["plan", "spec.yaml", "--probe", "--results"],
+    *(["table", "spec.yaml", option] for option in ("--results", "--data-dir")),
+    *([command, "--results"] for command in ("status", "stop", "gc", "reconcile", "ui")),
+]
+CASES = [
+    *(([*command, "file"], [f"{command[-1]} file: found a file; expected a folder"]) for command in FOLDERS),
+    *((["status", "--results", value], ["--results ", message]) for value, message in NOT_FOLDERS.items()),
+    (["run", "spec.yaml", "--results", "/proc/nmt"], ["--results /proc/nmt: cannot be made", "expected a folder that may be written"]),
+    (["run", "spec.yaml", "--export", "/proc/nmt"], ["--export /proc/nmt: cannot be made"]),
+    (["table", "spec.yaml", "--results", "nowhere"], ["--results nowhere: no such folder"]),
+    (["run", "spec.yaml", "--results", "s3:/bucket/x"], ["s3:/bucket/x", "as in s3://bucket/prefix"]),
+    (["run", "spec.yaml", "--results", "file://"], ["names nothing"]),
+    (["export", "spec.yaml", "--results", "results", "--to", "full"], ["--to full: is there already; expected a new or empty folder"]),
+    (["results", "export", "file/x.tar", "--results", "results"], ["found a file; expected a folder"]),
+    (["results", "import", "full"], ["full: is a folder; expected a file"]),
+    (["ablate", "spec.yaml", "-o", "full"], ["expected"]),
+    (["plan", "n" * 300], ["File name too long"]),
+    (["table", "spec.yaml", "--baseline", "oen"], ["no such row of demo/small; expected one, the only name; did you mean one?"]),
+    (["run", "spec.yaml", "--seed", "many"], ["--seed", "found many", "nmt-ablate run --help"]),
+    (["run", "spec.yaml", "--sed", "1"], ["No such option: --sed", "--seed"]),
+    (["run"], ["Missing argument", "nmt-ablate run --help"]),
+    (["bogus"], ["No such command 'bogus'"]),
+    (["stop", "\x1b]0;x\x07", "--results", "results"], [r"\x1b]0;x\x07"]),
+    (["run", "spec.yaml", "--set", "model.d_model=\u202ex"], [r"\u202e"]),
+]
+
+
+@pytest.fixture
+def place(spec: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    spec("  one: {}\n")
+    (tmp_path / "file").write_text("x")
+    for name in ("full/x", "results/sweeps"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "dangling").symlink_to("absent")
+    (tmp_path / "loop").symlink_to("loop")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(attached, "_mirrors", {})
+    return tmp_path
+
+
+def test_every_bad_option_is_one_line_before_anything_starts(
+    place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sorted(path.name for path in place.rglob("*"))
+    monkeypatch.setattr(cli, "app", typer.main.get_command(cli.app))  # built once
+    wrong = []
+    for arguments, expected in CASES:
+        code = run(arguments)
+        out, err = capfd.readouterr()
+        line = err.removesuffix("\n")
+        good = code == 2 and out == "" and line.isprintable() and line.startswith("error: ") and all(text in line for text in expected)
+        if not good or re.search(r"\w(Error|Exception)\b|Errno|Traceback", line):
+            wrong.append((arguments, code, out, err))
+    assert not wrong, wrong
+    assert sorted(path.name for path in place.rglob("*")) == before
+
+
+def test_a_machine_without_credentials_is_told_which_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from orchestrator.remote.bucket import without_login
+
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    asked = RuntimeError("Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s: error sending request")
+    told = without_login("s3://bucket/x", asked)
+    assert told is not None and "AWS_ACCESS_KEY_ID" in told and "169.254" not in told
+    assert "AWS_SECRET_ACCESS_KEY" not in told and "secret" not in told
+    assert without_login("s3://bucket/x", RuntimeError("error sending request")) is None

@@ -1,0 +1,83 @@
+"""Control characters and markup from data or labels reach no terminal and no page as what they are; stored files keep them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from orchestrator import safe_text
+from orchestrator.cli import run
+from orchestrator.live import LiveProgress
+from orchestrator.report.formats import FORMATS, several
+from orchestrator.report.table import Line, Table
+from orchestrator.rows import resolve
+from orchestrator.show import to_yaml
+from orchestrator.sweep_status import sweep_status, sweep_table
+
+HOSTILE = "\x1b]0;t\x07\x1b[31mred\x9b2J\u202eevil\u2066 <script>x</script> ![p](http://h) <img src=x> [bold]"
+
+
+def clean(text: str) -> bool:
+    return all(c.isprintable() or c == "\n" for c in text)
+
+
+def test_no_format_of_a_table_holds_them() -> None:
+    line = Line(f"demo/small/{HOSTILE}", HOSTILE, "quoted", {"bleu": 27.0}, None, HOSTILE)
+    made = Table(f"demo/small{HOSTILE}", ["bleu", HOSTILE], [line], [HOSTILE])
+    shown = {form: write(made) for form, write in FORMATS.items()}
+    for form, text in shown.items():
+        assert clean(text) and "evil" in text, form
+    assert "<script" not in shown["html"] and "<img" not in shown["html"]
+    assert "![p](" not in shown["md"] and "<script" not in shown["md"].replace("\\<", "")
+    assert json.loads(shown["json"])["rows"][0]["label"] == HOSTILE
+    assert json.loads(several([made, made], "json"))["tables"][1]["notes"] == [HOSTILE] and clean(several([made, made], "json"))
+
+
+def test_show_escapes_them_and_can_be_read_again(spec: Callable[..., Path], tmp_path: Path) -> None:
+    (row,) = resolve(spec(f"  one: {{label: {json.dumps(HOSTILE)}}}\n"))
+    text = to_yaml(row)
+    assert clean(text) and row.label == HOSTILE
+    (tmp_path / "again.yaml").write_text(text)
+    assert resolve(tmp_path / "again.yaml")[0].label == HOSTILE
+
+
+def test_status_shows_escapes(fake_results: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    fake_results.sweep([fake_results.row("a") | {"id": f"x/y/{HOSTILE}"}], name=HOSTILE)
+    (found,) = sweep_status(fake_results.root)
+    screen = io.StringIO()
+    Console(file=screen, width=200).print(sweep_table(found | {"sweep": HOSTILE}))
+    assert clean(screen.getvalue()) and "\\u202e" in screen.getvalue()
+    for options in ([], ["--json"]):
+        assert run(["status", "--results", str(fake_results.root), *options]) == 0
+        assert clean(capsys.readouterr().out)
+
+
+def test_progress_lines_show_escapes() -> None:
+    screen = io.StringIO()
+    live = LiveProgress([], Console(file=screen, width=400))
+    live._show("row:1", {"step": 1, "warning": f"{HOSTILE}[/nothing]"})
+    assert clean(screen.getvalue()) and "[/nothing]" in screen.getvalue()
+
+
+def test_a_model_card_has_no_tags_images_or_cells_of_the_data() -> None:
+    from orchestrator.lifecycle.model_card import model_card
+
+    names = ("id", "label", "corpus", "checkpoint", "init_from")
+    about: dict[str, Any] = dict.fromkeys(names, HOSTILE) | {"languages": [HOSTILE, HOSTILE], "assumed": [HOSTILE], "seed": 1}
+    about |= {"params": 1, "steps": 1, "beam_size": 1, "data_key": "0" * 64, "keys": {}, "capsule": {"a": HOSTILE, HOSTILE: ["|"]}}
+    card = model_card(about | {"scores": {HOSTILE: {"bleu": 1.0, "signature": f"`{HOSTILE}"}}}, "0" * 64)
+    assert clean(card) and "evil" in card
+    assert not any(text in card.replace("\\<", "").replace("\\[", "") for text in ("<script", "<img", "![p]", "</script"))
+
+
+def test_errors_and_notes_show_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    safe_text.say(HOSTILE)
+    assert clean(capsys.readouterr().err)
+    assert json.loads(safe_text.json_text({HOSTILE: "\u202e\ud800é"})) == {HOSTILE: "\u202e\ud800é"}
+    assert safe_text.json_text({"a": "\u202eé"}, separators=(",", ":")) == '{"a":"\\u202eé"}'

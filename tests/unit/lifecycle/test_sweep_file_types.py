@@ -1,0 +1,59 @@
+"""A sweep file with a value of a wrong type: `status` and `stop` name file and value and go on with the others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.cli import run
+from orchestrator.lifecycle.stopping import stop
+from orchestrator.sweep_status import sweep_status
+
+BAD: list[tuple[Any, str]] = [
+    ([], "found a list; expected a mapping"),
+    ({"rows": {}}, "rows: found a mapping; expected a list"),
+    ({"name": 3}, "name: found 3; expected text"),
+    ({"rows": ["x"]}, "rows[0]: found 'x'; expected a mapping"),
+    ({"id": 3}, "rows[0].id: found 3; expected text"),
+    ({"seed": "1"}, "rows[0].seed: found '1'; expected a whole number"),
+    ({"keys": "x"}, "rows[0].keys: found 'x'; expected a mapping"),
+    ({"keys": {"train": 5}}, "rows[0].keys.train: found 5; expected a key"),
+    ({"also": ["x"]}, "rows[0].also: found a list; expected a mapping"),
+    ({"also": {"b": 3}}, "rows[0].also.b: found 3; expected a mapping"),
+    ({"also": {"b": {"keys": {"score": 7}}}}, "rows[0].also.b.keys.score: found 7; expected a key"),
+    ({"failed_below": "x"}, "rows[0].failed_below: found 'x'; expected a number"),
+    ({"spec": {"init_from": []}}, "rows[0].spec.init_from: found a list; expected text"),
+    ("{", "holds no JSON; expected what a sweep writes"),
+]
+
+
+def test_wrong_types_are_named(fake_results: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    row = fake_results.row("a")
+    fake_results.sweep([row], "good")
+    path: Path = fake_results.root / "sweeps" / "bad.json"
+    for change, message in BAD:
+        sweep = {"sweep_id": "bad", "name": "bad", "rows": [row]}
+        if isinstance(change, dict):
+            sweep |= change if {"rows", "name"} & change.keys() else {"rows": [row | change]}
+        path.write_text(change if isinstance(change, str) else json.dumps(sweep if isinstance(change, dict) else change))
+        assert [sweep["sweep"] for sweep in sweep_status(fake_results.root)] == ["good"], change
+        assert stop(fake_results.root, None) == []
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 2 and all(f"bad.json: {message}" in line and "passed over" in line for line in lines), (change, lines)
+    assert run(["status", "--results", str(fake_results.root)]) == 0
+    out, err = capsys.readouterr()
+    assert "good" in out and "bad.json" in err
+
+
+def test_a_damaged_record_of_a_search_is_named(tmp_path: Path) -> None:
+    from orchestrator.asha import Asha
+    from orchestrator.errors import UserError
+
+    path = tmp_path / "s.asha.json"
+    for text in ("{", "[]", '{"eta": 3, "sign": 1.0, "rungs": {"2": [{"run": "a"}]}}', '{"eta": 3, "sign": 1.0, "rungs": {"2": [3]}}'):
+        path.write_text(text)
+        with pytest.raises(UserError, match=r"s\.asha\.json: holds no decisions"):
+            Asha([2], 3, "max", set(), path)
