@@ -193,7 +193,6 @@ def _execute(
     from orchestrator.cli_common import console, mirrors, need_folder, stdout_to_stderr, until_a_cap
     from orchestrator.cost import cap
     from orchestrator.errors import UserError
-    from orchestrator.folders import make
     from orchestrator.rows import runs
     from orchestrator.survivors import check_seeds
 
@@ -207,9 +206,6 @@ def _execute(
     scheduler = (section or {}).get("scheduler") or {}
     check_seeds(scheduler.get("retrain"), seeds)
 
-    make(results, "--results")
-    make(export, "--export")
-    make(cache_dir, "--cache-dir")
     from orchestrator import engine as engines
     from orchestrator.make_tasks import Options
 

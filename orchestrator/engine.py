@@ -16,6 +16,7 @@ from orchestrator import atomic, attached, corpora, earlier, metric_fit, sources
 from orchestrator.cost.cap import within_cap
 from orchestrator.documents import read_document
 from orchestrator.errors import UserError
+from orchestrator.folders import make
 from orchestrator.keys import digest
 from orchestrator.launch.ray_address import check_address
 from orchestrator.launch.ray_cluster import local_cpus, preflight, refuse_upload
@@ -41,6 +42,8 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list
     if options.engine == "ray":
         address = os.environ.get("RAY_ADDRESS")
         preflight(tasks, local_cpus()) if address is None else check_address(address)
+    for folder, option in ((options.results, "--results"), (options.export, "--export"), (options.cache_dir, "--cache-dir")):
+        make(folder, option)
     _check_tracking(options)
     corpora.prepare_all(tasks, options.data_dir, options.cache_dir)
     (options.results / "sweeps").mkdir(parents=True, exist_ok=True)

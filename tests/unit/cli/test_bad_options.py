@@ -42,7 +42,6 @@ CASES = [
     *((["status", "--results", value], ["--results ", message]) for value, message in NOT_FOLDERS.items()),
     (["run", "spec.yaml", "--results", "/proc/nmt"], ["--results /proc/nmt: cannot be made", "expected a folder that may be written"]),
     (["run", "spec.yaml", "--export", "/proc/nmt"], ["--export /proc/nmt: cannot be made"]),
-    (["table", "spec.yaml", "--results", "nowhere"], ["--results nowhere: no such folder"]),
     (["run", "spec.yaml", "--results", "s3:/bucket/x"], ["s3:/bucket/x", "as in s3://bucket/prefix"]),
     (["run", "spec.yaml", "--results", "file://"], ["names nothing"]),
     (["export", "spec.yaml", "--results", "results", "--to", "full"], ["--to full: is there already; expected a new or empty folder"]),

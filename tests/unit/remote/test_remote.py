@@ -232,7 +232,7 @@ def test_bad_urls_are_one_line_without_secrets(url: str, said: str) -> None:
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
     monkeypatch.setenv("NMT_SCRATCH", str(tmp_path))
-    with pytest.raises(UserError, match=r"needs the package obstore; expected pip install 'nmt-layer-fusion\[s3\]'"):
+    with pytest.raises(UserError, match=r"needs the package obstore; expected pip install '\.\[s3\]' in the checkout"):
         attached.place(URL)
 
 
