@@ -53,7 +53,7 @@ def test_an_installed_wheel_lists_tables_and_runs_a_row(installed: Path, reposit
     tables = call(installed, tmp_path, "-m", "orchestrator", "list")
     assert tables.returncode == 0 and "quickstart/fusion" in tables.stdout and "dou2018/table1" in tables.stdout, tables
 
-    made = call(installed, tmp_path, "-m", "orchestrator", *"run quickstart/fusion/baseline --profile smoke --no-tracking --json".split())
+    made = call(installed, tmp_path, "-m", "orchestrator", *["run", "quickstart/fusion/baseline", "--profile", "smoke", "--no-tracking", "--json"])
     assert made.returncode == 0, made
     assert json.loads(made.stdout)["status"] == "done"
     (capsule,) = tmp_path.glob("results/*/capsule.json")
