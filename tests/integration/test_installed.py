@@ -53,7 +53,8 @@ def test_an_installed_wheel_lists_tables_and_runs_a_row(installed: Path, reposit
     tables = call(installed, tmp_path, "-m", "orchestrator", "list")
     assert tables.returncode == 0 and "quickstart/fusion" in tables.stdout and "dou2018/table1" in tables.stdout, tables
 
-    made = call(installed, tmp_path, "-m", "orchestrator", *["run", "quickstart/fusion/baseline", "--profile", "smoke", "--no-tracking", "--json"])
+    options = ["--profile", "smoke", "--no-tracking", "--json"]
+    made = call(installed, tmp_path, "-m", "orchestrator", "run", "quickstart/fusion/baseline", *options)
     assert made.returncode == 0, made
     assert json.loads(made.stdout)["status"] == "done"
     (capsule,) = tmp_path.glob("results/*/capsule.json")
