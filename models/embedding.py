@@ -44,6 +44,10 @@ class InputEmbedding(nn.Module):
         self.places = nn.Embedding(site.config.max_positions, site.d_model) if learned else None
         self.dropout = Dropout(site.config.dropout.embedding)
 
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        """b starts as 0."""
+        return torch.zeros(self.get_parameter(name).shape)
+
     def forward(self, tokens_BT: Tensor, past: int = 0) -> Tensor:
         """`past`: how many positions stand before the first one given."""
         return self.placed(self.scaled(tokens_BT), past)

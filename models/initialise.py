@@ -8,6 +8,17 @@ import math
 import torch
 from torch import Tensor, nn
 
+_DECLARED: tuple[tuple[type[nn.Module], tuple[str, ...]], ...] = (
+    (nn.LayerNorm, ("weight", "bias")),
+    (nn.Embedding, ("weight",)),
+    (nn.Linear, ("weight", "bias", "direction", "gain")),
+)
+"""The parameters that `_draw` has a rule for; others need the `initialise` of their module."""
+
+
+class NoInitialValueError(ValueError):
+    """Nothing says what a parameter starts as; one line."""
+
 
 def stream_seed(seed: int, *names: object) -> int:
     """A 63-bit seed for the stream that `names` name."""
@@ -23,7 +34,9 @@ def initialise(model: nn.Module, scheme: str, seed: int) -> None:
     `fan-in`: weights and biases U(+-1/sqrt(fan_in)) (Wang 2018). `convs2s`: embeddings N(0, 0.1), a map of n inputs, of which dropout
     keeps 1 - p, N(0, sqrt((1 - p) / n)), before a GLU twice that; biases 0 (Gehring et al. 2017, section 3.5). Gains of weight
     normalisation: ||v||, so that the map starts as the plain one. A module with `initialise(name, generator)` draws its own.
+    NoInitialValueError: for a parameter that none of these covers; what its constructor put there does not count.
     """
+    require_all(model)
     done: set[int] = set()
     for path, module in model.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
@@ -33,6 +46,24 @@ def initialise(model: nn.Module, scheme: str, seed: int) -> None:
             generator = torch.Generator().manual_seed(stream_seed(seed, "init", f"{path}.{name}"))
             with torch.no_grad():
                 parameter.copy_(_draw(module, name, parameter, scheme, generator))
+
+
+def require_all(model: nn.Module) -> None:
+    """`require` for every parameter, a tied one at its first path."""
+    owners = dict(model.named_modules())
+    for path, _ in model.named_parameters():
+        owner, _, name = path.rpartition(".")
+        require(owners[owner], name, path)
+
+
+def require(module: nn.Module, name: str, path: str) -> None:
+    """NoInitialValueError where no rule gives the module's own parameter `name` its initial value; path: what to call it."""
+    if hasattr(module, "initialise") or any(isinstance(module, cls) and name in names for cls, names in _DECLARED):
+        return
+    raise NoInitialValueError(
+        f"parameter {path}: found no declared initial value (what the constructor sets is drawn over); "
+        f"expected a method initialise(self, name, generator) of {type(module).__name__} that returns it"
+    )
 
 
 def uniform_bound(scheme: str, fan_in: int, fan_out: int) -> float:
@@ -49,14 +80,13 @@ def _draw(module: nn.Module, name: str, parameter: Tensor, scheme: str, generato
         return value.fill_(1.0 if name == "weight" else 0.0)
     if isinstance(module, nn.Embedding):
         return value.normal_(0.0, 0.1 if scheme == "convs2s" else parameter.shape[1] ** -0.5, generator=generator)
-    if isinstance(module, nn.Linear):
-        if name == "bias" and scheme != "fan-in":
-            return value.zero_()
-        if name == "gain":
-            return torch.linalg.vector_norm(module.direction, dim=1)
-        if scheme == "convs2s":
-            variance = getattr(module, "initial_variance", 1.0 / module.in_features)
-            return value.normal_(0.0, math.sqrt(variance), generator=generator)
-        bound = uniform_bound(scheme, module.in_features, module.out_features)
-        return value.uniform_(-bound, bound, generator=generator)
-    return value.zero_()
+    assert isinstance(module, nn.Linear)
+    if name == "bias" and scheme != "fan-in":
+        return value.zero_()
+    if name == "gain":
+        return torch.linalg.vector_norm(module.direction, dim=1)
+    if scheme == "convs2s":
+        variance = getattr(module, "initial_variance", 1.0 / module.in_features)
+        return value.normal_(0.0, math.sqrt(variance), generator=generator)
+    bound = uniform_bound(scheme, module.in_features, module.out_features)
+    return value.uniform_(-bound, bound, generator=generator)

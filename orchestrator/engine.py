@@ -14,6 +14,7 @@ from rich.console import Console
 
 from orchestrator import atomic, attached, corpora, earlier, metric_fit, sources
 from orchestrator.cost.cap import within_cap
+from orchestrator.counting import check_initial
 from orchestrator.documents import read_document
 from orchestrator.errors import UserError
 from orchestrator.folders import make
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list[dict[str, Any]]:
     """Bring every row and seed to its result; one public record each, in the order given (see `pipeline.result_of`).
 
-    UserError before anything starts where data, resources or the precision to decode in are missing;
+    UserError before anything starts where data, resources, the precision to decode in or initial values are missing;
     LockedError where another driver has this sweep.
     """
     refuse_upload(options.results)
@@ -100,6 +101,7 @@ class _Sweep:
         sources.tell({(t.id, t.seed): self.ledger.read_train(t.train_key) for t in self.tasks}, self.ledger, self.options.given)
         stopped = {} if self.asha is None else self.asha.stopped()
         pending = [task for task in self.tasks if not self._final(task, stopped)]
+        check_initial((task.id, task.run_spec) for task in pending)
         metric_fit.check(pending)
         _check_precision(pending)
         corpora.verify(pending, self.options.data_dir, self.options.cache_dir)

@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 import models.transformer
 from models.config import ModelConfig, StackConfig
+from models.initialise import NoInitialValueError, require
 from models.registry import Registry
 from models.site import Site
 from orchestrator.watching import NAMES, Place, WatchedConfig, WatchedSite, frozen, read, unwatched, watch
@@ -102,7 +103,10 @@ class Counts:
 
 
 def count(model: Mapping[str, Any], src_vocab: int, tgt_vocab: int) -> Counts:
-    """Distinct trainable numbers of the model; the whole is equal to `models.count_parameters`."""
+    """Distinct trainable numbers of the model; the whole is equal to `models.count_parameters`.
+
+    NoInitialValueError: for a parameter that nothing gives an initial value, so that it is known before anything trains.
+    """
     config = ModelConfig.of(model)
     flat = _flat(config)
     with _LOCK:
@@ -219,7 +223,10 @@ class _Maker:
         shared: dict[str, nn.Module] = {}
         watched = self._plain(site, looked, shared) if self.fields else watch(WatchedSite, site, (), looked, shared)
         made = self.cls(watched, *arguments, **options)
-        counted = Counted(*_tally(made, shared), made)
+        try:
+            counted = Counted(*_tally(made, shared), made)
+        except NoInitialValueError as error:
+            raise NoInitialValueError(f"{' '.join(self.name)}: {error}") from error
         table.keep(site, looked, counted)
         return counted
 
@@ -272,8 +279,9 @@ def _own(module: nn.Module, seen: set[int], names: dict[str, int]) -> int:
         return 0
     seen.add(id(module))
     total = 0
-    for parameter in module._parameters.values():
+    for name, parameter in module._parameters.items():
         if parameter is not None and id(parameter) not in seen:
             seen.add(id(parameter))
+            require(module, name, name)
             total += parameter.numel() if parameter.requires_grad else 0
     return total + sum(_own(child, seen, names) for child in module._modules.values() if child is not None)

@@ -50,6 +50,9 @@ class TransparentBridge(Bridge):
         self.dropout = Dropout(dropout)
         self.norm = site.layer_norm() if site.norm == "pre" else nn.Identity()
 
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        return torch.zeros(self.scalars.shape)
+
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         dropout = options.get("dropout", 0.1)
