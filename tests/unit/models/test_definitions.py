@@ -1,0 +1,140 @@
+"""Rules of the models' building blocks, each against its definition written out by hand."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from model_cases import COMPONENTS, VOCAB, batch, config, variant
+
+from models import build
+from models.dropout import Dropout
+from models.inference import prepared
+from models.loss import label_smoothed_loss
+from models.paths import PATHS
+
+PLACES = {"embedding": 0.11, "residual": 0.22, "attention": 0.33, "ffn": 0.44}
+WHERE = (
+    (r"(src|tgt)_embedding|extra_encoder|bridge", "embedding"),  # the words, wherever something is built of them anew
+    (r".*(attention|deeper\.\d)", "attention"),
+    (r".*(sublayer|convolution|network|summaries\.\d)|decoder\.connection", "residual"),
+    (r".*feed_forward", "ffn"),
+)
+"""A module that has a dropout -> the place of the model's section `dropout`; others have an option of their own, 0 by default."""
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
+def test_the_smoothed_loss_is_its_definition(chunked, smoothing, monkeypatch):
+    """-sum_v q_v log p_v, q = 1 - smoothing at the target and smoothing / (V - 1) at every other word; padding counts for nothing."""
+    monkeypatch.setattr("models.loss.CHUNK", 3)
+    monkeypatch.setattr(PATHS, "chunked_loss", chunked)
+    g = torch.Generator().manual_seed(1)
+    leaves = [torch.randn(shape, generator=g, dtype=torch.float64).requires_grad_() for shape in ((8, 4), (5, 4), (5,))]
+    hidden, weight, bias = leaves
+    target, real = torch.tensor([0, 1, 2, 3, 4, 0, 1, 2]), [1, 1, 0, 1, 1, 1, 0, 1]
+    want, want_nll = torch.zeros((), dtype=torch.float64), 0.0
+    for i in range(8):
+        z = weight @ hidden[i] + bias
+        log_p = z - z.exp().sum().log()
+        for v in range(5):
+            q = 1.0 - smoothing if v == target[i] else smoothing / 4
+            want = want - real[i] * q * log_p[v]
+        want_nll -= real[i] * float(log_p[target[i]].detach())
+    loss, nll = label_smoothed_loss(hidden, weight, bias, target, smoothing, torch.tensor(real, dtype=torch.float64))
+    torch.testing.assert_close(loss, want)
+    assert float(nll) == pytest.approx(want_nll)
+    for mine, theirs in zip(torch.autograd.grad(loss, leaves), torch.autograd.grad(want, leaves), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_every_dropout_has_the_rate_of_its_place():
+    for kind, name in COMPONENTS:
+        with torch.device("meta"):
+            model = build(variant(kind, name, "pre") | {"dropout": PLACES}, VOCAB, VOCAB)
+        own = {"bridge": 0.0 if name.endswith("=0.0") else 0.1} if name.startswith("transparent") else {}
+        for path, module in model.named_modules():
+            if isinstance(module, Dropout):
+                owner = path.removesuffix(".dropout")
+                place = next((place for pattern, place in WHERE if re.fullmatch(pattern, owner)), None)
+                assert module.p == own.get(owner, 0.0 if place is None else PLACES[place]), f"{kind} {name}: {path}"
+
+
+@pytest.mark.parametrize("words", [True, False])
+def test_the_average_of_mlrf_is_over_the_states_that_it_reads(words):
+    """The norm hides the divisor where its eps is small."""
+    parts = {side: {"num_layers": 4, "aggregation": {"kind": "mlrf-avg", "word_embedding": words}} for side in ("encoder", "decoder")}
+    model = build(config("post", **parts) | {"norm_eps": 0.5}, VOCAB, VOCAB, 1).eval().requires_grad_(False)
+    output = model(*batch())
+    read = output.decoder.outputs[0 if words else 1 :]
+    assert len(read) == (5 if words else 4)
+    mean = sum(read) / len(read)
+    centred = mean - mean.mean(-1, keepdim=True)
+    torch.testing.assert_close(output.hidden, centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 0.5), atol=1e-5, rtol=1e-4)
+
+
+def test_8_bit_maps_have_a_scale_for_each_row_of_the_matrix_and_each_position():
+    """s = max |row| / 127; y = s_x s_w (Q_x Q_w) + b with whole numbers Q = round(row / s)."""
+    if not hasattr(torch.ops.onednn, "qlinear_pointwise"):
+        pytest.skip("this torch has no 8-bit products")
+    g = torch.Generator().manual_seed(2)
+    linear = torch.nn.Linear(32, 5)
+    with torch.no_grad():
+        linear.weight.copy_(torch.randn(5, 32, generator=g) * torch.tensor([1e-3, 1.0, 30.0, 0.2, 5.0])[:, None])
+    x = torch.randn(4, 32, generator=g) * torch.tensor([1.0, 1e-2, 40.0, 3.0])[:, None]
+    want = torch.zeros(4, 5, dtype=torch.float64)
+    for i in range(4):
+        for j in range(5):
+            one, two = x[i].double(), linear.weight[j].detach().double()
+            s_x, s_w = one.abs().max() / 127, two.abs().max() / 127
+            want[i, j] = s_x * s_w * ((one / s_x).round() * (two / s_w).round()).sum() + linear.bias[j].detach().double()
+    with torch.no_grad(), prepared(linear, "int8"):
+        got = linear(x)
+    torch.testing.assert_close(got.double(), want, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("word_dim", [None, 10])
+def test_a_position_is_the_words_scaled_by_the_model_plus_sines(word_dim):
+    """h_0 = P E[w] sqrt(d) + b + position (Vaswani et al. 2017, section 3.4 and 3.5; sines first, as tensor2tensor has them)."""
+    model = build(config("pre", word_dim=word_dim, output_dim=word_dim), VOCAB, VOCAB, 1).eval().requires_grad_(False)
+    src, tgt = batch()
+    embedding = model.src_embedding
+    embedding.bias.copy_(torch.linspace(-1, 1, 16))
+    h_0 = model(src, tgt).encoder.outputs[0]
+    for t in range(4):
+        word = embedding.words.weight[src[1, t]]
+        if word_dim is not None:
+            word = embedding.project.weight @ word + embedding.project.bias
+        rates = [10000.0 ** (-i / 7) for i in range(8)]
+        place = torch.tensor([math.sin(t * r) for r in rates] + [math.cos(t * r) for r in rates])
+        torch.testing.assert_close(h_0[1, t], word * 4.0 + embedding.bias + place, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("sides", ["encoder", "decoder", "both"])
+def test_a_regularizer_counts_on_the_sides_that_it_names(sides):
+    model = build(config("post", regularizers=[{"kind": "diversity", "weight": 0.5, "sides": sides}]), VOCAB, VOCAB, 1)
+    terms = model.regularize(model(*batch()))
+    assert [(side, weight) for _, side, weight, _, _ in terms] == [(s, 0.5) for s in ("encoder", "decoder") if sides in (s, "both")]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_layer_embedding_of_mlrf_is_one_row_a_layer(first):
+    """E_l is added to z^l whether the table begins at z^0 or, one side reading no words, at z^0 for the other side alone."""
+    parts = {
+        "encoder": {"num_layers": 4, "aggregation": {"kind": "mlrf-fnn", "d_f": 8}},
+        "decoder": {"num_layers": 4, "aggregation": {"kind": "mlrf-fnn", "d_f": 8, "word_embedding": first == 0}},
+    }
+    model = build(config("post", **parts), VOCAB, VOCAB, 1).eval().requires_grad_(False)
+    table, output = model.encoder.aggregation.states.embedding.weight, model(*batch())
+    assert table.shape == (5, 16) and 0.05 < float(table.abs().max()) <= 0.1
+    network, h = model.decoder.aggregation.network, output.decoder.outputs
+    x = torch.cat([h[l] + table[l] for l in range(first, 5)], -1)
+    y = torch.relu(x @ network.inner.weight.T + network.inner.bias) @ network.outer.weight.T + network.outer.bias
+    centred = y - y.mean(-1, keepdim=True)
+    torch.testing.assert_close(output.hidden, centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 1e-6), atol=1e-4, rtol=1e-4)
