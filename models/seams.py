@@ -29,6 +29,11 @@ class Component(nn.Module):
         """One line, or None. `site`: side, num_layers, d_model, num_heads, norm."""
         return None
 
+    @classmethod
+    def needs_fp32(cls, site: dict[str, Any], **options: Any) -> str | None:
+        """Why fewer bits would change more than rounding: decoding in them is refused, training warned of. None: any precision will do."""
+        return None
+
 
 class Connection(Component):
     """What each layer reads. Layer L+1 stands for the stack's output. `any_width`: states may have other widths than d_model, as those of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from orchestrator import atomic, attached, corpora, earlier, metric_fit, sources
+from orchestrator import atomic, attached, corpora, earlier, metric_fit, precision, sources
 from orchestrator.cost.cap import within_cap
 from orchestrator.counting import check_initial
 from orchestrator.documents import read_document
@@ -102,6 +102,8 @@ class _Sweep:
         stopped = {} if self.asha is None else self.asha.stopped()
         pending = [task for task in self.tasks if not self._final(task, stopped)]
         check_initial((task.id, task.run_spec) for task in pending)
+        for line in precision.warnings((task.id, task.run_spec) for task in pending):
+            print(line, file=sys.stderr, flush=True)
         metric_fit.check(pending)
         _check_precision(pending)
         corpora.verify(pending, self.options.data_dir, self.options.cache_dir)

@@ -177,6 +177,9 @@ class _Assembler:
             row = layer(assignments(values), self.table.shared)
             self.bad.update(dict.fromkeys(row.line(p.path, p.message) for p in self.wholes[asked]))
             return None
+        if too_few := precision.refused(spec):
+            self._refused(name, values, too_few[0])
+            return None
         return spec
 
     def _part(self, part: Part, key: Key, around: Key) -> RunSpec | None:

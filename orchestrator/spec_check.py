@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from orchestrator import plateau
+from orchestrator import plateau, precision
 from orchestrator.components import check_components
 from orchestrator.marked import Marked
 from orchestrator.paths import SEARCH_SPACES
@@ -51,7 +51,7 @@ def check(row: Marked, *, seed: int = 1, init_from: str | None = None, fit: bool
         known = {p.path for p in problems}
         problems += [p for p in problems_of(error, RunSpec) if not any(k[: len(p.path)] == p.path for k in known)]
     if spec is not None and fit:
-        problems += whole(spec)
+        problems += whole(spec) + precision.refused(spec)
     return (None, [row.line(p.path, p.message) for p in problems]) if problems else (spec, [])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -24,6 +24,13 @@ class Dense(Connection):
         super().__init__(site)
         self.mode, self.num_layers = mode, site.num_layers
         self.norm = site.layer_norm() if final_norm else nn.Identity()
+
+    @classmethod
+    def needs_fp32(cls, site: dict[str, Any], **options: Any) -> str | None:
+        normed = site["norm"] == "pre" or options.get("final_norm", False)
+        if options.get("mode", "literal") != "literal" or normed or site["num_layers"] < 3:
+            return None
+        return "its state grows as 2^layers without a norm, and with it the rounding: log-probabilities would be off by 0.1 to 5 and more"
 
     def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
         below = history.memo.get(self)

@@ -138,3 +138,11 @@ def test_the_layer_embedding_of_mlrf_is_one_row_a_layer(first):
     y = torch.relu(x @ network.inner.weight.T + network.inner.bias) @ network.outer.weight.T + network.outer.bias
     centred = y - y.mean(-1, keepdim=True)
     torch.testing.assert_close(output.hidden, centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 1e-6), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("inputs", [2, 3])
+def test_an_aggregation_node_is_4_d_wide_within(inputs):
+    """W1: 4d x nd, W2: d x 4d, what the parameter counts of Dou et al. 2018 say."""
+    sides = {side: {"num_layers": 4, "connection": {"kind": "hierarchical"}} for side in ("encoder", "decoder")}
+    node = build(config("post", **sides), VOCAB, VOCAB, 1).decoder.connection.nodes[inputs - 2]
+    assert node.inner.weight.shape == (64, 16 * inputs) and node.outer.weight.shape == (16, 64)

@@ -248,9 +248,3 @@ def test_the_length_told_is_what_is_left_of_the_epochs_after_what_is_done():
     assert total_steps(feed, three, Progress()) == 18
     assert total_steps(feed, three, Progress(step=9, epoch=2)) == 15  # a first phase of other batches
     assert total_steps(feed, TrainSpec(max_epochs=3, max_steps=7), Progress()) == 7
-
-
-def test_a_batch_may_be_exactly_full():
-    """Six pairs of 4 target tokens with EOS: three fill 12 tokens."""
-    batches = Batches(small_pairs(*[(2, 3)] * 6), BatchSpec(unit="tokens", size=12), 1).epoch(0)
-    assert [len(batch) for batch in batches] == [3, 3]

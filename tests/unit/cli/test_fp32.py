@@ -1,0 +1,94 @@
+"""Components whose result lower precision would change: decoding in it is refused, training in it warned of; keys stay what they are."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from models import Cache, build
+from models.inference import prepared
+from orchestrator import precision
+from orchestrator.errors import UserError
+from orchestrator.keys import keys_of
+from orchestrator.plan import plan
+from orchestrator.results import Ledger
+from orchestrator.rows import resolve
+
+DENSE = {"kind": "dense"}
+
+
+def sides(layers, connection):
+    return {side: {"num_layers": layers, "connection": connection} for side in ("encoder", "decoder")}
+
+
+ROWS = """\
+  written: {model: {norm: post, encoder: {num_layers: 6, connection: {kind: dense}}}}
+  shallow: {model: {norm: post, encoder: {num_layers: 2, connection: {kind: dense}}}}
+  outputs: {model: {norm: post, encoder: {num_layers: 6, connection: {kind: dense, mode: layer_outputs}}}}
+  normed: {model: {norm: post, encoder: {num_layers: 6, connection: {kind: dense, final_norm: true}}}}
+  pre: {model: {norm: pre, encoder: {num_layers: 6, connection: {kind: dense}}}}
+  plain: {model: {norm: post, encoder: {num_layers: 6}}}
+"""
+FINE = ("shallow", "outputs", "normed", "pre", "plain")
+
+
+@pytest.mark.parametrize("found", ["bf16", "int8"])
+def test_decoding_in_fewer_bits_is_refused_where_they_change_the_result(spec, found):
+    path = spec(ROWS)
+    for row in FINE:
+        assert resolve(f"{path}#{row}", sets=[f"decode.precision={found}"])[0].spec.decode.precision == found
+    with pytest.raises(UserError) as caught:
+        resolve(f"{path}#written", sets=[f"decode.precision={found}"])
+    (line,) = caught.value.lines
+    assert re.search(rf"decode\.precision: found {found}; expected fp32: encoder\.connection dense: its state grows as 2\^layers", line)
+    assert resolve(f"{path}#written")[0].spec.decode.precision == "fp32"
+
+
+def test_training_in_bf16_is_warned_of_and_keeps_its_keys(spec, tmp_path, cli, monkeypatch):
+    path = spec(ROWS)
+    rows = resolve(str(path), sets=["train.precision=bf16"])
+    (line,) = [note for note in plan(rows, [1], ledger=Ledger(tmp_path / "results")).notes if note.startswith("warning: ")]
+    assert line.startswith("warning: demo/small/written: train.precision bf16: encoder.connection dense: its state grows")
+    assert not [note for note in plan(resolve(str(path)), [1], ledger=Ledger(tmp_path / "results")).notes if "warning" in note]
+    before = [keys_of(row.spec, None, None) for row in rows]
+    monkeypatch.setattr(precision, "needs_fp32", lambda model: None)
+    again = resolve(str(path), sets=["train.precision=bf16"])
+    assert [keys_of(row.spec, None, None) for row in again] == before
+    assert not [note for note in plan(again, [1], ledger=Ledger(tmp_path / "results")).notes if "warning" in note]
+
+
+def test_a_run_says_it_too(spec, tmp_path, cli):
+    path = spec("  written: {model: {norm: post, encoder: {num_layers: 3, connection: {kind: dense}}}}\n")
+    places = [*("--results", tmp_path / "results"), *("--cache-dir", tmp_path / "cache")]
+    sets = [*("--set", "train.precision=bf16"), *("--set", "train.max_steps=1"), *("--set", "decode.max_extra=2")]
+    code, _, err = cli("run", path, "--no-tracking", *sets, *places)
+    assert code == 0 and err.count("warning: demo/small/written: train.precision bf16: ") == 1
+
+
+def test_a_shipped_row_is_warned_of_under_the_profiles_that_train_in_bf16():
+    for profile in ("cpu", "gpu"):
+        rows = [row for row in resolve("dou2018/table1", profile=profile) if row.spec is not None]
+        (line,) = precision.warnings((row.id, row.spec) for row in rows)
+        assert line.startswith("warning: dou2018/table1/row2: train.precision bf16: encoder.connection dense: ")
+
+
+def off(connection, layers):
+    """How far bf16 decoding is from fp32, as log-probability, at most."""
+    model = build({"d_model": 32, "d_ff": 64, "num_heads": 2, "norm": "post"} | sides(layers, connection), 60, 60, 3).eval()
+    g = torch.Generator().manual_seed(1)
+    src, tgt = torch.randint(4, 60, (3, 8), generator=g), torch.randint(4, 60, (3, 8), generator=g)
+    found = []
+    for kind in ("fp32", "bf16"):
+        with torch.no_grad(), prepared(model, kind):
+            encoded, cache = model.encode(src), Cache()
+            hidden = torch.cat([model.decode(tgt[:, t : t + 1], encoded, cache) for t in range(8)], dim=1)
+            found.append(model.logits(hidden).log_softmax(-1))
+    return float((found[0] - found[1]).abs().max())
+
+
+def test_the_rule_holds_where_the_error_is():
+    """The state of Eq. 4 as written makes of bf16's rounding whole numbers; what the rule lets pass stays near the plain model's error."""
+    assert off(DENSE, 6) > 1.0
+    assert max(off(DENSE, 2), off({"kind": "dense", "final_norm": True}, 6), off({"kind": "residual"}, 6)) < 0.1
