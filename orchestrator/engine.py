@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from orchestrator import atomic, attached, corpora, earlier, metric_fit, precision, sources
+from orchestrator import atomic, attached, corpora, earlier, metric_fit, sources
 from orchestrator.cost.cap import within_cap
 from orchestrator.counting import check_initial
 from orchestrator.documents import read_document
@@ -23,6 +23,7 @@ from orchestrator.launch.ray_address import check_address
 from orchestrator.launch.ray_cluster import local_cpus, preflight, refuse_upload
 from orchestrator.lock import RunLock
 from orchestrator.make_tasks import Options, jobs_of, levels, make_tasks
+from orchestrator.precision import warned
 from orchestrator.results import Ledger
 from orchestrator.safe_text import say, visible
 from orchestrator.task import Task
@@ -102,7 +103,7 @@ class _Sweep:
         stopped = {} if self.asha is None else self.asha.stopped()
         pending = [task for task in self.tasks if not self._final(task, stopped)]
         check_initial((task.id, task.run_spec) for task in pending)
-        for line in precision.warnings((task.id, task.run_spec) for task in pending):
+        for line in warned((task.id, task.run_spec) for task in pending):
             print(line, file=sys.stderr, flush=True)
         metric_fit.check(pending)
         _check_precision(pending)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from orchestrator import row_links, spec_check
+from orchestrator import precision, row_links, spec_check
 from orchestrator.collecting import put_off
 from orchestrator.components import SIDE_SLOTS, refusal, site_info
 from orchestrator.errors import UserError

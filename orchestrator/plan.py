@@ -183,7 +183,7 @@ def plan(
     if lacking:
         result.notes.append(f"data absent: {', '.join(lacking)} (--data-dir, or nmt-ablate data get NAME)")
     result.notes += [f"warning: {line}" for line in data.unusual(rows)]
-    result.notes += precision.warnings((each.id, each.spec) for row in rows for each in (*_ancestors(row), row) if each.spec is not None)
+    result.notes += precision.warned((each.id, each.spec) for row in rows for each in (*_ancestors(row), row) if each.spec is not None)
     device = best_device().type
     result.fuse = {row.id: why_not_here(row.spec, "auto", device, workers=row.workers, rungs=rungs) for row in rows if row.spec is not None}
     if len(seeds) > 1:

@@ -44,7 +44,7 @@ def refused(spec: RunSpec) -> list[Problem]:
     return [] if reason is None else [Problem(("decode", "precision"), f"found {found}; expected fp32: {reason}")]
 
 
-def warnings(specs: Iterable[tuple[str, RunSpec]]) -> list[str]:
+def warned(specs: Iterable[tuple[str, RunSpec]]) -> list[str]:
     """A line for each reason against training in bf16, with the rows that do so all the same. specs: (row, its spec)."""
     rows: dict[str, dict[str, None]] = {}
     for row, spec in specs:
