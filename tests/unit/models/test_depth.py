@@ -10,7 +10,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 from model_cases import CASES, VOCAB, batch, config, tiny, variant
-from test_equations import layer_norm, same
+from test_equations import different_values, layer_norm, same
 
 from models import build
 from models.running_mix import RunningMix
@@ -23,7 +23,8 @@ def both(**component):
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 def test_dlcl_is_its_equation(norm, side):
-    model = build(config(norm, **both(connection={"kind": "dlcl"})), VOCAB, VOCAB, 1).eval().requires_grad_(False)
+    model = build(config(norm, **both(connection={"kind": "dlcl"})), VOCAB, VOCAB, 1).eval()
+    different_values(model)
     connection = getattr(model, side).connection
     for l in range(5):
         for k in range(5):

@@ -19,9 +19,18 @@ from models.loss import label_smoothed_loss
 
 def states(model, src, tgt):
     """(what the decoder stack returned, its history) with the model's own layers; the equation under test starts from the layer outputs."""
-    model.requires_grad_(False)
+    different_values(model)
     output = model(src, tgt)
     return output.hidden, output.decoder
+
+
+def different_values(model):
+    """Norms and biases start alike, and as 1 and 0: drawn, none is taken for another or left out unseen."""
+    model.requires_grad_(False)
+    g = torch.Generator().manual_seed(5)
+    for p in model.parameters():
+        if p.dim() == 1 and p.eq(p[0]).all():
+            p.add_(0.3 * torch.randn(p.shape, generator=g))
 
 
 def both(**component):

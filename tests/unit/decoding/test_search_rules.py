@@ -1,0 +1,86 @@
+"""Rules of the search in numbers written out by hand, and of what it gives beyond the best output."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from models import build, native
+from orchestrator.beam import BOS, EOS, PAD, beam_search, length_limit
+from orchestrator.full_length import FullLength
+from orchestrator.next_words import NextWords
+from orchestrator.spec import DecodeSpec
+from orchestrator.translate import pad
+
+SOURCES = [[4, 5], [6], [5, 4, 6, 4], [6, 6, 5], [5, 5, 5, 4, 4, 6]]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "extra", "most", "source", "limit"),
+    [
+        (1.5, 3, None, 7, 13),
+        (2.0, 0, None, 5, 10),
+        (1.0, 50, None, 4, 54),
+        (0.5, 1, None, 5, 3),
+        (2.0, 10, 12, 5, 12),
+        (0.1, 0, None, 4, 1),
+    ],
+)
+def test_the_limit_is_the_ratio_times_the_source_and_a_constant(ratio, extra, most, source, limit):
+    """floor(max_ratio |X| + max_extra), at most max_length, at least 1."""
+    assert length_limit(DecodeSpec(max_ratio=ratio, max_extra=extra, max_length=most), source) == limit
+
+
+@pytest.mark.parametrize(("kind", "alpha"), [("gnmt", 0.6), ("exponent", 1.6), ("none", 0.0)])
+def test_all_of_an_nbest_list_are_what_a_search_without_an_early_end_finds(toy, search_slowly, kind, alpha):
+    for seed in range(4):
+        model = toy(vocab=9, seed=seed, sharpness=6.0)
+        decode = DecodeSpec.model_validate({"beam_size": 4, "length_penalty": {"kind": kind, "alpha": alpha}, "max_extra": 4})
+        for source, found in zip(SOURCES, beam_search(model, pad(SOURCES), decode, nbest=3), strict=True):
+            expected = search_slowly(model, [*source, EOS], decode, stop_early=False)[:3]
+            assert [h.ids for h in found] == [ids for _, ids in expected]
+            assert [h.score for h in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("word", [PAD, BOS, EOS])
+def test_what_is_never_generated_is_not_however_likely(toy, beam, word):
+    """PAD and BOS nowhere, EOS not as the first word."""
+    model = toy(vocab=9, seed=1)
+    with torch.no_grad():
+        model.bias[word] = 20.0
+    for (found,) in beam_search(model, pad(SOURCES), DecodeSpec(beam_size=beam, max_extra=2)):
+        assert found.ids and not {PAD, BOS, EOS} & set(found.ids)
+        assert word != EOS or len(found.ids) == 1, "where the end is likely, it comes as soon as it may"
+
+
+@pytest.mark.parametrize("in_c", [True, False])
+def test_candidates_are_log_probabilities_and_what_may_not_be_chosen_keeps_its_share(monkeypatch, in_c):
+    """EOS's own is told even where it may not be chosen, for a sentence at its limit."""
+    if not in_c:
+        monkeypatch.setattr(native, "runs_on", lambda *_: False)
+    logits = torch.tensor([[1.0, 5.0, 2.0, 4.0, 0.5, 3.0, -1.0], [0.0, 1.0, 0.0, -2.0, 7.0, 6.0, 5.0]])
+    with torch.inference_mode():
+        words = NextWords(logits.clone(), torch.tensor([0, 2, 3]), torch.tensor([[1], [5]]), 3, 2)
+        value, word, _ = words.best(exact=True)
+        first = words.first()
+    for row, best in enumerate(([5, 4], [4, 6])):
+        total = sum(math.exp(z) for z in logits[row].tolist())
+        log_p = [math.log(math.exp(z) / total) for z in logits[row].tolist()]
+        assert float(words.eos.flatten()[row]) == pytest.approx(log_p[3], abs=1e-5)
+        assert word[row, :2].tolist() == best and int(first[1][row]) == best[0]
+        assert value[row, :2].tolist() == pytest.approx([log_p[w] for w in best], abs=1e-5)
+        assert float(first[0][row]) == pytest.approx(log_p[best[0]], abs=1e-5)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_outputs_of_a_known_length_are_as_long_as_they_may_be(beam):
+    model = build({"d_model": 16, "d_ff": 24, "num_heads": 2, "encoder": {"num_layers": 1}, "decoder": {"num_layers": 1}}, 9, 9, 1)
+    for sign in (1.0, -1.0):  # an end is sure at some positions with the one, at the rest with the other
+        with torch.no_grad():
+            model.output.weight[EOS] = sign * 30.0 * model.output.weight[5]
+        decode = DecodeSpec(beam_size=beam, max_ratio=1.0, max_extra=4)
+        found = beam_search(FullLength(model.eval()), pad([[4, 5], [6, 7, 8]]), decode)
+        assert [len(hypotheses[0].ids) + 1 for hypotheses in found] == [3 + 4, 4 + 4]
