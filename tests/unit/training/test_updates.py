@@ -28,7 +28,7 @@ from orchestrator.weights import weights_sha256
 OFF = dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)
 BOS, EOS = 2, 3
 B1, B2, EPS, CLIP, SMOOTHING, WEIGHT, SEED = 0.8, 0.95, 1e-3, 0.1, 0.2, 0.3, 2
-STEPS, FIRST = 8, 4
+STEPS, FIRST = 6, 3
 """Updates in all, and those before the restart."""
 
 TWO_PHASES = changed(
@@ -39,7 +39,7 @@ TWO_PHASES = changed(
         "eps": EPS,
         "clip_norm": CLIP,
         "label_smoothing": SMOOTHING,
-        "schedule": {"kind": "noam", "factor": 0.5, "warmup": 3, "lr": None},
+        "schedule": {"kind": "noam", "factor": 0.5, "warmup": 2, "lr": None},
         "restart": {
             "after_steps": FIRST,
             "schedule": {"kind": "inverse-sqrt", "lr": 1e-2, "warmup": 2},
@@ -53,7 +53,7 @@ TWO_PHASES = changed(
 def rate_by_hand(step):
     """noam (Vaswani et al. 2017, Eq. 3), then after the restart a clock that starts again, linear to the rate and falling by the root."""
     if step <= FIRST:
-        return 0.5 / math.sqrt(16) * min(step**-0.5, step * 3**-1.5)
+        return 0.5 / math.sqrt(16) * min(step**-0.5, step * 2**-1.5)
     t = step - FIRST
     return 1e-2 * t / 2 if t <= 2 else 1e-2 * math.sqrt(2 / t)
 
@@ -235,11 +235,33 @@ def small_pairs(*lengths):
 
 
 def test_an_update_counts_the_tokens_of_both_sides_and_its_padding():
-    pairs = small_pairs((1, 4), (2, 6), (3, 1), (7, 2))
+    pairs = small_pairs((1, 4), (2, 6), (3, 1), (8, 2))
     feed = Feed(pairs, BatchSpec(unit="sentences", size=2, accumulate=2), 1)
     (first,) = [u for u, _ in zip(feed.updates(0, 0), range(1), strict=False)]
-    assert (first.src_tokens, first.tgt_tokens, first.epoch, first.index) == (1 + 2 + 3 + 7 + 4, 4 + 6 + 1 + 2 + 4, 1, 0)
+    assert (first.src_tokens, first.tgt_tokens, first.epoch, first.index) == (1 + 2 + 3 + 8 + 4, 4 + 6 + 1 + 2 + 4, 1, 0)
     assert first.padded_tokens == sum(batch.src.numel() + batch.tgt_out.numel() for batch in first.micro)
+
+
+def test_an_update_says_where_the_next_one_begins_so_that_nothing_is_seen_twice():
+    """Seven micro-batches by threes: 3, 3 and 1 an epoch; from each position on, the rest of the same updates."""
+    feed = Feed(small_pairs(*[(n, n) for n in range(1, 15)]), BatchSpec(unit="sentences", size=2, accumulate=3), 1)
+
+    def seen(epoch, index, count):
+        made = [u for u, _ in zip(feed.updates(epoch, index), range(count), strict=False)]
+        return [([b.src.tolist() for b in u.micro], u.epoch, u.index) for u in made]
+
+    whole = seen(0, 0, 6)
+    assert [(len(micro), epoch, index) for micro, epoch, index in whole] == [
+        (3, 0, 3),
+        (3, 0, 6),
+        (1, 1, 0),
+        (3, 1, 3),
+        (3, 1, 6),
+        (1, 2, 0),
+    ]
+    for done in range(1, 6):
+        assert seen(*whole[done - 1][1:], 6 - done) == whole[done:]
+    assert sum(len(rows) for micro, _, _ in whole[:3] for rows in micro) == 14
 
 
 def test_the_length_told_is_what_is_left_of_the_epochs_after_what_is_done():
