@@ -24,7 +24,9 @@ def needs_fp32(model: ModelSpec) -> str | None:
 def _particular(model: ModelSpec) -> Iterator[tuple[KeyPath, Any, dict[str, Any]]]:
     """(path below `model`, class, component) of those that have a rule of their own: few, so that thousands of rows are looked at fast."""
     for path, registry in SLOTS.items():
-        component: Any = functools.reduce(getattr, path, model)
+        component: Any = model
+        for part in path:
+            component = getattr(component, str(part))
         if component is not None and (cls := _with_rule(registry, component["kind"])) is not None:
             yield path, cls, component
 
@@ -34,7 +36,7 @@ def _with_rule(registry: str, kind: str) -> Any:
     from models.seams import Component
 
     cls = registries()[registry].get(kind)
-    return None if cls.needs_fp32.__func__ is Component.needs_fp32.__func__ else cls
+    return cls if any("needs_fp32" in vars(base) for base in cls.__mro__ if base is not Component) else None
 
 
 def refused(spec: RunSpec) -> list[Problem]:
