@@ -102,8 +102,9 @@ class _Sweep:
         sources.tell({(t.id, t.seed): self.ledger.read_train(t.train_key) for t in self.tasks}, self.ledger, self.options.given)
         stopped = {} if self.asha is None else self.asha.stopped()
         pending = [task for task in self.tasks if not self._final(task, stopped)]
-        check_initial((task.id, task.run_spec) for task in pending)
-        for line in warned((task.id, task.run_spec) for task in pending):
+        specs = [(name, task.run_spec) for name, task in {task.id: task for task in pending}.items()]
+        check_initial(specs)
+        for line in warned(specs):
             print(line, file=sys.stderr, flush=True)
         metric_fit.check(pending)
         _check_precision(pending)
