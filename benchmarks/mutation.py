@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 
-sys.path[:0] = [str(Path(__file__).resolve().parent)]
+sys.path[:0] = [str(Path(__file__).resolve().parent / "peers"), str(Path(__file__).resolve().parent)]
 from report import progress_bar  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
