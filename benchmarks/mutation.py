@@ -65,7 +65,7 @@ def run(tests: list[str], copy: Path) -> tuple[str, str, float]:
         done = subprocess.run(command, cwd=copy, env=os.environ | {"PYTHONPATH": str(copy)}, capture_output=True, text=True, timeout=LIMIT)
     except subprocess.TimeoutExpired:
         return f"no end within {LIMIT:g} s", "", time.monotonic() - started
-    lines = done.stdout.strip().splitlines() or done.stderr.strip().splitlines() or [""]
+    lines = [*done.stderr.splitlines(), *done.stdout.strip().splitlines()] or [""]
     said = next((line for line in reversed(lines) if line.startswith(("FAILED", "ERROR"))), lines[-1])
     return OUTCOMES.get(done.returncode, f"pytest's exit code {done.returncode}"), said, time.monotonic() - started
 
@@ -97,7 +97,7 @@ def main() -> int:
     bar, step = progress_bar(sum(map(len, mutants.values())))
     with tempfile.TemporaryDirectory(prefix="mutation-") as scratch, bar:
         copy = Path(scratch) / "checkout"
-        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT, "__pycache__"))
+        shutil.copytree(ROOT, copy, ignore=lambda folder, names: {"__pycache__", *(LEFT_OUT if Path(folder) == ROOT else ())} & {*names})
         done = 0
         for area, entries in mutants.items():
             step(f"{area}: unchanged", done)
