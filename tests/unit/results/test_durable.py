@@ -1,0 +1,175 @@
+"""What a power cut leaves: content is on the disk before the name that shows it, and the name before the call returns."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from orchestrator import atomic, checkpoint
+from orchestrator.errors import FencedError
+from orchestrator.journal import Journal, JsonLines
+from orchestrator.lifecycle import archive
+from orchestrator.results import Ledger
+
+KEY = "ab" * 32
+DECODE, SCORE = "cd" * 32, "ef" * 32
+
+
+class Disk(list):
+    """Events in order: ("sync", path, bytes that it had then), ("rename", from, to)."""
+
+    def synced(self, path: Path, before: int) -> int:
+        """Bytes that `path` had when it was last synced before event `before`; -1: it never was."""
+        return next((event[2] for event in reversed(self[:before]) if event[:2] == ("sync", path)), -1)
+
+    def renamed(self, target: Path) -> int:
+        """Number of the event that gave `target` its name."""
+        (found,) = [number for number, event in enumerate(self) if event[0] == "rename" and event[2] == target]
+        return found
+
+    def holds(self, target: Path) -> None:
+        """`target` is durable: its content was synced under its temporary name, then it was renamed, then its folder was synced."""
+        number = self.renamed(target)
+        assert self.synced(self[number][1], number) == target.stat().st_size, f"{target.name} had its name first"
+        assert ("sync", target.parent) in [event[:2] for event in self[number:]], f"the name {target.name} is not on the disk"
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    events, real_fsync, real_rename, real_replace = Disk(), os.fsync, os.rename, os.replace
+
+    def fsync(descriptor):
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        events.append(("sync", path, os.fstat(descriptor).st_size))
+        real_fsync(descriptor)
+
+    def rename(source, target, real=real_rename, **options):
+        events.append(("rename", Path(source), Path(target)))
+        real(source, target, **options)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "rename", rename)
+    monkeypatch.setattr(os, "replace", lambda source, target, **options: rename(source, target, real_replace, **options))
+    return events
+
+
+def test_a_file_is_on_the_disk_before_its_name_and_its_name_before_the_call_returns(tmp_path, disk):
+    for write in (
+        lambda path: atomic.write_bytes(path, b"x" * 100_000),
+        lambda path: atomic.write_text(path, "short"),
+        lambda path: atomic.write_json(path, {"value": 1}),
+    ):
+        disk.clear()
+        write(tmp_path / "file")
+        assert [event[0] for event in disk] == ["sync", "rename", "sync"]
+        disk.holds(tmp_path / "file")
+
+
+def test_a_checkpoint_is_on_the_disk_before_its_name(tmp_path, disk):
+    folder = tmp_path / "run" / "ckpt"
+    for step in (1, 2):
+        disk.clear()
+        path = checkpoint.save(folder, step, {"model": {"w": torch.ones(9)}, "optimizer": {"m": torch.ones(9)}}, {"step": step}, key=KEY)
+        number = disk.renamed(path)
+        tmp = disk[number][1]
+        for name in ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"):
+            assert disk.synced(tmp / name, number) == (path / name).stat().st_size, name
+        assert disk.synced(tmp, number) >= 0, "the names in the generation"
+        after = [event[1] for event in disk[number:] if event[0] == "sync"]
+        assert folder in after
+        assert (folder.parent in after) is (step == 1), "the new folder of checkpoints has a name too"
+
+
+def test_weights_are_on_the_disk_before_the_record_that_shows_them(tmp_path, disk):
+    weights = {"w": torch.ones(9)}
+    slot = checkpoint.save_weights(tmp_path, "best", weights, {"step": 1}, key=KEY)
+    snapshot = checkpoint.save_snapshot(tmp_path, 10, weights, 3, key=KEY)
+    for tensors, record in ((slot, tmp_path / "best.json"), (snapshot, snapshot.with_suffix(".json"))):
+        disk.holds(tensors)
+        disk.holds(record)
+        assert disk.renamed(tensors) < disk.renamed(record)
+        assert ("sync", tmp_path) in [event[:2] for event in disk[disk.renamed(tensors) : disk.renamed(record)]]
+
+
+def test_an_acknowledged_line_is_on_the_disk_and_a_journals_is_not_waited_for(tmp_path, disk):
+    path = tmp_path / "lines.jsonl"
+    with JsonLines(path, sync=True) as lines:
+        for step in (1, 2):
+            lines.append({"step": step})
+            assert disk[-1] == ("sync", path, path.stat().st_size)
+    disk.clear()
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        journal.step(1)
+    assert disk == []
+
+
+def test_every_record_of_the_ledger_is_on_the_disk_when_its_write_returns(tmp_path, disk):
+    ledger = Ledger(tmp_path)
+    run = ledger.run_dir(KEY)
+    for write, names in (
+        (lambda: ledger.write_spec(KEY, {"id": "a"}), ["spec.yaml"]),
+        (lambda: ledger.write_capsule(KEY, {"python": "3"}), ["capsule.json"]),
+        (lambda: ledger.write_rung(KEY, 5, {"nll": 1.0}), ["rungs/5.json"]),
+        (lambda: ledger.write_train(KEY, {"status": "done"}), ["train.json"]),
+        (lambda: ledger.write_decode(KEY, DECODE, {}, ["a"]), [f"decode/{DECODE[:16]}.txt", f"decode/{DECODE[:16]}.json"]),
+        (lambda: ledger.write_score(KEY, SCORE, {"bleu": 1.0}), [f"score/{SCORE[:16]}.json"]),
+        (lambda: ledger.write_tune(KEY, SCORE, {"alpha": 1.0}), [f"tune/{SCORE[:16]}.json"]),
+    ):
+        disk.clear()
+        write()
+        for name in names:
+            disk.holds(run / name)
+        assert [disk.renamed(run / name) for name in names] == sorted(disk.renamed(run / name) for name in names)
+    ledger.append_history(KEY, {"step": 5})
+    assert disk[-1] == ("sync", run / "history.jsonl", (run / "history.jsonl").stat().st_size)
+
+
+def test_an_archive_and_what_is_unpacked_of_it_are_on_the_disk(tmp_path, disk):
+    ledger = Ledger(tmp_path / "results")
+    ledger.write_train(KEY, {"status": "done"})
+    name = f"{KEY[:16]}/train.json"
+    archive.write(tmp_path / "all.tar", ledger.root, [name], {})
+    disk.holds(tmp_path / "all.tar")
+    (tmp_path / "target").mkdir()
+    archive.unpack(tmp_path / "all.tar", tmp_path / "target")
+    assert ("sync", tmp_path / "target" / name, (ledger.root / name).stat().st_size) in disk
+
+
+# ---------------------------------------------------------------- who may write
+
+
+class Lock:
+    """Held at the first `looks`, fenced off at the next."""
+
+    def __init__(self, looks):
+        self.looks = looks
+
+    def check(self):
+        self.looks -= 1
+        if self.looks < 0:
+            raise FencedError("over")
+
+
+def test_each_write_looks_again_just_before_its_rename(tmp_path):
+    """An owner that is fenced off between its first look and the rename writes nothing."""
+    for looks, write in (
+        (0, lambda ledger: ledger.write_spec(KEY, {"id": "a"})),
+        (0, lambda ledger: ledger.write_decode(KEY, DECODE, {}, ["a"])),
+        (1, lambda ledger: ledger.write_capsule(KEY, {"python": "3"})),
+        (1, lambda ledger: ledger.write_rung(KEY, 5, {"nll": 1.0})),
+        (1, lambda ledger: ledger.write_train(KEY, {"status": "done"})),
+        (1, lambda ledger: ledger.write_score(KEY, SCORE, {"bleu": 1.0})),
+    ):
+        with pytest.raises(FencedError):
+            write(Ledger(tmp_path, lock=Lock(looks)))
+    weights = {"w": torch.ones(1)}
+    for looks in (0, 1):  # at the tensors, and at the record that shows them
+        with pytest.raises(FencedError):
+            checkpoint.save_weights(tmp_path, "best", weights, {}, key=KEY, lock=Lock(looks))
+        with pytest.raises(FencedError):
+            checkpoint.save_snapshot(tmp_path, 5, weights, 2, key=KEY, lock=Lock(looks))
+        assert bool(list(tmp_path.glob("*.safetensors"))) is (looks == 1)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".safetensors"]

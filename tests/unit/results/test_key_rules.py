@@ -1,0 +1,150 @@
+"""Which component's version, option and order is in a key, at each of its places; the data a key speaks of."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from models.registry import REGISTRIES
+from orchestrator.data import catalogue
+from orchestrator.data.prepare import manifest, training_key
+from orchestrator.keys import component_versions, keys_of
+from orchestrator.kept import joined, kept
+from orchestrator.spec import DataSpec, RunSpec
+
+MANIFEST = {
+    "format": 1,
+    "text": {"train": {"src": "aa", "tgt": "bb"}, "valid": {"src": "cc", "tgt": "dd"}},
+    "tests": {"test": {"src": "ee", "tgt": "ff"}, "other": {"src": "11", "tgt": "22"}},
+}
+PLACES = {  # place below `model` -> (registry, kind): a component of its own at every place
+    ("encoder", "connection"): ("connection", "dense"),
+    ("encoder", "aggregation"): ("aggregation", "linear"),
+    ("encoder", "self_attention"): ("self_attention", "relative"),
+    ("encoder", "layer"): ("layer", "convolution"),
+    ("decoder", "connection"): ("connection", "dlcl"),
+    ("decoder", "aggregation"): ("aggregation", "mlrf-avg"),
+    ("decoder", "self_attention"): ("self_attention", "directional"),
+    ("decoder", "layer"): ("layer", "transformer"),
+    ("decoder", "cross_attention"): ("cross_attention", "stacked"),
+    ("bridge",): ("bridge", "transparent"),
+    ("extra_encoder",): ("extra_encoder", "birnn"),
+    ("context",): ("context", "multiscale"),
+    ("regularizers", 0): ("regularizer", "diversity"),
+    ("regularizers", 1): ("regularizer", "encoder_l2"),
+}
+
+
+def model() -> dict[str, Any]:
+    found: dict[str, Any] = {"encoder": {}, "decoder": {}, "regularizers": [{"kind": "diversity"}, {"kind": "encoder_l2"}]}
+    for path, (_, kind) in PLACES.items():
+        if path[0] != "regularizers":
+            (found if len(path) == 1 else found[path[0]])[path[-1]] = {"kind": kind}
+    return found
+
+
+def spec(model: dict[str, Any] | None = None, **sections: Any) -> RunSpec:
+    given = {"data": {"corpus": "toy"}, "train": {"max_steps": 10}} | ({} if model is None else {"model": model}) | sections
+    return RunSpec.model_validate(copy.deepcopy(given))
+
+
+def train_key(model: dict[str, Any] | None = None, **sections: Any) -> str:
+    key = keys_of(spec(model, **sections), MANIFEST, None).train
+    assert key is not None
+    return key
+
+
+def test_the_version_of_a_component_is_in_the_key_wherever_it_stands(monkeypatch):
+    before = train_key(model())
+    assert component_versions(spec(model()).model) == {f"{registry}/{kind}": 1 for registry, kind in PLACES.values()}
+    found = {before}
+    for registry, kind in PLACES.values():
+        with monkeypatch.context() as patch:
+            patch.setattr(REGISTRIES[registry].get(kind), "version", 2)
+            found.add(train_key(model()))
+            assert component_versions(spec(model()).model)[f"{registry}/{kind}"] == 2
+    assert len(found) == 1 + len(PLACES), "each of them makes a key of its own"
+    assert train_key(model()) == before
+
+
+def test_a_class_is_registered_with_the_version_it_states(monkeypatch):
+    registry = REGISTRIES["regularizer"]
+    monkeypatch.setattr(registry, "_classes", dict(registry._classes))
+    found = registry.register("of-a-test", version=3)(type("OfATest", (), {}))
+    assert (found.kind, found.version) == ("of-a-test", 3)
+
+
+def test_the_kind_of_a_component_is_in_the_key_where_its_options_are_equal():
+    keys = [train_key({"bridge": {"kind": kind}}) for kind in REGISTRIES["bridge"].names()]
+    assert len(set(keys)) == len(keys)
+
+
+def test_the_order_of_regularizers_is_in_the_key():
+    """Their losses are summed in this order, which decides how the sum is rounded."""
+    one, other = model(), model()
+    other["regularizers"].reverse()
+    assert train_key(one) != train_key(other)
+
+
+def test_an_option_that_is_given_wins_over_its_default():
+    given = [train_key({"regularizers": [{"kind": "encoder_l2", **options}]}) for options in ({}, {"weight": 0.25}, {"weight": 0.5})]
+    assert len(set(given)) == 3
+
+
+def test_the_beam_of_a_scoring_is_the_decodings():
+    """`score.beam_size` takes the place of `decode.beam_size`: equal searches are one decoding and one score."""
+
+    def keys(decode: dict[str, Any], score: dict[str, Any]) -> tuple[str | None, str | None]:
+        found = keys_of(spec(decode=decode, score=score), MANIFEST, None)
+        return found.decode, found.score
+
+    assert keys({"beam_size": 4}, {"beam_size": 7}) == keys({"beam_size": 7}, {})
+    assert keys({"beam_size": 4}, {"beam_size": 7}) != keys({"beam_size": 4}, {})
+    one = spec(decode={"beam_size": 4})
+    several = [one.model_copy(update={"score": one.score.model_copy(update={"beam_size": size})}) for size in (None, 7)]
+    assert len({keys_of(each, MANIFEST, None).decode for each in several}) == 2, "of rows that share their section `decode`"
+
+
+def test_a_test_set_is_in_the_decode_key_by_its_name_and_its_text():
+    same_text = MANIFEST | {"tests": {"test": {"src": "ee", "tgt": "ff"}, "other": {"src": "ee", "tgt": "ff"}}}
+
+    def decode(name: str, about: dict[str, Any]) -> str | None:
+        return keys_of(spec(score={"test": name}), about, None).decode
+
+    assert decode("other", same_text) != decode("test", same_text)
+    assert decode("other", same_text) != decode("other", MANIFEST) and decode("test", same_text) == decode("test", MANIFEST)
+
+
+def test_a_tuned_penalty_is_in_the_decode_key_with_all_that_it_depends_on():
+    """Two rows that search alike and score by another metric may settle on other penalties."""
+    tuned = {"length_penalty": {"alpha": "tuned", "candidates": [0.0, 1.0]}}
+    one, other = (keys_of(spec(decode=tuned, score=score), MANIFEST, None) for score in ({}, {"metric": "multi-bleu"}))
+    assert one.tune != other.tune and one.decode != other.decode
+
+
+def test_equal_parts_are_joined_in_one_order_and_objects_keep_their_own(tmp_path):
+    assert joined(b="2", a="1") == joined(a="1", b="2") == '{"a":1,"b":2}'
+    one, other = object(), object()
+    assert [kept("x", each, lambda each=each: each) for each in (one, other, one)] == [one, other, one]
+    assert kept("x/1", one, lambda: 1) == 1 and kept("x/2", one, lambda: 2) == 2
+
+
+@pytest.mark.parametrize("change", [{"src": "xx"}, {"tgt": "xx"}])
+def test_both_languages_and_how_documents_are_made_are_in_the_manifest(monkeypatch, change):
+    from orchestrator.data import prepare
+
+    entry = catalogue.load_entry("toy-smoke")
+    before = manifest(DataSpec(corpus="toy-smoke"), None)
+    monkeypatch.setattr(prepare, "load_entry", lambda name: entry.model_copy(update=change))
+    after = manifest(DataSpec(corpus="toy-smoke"), None)
+    assert before is not None and after is not None and training_key(before) != training_key(after)
+
+
+def test_a_text_of_validation_is_in_the_train_key_and_a_test_is_not():
+    def key(**text: Any) -> str:
+        return training_key(MANIFEST | {"text": MANIFEST["text"] | text})
+
+    assert key() != key(valid={"src": "c0", "tgt": "dd"}) and key() != key(train={"src": "a0", "tgt": "bb"})
+    assert training_key(MANIFEST | {"tests": {}}) == key()
