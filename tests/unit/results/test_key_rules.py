@@ -10,8 +10,8 @@ import pytest
 from models.registry import REGISTRIES
 from orchestrator.data import catalogue
 from orchestrator.data.prepare import manifest, training_key
-from orchestrator.keys import component_versions, keys_of
 from orchestrator.kept import joined, kept
+from orchestrator.keys import component_versions, keys_of
 from orchestrator.spec import DataSpec, RunSpec
 
 MANIFEST = {

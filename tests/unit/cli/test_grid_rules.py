@@ -1,0 +1,140 @@
+"""A grid's language against its meaning written out: conditions value by value, draws by their formula, keys that are set together."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator import row_file
+from orchestrator.grid_conditions import compile_condition
+from orchestrator.rows import Row, resolve
+
+Write = Callable[..., Path]
+HEAD = """\
+source: {paper: demo, table: grid}
+data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
+model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
+train: {max_steps: 4, validate_every: 2, checkpoint_every: 2}
+rows: {base: {pinned: true}}
+grid:
+"""
+
+
+@pytest.fixture
+def rows(spec: Write) -> Callable[[str], dict[str, Row]]:
+    def made(text: str) -> dict[str, Row]:
+        return {row.id.removeprefix("demo/grid/"): row for row in resolve(spec("", head=HEAD + text))[1:]}
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ({"n": {"at_least": 4}}, {4, 5, 6, 8}),
+        ({"n": {"at_most": 4}}, {2, 3, 4}),
+        ({"n": {"above": 4}}, {5, 6, 8}),
+        ({"n": {"below": 4}}, {2, 3}),
+        ({"n": {"multiple_of": 4}}, {4, 8}),
+        ({"n": {"at_least": 3, "below": 6}}, {3, 4, 5}),
+        ({"n": {"at_least": 3, "multiple_of": 2}}, {4, 6, 8}),
+        ({"n": {"not": 4}}, {2, 3, 5, 6, 8}),
+        ({"n": {"not": [2, 8]}}, {3, 4, 5, 6}),
+        ({"n": [2, 8]}, {2, 8}),
+        ([{"n": 2}, {"n": {"above": 5}}], {2, 6, 8}),
+        ([{"n": {"above": 3}, "b": True}, {"n": 2}], {2}),
+        ({"n": {"above": 3}, "b": True}, set()),
+        ({"n": {"above": 3}, "b": False}, {4, 5, 6, 8}),
+        ({"b": {"not": True}}, {2, 3, 4, 5, 6, 8}),
+        ({"absent": "x"}, set()),
+        ({"absent": {"not": "x"}}, set()),
+    ],
+)
+def test_a_condition_holds_for_these_values(condition: Any, holds: set[int]) -> None:
+    """Of n, where the axis b is false and the axis `absent` does not apply."""
+    problems: list[str] = []
+    known = {"n": [2, 3, 4, 5, 6, 8], "b": [True, False], "absent": ["x", "y"]}
+    test, asked = compile_condition(None, (), condition, known, problems)  # type: ignore[arg-type]
+    assert problems == [] and asked == {axis for each in (condition if isinstance(condition, list) else [condition]) for axis in each}
+    assert {n for n in known["n"] if test({"n": n, "b": False})} == holds
+
+
+def test_true_is_not_1_and_texts_and_booleans_are_no_numbers() -> None:
+    def test(given: Any, value: Any) -> bool:
+        return compile_condition(None, (), {"a": given}, {"a": [True, 1, "1"]}, [])[0]({"a": value})  # type: ignore[arg-type]
+
+    assert [test(True, value) for value in (True, 1)] == [True, False]
+    assert [test(1, value) for value in (True, 1, 1.0)] == [False, True, True]
+    assert [test({"at_least": 1}, value) for value in (True, 1, "1")] == [False, True, False]
+
+
+def test_the_first_exclusion_that_holds_counts_a_combination(spec: Write) -> None:
+    """Of 2, 4 and 6: the second condition is decided before the first, and 4 and 6 meet both."""
+    text = "  axes:\n    a: {key: model.d_ff, grid: [2, 4, 6]}\n    b: {key: model.encoder.num_layers, grid: [2, 3]}\n  exclude:\n"
+    text += "    - {when: {a: {above: 2}, b: 2}, reason: one}\n    - {when: {a: {above: 3}}, reason: two}\n"
+    table = row_file.read(spec("", head=HEAD + text))
+    assert table.grid is not None and set(table.grid.combinations()) == {"a2-b2", "a2-b3"}
+    assert dict(table.grid.counts) == {0: 2, 1: 2}, "with b 2 the first condition, with b 3 the second"
+
+
+def drawn(axis: str, seed: int, sample: int, *others: str) -> float:
+    """Between 0 and 1: the first 7 bytes of the sha256 of AXIS|SEED|SAMPLE|OTHER=VALUE.."""
+    return int(hashlib.sha256("|".join((axis, str(seed), str(sample), *others)).encode()).hexdigest()[:14], 16) / 16**14
+
+
+def test_draws_are_those_of_the_formula(rows: Callable[[str], dict[str, Row]]) -> None:
+    """It names the rows, so that another formula would lose every row that was drawn."""
+    text = """\
+  samples: 4
+  seed: 3
+  axes:
+    depth: {key: model.encoder.num_layers, grid: [2, 3]}
+    drop: {key: model.dropout.embedding, uniform: {low: 0.1, high: 0.9, digits: 3}}
+    rate: {key: optim.label_smoothing, loguniform: {low: 0.001, high: 0.5, digits: 2}}
+    wide: {key: model.d_ff, choice: [32, 48, 64]}
+"""
+    found = [
+        (s.model.encoder.num_layers, s.model.dropout.embedding, s.optim.label_smoothing, s.model.d_ff)
+        for row in rows(text).values()
+        if (s := row.spec) is not None
+    ]
+    expected = []
+    for depth in (2, 3):
+        for sample in range(4):
+            drop = float(f"{0.1 + drawn('drop', 3, sample, f'depth={depth}') * 0.8:.3g}")
+            share = drawn("rate", 3, sample, f"depth={depth}", f"drop={drop:g}")
+            rate = float(f"{math.exp(math.log(0.001) + share * math.log(500)):.2g}")
+            wide = [32, 48, 64][int(3 * drawn("wide", 3, sample, f"depth={depth}", f"drop={drop:g}", f"rate={rate:g}"))]
+            expected.append((depth, drop, rate, wide))
+    assert found == expected and len({drop for _, drop, _, _ in found}) == 8 and {wide for *_, wide in found} == {32, 48, 64}
+
+
+def test_a_rounded_draw_stays_in_its_range(rows: Callable[[str], dict[str, Row]]) -> None:
+    """To one digit 0.25 to 0.29 would all be 0.3."""
+    text = "  samples: 3\n  axes:\n    drop: {key: model.dropout.embedding, uniform: {low: 0.26, high: 0.29, digits: 1}}\n"
+    assert [row.spec.model.dropout.embedding for row in rows(text).values() if row.spec] == [0.29]
+
+
+def test_keys_of_an_axis_are_set_together(rows: Callable[[str], dict[str, Row]]) -> None:
+    text = "  axes:\n    both: {keys: [model.encoder.num_layers, model.decoder.num_layers], grid: [3, 4], id: d}\n"
+    text += "    pair: {zip: {model.d_ff: [40, 48], decode.beam_size: [2, 3]}, names: [small, large]}\n"
+    found = {
+        name: (s.model.encoder.num_layers, s.model.decoder.num_layers, s.model.d_ff, s.decode.beam_size)
+        for name, row in rows(text).items()
+        if (s := row.spec) is not None
+    }
+    assert found == {"d3-small": (3, 3, 40, 2), "d3-large": (3, 3, 48, 3), "d4-small": (4, 4, 40, 2), "d4-large": (4, 4, 48, 3)}
+
+
+def test_regularizers_of_a_grid_stand_beside_the_rows_own_and_keep_their_options(spec: Write) -> None:
+    head = HEAD.replace("decoder: {num_layers: 2}", "decoder: {num_layers: 2}, regularizers: [{kind: diversity, weight: 0.5}]")
+    text = "  axes:\n    l2: {key: model.regularizers.encoder_l2.weight, grid: [0.1]}\n"
+    text += "    pair: {key: model.regularizers.diversity.weight, grid: [unset, 0.25]}\n"
+    rows = resolve(spec("", head=head + text))[1:]
+    found = [[(each["kind"], each["weight"]) for each in row.spec.model.regularizers] for row in rows if row.spec is not None]
+    assert found == [[("diversity", 0.5), ("encoder_l2", 0.1)], [("diversity", 0.25), ("encoder_l2", 0.1)]]
