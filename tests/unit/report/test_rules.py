@@ -1,0 +1,371 @@
+"""Marks, means, spreads and columns against numbers worked out by hand: who is compared with whom, and how a figure is written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.analysis.paired import Bootstrap, Comparison, Sign
+from orchestrator.analysis.rules import rule_of
+from orchestrator.keys import Keys
+from orchestrator.plan import Data
+from orchestrator.report.cells import cells, figure
+from orchestrator.report.counts import differing, unit
+from orchestrator.report.figures import against, figures
+from orchestrator.report.find import Finder, Outcome
+from orchestrator.report.marks import significance
+from orchestrator.report.notes import notes
+from orchestrator.report.speeds import ratio_of, ratios
+from orchestrator.report.summary import summary
+from orchestrator.report.table import Table, make
+from orchestrator.results import Ledger
+from orchestrator.rows import Row, resolve
+
+HEAD = """\
+source: {paper: demo, table: small}
+data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
+model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
+train: {max_steps: 4, validate_every: 2, checkpoint_every: 2}
+rows:
+"""
+Resolve = Callable[[str], list[Row]]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Resolve:
+    def made(text: str) -> list[Row]:
+        (tmp_path / "demo.yaml").write_text(HEAD + text, encoding="utf-8")
+        return resolve(tmp_path / "demo.yaml")
+
+    return made
+
+
+def done(seed: int, bleu: float, name: str = "", **more: Any) -> Outcome:
+    """A finished seed; `name` tells its keys from those of other rows."""
+    given = {"params": 1000, "signature": "s", "keys": Keys(f"t{name}{seed}", f"d{name}{seed}", f"s{name}{seed}")} | more
+    return Outcome(seed, "done", "", given.pop("steps", 4), bleu=bleu, **given)
+
+
+def test_result(delta: float, p_sign: float, p_bootstrap: float) -> Comparison:
+    better = (9, 1) if delta > 0 else (1, 9)
+    return Comparison(30.0 + delta, 30.0, delta, Sign(*better, 0, p_sign), Bootstrap(-1.0, 1.0, 0.5, p_bootstrap))
+
+
+test_result.__test__ = False  # type: ignore[attr-defined]
+
+
+class Asked:
+    """A comparer that keeps who was compared: (system's score key, baseline's)."""
+
+    def __init__(self, answers: dict[tuple[str, str], Comparison | None]) -> None:
+        self.answers, self.asked = answers, []  # type: ignore[var-annotated]
+
+    def compare(self, spec: Any, system: Keys, baseline: Keys) -> Comparison | None:
+        self.asked.append((system.score, baseline.score))
+        return self.answers.get((str(system.score), str(baseline.score)), test_result(1.0, 0.001, 0.002))
+
+
+# ---------------------------------------------------------------- marks
+
+
+def test_each_seed_is_tested_against_the_same_seed_of_the_baseline(rows: Resolve) -> None:
+    """Ours: 3, 1, 7 and a stopped 2; theirs: 2, 1, 3 and a diverged 7. Tested are 3 and 1, each once, ours first."""
+    (row,) = rows("  a: {}\n")
+    found = [done(3, 31.0, "a"), done(1, 32.0, "a"), done(7, 33.0, "a"), Outcome(2, "stopped", "", 2)]
+    base = [done(2, 30.0, "b"), done(1, 30.0, "b"), done(3, 30.0, "b"), Outcome(7, "diverged", "", 2, keys=Keys("x", "x", "x"))]
+    answers = {("sa3", "sb3"): test_result(1.0, 0.011, 0.012), ("sa1", "sb1"): test_result(2.0, 0.021, 0.022)}
+    comparer = Asked(answers)  # type: ignore[arg-type]
+    tested = significance(row, found, "demo/small/b", base, comparer)  # type: ignore[arg-type]
+    assert comparer.asked == [("sa3", "sb3"), ("sa1", "sb1")]
+    assert tested is not None and tested["seeds"] == [3, 1]
+    assert (tested["p_sign"], tested["p_bootstrap"], tested["mark"]) == ([0.011, 0.021], [0.012, 0.022], "*")
+
+
+def test_the_mark_is_that_of_the_weakest_seed_by_the_rows_own_test(rows: Resolve) -> None:
+    (row,) = rows("  a: {}\n")
+
+    def mark(*results: Comparison, rule: str | None = None) -> str:
+        found, base = ([done(seed, 30.0, name) for seed in range(len(results))] for name in "ab")
+        comparer = Asked({(f"sa{i}", f"sb{i}"): result for i, result in enumerate(results)})
+        tested = significance(replace(row, significance=rule), found, "b", base, comparer)  # type: ignore[arg-type]
+        assert tested is not None
+        return str(tested["mark"])
+
+    strong, weak, none = (test_result(1.0, p, p) for p in (0.001, 0.02, 0.2))
+    assert [mark(strong), mark(strong, weak), mark(weak, strong), mark(strong, none), mark(none, strong)] == ["†", "*", "*", "", ""]
+    assert mark(strong, test_result(-1.0, 0.001, 0.001)) == "", "the seeds point to different sides"
+    assert mark(test_result(1.0, 0.001, 0.02)) == "*", "both tests: the larger p"
+    assert [mark(test_result(1.0, 0.2, 0.02), rule=rule) for rule in ("bootstrap", "sign", None)] == ["↑", "", ""]
+    assert [mark(test_result(delta, 0.001, 0.001), rule="bootstrap") for delta in (1.0, -1.0)] == ["⇑", "⇓"]
+
+
+def test_runs_that_do_not_compare_get_no_mark(rows: Resolve) -> None:
+    (row,) = rows("  a: {}\n")
+    ours = [done(1, 31.0, "a"), done(2, 31.0, "a")]
+    for base in (
+        [],
+        [done(3, 30.0, "b")],
+        [done(1, 30.0, "a")],  # one run, of two rows
+        [done(1, 30.0, "b", signature="other")],
+        [Outcome(1, "stopped", "", 2, keys=Keys("x", "x", "x"))],
+    ):
+        comparer = Asked({})
+        assert significance(row, ours, "b", base, comparer) is None and comparer.asked == []  # type: ignore[arg-type]
+    untested = Asked({("sa2", "sb2"): None})
+    assert significance(row, ours, "b", [done(1, 30.0, "b"), done(2, 30.0, "b")], untested) is None  # type: ignore[arg-type]
+
+
+def test_levels_are_passed_below_and_a_difference_of_nothing_is_none() -> None:
+    rule = rule_of("bootstrap")
+    assert [rule.mark([test_result(1.0, 1.0, p)]) for p in (0.0499, 0.05, 0.0099, 0.01)] == ["↑", "", "⇑", "↑"]
+    assert rule.mark([test_result(1.0, 1.0, 0.001), test_result(0.0, 1.0, 0.001)]) == "", "one seed is not ahead"
+    assert rule.mark([]) == ""
+
+
+def test_a_sign_test_to_the_other_side_supports_nothing() -> None:
+    ahead_in_sentences = Comparison(29.0, 30.0, -1.0, Sign(9, 1, 0, 0.001), Bootstrap(-2.0, 0.0, 0.1, 0.002))
+    assert [ahead_in_sentences.p(test) for test in ("sign", "bootstrap", "both")] == [1.0, 0.002, 1.0]
+
+
+# ---------------------------------------------------------------- figures
+
+
+def test_means_spread_and_what_is_left_out(rows: Resolve) -> None:
+    """20, 22 and 27: mean 23; sample variance (9 + 1 + 16) / 2 = 13."""
+    (row,) = rows("  a: {also: {valid: {test: valid}}, means: {average: [bleu, valid]}}\n")
+    found = [
+        done(1, 20.0, also={"valid": 10.0}, tokens_per_second=100.0, steps=4),
+        done(2, 22.0, also={"valid": 20.0}, tokens_per_second=None, steps=5),
+        done(3, 27.0, also={"valid": 60.0}, tokens_per_second=200.0, steps=6),
+        Outcome(4, "stopped", "stopped by ASHA at step 2", 2),
+    ]
+    ours = figures(row, found)
+    assert ours is not None
+    assert (ours["bleu"], ours["bleu_spread"]) == (23.0, round(math.sqrt(13), 4))
+    assert (ours["valid"], ours["average"], ours["tokens_per_second"]) == (30.0, 26.5, 150.0)
+    assert (ours["seeds"], ours["steps"], ours["unfinished"]) == ([1, 2, 3], [4, 5, 6], {"4": "stopped by ASHA at step 2"})
+    two = figures(row, found[:2])
+    assert two is not None and two["bleu_spread"] == round(math.sqrt(2), 4)
+    one = figures(row, found[:1])
+    assert one is not None and one["bleu_spread"] is None
+    lacking = figures(row, [found[0], done(2, 22.0)])
+    assert lacking is not None and "valid" not in lacking and "average" not in lacking
+    assert figures(row, []) is None and figures(row, found[3:]) == {
+        "status": "stopped",
+        "reason": "stopped by ASHA at step 2",
+        "seeds": [4],
+    }
+
+
+def test_differences_are_ours_less_the_baselines() -> None:
+    base, ours = {"bleu": 30.0, "params": 1000}, {"bleu": 28.5, "params": 1250}
+    assert against(ours, base) == ours | {"delta": -1.5, "params_added": 250}
+    rouge = against(ours | {"rougeL": 40.0}, base | {"rougeL": 38.0})
+    assert rouge["delta"] == 2.0, "of a table of summaries: ROUGE-L"
+    assert against(ours | {"rougeL": 40.0}, base)["delta"] == -1.5
+    assert against(ours, None) == ours and against(ours, {"status": "stopped"}) == ours
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "text"),
+    [
+        ("params", 87_991_808, "87.99M"),
+        ("params", 1_048_576, "1.05M"),
+        ("params", 100_000, "0.10M"),
+        ("params", 99_999, "99,999"),
+        ("params", 1234, "1,234"),
+        ("params_added", 14_685_184, "+14.69M"),
+        ("params_added", -250_000, "-0.25M"),
+        ("params_added", 640, "+640"),
+        ("params_added", 0, "+0.00M"),
+        ("bleu", 27.644, "27.64"),
+        ("bleu", 27.0, "27.00"),
+        ("delta", 0.3, "+0.30"),
+        ("delta", -0.3, "-0.30"),
+        ("bleu_spread", 0.127, "0.13"),
+        ("train_speed", 1.0, "1.00"),
+        ("tokens_per_second", 1234.4, "1,234"),
+        ("tokens_per_second", 99.94, "99.9"),
+        ("significant", True, "yes"),
+        ("significant", False, "no"),
+        ("bleu", None, ""),
+    ],
+)
+def test_how_a_figure_is_written(column: str, value: Any, text: str) -> None:
+    assert figure(column, value) == text
+
+
+TABLE = """\
+  base: {pinned: true, expect: {bleu: 27.64, params: 88.0M, rank: 3}}
+  new: {model: {d_ff: 48}, expect: {bleu: 28.1, rank: 1}}
+  off: {model: {d_ff: 56}, expect: {bleu: 28.0}}
+"""
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, found: list[Row], outcomes: dict[str, list[Outcome]], **options: Any) -> Table:
+    monkeypatch.setattr(Finder, "outcomes", lambda self, row, seeds=(): outcomes.get(row.id.rpartition("/")[2], []))
+    return make("demo/small", found, Finder(Ledger(Path("nowhere")), Data(None)), ["params", "bleu"], **options)
+
+
+def test_every_figure_stands_under_its_own_heading(rows: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes = {
+        "base": [done(1, 30.0, params=2_000_000), done(2, 31.0, params=2_000_000)],
+        "new": [done(1, 33.0, params=2_500_000, steps=4), done(2, 33.5, params=2_500_000, steps=3)],
+        "off": [Outcome(1, "stopped", "stopped by ASHA at step 2", 2)],
+    }
+    headers, lines = cells(shown(monkeypatch, rows(TABLE), outcomes))
+    table = {line[0]: dict(zip(headers, line, strict=True)) for line in lines}
+    assert table["base"] == {
+        "row": "base", "system": "base", "params (paper)": "88.0M", "params (ours)": "2.00M", "BLEU (paper)": "27.64",
+        "BLEU (ours)": "30.50", "rank (paper)": "3", "delta": "", "params added": "", "spread": "0.71", "data": "toy-smoke", "steps": "4",
+        "seeds": "1, 2", "status": "done",
+    }  # fmt: skip
+    new, off = table["new"], table["off"]
+    assert (new["params (paper)"], new["params (ours)"], new["params added"]) == ("", "2.50M", "+0.50M")
+    assert (new["BLEU (paper)"], new["BLEU (ours)"], new["delta"], new["spread"], new["steps"]) == (
+        "28.10",
+        "33.25",
+        "+2.75",
+        "0.35",
+        "4, 3",
+    )
+    assert (off["BLEU (paper)"], off["BLEU (ours)"], off["steps"], off["status"]) == ("28.00", "", "", "stopped by ASHA at step 2")
+
+
+def test_the_papers_figures_are_shown_where_nothing_was_run(rows: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
+    headers, lines = cells(shown(monkeypatch, rows(TABLE), {}))
+    assert "BLEU (paper)" in headers and not [name for name in headers if "(ours)" in name]
+    assert [line[headers.index("BLEU (paper)")] for line in lines] == ["27.64", "28.10", "28.00"]
+
+
+COMPARED = """\
+  first: {}
+  base: {pinned: true, model: {d_ff: 40}}
+  child: {init_from: demo/small/first, decode: {beam_size: 2}}
+  new: {model: {d_ff: 48}}
+  away: {data: {corpus: iwslt14-de-en, subword: {kind: word, size: 200}}, model: {d_ff: 56}}
+  away2: {data: {corpus: iwslt14-de-en, subword: {kind: word, size: 200}}, model: {d_ff: 64}}
+"""
+
+
+def test_a_row_is_compared_with_the_one_it_starts_from_else_with_its_corpus_baseline(
+    rows: Resolve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bleus = {"first": 10.0, "base": 20.0, "child": 34.0, "new": 45.0, "away": 50.0, "away2": 57.0}
+    found = rows(COMPARED)
+    table = shown(monkeypatch, found, {name: [done(1, bleu, name)] for name, bleu in bleus.items()})
+    deltas = {line.id.rpartition("/")[2]: (line.ours or {}).get("delta") for line in table.rows}
+    assert deltas == {"first": -10.0, "base": None, "child": 24.0, "new": 25.0, "away": None, "away2": 7.0}
+    chosen = shown(monkeypatch, found, {name: [done(1, bleu, name)] for name, bleu in bleus.items()}, base="demo/small/first")
+    deltas = {line.id.rpartition("/")[2]: (line.ours or {}).get("delta") for line in chosen.rows}
+    assert deltas == {"first": None, "base": 10.0, "child": 24.0, "new": 35.0, "away": None, "away2": None}
+
+
+# ---------------------------------------------------------------- notes, speeds, counts, summaries
+
+
+def test_notes_of_what_is_not_alike(rows: Resolve) -> None:
+    found = rows("  a: {}\n  b: {model: {d_ff: 48}}\n")
+
+    def said(a: list[Outcome], b: list[Outcome], scale: str = "") -> str:
+        outcomes = {found[0].id: a, found[1].id: b}
+        return "\n".join(notes(found, outcomes, {row.id: figures(row, outcomes[row.id]) for row in found}, scale, found[0].id, None))
+
+    alike = said([done(1, 1.0), done(2, 1.0)], [done(1, 1.0), done(2, 1.0)])
+    assert "different" not in alike and "spread: sample standard deviation" in alike
+    assert "different seeds" in said([done(1, 1.0), done(2, 1.0)], [done(1, 1.0), done(3, 1.0)]), "as many, yet others"
+    assert "scored differently: s; t" in said([done(1, 1.0)], [done(1, 1.0, signature="t")])
+    environments = said([done(1, 1.0, capsule={"git_commit": "x"})], [done(1, 1.0, capsule={"git_commit": "y"})])
+    assert "different environments: git_commit" in environments
+    assert "toy-smoke, 4 to 1,200 updates a row" in said([done(1, 1.0, steps=1200)], [done(1, 1.0, steps=4)], "small")
+    assert "toy-smoke, 4 updates a row" in said([done(1, 1.0)], [done(1, 1.0)], "small")
+
+
+def test_a_speed_is_the_median_of_each_rounds_ratio(tmp_path: Path) -> None:
+    """Rounds 8/4, 3/3 and 1/4: the median is 1; medians of each would give 3/4, and the other way round it is 1 too but 2.0 is 0.5."""
+    assert ratio_of([8.0, 3.0, 1.0], [4.0, 3.0, 4.0]) == 1.0
+    assert ratio_of([6.0], [3.0]) == 2.0
+    assert [ratio_of(rates, [1.0, 2.0]) for rates in ([1.0], [], None, [1.0, 0.0], [1.0, "x"])] == [None] * 5
+    folder = tmp_path / "speed"
+    folder.mkdir()
+    measured = {name: {"train_key": f"k{name}", "train_speed": [1.0]} for name in "abc"}
+
+    def write(name: str, when: str, fast: float, *kept: str) -> None:
+        each = [measured[row] | ({"train_speed": [fast]} if row == "b" else {}) for row in kept]
+        (folder / f"{name}.json").write_text(json.dumps({"measured": when, "rows": each}))
+
+    write("1", "2026-03", 2.0, "a", "b", "c")
+    write("2", "2026-02", 3.0, "a", "b", "c")
+    write("3", "2026-04", 4.0, "a", "b")
+    found, document = ratios(Ledger(tmp_path), {name: [f"k{name}"] for name in "abc"}, "a")
+    assert found["b"] == {"train_speed": 2.0} and document is not None and document["measured"] == "2026-03"
+
+
+def test_counts_that_differ_by_more_than_the_last_digit_are_told(rows: Resolve, tmp_path: Path) -> None:
+    assert [unit(text) for text in ("88.0M", "1.5k", "7k", "2G", 12)] == [1e5, pytest.approx(100), 1e3, 1e9, 1.0]
+    finder = Finder(Ledger(tmp_path), Data(None))
+    base, wide = rows("  base: {pinned: true}\n  wide: {model: {d_ff: 64}}\n")
+    sizes = {row.id: int(line.split("counted ")[1].replace(",", "")) for row in (base, wide) for line in told_of(row, finder, 10**9)}
+    count, added = sizes[base.id], sizes[wide.id] - sizes[base.id]
+    assert added == 2 * (2 * 16 * 32 + 32) * 2, "in each of 4 layers 32 columns of W1, 32 rows of W2 and 32 biases more"
+    for off, says in ((0, []), (1, []), (-1, []), (2, [f"base: params reported as {count + 2}, counted {count:,}"])):
+        assert told_of(base, finder, count + off) == says
+    for given, says in ((added, []), (added + 1, []), (added + 2, [f"wide: params added reported as {added + 2}, counted {added:,}"])):
+        row = replace(wide, expect={"params_added": given})
+        assert differing([base, row], finder, {wide.id: base.id}) == says
+
+
+def told_of(row: Row, finder: Finder, reported: int) -> list[str]:
+    return differing([replace(row, expect={"params": reported})], finder, {})
+
+
+def test_a_sweeps_summary_is_over_the_seeds_that_are_done() -> None:
+    from rich.console import Console
+
+    def record(seed: int, status: str, bleu: float, speed: float) -> dict[str, Any]:
+        return {"id": "p/t/a", "seed": seed, "status": status, "bleu": bleu, "params": 1500, "tokens_per_second": speed, "steps": 4}
+
+    console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    console.print(summary([record(1, "done", 20.0, 100.0), record(2, "done", 22.0, 300.0), record(3, "failed", 90.0, 900.0)]))
+    line = next(line for line in console.export_text().splitlines() if "1,500" in line)
+    assert [cell.strip() for cell in line.strip("│ ").split("│")][2:6] == ["1,500", "21.00", "1.41", "200"]
+
+
+# ---------------------------------------------------------------- finding
+
+
+def test_a_row_without_its_corpus_is_found_by_seed_search_and_score(tmp_path: Path, rows: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeds 2 and 3 of one training, decoded with beams of 4 and 2 and scored on `test` and `valid`: each row finds its own figures."""
+    from orchestrator.plan import keys_for
+
+    base, beam, valid, untested = rows(
+        "  base: {}\n  beam: {decode: {beam_size: 2}}\n  valid: {score: {test: valid}}\n  untested: {score: {lowercase: true}}\n"
+    )
+    ledger = Ledger(tmp_path / "r")
+    data = Data(None)
+    for seed in (2, 3):
+        for row, bleu in ((base, 10.0), (valid, 20.0), (beam, 30.0)):
+            own = row.at(seed)
+            keys = keys_for(own, data)
+            assert own.spec is not None and keys.train and keys.decode and keys.score
+            if row is base:
+                ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": own.spec.model_dump(), "keys": keys.as_dict()})
+                ledger.write_train(keys.train, {"status": "done", "steps": 4})
+            ledger.write_decode(keys.train, keys.decode, {}, ["a"])
+            about = {"decode_key": keys.decode, "bleu": bleu + seed, "score": own.spec.score.model_dump(exclude_none=True)}
+            ledger.write_score(keys.train, keys.score, about)
+    finder = Finder(ledger, data)
+    assert [(o.seed, o.bleu) for o in finder.outcomes(beam)] == [(2, 32.0), (3, 33.0)]
+    assert [(o.seed, o.status, o.bleu) for o in finder.outcomes(untested, [3])] == [(2, "trained", None), (3, "trained", None)]
+    monkeypatch.setattr(Data, "manifest", lambda self, data: None)
+    away = Finder(ledger, data)
+    assert [(o.seed, o.bleu) for o in away.outcomes(base, [9])] == [(2, 12.0), (3, 13.0)], "those asked for beside those that are there"
+    assert [(o.seed, o.bleu) for o in away.outcomes(valid)] == [(2, 22.0), (3, 23.0)]
+    assert away.outcomes(untested) == [], "no record is of this score"
+    assert away.outcomes(beam) == [], "another search: its keys are not known without the corpus"
