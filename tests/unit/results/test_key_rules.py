@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from typing import Any
 
 import pytest
 
 from models.registry import REGISTRIES
-from orchestrator.data import catalogue
+from orchestrator import keys
+from orchestrator.data import catalogue, prepare, sentences
 from orchestrator.data.prepare import manifest, training_key
 from orchestrator.kept import joined, kept
-from orchestrator.keys import component_versions, keys_of
+from orchestrator.keys import canonical, component_versions, keys_of
 from orchestrator.spec import DataSpec, RunSpec
 
 MANIFEST = {
@@ -124,22 +126,46 @@ def test_a_tuned_penalty_is_in_the_decode_key_with_all_that_it_depends_on():
     assert one.tune != other.tune and one.decode != other.decode
 
 
-def test_equal_parts_are_joined_in_one_order_and_objects_keep_their_own(tmp_path):
+def test_lists_have_an_order():
+    assert canonical([1, 2]) != canonical([2, 1]) and canonical({"widths": [8, 4]}) != canonical({"widths": [4, 8]})
+    assert train_key(optim={"betas": [0.9, 0.98]}) != train_key(optim={"betas": [0.98, 0.9]})
+
+
+def test_what_belongs_to_adam_names_no_run_of_another_optimiser():
+    nag = spec(optim={"kind": "nag", "schedule": {"kind": "fixed", "lr": 0.1}})
+    assert not {"betas", "eps"} & set(keys._optim_meaning(nag)) and {"betas", "eps"} <= set(keys._optim_meaning(spec()))
+
+
+def test_equal_parts_are_joined_in_one_order_and_objects_keep_their_own():
     assert joined(b="2", a="1") == joined(a="1", b="2") == '{"a":1,"b":2}'
     one, other = object(), object()
     assert [kept("x", each, lambda each=each: each) for each in (one, other, one)] == [one, other, one]
     assert kept("x/1", one, lambda: 1) == 1 and kept("x/2", one, lambda: 2) == 2
+    section = type("Section", (), {})()
+    held = weakref.ref(section)
+    kept("x", section, lambda: 1)
+    del section
+    assert held() is not None, "else another object would get its id, and what was worked out of this one"
 
 
-@pytest.mark.parametrize("change", [{"src": "xx"}, {"tgt": "xx"}])
-def test_both_languages_and_how_documents_are_made_are_in_the_manifest(monkeypatch, change):
-    from orchestrator.data import prepare
-
+def test_what_a_manifest_holds(monkeypatch):
+    """Languages and the rule by which sentences of documents are split; not the corpus' name."""
     entry = catalogue.load_entry("toy-smoke")
-    before = manifest(DataSpec(corpus="toy-smoke"), None)
-    monkeypatch.setattr(prepare, "load_entry", lambda name: entry.model_copy(update=change))
-    after = manifest(DataSpec(corpus="toy-smoke"), None)
-    assert before is not None and after is not None and training_key(before) != training_key(after)
+
+    def key(name: str = "toy-smoke", **change: Any) -> str:
+        monkeypatch.setattr(prepare, "load_entry", lambda name: entry.model_copy(update=change))
+        found = manifest(DataSpec(corpus=name), None)
+        assert found is not None
+        return training_key(found)
+
+    assert key("another name") == key()
+    assert len({key(), key(src="xx"), key(tgt="xx"), key(src=entry.tgt, tgt=entry.src)}) == 4
+    documents = catalogue.load_entry("cnn-dailymail").documents
+    assert documents is not None
+    before = key(documents=documents)
+    assert before != key()
+    monkeypatch.setattr(sentences, "RULE", "another rule")
+    assert key(documents=documents) != before
 
 
 def test_a_text_of_validation_is_in_the_train_key_and_a_test_is_not():
