@@ -1,0 +1,144 @@
+"""`repro`'s verdict, part by part: what may excuse other bits, what must be equal, and how near is near."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from orchestrator.capsule import flat
+from orchestrator.keys import Keys
+from orchestrator.lifecycle.reproduce import Reproduced, _verdict, fresh_place
+from orchestrator.lifecycle.verdict import Evidence, Tolerance, Verdict, compare
+from orchestrator.results import Ledger
+
+TRAIN: dict[str, Any] = {"status": "done", "steps": 6, "params": 10, "weights_sha256": "a" * 64, "valid": {"nll": 2.0}}
+CAPSULE: dict[str, Any] = {
+    "git_commit": "1", "dirty_sha256": "1", "device": "cpu", "cpu": {"model": "1"}, "threads": 1, "system": {"machine": "1"},
+    "python": "3.11.9", "matmul": {"path": "default"},
+    "libraries": {"torch": "1", "numpy": "1", "sentencepiece": "1", "mlflow": "1", "ray": "1"},
+    "lock_sha256": "1", "hostname": "1",
+}  # fmt: skip
+EXCUSES = {
+    "git_commit", "dirty_sha256", "device", "cpu.model", "threads", "system.machine", "python", "matmul.path",
+    "libraries.torch", "libraries.numpy", "libraries.sentencepiece",
+}  # fmt: skip
+"""The code, what computes, and the libraries that decide a number: nothing else excuses other bits."""
+
+
+def evidence(capsule: dict[str, Any] | None = None, texts: list[str] | None = None, scores: Any = None, **train: Any) -> Evidence:
+    scores = {"": {"bleu": 20.0}, "valid": {"bleu": 10.0}} if scores is None else scores
+    return Evidence(TRAIN | train, CAPSULE if capsule is None else capsule, ["x", "y"] if texts is None else texts, scores)
+
+
+def changed(name: str) -> dict[str, Any]:
+    """The capsule with another value at the dotted name."""
+    first, _, rest = name.partition(".")
+    return CAPSULE | {first: CAPSULE[first] | {rest: "2"} if rest else "2"}
+
+
+@pytest.mark.parametrize("name", sorted(flat(CAPSULE)))
+def test_which_part_of_a_capsule_excuses_other_bits(name):
+    found = compare(evidence(), evidence(changed(name), weights_sha256="b" * 64), Tolerance())
+    excused = name in EXCUSES
+    assert (found.verdict, found.reasons) == (("within tolerance", [name]) if excused else ("bits differ", []))
+    assert [(part["part"], part["decides"]) for part in found.capsule] == [(name, excused)], "every difference is shown"
+
+
+def test_a_part_that_one_capsule_lacks_differs():
+    less = {name: value for name, value in CAPSULE.items() if name != "git_commit"}
+    for one, other in ((CAPSULE, less), (less, CAPSULE)):
+        assert compare(evidence(one), evidence(other, weights_sha256="b" * 64), Tolerance()).reasons == ["git_commit"]
+
+
+OTHER = changed("git_commit")
+NEAR = {"weights_sha256": "b" * 64}
+
+
+@pytest.mark.parametrize(
+    ("again", "near"),
+    [
+        (evidence(OTHER, **NEAR), True),
+        (evidence(OTHER, **NEAR, steps=7), False),
+        (evidence(OTHER, **NEAR, params=11), False),
+        (evidence(OTHER, **NEAR, status="diverged"), False),
+        (evidence(OTHER, **NEAR, valid={"nll": 2.01}), True),
+        (evidence(OTHER, **NEAR, valid={"nll": 1.99}), True),
+        (evidence(OTHER, **NEAR, valid={"nll": 2.1}), False),
+        (evidence(OTHER, **NEAR, valid={"nll": 1.9}), False),
+        (evidence(OTHER, scores={"": {"bleu": 20.5}, "valid": {"bleu": 10.0}}), True),  # half a point is within
+        (evidence(OTHER, scores={"": {"bleu": 19.5}, "valid": {"bleu": 10.0}}), True),
+        (evidence(OTHER, scores={"": {"bleu": 20.75}, "valid": {"bleu": 10.0}}), False),
+        (evidence(OTHER, scores={"": {"bleu": 19.25}, "valid": {"bleu": 10.0}}), False),
+        (evidence(OTHER, scores={"": {"bleu": 20.0}, "valid": {"bleu": 11.0}}), False),
+        (evidence(OTHER, scores={"": {"bleu": 20.0}}), False),
+        (evidence(OTHER, ["p", "q"]), True),
+        (evidence(OTHER, ["x", "y", "z"]), False),
+        (evidence(OTHER, ["x"]), False),
+    ],
+)
+def test_other_bits_that_are_excused_are_near_or_not(again, near):
+    assert compare(evidence(), again, Tolerance()).verdict == ("within tolerance" if near else "outside tolerance")
+
+
+@pytest.mark.parametrize(
+    "again",
+    [evidence(**{name: "other"}) for name in ("status", "steps", "params", "weights_sha256")]
+    + [evidence(valid={"nll": 2.000001}), evidence(texts=["x"]), evidence(scores={"": {"bleu": 20.0}, "valid": {"bleu": 10.1}})],
+)
+def test_one_difference_is_enough(again):
+    assert compare(evidence(), again, Tolerance()).verdict == "bits differ"
+    assert compare(evidence(), evidence(), Tolerance()).verdict == "same bits"
+
+
+def test_hypotheses_count_lines_that_differ_and_that_are_lacking():
+    def measured(recorded, again):
+        return next(m for m in compare(evidence(texts=recorded), evidence(texts=again), Tolerance()).measures if m["what"] == "hypotheses")
+
+    assert [measured(["a", "b", "c"], again)["differ"] for again in (["a", "b", "c"], ["a", "x", "c"], ["a"], ["x"])] == [0, 1, 2, 3]
+
+
+# ---------------------------------------------------------------- reasons beside the capsule
+
+KEY, OLD = "ab" * 32, "cd" * 32
+DECODE, SCORE = "ef" * 32, "01" * 32
+
+
+def verdict(tmp_path, *, recorded_key: str = KEY, git_commit: str = "1", **train: Any) -> Verdict:
+    """Of a run recorded under `recorded_key`, and run again under KEY with other weights."""
+    ledger, fresh = Ledger(tmp_path / "results"), Ledger(tmp_path / "again")
+    for where, key, commit, more in ((ledger, recorded_key, "1", train), (fresh, KEY, git_commit, {"weights_sha256": "b" * 64})):
+        where.write_train(key, TRAIN | more)
+        where.write_capsule(key, CAPSULE | {"git_commit": commit})
+        where.write_decode(key, DECODE, {}, ["x", "y"])
+        where.write_score(key, SCORE, {"bleu": 20.0})
+    task = SimpleNamespace(id="a/b/c", train_key=KEY, run_keys=Keys(KEY, DECODE, SCORE), scorings={})
+    return _verdict(SimpleNamespace(keys={"a/b/c": Keys(recorded_key, DECODE, SCORE)}), task, ledger, fresh, Tolerance())  # type: ignore[arg-type]
+
+
+def test_reasons_are_the_commit_the_key_and_fused_seeds(tmp_path):
+    assert (verdict(tmp_path / "1").verdict, verdict(tmp_path / "1").reasons) == ("bits differ", [])
+    commit = verdict(tmp_path / "2", git_commit="2")
+    assert (commit.verdict, commit.reasons) == ("within tolerance", ["git_commit"])
+    key = verdict(tmp_path / "3", recorded_key=OLD)
+    assert key.verdict == "within tolerance" and len(key.reasons) == 1 and key.reasons[0].startswith(f"train key {KEY[:16]}: the data")
+    fused = verdict(tmp_path / "4", fused_steps=6)
+    assert fused.verdict == "within tolerance" and fused.reasons == ["recorded from fused seeds, whose sums are rounded in another order"]
+    assert verdict(tmp_path / "5", fused_steps=0).reasons == []
+
+
+def test_the_rows_own_verdict_is_the_last(tmp_path):
+    made = [Verdict(name, [], []) for name in ("bits differ", "same bits")]
+    assert Reproduced([(None, one) for one in made], tmp_path).verdict.verdict == "same bits"  # type: ignore[misc]
+
+
+def test_a_place_is_gone_on_with_for_the_same_run_alone(tmp_path):
+    from orchestrator.errors import UserError
+
+    with fresh_place(tmp_path, tmp_path / "into", KEY):
+        pass
+    with fresh_place(tmp_path, tmp_path / "into", KEY) as place:
+        assert place == tmp_path / "into"
+    with pytest.raises(UserError, match="is not empty"), fresh_place(tmp_path, tmp_path / "into", OLD):
+        pass

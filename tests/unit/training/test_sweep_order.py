@@ -1,0 +1,139 @@
+"""The order of a sweep, what of it is final, and who trains again: decisions of many rows, on plain data."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from orchestrator import pipeline
+from orchestrator.engine import _Sweep
+from orchestrator.make_tasks import Options, jobs_of, levels
+from orchestrator.results import Ledger
+from orchestrator.survivors import chosen, ranked
+from orchestrator.task import Task
+
+
+def task(name: str, *, pinned: bool = False, key: str | None = None, parent: str | None = None, workers: int = 1) -> Task:
+    keys = {"train": key or name, "decode": f"d{name}", "score": f"s{name}"}
+    places = {"results": "results", "data_dir": None, "cache_dir": "cache"}
+    return Task(id=f"a/b/{name}", seed=1, label=name, spec={}, keys=keys, parent_key=parent, pinned=pinned, workers=workers, **places)
+
+
+def sweep(tasks: list[Task], tmp_path: Any, **scheduler: Any) -> _Sweep:
+    return _Sweep(tasks, Options("demo", results=tmp_path, sweep={"scheduler": {"kind": "fifo", "rungs": [5]} | scheduler}))
+
+
+def names(tasks: list[Task]) -> str:
+    return "".join(each.label for each in tasks)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_pinned_rows_start_first_and_the_rest_in_the_order_that_the_seed_draws(tmp_path, seed):
+    """ASHA decides by order of arrival: the order of a table, which is that of growing models, must not decide."""
+    tasks = [task(name, pinned=name in "cf") for name in "abcdefgh"]
+    rest = list("abdegh")
+    random.Random(seed).shuffle(rest)
+    drawn = sweep(tasks, tmp_path, kind="asha", shuffle_seed=seed)
+    assert names(drawn._order(tasks)) == "cf" + "".join(rest) == names(drawn._order(tasks)), "the same each time"
+    assert names(tasks) == "abcdefgh" and rest != list("abdegh")
+
+
+def test_without_a_seed_it_is_1_and_without_asha_the_order_stays(tmp_path):
+    tasks = [task(name, pinned=name == "c") for name in "abcdef"]
+    assert names(sweep(tasks, tmp_path)._order(tasks)) == "abcdef"
+    default, first = (sweep(tasks, tmp_path, kind="asha", **more)._order(tasks) for more in ({}, {"shuffle_seed": 1}))
+    assert names(default) == names(first)
+
+
+def test_asha_decides_as_the_spec_says(tmp_path):
+    tasks = [task("a", pinned=True), task("b")]
+    asha = sweep(tasks, tmp_path, kind="asha", rungs=[9, 3], reduction_factor=4.0, mode="max").asha
+    assert asha is not None and (asha.rungs, asha.eta, asha.sign, asha.pinned) == ([3, 9], 4.0, 1.0, {"a/b/a:1"})
+    usual = sweep(tasks, tmp_path, kind="asha").asha
+    assert usual is not None and (usual.eta, usual.sign) == (3.0, -1.0) and sweep(tasks, tmp_path).asha is None
+
+
+@pytest.mark.parametrize(
+    ("status", "stated", "stopped_here", "final"),
+    [
+        ("done", False, False, True),
+        ("diverged", False, False, True),
+        ("failed", True, False, True),
+        ("failed", False, False, False),
+        ("trained", False, False, False),
+        ("new", False, False, False),
+        ("stopped", False, True, True),
+        ("stopped", False, False, False),  # another sweep's scheduler stopped it
+    ],
+)
+def test_what_a_sweep_leaves_as_it_is(tmp_path, monkeypatch, status, stated, stopped_here, final):
+    monkeypatch.setattr(pipeline, "result_of", lambda task, ledger: {"status": status, "failed_as_stated": stated})
+    one = task("a")
+    assert sweep([one], tmp_path)._final(one, {one.name: 5} if stopped_here else {"a/b/other:1": 5}) is final
+
+
+@pytest.mark.parametrize(("status", "starts"), [("done", True), ("diverged", False), ("failed", False), ("stopped", True)])
+def test_a_child_starts_where_its_parent_has_weights(tmp_path, status, starts):
+    parent, child = task("a", key="ab" * 32), task("b", key="cd" * 32, parent="ab" * 32)
+    Ledger(tmp_path).write_train("ab" * 32, {"status": status, "reason": "loss"})
+    blocked = sweep([parent, child], tmp_path)._blocked([child], {})
+    assert blocked == ({} if starts else {child.name: f"its parent {parent.name} {status}: loss"})
+
+
+def test_what_asha_stopped_is_recorded_with_the_rungs_steps(tmp_path):
+    key = "ab" * 32
+    one = SimpleNamespace(name="a/b/a:1", train_key=key, run_dir=tmp_path / key[:16], sweep="demo", pinned=False)
+    drawn = sweep([], tmp_path, kind="asha", rungs=[5, 10])
+    drawn.tasks = [one]  # type: ignore[list-item]
+    assert drawn.asha is not None
+    for run, value in (("x", 1.0), (one.name, 9.0)):
+        drawn.asha.decide(run, 5, value)
+    Ledger(tmp_path).write_rung(key, 5, {"valid/nll": 9.0, "params": 7})
+    drawn._mark_stopped()
+    found = Ledger(tmp_path).read_train(key)
+    assert found is not None and (found["status"], found["steps"], found["params"], found["valid"]) == ("stopped", 5, 7, {"nll": 9.0})
+    assert found["reason"] == "stopped by ASHA at step 5"
+
+
+def test_parents_train_before_children_and_equal_trainings_once():
+    grandparent, parent, child, other = (task(n, parent=p) for n, p in (("g", None), ("p", "g"), ("c", "p"), ("o", "elsewhere")))
+    assert [names(level) for level in levels([child, other, parent, grandparent])] == ["og", "p", "c"]
+    twin = task("t", key="g", workers=4)
+    assert [names(job) for job in jobs_of([grandparent, other, twin])] == ["gt", "o"]
+    assert [each.workers for each in jobs_of([grandparent, twin])[0]] == [1, 1], "on the workers of the first"
+
+
+# ---------------------------------------------------------------- who trains again
+
+
+def search(values: dict[str, list[float | None]]) -> tuple[list[dict[str, Any]], Any]:
+    """Records and a ledger: row -> its runs' values at their ends, None where the scheduler stopped the run (at 0)."""
+    records, history = [], {}
+    for row, each in values.items():
+        for seed, value in enumerate(each):
+            key = f"{row}{seed}"
+            records.append({"id": row, "status": "stopped" if value is None else "done", "keys": {"train": key}})
+            history[key] = [{"step": 1, "m": -5.0}, {"step": 2, "m": 0.0 if value is None else value}, {"step": 3, "other": 1.0}]
+    return records, SimpleNamespace(history=history.__getitem__)
+
+
+def test_rows_rank_by_the_share_of_runs_that_ended_then_by_the_mean_at_their_ends():
+    """whole: 2 of 2, mean 3; more: 3 of 4, mean 1; half: 1 of 2, mean 0.5; two: 2 of 4, mean 0.25; none: left out."""
+    ends: dict[str, list[float | None]] = {"more": [1.0, 1.0, 1.0, None], "two": [0.0, 0.5, None, None], "half": [0.5, None]}
+    records, ledger = search(ends | {"whole": [2.0, 4.0], "none": [None], "best": [2.5, 2.5]})
+    low = ranked(records, ledger, "m", "min")
+    assert [(s.row, s.value, s.ended, s.runs) for s in low] == [
+        ("best", 2.5, 2, 2), ("whole", 3.0, 2, 2), ("more", 1.0, 3, 4), ("two", 0.25, 2, 4), ("half", 0.5, 1, 2)
+    ]  # fmt: skip
+    assert [s.row for s in ranked(records, ledger, "m", "max")] == ["whole", "best", "more", "half", "two"]
+
+
+@pytest.mark.parametrize(("top", "again"), [(1, ["c", "b"]), (2, ["c", "a", "b"]), (3, ["c", "a", "b"]), (9, ["c", "a", "b", "d"])])
+def test_the_best_train_again_and_the_pinned_with_them_once(top, again):
+    records, ledger = search({"a": [2.0], "b": [3.0], "c": [1.0], "d": [4.0], "lost": [None]})
+    rows = [SimpleNamespace(id=name, pinned=name in ("b", "lost")) for name in ("a", "b", "c", "d", "lost")]
+    found = chosen(records, rows, ledger, {"metric": "m", "mode": "min", "retrain": {"top": top}})  # type: ignore[arg-type]
+    assert [s.row for s in found] == again
