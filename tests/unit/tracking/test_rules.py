@@ -1,0 +1,257 @@
+"""What a sweep's files become in MLflow, point by point: a store in memory keeps what it is told."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from orchestrator import tracking_projector
+from orchestrator.lock import RunLock
+from orchestrator.tracking_history import Point, number, read_points
+from orchestrator.tracking_projector import Projector
+from orchestrator.tracking_source import read_result, read_sweep, run_directory
+from orchestrator.tracking_store import MAX_METRICS, MAX_PARAMS, Child, Store
+
+
+class Memory:
+    """Keeps runs as the real store does: found by their tags, each point, tag and status as it was told."""
+
+    def __init__(self, results: Path, uri: str | None = None) -> None:
+        self.results, self.server, self.client = results, False, True
+        self.runs: dict[str, Any] = {}
+        self.points: dict[str, list[Point]] = {}
+
+    def lock(self, name: str) -> Path:
+        return self.results / ".mlflow.lock"
+
+    def forget(self) -> None: ...
+
+    def search(self, sweep: str, run: str | None = None) -> list[Any]:
+        return [found for found in self.runs.values() if run is None or found.data.tags.get("nmt.run") == run]
+
+    def create(self, name: str, tags: dict[str, str], start: int) -> Child:
+        run_id = f"id-{name}-{len(self.runs)}"
+        info = SimpleNamespace(run_id=run_id, run_name=name, status="RUNNING", start_time=start, end_time=None)
+        self.runs[run_id] = SimpleNamespace(info=info, data=SimpleNamespace(tags=dict(tags)))
+        self.points[run_id] = []
+        return Child(run_id, "RUNNING", "", dict(tags))
+
+    def adopt(self, run: Any) -> Child:
+        return Child(run.info.run_id, run.info.status, "", dict(run.data.tags), last={p.key: p.step for p in self.points[run.info.run_id]})
+
+    def write(self, child: Child, *, points: Any = (), spec: Any = None, tags: Any = None) -> int:
+        self.points[child.run_id] += [p for p in points if p.step > child.last.get(p.key, -1)]
+        self.runs[child.run_id].data.tags |= dict(tags or {})
+        child.tags |= dict(tags or {})
+        return 0
+
+    def write_status(self, child: Child, status: str, end: int | None = None) -> None:
+        child.status = self.runs[child.run_id].info.status = status
+        self.runs[child.run_id].info.end_time = end
+
+    def write_artifacts(self, child: Child, files: Any) -> None: ...
+
+    def delete(self, run_id: str) -> None:
+        del self.runs[run_id]
+
+    def of(self, name: str) -> Any:
+        """The run whose row is called so; "": the sweep's."""
+        (found,) = [run for run in self.runs.values() if run.info.run_name == (f"fake/table1/{name}:1" if name else "fake sweep")]
+        return found
+
+    def told(self, name: str) -> dict[str, list[tuple[int, float, int]]]:
+        found: dict[str, list[tuple[int, float, int]]] = {}
+        for point in self.points[self.of(name).info.run_id]:
+            found.setdefault(point.key, []).append((point.step, point.value, point.time))
+        return found
+
+
+@pytest.fixture
+def project(fake_results: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`project(live)` projects sweep-1 into one store; the store."""
+    store = Memory(fake_results.root)
+    monkeypatch.setattr(tracking_projector, "Store", lambda results, uri: store)
+
+    def call(*, live: bool) -> Memory:
+        projector = Projector(fake_results.root)
+        (projector.sync if live else projector.finish_sweep)("sweep-1")
+        return store
+
+    return call
+
+
+def test_final_figures_stand_at_the_runs_last_step_and_end(fake_results: Any, project: Any) -> None:
+    _, rows = fake_results.typical()
+    run = fake_results.run_dir(rows["dense"])
+    score = run / "score" / f"{rows['dense']['keys']['score'][:16]}.json"
+    for path, when in ((run / "train.json", 1_700_000_900), (score, 1_700_001_000)):
+        os.utime(path, (when, when))
+    for path in (run / "decode").iterdir():
+        os.utime(path, (1_700_000_950, 1_700_000_950))
+    store = project(live=False)
+    told = store.told("dense")
+    end = 1_700_001_000_000
+    finals = {"bleu": 28.42, "chrf": 51.5, "params": 123_456.0, "steps": 20.0, "seconds": 12.5}
+    finals |= {"tokens_per_second": 4321.5, "sentences_per_second": 55.5}
+    assert {name: told[name] for name in finals} == {name: [(20, value, end)] for name, value in finals.items()}
+    assert told["train/loss"] == [(step, 5 / step, 1_700_000_200_000 + step * 1000) for step in range(1, 21)]
+    assert (store.of("dense").info.start_time, store.of("dense").info.end_time) == (1_700_000_100_000, end)
+    assert store.told("linear")["params"] == [(5, 123_456.0, store.of("linear").info.end_time)], "a stopped run's at the step it reached"
+    assert "params" not in store.told("cut"), "a run that may go on has no final figures"
+
+
+def test_every_state_has_its_status(fake_results: Any, project: Any) -> None:
+    _, rows = fake_results.typical()
+    failed = fake_results.row("failed")
+    fake_results.spec(failed)
+    fake_results.train(failed, "failed", reason="no memory")
+    poor = fake_results.row("poor", failed_below=30.0)
+    fake_results.finished(poor, bleu=29.0)
+    fake_results.sweep([*rows.values(), failed, poor])
+    names = ("", "baseline", "linear", "mlrf", "failed", "poor", "cut")
+    store = project(live=True)
+    live = ["RUNNING", "FINISHED", "KILLED", "FAILED", "FAILED", "FAILED", "RUNNING"]
+    assert [store.of(name).info.status for name in names] == live
+    store = project(live=False)
+    assert [store.of(name).info.status for name in names] == ["KILLED", *live[1:-1], "KILLED"]
+    states = [store.of(name).data.tags["nmt.status"] for name in names]
+    assert states == ["interrupted", "done", "stopped", "diverged", "failed", "failed", "interrupted"]
+    assert store.of("poor").data.tags["nmt.reason"] == "BLEU 29.00 is under 30"
+    with RunLock(fake_results.run_dir(rows["cut"]) / "lock"):
+        assert project(live=False).of("cut").info.status == "RUNNING", "somebody else trains it"
+
+
+def test_a_sweep_is_done_when_nothing_is_open(fake_results: Any, project: Any) -> None:
+    one, other = fake_results.row("one"), fake_results.row("other")
+    fake_results.finished(one)
+    fake_results.sweep([one, other])
+    assert project(live=False).of("").info.status == "KILLED", "a row that never began is open"
+    fake_results.train(other, "stopped")
+    assert project(live=False).of("").info.status == "FINISHED"
+
+
+def test_a_row_that_is_no_longer_the_sweeps_does_not_run(fake_results: Any, project: Any) -> None:
+    row = fake_results.row("one")
+    fake_results.spec(row)
+    fake_results.history(row, 1, 2)
+    fake_results.sweep([row])
+    assert project(live=True).of("one").info.status == "RUNNING"
+    fake_results.sweep([fake_results.row("other")])
+    store = project(live=True)
+    assert (store.of("one").info.status, store.of("one").data.tags["nmt.kind"]) == ("KILLED", "superseded")
+
+
+def test_a_row_is_its_address_seed_and_keys(fake_results: Any) -> None:
+    row = fake_results.row("one")
+    keys = row["keys"]
+    others = [row | {"seed": 2}, row | {"id": "fake/table1/two"}]
+    others += [row | {"keys": keys | {kind: "0" * 64}} for kind in ("train", "decode", "score")]
+    sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row, *others, row | {'label': 'x'}])}.json")
+    found = [each.key for each in sweep.rows]
+    assert len(set(found)) == 6 and found[0] == found[-1]
+    assert sweep.started == 1_700_000_000_000, "milliseconds"
+
+
+def test_what_changed_is_written_and_nothing_else(fake_results: Any, project: Any) -> None:
+    row = fake_results.row("one")
+    fake_results.finished(row)
+    fake_results.sweep([row])
+    store = project(live=False)
+    before = len(store.points[store.of("one").info.run_id]), dict(store.of("one").data.tags)
+    written: list[Any] = []
+    write = store.write
+    store.write = lambda child, **options: (written.append(child.run_id), write(child, **options))[1]
+    project(live=False)
+    assert store.of("one").info.run_id not in written
+    assert before == (len(store.points[store.of("one").info.run_id]), dict(store.of("one").data.tags))
+    fake_results.score(row, bleu=30.0)
+    project(live=False)
+    assert store.of("one").info.run_id in written and store.of("one").data.tags != before[1]
+
+
+def test_a_run_with_a_score_missing_is_not_done(fake_results: Any, tmp_path: Path) -> None:
+    other = "9" * 64
+    row = fake_results.row("one", also={"valid": {"keys": {"train": None, "decode": None, "score": other}}})
+    fake_results.finished(row)
+    sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row])}.json")
+
+    def state() -> tuple[str, dict[str, float]]:
+        found = read_result([fake_results.root], sweep.rows[0], sweep)
+        assert found is not None
+        return found.state, {name: value for name, value in found.metrics.items() if name.startswith("bleu")}
+
+    assert state() == ("running", {"bleu": 27.64})
+    path = fake_results.run_dir(row) / "score" / f"{other[:16]}.json"
+    path.write_text(json.dumps({"key": other, "bleu": 33.0}))
+    assert state() == ("done", {"bleu": 27.64, "bleu_valid": 33.0})
+    path.write_text(json.dumps({"key": "8" * 64, "bleu": 33.0}))
+    assert state()[0] == "running", "a record of another key"
+    (fake_results.run_dir(row) / "score" / f"{row['keys']['score'][:16]}.json").unlink()
+    path.write_text(json.dumps({"key": other, "bleu": 33.0}))
+    assert state()[0] == "running"
+
+
+def test_figures_that_are_no_numbers_are_left_out(fake_results: Any) -> None:
+    row = fake_results.row("one")
+    fake_results.finished(row)
+    fake_results.train(row, params=None, tokens_per_second="inf", seconds=True)
+    sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row])}.json")
+    found = read_result([fake_results.root], sweep.rows[0], sweep)
+    assert found is not None and set(found.metrics) == {"steps", "sentences_per_second", "bleu", "chrf"}
+    assert number(True) is None and number("inf") == float("inf")
+
+
+def test_a_finished_run_in_a_mirror_wins_over_an_unfinished_one_here(fake_results: Any, tmp_path: Path) -> None:
+    row = fake_results.row("one")
+    key = row["keys"]["train"]
+    (tmp_path / "here" / key[:16]).mkdir(parents=True)
+    assert run_directory([tmp_path / "here", fake_results.root], key) == tmp_path / "here" / key[:16]
+    fake_results.finished(row)
+    assert run_directory([tmp_path / "here", fake_results.root], key) == fake_results.run_dir(row)
+
+
+def test_a_line_that_is_still_being_written_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text('{"step": 0, "loss": 9.0}\n{"step": 0, "loss": 8.0}\n{"step": 1, "loss": "inf"}\n{"step": 12, "loss": 5}')
+    points, nonfinite = read_points(path, 1000)
+    assert points == [Point("loss", 9.0, 1000, 0)] and nonfinite == ["loss@1"]
+
+
+class Client:
+    """Of MLflow: keeps each request, and refuses what the real one refuses."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[int, int, int]] = []
+        self.metrics: list[tuple[str, int]] = []
+        self.params: dict[str, str] = {}
+        self.tags: dict[str, str] = {}
+
+    def log_batch(self, run_id: str, metrics: Any, params: Any, tags: Any) -> None:
+        assert len(metrics) <= 1000 and len(params) <= 100 and len(metrics) + len(params) + len(tags) <= 1000
+        assert not self.params.keys() & {param.key for param in params}
+        self.requests.append((len(metrics), len(params), len(tags)))
+        self.metrics += [(metric.key, metric.step) for metric in metrics]
+        self.params |= {param.key: param.value for param in params}
+        self.tags |= {tag.key: tag.value for tag in tags}
+
+
+def test_a_write_is_what_the_run_lacks_in_as_many_requests_as_it_needs(tmp_path: Path) -> None:
+    client = Client()
+    store = Store(tmp_path)
+    store._client = client  # type: ignore[assignment]
+    child = Child("run", "RUNNING", "", {})
+    points = [Point("loss", 1.0, 0, step) for step in range(MAX_METRICS + 5)]
+    spec = {f"p{i}": i for i in range(MAX_PARAMS + 3)}
+    assert store.write(child, points=points, spec=spec, tags={"state": "running"}) == MAX_METRICS + 5
+    assert client.metrics == [("loss", step) for step in range(MAX_METRICS + 5)] and len(client.params) == MAX_PARAMS + 3
+    assert client.tags == {"state": "running"} and client.requests[-1][2] == 1 and sum(tags for *_, tags in client.requests) == 1
+    client.requests.clear()
+    assert store.write(child, points=points, spec=spec, tags={"state": "running"}) == 0 and client.requests == []
+    points += [Point("loss", 1.0, 0, MAX_METRICS + 5), Point("bleu", 1.0, 0, 0)]
+    assert store.write(child, points=points, tags={"state": "done"}) == 2
+    assert client.requests == [(2, 0, 1)] and client.tags == {"state": "done"}
