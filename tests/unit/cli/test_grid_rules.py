@@ -138,3 +138,10 @@ def test_regularizers_of_a_grid_stand_beside_the_rows_own_and_keep_their_options
     rows = resolve(spec("", head=head + text))[1:]
     found = [[(each["kind"], each["weight"]) for each in row.spec.model.regularizers] for row in rows if row.spec is not None]
     assert found == [[("diversity", 0.5), ("encoder_l2", 0.1)], [("diversity", 0.25), ("encoder_l2", 0.1)]]
+
+
+def test_two_options_of_one_regularizer_meet(rows: Callable[[str], dict[str, Row]]) -> None:
+    text = "  axes:\n    weight: {key: model.regularizers.diversity.weight, grid: [0.25]}\n"
+    text += "    sides: {key: model.regularizers.diversity.sides, grid: [encoder]}\n"
+    (row,) = rows(text).values()
+    assert row.spec is not None and row.spec.model.regularizers == [{"kind": "diversity", "weight": 0.25, "sides": "encoder"}]

@@ -1,0 +1,114 @@
+"""What a plan calls new, shared, done, stopped or failed, what it counts, and that a task has the plan's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.keys import Keys
+from orchestrator.make_tasks import Options, make_tasks
+from orchestrator.plan import Data, Plan, Planned, also_keys, is_done, keys_for, plan
+from orchestrator.results import Ledger
+from orchestrator.rows import resolve
+
+Write = Callable[..., Path]
+FAMILY = """\
+  first: {also: {valid: {test: valid}}}
+  second: {init_from: first, model: {d_ff: 40}}
+  third: {init_from: second, model: {d_ff: 48}, also: {valid: {test: valid}}}
+"""
+
+
+def test_a_task_has_the_keys_of_the_plan_seed_by_seed(spec: Write, tmp_path: Path) -> None:
+    (row,) = resolve(f"{spec(FAMILY)}#third")
+    made = plan([row], [2, 3], ledger=Ledger(tmp_path))
+    planned = {f"{each.id}:{each.seed}": each for each in (*made.parents, *made.rows)}
+    tasks = {task.name: task for task in make_tasks([row], [2, 3], Options("demo", results=tmp_path, cache_dir=tmp_path))}
+    assert [f"{each.id}:{each.seed}" for each in made.parents] == [f"demo/small/{n}:{seed}" for seed in (2, 3) for n in ("first", "second")]
+    assert {name: task.keys for name, task in tasks.items()} == {name: each.keys.as_dict() for name, each in planned.items()}
+    assert len({each.keys.train for each in planned.values()}) == 6
+    for seed in (2, 3):
+        child, parent = planned[f"demo/small/third:{seed}"], tasks[f"demo/small/second:{seed}"]
+        assert tasks[f"demo/small/third:{seed}"].parent_key == parent.train_key
+        valid = child.also["valid"]
+        assert valid.train == child.keys.train and valid.decode != child.keys.decode and valid.score != child.keys.score
+        assert tasks[f"demo/small/third:{seed}"].also["valid"]["keys"] == valid.as_dict()
+    seeded = row.at(3)
+    assert keys_for(seeded, Data(None)) == planned["demo/small/third:3"].keys
+    assert also_keys(seeded, Data(None)) == planned["demo/small/third:3"].also
+
+
+def test_a_parent_that_is_asked_for_at_one_seed_is_a_parent_at_another(spec: Write, tmp_path: Path) -> None:
+    path = spec("  a: {}\n  b: {init_from: a, decode: {beam_size: 2}}\nsweep: {seeds: [1]}\n")
+    rows = resolve(path)
+    made = plan(rows, [1, 2], ledger=Ledger(tmp_path))
+    assert made.parents == [] and len(made.rows) == 4
+    alone = plan(rows[1:], [1, 2], ledger=Ledger(tmp_path))
+    assert [(each.id, each.seed) for each in alone.parents] == [("demo/small/a", 1), ("demo/small/a", 2)]
+    assert alone.parents[1].keys == next(each.keys for each in made.rows if (each.id, each.seed) == ("demo/small/a", 2)), "its child's seed"
+
+
+def test_workers_of_the_command_line_win_over_the_rows(spec: Write, tmp_path: Path) -> None:
+    rows = resolve(spec("  a: {workers: 3}\n  b: {}\n"))
+    for asked, found in ((None, [3, 1]), (2, [2, 2])):
+        made = make_tasks(rows, [1], Options("demo", results=tmp_path, cache_dir=tmp_path, workers=asked))
+        assert [task.workers for task in made] == found
+
+
+TRAIN, DECODE, SCORE, VALID = ("ab" * 32, "cd" * 32, "ef" * 32, "01" * 32)
+
+
+@pytest.mark.parametrize(
+    ("status", "scores", "done"),
+    [
+        (None, [SCORE, VALID], False),
+        ("done", [], False),
+        ("done", [SCORE], False),
+        ("done", [VALID], False),
+        ("done", [SCORE, VALID], True),
+        ("diverged", [], True),
+        ("stopped", [SCORE, VALID], False),
+        ("failed", [SCORE, VALID], False),
+    ],
+)
+def test_a_row_is_done_when_every_score_is_there(tmp_path: Path, status: str | None, scores: list[str], done: bool) -> None:
+    ledger = Ledger(tmp_path)
+    if status is not None:
+        ledger.write_train(TRAIN, {"status": status})
+    for score in scores:
+        ledger.write_score(TRAIN, score, {"bleu": 1.0})
+    keys, also = Keys(TRAIN, DECODE, SCORE), {"valid": Keys(TRAIN, DECODE, VALID)}
+    assert is_done(ledger, keys, also) is done
+    assert is_done(ledger, Keys(None, None, None)) is False and is_done(ledger, Keys(TRAIN, None, None)) is False
+
+
+def test_statuses_in_the_order_in_which_they_count(spec: Write, tmp_path: Path) -> None:
+    """twin is equal to first; more is equal but for a scoring of its own, which less has too."""
+    low = "{also: {low: {lowercase: true}}}"
+    rows = resolve(spec(f"  first: {{also: {{valid: {{test: valid}}}}}}\n  twin: {{}}\n  more: {low}\n  less: {low}\n"))
+    ledger = Ledger(tmp_path)
+    found = plan(rows, [1], ledger=ledger)
+    assert [(each.status, each.same_as) for each in found.rows] == [
+        ("new", None), ("shared", "demo/small/first"), ("new", "demo/small/first"), ("shared", "demo/small/first")
+    ]  # fmt: skip
+    assert found.trainings == 1
+    keys = found.rows[0].keys
+    assert keys.train and keys.decode and keys.score
+    ledger.write_train(keys.train, {"status": "stopped"})
+    assert [each.status for each in plan(rows, [1], ledger=ledger).rows] == ["stopped", "shared", "stopped", "shared"]
+    ledger.write_train(keys.train, {"status": "done"})
+    ledger.write_score(keys.train, keys.score, {"bleu": 1.0})
+    assert [each.status for each in plan(rows, [1], ledger=ledger).rows] == ["new", "done", "new", "shared"]
+
+
+def test_trainings_are_counted_once_and_with_the_parents_that_are_not_done() -> None:
+    def one(train: str, status: str) -> Planned:
+        return Planned("a/b/c", 1, Keys(train, "d", "s"), 1, status)
+
+    rows = [one("1", "new"), one("1", "new"), one("2", "new"), one("3", "done"), one("4", "stopped"), one("5", "shared")]
+    parents = [one("6", "new"), one("7", "stopped"), one("8", "done"), one("9", "failed"), one("1", "new")]
+    made = Plan(rows=rows, parents=parents)
+    assert made.trainings == 4, "1, 2, 6 and 7"
+    assert made.as_json()["totals"] == {"new": 3, "done": 1, "stopped": 1, "shared": 1, "runs": 6, "trainings": 4}

@@ -1,0 +1,225 @@
+"""Costs worked out by hand: device-hours, what each part of an estimate scales with, sums over a plan, the cap."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from orchestrator import atomic
+from orchestrator.cost import about as abouts
+from orchestrator.cost import cache, usage
+from orchestrator.cost import estimate as estimates
+from orchestrator.cost.cap import Cap
+from orchestrator.cost.estimate import Cost, Costs
+from orchestrator.cost.flops import work
+from orchestrator.cost.lengths import Lengths
+from orchestrator.cost.planned import _done, add_costs
+from orchestrator.cost.totals import Sum, totals
+from orchestrator.data.prepare import prepare
+from orchestrator.keys import Keys
+from orchestrator.plan import Data, Planned, plan
+from orchestrator.results import Ledger
+from orchestrator.rows import Row, resolve
+
+NOTHING = {
+    "train_flops": 1.0, "train_seconds": 0.0, "valid_flops": 1.0, "valid_seconds": 0.0, "row_steps": 1, "decode_seconds": 0.0,
+    "decode_weights": 1.0, "start_seconds": 0.0, "checkpoint_seconds": 0.0, "memory": 123,
+}  # fmt: skip
+"""A probe on a machine that takes no time for anything."""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    found = Data(None, tmp_path_factory.mktemp("cache"))
+    prepare(spec_of(rows()[0]).data, None, found.cache_dir or Path())
+    return found
+
+
+def rows() -> list[Row]:
+    return [row for row in resolve("quickstart/fusion", profile="smoke") if row.workers == 1]
+
+
+def spec_of(row: Row) -> Any:
+    assert row.spec is not None
+    return row.spec
+
+
+def with_train(row: Row, **changes: Any) -> Row:
+    return replace(row, spec=spec_of(row).model_copy(update={"train": spec_of(row).train.model_copy(update=changes)}))
+
+
+def probed(data: Data, place: Path, row: Row, **measures: float) -> Costs:
+    costs = Costs(data, place)
+    about = costs.about(row)
+    assert about is not None
+    cache.write(place, about, NOTHING | measures)
+    costs.probes = cache.read_all(place)
+    return costs
+
+
+def test_device_hours() -> None:
+    cost = Cost("probed", 3, train=3000.0, around=600.0, decode=1800.0)
+    assert (cost.training_seconds, cost.seconds, cost.hours) == (3600.0, 5400.0, 4.5)
+    told = cost.as_json(1000)
+    assert (told["device_hours"], told["seconds"]["all"], told["state_bytes"]) == (4.5, 5400.0, 16_000)
+    for lacking in ("train", "around", "decode"):
+        assert replace(cost, **{lacking: None}).hours is None
+
+
+def test_each_part_of_an_estimate_scales_with_what_it_is_of(data: Data, tmp_path: Path) -> None:
+    """7 updates, a validation and a checkpoint after 2, 4, 6 and at the end; one part at a time takes a second."""
+    row = with_train(rows()[0], max_steps=7, max_epochs=None, validate_every=2, checkpoint_every=2)
+    ready = data.prepared(row)
+    assert ready is not None
+    model, lengths = work(spec_of(row).model, ready.src_size, ready.tgt_size), Lengths()
+    update = model.training(lengths.training(spec_of(row), ready).tokens)
+    valid, train = (model.forward(lengths.split(ready, split)) for split in ("valid", "train"))
+    assert valid != train
+
+    def cost(name: str, **measures: float) -> Cost:
+        return probed(data, tmp_path / name, row, **measures).of(row)
+
+    assert cost("nothing").seconds == 0.0 and cost("nothing").updates == 7
+    training = cost("train", train_seconds=1.0, train_flops=update)
+    assert (training.train, training.around, training.flop) == (pytest.approx(7.0), 0.0, pytest.approx(7 * update))
+    assert cost("start", start_seconds=1.0).around == 1.0
+    assert cost("checkpoint", checkpoint_seconds=1.0).around == 4.0
+    assert cost("valid", valid_seconds=1.0, valid_flops=valid).around == pytest.approx(4.0)
+    decoding = cost("decode", decode_seconds=1.0, row_steps=lengths.row_steps(ready, spec_of(row)))
+    assert decoding.decode == pytest.approx(1.0) and decoding.training_seconds == 0.0 and decoding.memory == 123
+
+
+def test_several_workers_share_updates_and_validations(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = rows()[0]
+    costs = probed(data, tmp_path, row, train_seconds=1.0, valid_seconds=1.0, start_seconds=5.0, decode_seconds=1.0)
+    one, four = costs.of(row), costs.of(row, workers=4)
+    assert one.train and four.train == pytest.approx(one.train / 4)
+    assert one.around and four.around == pytest.approx(5.0 + (one.around - 5.0) / 4) and one.around > 5.0
+    assert (one.devices, four.devices, four.decode, four.basis) == (1, 4, one.decode, "estimated")
+    assert costs.of(with_train(row, threads=3), workers=2).devices == 6, "cores"
+    monkeypatch.setattr("orchestrator.runtime.best_device", lambda: SimpleNamespace(type="cuda"))
+    assert costs.of(with_train(row, threads=3), workers=2).devices == 2, "GPUs"
+
+
+def test_the_nearest_probe_of_this_machine_stands_in(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three probes at distances 5, 1 and 0.1 the last is of another machine. Its decoding is scaled by the decoder's weights."""
+    base, near, away, row = rows()[:4]
+    for each, seconds in ((base, 3.0), (near, 7.0), (away, 11.0)):
+        costs = probed(data, tmp_path, each, train_seconds=seconds, decode_seconds=1.0, decode_weights=50.0, row_steps=10.0)
+    keys = {abouts.key_of(costs.about(each) or {}): name for each, name in ((base, "base"), (near, "near"), (away, "away"))}
+    distances = {"base": 5.0, "near": 1.0, "away": 0.1}
+    named = {id(probe["about"]): keys[key] for key, probe in costs.probes.items()}
+    monkeypatch.setattr(estimates.abouts, "distance", lambda mine, other: distances[named[id(other)]])
+    monkeypatch.setattr(estimates.abouts, "comparable", lambda mine, other: named[id(other)] != "away")
+    found = costs.of(row)
+    assert found.basis == "estimated" and found.probe is not None and keys[found.probe] == "near" and found.memory is None
+    assert found.train == pytest.approx((found.flop or 0) * 7.0)
+    ready = data.prepared(row)
+    assert ready is not None
+    weights = work(spec_of(row).model, ready.src_size, ready.tgt_size).tgt
+    assert found.decode == pytest.approx(Lengths().row_steps(ready, spec_of(row)) / 10 * weights / 50)
+
+
+# ---------------------------------------------------------------- sums
+
+ONE = Cost("probed", 2, flop=10.0, train=3000.0, around=600.0, decode=1800.0)  # 2 hours of training, 1 of decoding
+
+
+def planned(name: str, number: str | None, also: dict[str, str] | None = None) -> Planned:
+    """Training T<number>, decoding D.., score S..; `also`: name -> number of another decoding and score of it."""
+    keys = Keys(number and f"T{number}", number and f"D{number}", number and f"S{number}")
+    others = {each: Keys(keys.train, f"D{other}", f"S{number}{other}") for each, other in (also or {}).items()}
+    return Planned(name, 1, keys, 1, "new", None, others)
+
+
+def test_a_sum_has_hours_of_all_devices_and_no_seconds_of_scoring() -> None:
+    found = Sum()
+    for kind in ("train", "decode", "score", "score"):
+        found.add(kind, ONE)
+    found.add("train", None)
+    found.add("decode", replace(ONE, decode=None))
+    assert vars(found) == {"trainings": 2, "decodings": 2, "scorings": 2, "flop": 10.0, "hours": 3.0, "unknown": 2}
+
+
+def test_totals_of_rows_with_several_scorings() -> None:
+    """a and b share training 1 and its decodings; c starts from p; two rows lack their data."""
+    made = [planned("a", "1", {"x": "1", "y": "8"}), planned("b", "1", {"y": "8"}), planned("c", "2")]
+    made += [planned("n", None), planned("m", None)]
+    done = {"T1", "D1", "S1"}
+    found = totals(made, [planned("p", "9")], dict.fromkeys("abcp", ONE), done, {"c": ["p"]})
+    counts = {name: (each.trainings, each.decodings, each.scorings) for name, each in found.items()}
+    # alone: a, b, c, n, m and c's parent train; a has three scorings, b two
+    assert counts["alone"] == (6, 8, 8)
+    # equal work once: T1, T2, T9 and two unknown; D1, D8, D2, D9 and two; S1, S11, S18, S2, S9 and two
+    assert counts["shared"] == (5, 6, 7) and counts["done"] == (1, 1, 1) and counts["left"] == (4, 5, 6)
+    assert found["alone"].hours == 4 * 2.0 + 6 * 1.0 and found["done"].hours == 3.0 and found["left"].hours == 2 * 2.0 + 3 * 1.0
+    assert found["shared"].flop == 30.0 and found["left"].unknown == 4
+
+
+@pytest.mark.parametrize(("status", "done"), [("done", True), ("diverged", True), ("stopped", False), ("failed", False), (None, False)])
+def test_what_of_a_row_is_done(tmp_path: Path, status: str | None, done: bool) -> None:
+    """The translation is there and its score is not; of the other scoring it is the other way round."""
+    train, decode, score, other, last = (text * 32 for text in ("ab", "cd", "ef", "01", "23"))
+    ledger = Ledger(tmp_path)
+    if status is not None:
+        ledger.write_train(train, {"status": status})
+    ledger.write_decode(train, decode, {}, ["a"])
+    ledger.write_score(train, last, {"bleu": 1.0})
+    row = Planned("a/b/c", 1, Keys(train, decode, score), 1, "new", None, {"x": Keys(train, other, last)})
+    assert _done([row], ledger) == ({train, decode, last} if done else set())
+
+
+def test_a_row_by_itself_trains_every_row_that_it_starts_from(data: Data, tmp_path: Path) -> None:
+    base, middle, last = rows()[:3]
+    middle = replace(middle, parent=base, spec=spec_of(middle).model_copy(update={"init_from": base.id}))
+    last = replace(last, parent=middle, spec=spec_of(last).model_copy(update={"init_from": middle.id}))
+    made = plan([last], [1], ledger=Ledger(tmp_path), data=data)
+    add_costs(made, [last], Costs(data, tmp_path), Ledger(tmp_path))
+    assert [each.id for each in made.parents] == [base.id, middle.id] and all(each.cost is not None for each in (*made.parents, *made.rows))
+    assert (made.totals["alone"].trainings, made.totals["alone"].decodings) == (3, 1) and made.totals["shared"].trainings == 3
+
+
+# ---------------------------------------------------------------- the cap
+
+
+def cap(results: Path, hours: float) -> Cap:
+    nothing: dict[str, Any] = {"ask": lambda: None, "end": lambda: None, "forget": lambda: None}
+    return Cap(results, ["one", "two"], hours, "core-hours", margin=3.0, **nothing)
+
+
+def use(results: Path, sweep: str, seconds: float, devices: int = 0, ago: float = 0.0, *, alive: bool = False) -> None:
+    place = usage.folder(results, sweep)
+    place.mkdir(parents=True, exist_ok=True)
+    record = {"device_seconds": seconds, "devices": devices, "updated": 5000.0 - ago, "open": alive}
+    atomic.write_json(place / f"{len(list(place.iterdir()))}.json", record)
+
+
+def test_the_cap_asks_a_minute_of_all_devices_before_and_ends_a_margin_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """10 hours and 5 devices at work: it asks where 300 s are left and ends where 15 are. The hours are those of both sweeps together."""
+    monkeypatch.setattr(usage.time, "time", lambda: 5000.0)
+    for left, step in ((301, "go on"), (299, "ask"), (16, "ask"), (14, "end"), (-5, "end")):
+        place = tmp_path / str(left)
+        use(place, "one", 30_000.0, devices=5, alive=True)
+        use(place, "two", 6_000.0 - left)
+        one = cap(place, 10.0)
+        assert one.step() == step and one.used() == pytest.approx((36_000 - left) / 3600), left
+
+
+def test_a_sweep_begins_where_a_tenth_or_a_minute_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage.time, "time", lambda: 5000.0)
+    for hours, used, spent in ((1.0, 3539.0, False), (1.0, 3541.0, True), (0.1, 323.0, False), (0.1, 325.0, True)):
+        place = tmp_path / f"{hours}-{used}"
+        use(place, "one", used)
+        assert cap(place, hours).spent() is spent
+
+
+def test_a_process_that_is_gone_counts_two_beats_of_its_devices_and_is_at_work_no_more(tmp_path: Path) -> None:
+    use(tmp_path, "one", 10.0, devices=3, ago=100.0, alive=True)  # killed
+    use(tmp_path, "one", 20.0, devices=4, ago=1.0, alive=True)
+    use(tmp_path, "one", 40.0, devices=5, ago=1.0)  # ended
+    assert usage.used(tmp_path, "one", now=5000.0) == 10.0 + 3 * 4.0 + 20.0 + 4 * 1.0 + 40.0
+    assert usage.working(tmp_path, "one", now=5000.0) == 4
