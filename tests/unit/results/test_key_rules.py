@@ -6,8 +6,6 @@ import copy
 import weakref
 from typing import Any
 
-import pytest
-
 from models.registry import REGISTRIES
 from orchestrator import keys
 from orchestrator.data import catalogue, prepare, sentences
