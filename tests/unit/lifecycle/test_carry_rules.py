@@ -1,0 +1,248 @@
+"""How one file of an archive meets the one that is here, what is taken over in which order, and what a collection leaves alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from life import put, tensors
+
+from orchestrator.documents import sealed
+from orchestrator.lifecycle import archive, garbage, ledger_files, merging
+from orchestrator.lifecycle.carry import _late
+from orchestrator.lifecycle.garbage import Needs
+from orchestrator.lock import RunLock
+from orchestrator.results import Ledger
+
+KEY = "ab" * 32
+RUN = KEY[:16]
+DECODE, SCORE = "cd" * 32, "ef" * 32
+
+
+def finished(root: Path, steps: int = 3, bleu: float = 20.0, status: str = "done") -> Path:
+    ledger = Ledger(root)
+    ledger.write_spec(KEY, {"id": "a/b/c", "seed": 1})
+    for step in range(1, steps + 1):
+        ledger.append_history(KEY, {"step": step})
+    ledger.write_train(KEY, {"status": status, "steps": steps})
+    ledger.write_decode(KEY, DECODE, {}, ["a", "b"])
+    ledger.write_score(KEY, SCORE, {"bleu": bleu})
+    return root
+
+
+@pytest.fixture
+def both(tmp_path):
+    return finished(tmp_path / "theirs"), finished(tmp_path / "ours")
+
+
+def merge(theirs: Path, ours: Path) -> merging.Merge:
+    names = [path.relative_to(theirs).as_posix() for path in sorted(theirs.rglob("*")) if path.is_file()]
+    return merging.of_run(RUN, names, theirs, ours)
+
+
+def test_what_is_the_same_changes_nothing(both):
+    theirs, ours = both
+    found = merge(theirs, ours)
+    assert (found.new, found.add, found.conflicts) == (False, [], {})
+    shutil.rmtree(ours / RUN)
+    assert merge(theirs, ours).new
+
+
+def test_the_longer_history_stays_or_comes(both):
+    theirs, ours = both
+    Ledger(theirs).append_history(KEY, {"step": 4})
+    assert merge(theirs, ours).add == [f"{RUN}/history.jsonl"], "it goes on where ours ends"
+    for _ in range(2):
+        Ledger(ours).append_history(KEY, {"step": 4})
+    assert (merge(theirs, ours).add, merge(theirs, ours).conflicts) == ([], {}), "ours goes on where theirs ends"
+    Ledger(theirs).append_history(KEY, {"step": 9})
+    assert merge(theirs, ours).conflicts == {"training": [f"{RUN}/history.jsonl"]}
+
+
+def test_a_conflict_is_of_the_training_or_of_one_score(both):
+    theirs, ours = both
+    score = f"{RUN}/score/{SCORE[:16]}.json"
+    put(ours / score, json.dumps(sealed({"bleu": 30.0}, SCORE)))
+    assert merge(theirs, ours).conflicts == {f"score/{SCORE[:16]}": [score]}
+    put(ours / f"{RUN}/train.json", json.dumps(sealed({"status": "done", "steps": 9}, KEY)))
+    assert set(merge(theirs, ours).conflicts) == {"training", f"score/{SCORE[:16]}"}
+    for name in (score, f"{RUN}/train.json"):
+        put(ours / name, "{")  # damaged: it counts as absent
+    assert merge(theirs, ours).conflicts == {} and merge(theirs, ours).add == [score, f"{RUN}/train.json"]
+
+
+@pytest.mark.parametrize(("here", "taken"), [("nothing", True), ("a checkpoint", False), ("a journal", False), ("a result", False)])
+def test_a_checkpoint_is_taken_where_ours_has_gone_nowhere(tmp_path, here, taken):
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    for name in ("ckpt/step-00000003/manifest.json", "journal.jsonl"):
+        put(theirs / RUN / name)
+    Ledger(ours).write_spec(KEY, {"id": "a"})
+    if here == "a checkpoint":
+        put(ours / RUN / "ckpt/step-00000001/manifest.json")
+    if here == "a journal":
+        put(ours / RUN / "journal.jsonl")
+    if here == "a result":
+        Ledger(ours).write_train(KEY, {"status": "done"})
+    found = merge(theirs, ours).add
+    assert (f"{RUN}/ckpt/step-00000003/manifest.json" in found) is (taken or here == "a journal")
+    assert (f"{RUN}/journal.jsonl" in found) is taken
+
+
+def test_sweeps_are_the_same_where_they_ask_for_the_same_rows(tmp_path):
+    def sweep(name: str, **change: Any) -> Path:
+        row = {"id": "a/b/c", "seed": 1, "keys": {"train": KEY, "decode": DECODE, "score": SCORE}, "label": "x", "spec": {}} | change
+        return put(tmp_path / name / "sweep.json", json.dumps({"sweep_id": "sweep", "rows": [row]}))
+
+    ours = sweep("ours")
+    assert merging.of_sweep(ours, tmp_path / "absent.json") == "add"
+    assert [merging.of_sweep(sweep("same", **change), ours) for change in ({}, {"label": "y"})] == ["same", "same"]
+    others: list[dict[str, Any]] = [{"id": "a/b/d"}, {"seed": 2}]
+    others += [{"keys": {"train": train, "score": score}} for train, score in ((KEY, KEY), (DECODE, SCORE))]
+    assert [merging.of_sweep(sweep("other", **change), ours) for change in others] == ["conflict"] * 4
+    one, other = (put(tmp_path / name / "s.asha.json", json.dumps({"eta": eta})) for name, eta in (("x", 2), ("y", 3)))
+    assert merging.of_sweep(one, other) == "conflict" and merging.of_sweep(one, one) == "same"
+
+
+def test_a_record_comes_after_what_it_points_to_and_the_end_of_a_run_last():
+    files = ("train.json", "score/a.json", "decode/a.json", "decode/a.txt", "weights/last.json", "weights/last-0.safetensors")
+    names = [f"{RUN}/{name}" for name in files]
+    order = [name.partition("/")[2] for name in sorted(names, key=_late)]
+    assert order[-2:] == ["score/a.json", "train.json"]
+    assert order.index("decode/a.txt") < order.index("decode/a.json")
+    assert order.index("weights/last-0.safetensors") < order.index("weights/last.json")
+
+
+# ---------------------------------------------------------------- what a file of a ledger must be
+
+
+def test_files_that_are_not_what_their_names_say(both):
+    theirs, _ = both
+    names = [path.relative_to(theirs).as_posix() for path in sorted(theirs.rglob("*")) if path.is_file()]
+
+    def problems() -> list[str]:
+        return [line.partition(": ")[0].partition("/")[2] for line in ledger_files.problems_of(theirs, names)]
+
+    assert problems() == []
+    same_start = KEY[:16] + "0" * 48  # another run whose folder would be called so too
+    for name, document in (
+        (f"score/{SCORE[:16]}.json", sealed({"bleu": 1.0}, DECODE)),
+        (f"score/{SCORE[:16]}.json", sealed({"bleu": 1.0, "train_key": DECODE}, SCORE)),
+        (f"score/{SCORE[:16]}.json", sealed({"bleu": 1.0, "train_key": same_start}, SCORE)),
+        (f"score/{SCORE[:16]}.json", sealed({"bleu": 1.0}, SCORE) | {"bleu": 2.0}),
+        ("train.json", sealed({"status": "done"}, DECODE)),
+    ):
+        before = (theirs / RUN / name).read_bytes()
+        put(theirs / RUN / name, json.dumps(document))
+        assert name in problems(), document
+        (theirs / RUN / name).write_bytes(before)
+    put(theirs / RUN / f"decode/{DECODE[:16]}.txt", "a\nother\n")
+    assert problems() == [f"decode/{DECODE[:16]}.txt"]
+
+
+def test_what_is_carried_of_a_run(tmp_path):
+    for status, resumable in (("done", False), ("diverged", False), ("stopped", True), ("failed", True)):
+        root = finished(tmp_path / status, status=status)
+        tensors(root / RUN)
+        put(root / RUN / "journal.jsonl")
+        small = set(ledger_files.of_run(root / RUN, weights=False))
+        kept = {"train.json", "spec.yaml", "history.jsonl", f"score/{SCORE[:16]}.json"}
+        kept |= {f"decode/{DECODE[:16]}.{end}" for end in ("txt", "json")}
+        assert {name.partition("/")[2] for name in small} == kept
+        large = {name.partition("/")[2].partition("/")[0] for name in set(ledger_files.of_run(root / RUN, weights=True)) - small}
+        assert large == {"weights", "snapshots"} | ({"ckpt", "journal.jsonl"} if resumable else set())
+
+
+@pytest.mark.parametrize(("before", "after"), [("12345", "12x45"), ("12345", "123456")])
+def test_a_file_that_changes_while_it_is_archived_is_told(tmp_path, monkeypatch, before, after):
+    root = finished(tmp_path / "results")
+    name = f"{RUN}/history.jsonl"
+    put(root / name, before)
+    member = archive._member
+
+    def changing(which: str, size: int) -> Any:
+        if which == name:
+            put(root / name, after)
+        return member(which, size)
+
+    monkeypatch.setattr(archive, "_member", changing)
+    with pytest.raises(archive.UserError, match="changed while it was archived"):
+        archive.write(tmp_path / "all.tar", root, [name], {})
+    assert not (tmp_path / "all.tar").exists() and not list(tmp_path.glob(".all*"))
+
+
+# ---------------------------------------------------------------- what a collection leaves alone
+
+
+def goes(found: garbage.Garbage, under: Path) -> set[str]:
+    return {item.path.relative_to(under).as_posix() for item in found.items if under in item.path.parents}
+
+
+def test_what_a_sweep_that_runs_needs_stays(fake_results):
+    row = fake_results.row("one")
+    fake_results.finished(row)
+    fake_results.sweep([row])
+    folder = fake_results.root / "sweeps"
+    mine = {"sweep-1.stop", ".sweep-1.json.77-0123abcd.tmp", ".sweep-1.asha.json.77-0123abcd.tmp"}
+    for name in (*mine, "old.stop", ".old.json.77-0123abcd.tmp"):
+        put(folder / name, "")
+    put(fake_results.root / "ray" / "sweep-1-0" / "state.json")
+    tensors(fake_results.run_dir(row))
+    with RunLock(folder / "sweep-1.lock"):
+        found = garbage.find(fake_results.root, weights=True)
+        assert goes(found, folder) == {"old.stop", ".old.json.77-0123abcd.tmp"}
+        assert goes(found, fake_results.run_dir(row)) == set() and not [item for item in found.items if item.kind == "ray"]
+    over = garbage.find(fake_results.root, weights=True)
+    assert mine <= goes(over, folder) and [item.kind for item in over.items].count("ray") == 1
+
+
+def test_commands_that_are_under_way_keep_their_folders(fake_results):
+    root = fake_results.root
+    fake_results.finished(fake_results.row("one"))
+    for name in (".repro-77-0123abcd", ".import-77-0123abcd"):
+        put(root / name / "x")
+    with RunLock(root / ".repro-77-0123abcd" / "lock"), RunLock(root / garbage.LOCK):
+        assert garbage.leftovers(root) == []
+    assert {item.path.name for item in garbage.leftovers(root)} == {".repro-77-0123abcd", ".import-77-0123abcd"}
+
+
+def test_a_parent_that_no_sweep_names_is_no_orphan(fake_results):
+    """The child's sweep names its parent by key alone."""
+    parent, child = fake_results.row("parent"), fake_results.row("child")
+    for row in (parent, child):
+        fake_results.finished(row)
+        tensors(fake_results.run_dir(row))
+    fake_results.sweep([child | {"spec": child["spec"] | {"init_from": parent["id"]}}, parent], "family")
+    found = garbage.find(fake_results.root, weights=True)
+    assert goes(found, fake_results.run_dir(parent)) == {"ckpt"}
+
+
+def test_every_scoring_of_a_row_must_be_there_before_its_weights_go(fake_results):
+    other = "9" * 64
+    row = fake_results.row("one", also={"valid": {"keys": {"train": None, "decode": None, "score": other}}})
+    fake_results.finished(row)
+    tensors(fake_results.run_dir(row))
+    fake_results.sweep([row])
+    run = fake_results.run_dir(row)
+    score = run / "score" / f"{other[:16]}.json"
+
+    def left() -> set[str]:
+        return goes(garbage.find(fake_results.root, weights=True), run)
+
+    assert left() == {"ckpt"}
+    put(score, json.dumps({"key": "8" * 64, "bleu": 1.0}))
+    assert left() == {"ckpt"}, "a score of another key under this name"
+    put(score, json.dumps({"key": other, "bleu": 1.0}))
+    assert left() == {"ckpt", "weights", "snapshots"}
+    assert goes(garbage.find(fake_results.root), run) == {"ckpt"}, "not asked for"
+    needed = garbage.find(fake_results.root, weights=True, needs=Needs(analysed=frozenset([row["id"]])))
+    assert goes(needed, run) == {"ckpt"}
+
+
+def test_links_weigh_nothing(tmp_path):
+    put(tmp_path / "a" / "b", b"x" * 100)
+    put(tmp_path / "big", b"x" * 5000)
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "big")
+    assert garbage.size_of(tmp_path / "a") == 100 and garbage.size_of(tmp_path / "a" / "link") == 0
