@@ -117,6 +117,10 @@ def test_runs_that_do_not_compare_get_no_mark(rows: Resolve) -> None:
     ):
         comparer = Asked({})
         assert significance(row, ours, "b", base, comparer) is None and comparer.asked == []  # type: ignore[arg-type]
+    comparer = Asked({})  # scores without a signature: only what is done counts
+    unsigned = [done(1, 31.0, "a", signature=None)]
+    assert significance(row, unsigned, "b", [Outcome(1, "stopped", "", 2, keys=Keys("x", "x", "x"))], comparer) is None  # type: ignore[arg-type]
+    assert comparer.asked == []
     untested = Asked({("sa2", "sb2"): None})
     assert significance(row, ours, "b", [done(1, 30.0, "b"), done(2, 30.0, "b")], untested) is None  # type: ignore[arg-type]
 
