@@ -23,7 +23,7 @@ from orchestrator.report.marks import significance
 from orchestrator.report.notes import notes
 from orchestrator.report.speeds import ratio_of, ratios
 from orchestrator.report.summary import summary
-from orchestrator.report.table import Table, make
+from orchestrator.report.table import Table, baseline, make
 from orchestrator.results import Ledger
 from orchestrator.rows import Row, resolve
 
@@ -246,6 +246,22 @@ def test_the_papers_figures_are_shown_where_nothing_was_run(rows: Resolve, monke
     headers, lines = cells(shown(monkeypatch, rows(TABLE), {}))
     assert "BLEU (paper)" in headers and not [name for name in headers if "(ours)" in name]
     assert [line[headers.index("BLEU (paper)")] for line in lines] == ["27.64", "28.10", "28.00"]
+
+
+def test_a_mark_stands_at_bleu_alone_and_other_columns_have_the_papers_digits(rows: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "  base: {pinned: true, expect: {rank: 0.5}}\n  new: {model: {d_ff: 48}, expect: {rank: 1.0}}\n"
+    found = {"base": [done(1, 30.0, "b")], "new": [done(1, 33.0, "n")]}
+    headers, lines = cells(shown(monkeypatch, rows(text), found, comparer=Asked({})))
+    line = dict(zip(headers, lines[1], strict=True))
+    assert (line["BLEU"], line["delta"], line["params"], line["rank (paper)"]) == ("33.00†", "+3.00", "1,000", "1.0")
+    assert [name for name, cell in line.items() if "†" in cell] == ["BLEU"]
+
+
+def test_a_row_that_does_not_run_is_no_baseline(rows: Resolve) -> None:
+    others = "  length: {kind: analysis, analysis: length, of: [demo/small/a]}\n  theirs: {kind: quoted}\n"
+    found = rows(others + "  a: {}\n  b: {model: {d_ff: 40}}\n")
+    assert baseline(found) == "demo/small/a" and baseline(found[:2]) is None
+    assert baseline([found[2], replace(found[3], pinned=True)]) == "demo/small/b"
 
 
 COMPARED = """\

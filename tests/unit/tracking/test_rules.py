@@ -105,6 +105,16 @@ def test_final_figures_stand_at_the_runs_last_step_and_end(fake_results: Any, pr
     assert "params" not in store.told("cut"), "a run that may go on has no final figures"
 
 
+def test_a_run_that_has_its_training_and_not_its_score_has_no_final_figures_yet(fake_results: Any, project: Any) -> None:
+    row = fake_results.row("one")
+    fake_results.spec(row)
+    fake_results.train(row)
+    fake_results.sweep([row])
+    assert project(live=True).told("one") == {}
+    fake_results.score(row)
+    assert project(live=True).told("one")["bleu"][0][:2] == (20, 27.64)
+
+
 def test_every_state_has_its_status(fake_results: Any, project: Any) -> None:
     _, rows = fake_results.typical()
     failed = fake_results.row("failed")
