@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +176,40 @@ def test_a_file_that_changes_while_it_is_archived_is_told(tmp_path, monkeypatch,
     assert not (tmp_path / "all.tar").exists() and not list(tmp_path.glob(".all*"))
 
 
+def packed(path: Path, members: list[tuple[str, bytes]], listed: dict[str, bytes]) -> Path:
+    """An archive that holds these members and whose manifest lists `listed`."""
+    files = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in listed.items()}
+    manifest = json.dumps({"format": archive.FORMAT, "files": files}).encode()
+    with tarfile.open(path, "w") as tar:
+        for name, data in [(archive.MANIFEST, manifest), *members]:
+            tar.addfile(archive._member(name, len(data)), io.BytesIO(data))
+    return path
+
+
+def test_only_the_members_that_the_manifest_lists_with_their_bytes_and_each_once(tmp_path):
+    one, other = f"{RUN}/train.json", f"{RUN}/capsule.json"
+    listed = {one: b"1234", other: b"5678"}
+    whole = list(listed.items())
+    for number, (members, says) in enumerate(
+        [
+            (whole, None),
+            ([(one, b"12x4"), whole[1]], "sha256 is not the one"),
+            ([(one, b"12345"), whole[1]], "5 bytes; manifest.json says 4"),
+            ([(one, b"123"), whole[1]], "3 bytes; manifest.json says 4"),
+            (whole[:1], "1 members are missing"),
+            ([*whole, whole[0]], "there twice"),
+            ([*whole, (f"{RUN}/spec.yaml", b"")], "is not in manifest.json"),
+        ]
+    ):
+        (target := tmp_path / str(number)).mkdir()
+        path = packed(tmp_path / f"{number}.tar", members, listed)
+        if says is None:
+            assert archive.unpack(path, target).size == 8 and (target / one).read_bytes() == b"1234"
+        else:
+            with pytest.raises(archive.UserError, match=says):
+                archive.unpack(path, target)
+
+
 # ---------------------------------------------------------------- what a collection leaves alone
 
 
@@ -206,17 +243,6 @@ def test_commands_that_are_under_way_keep_their_folders(fake_results):
     with RunLock(root / ".repro-77-0123abcd" / "lock"), RunLock(root / garbage.LOCK):
         assert garbage.leftovers(root) == []
     assert {item.path.name for item in garbage.leftovers(root)} == {".repro-77-0123abcd", ".import-77-0123abcd"}
-
-
-def test_a_parent_that_no_sweep_names_is_no_orphan(fake_results):
-    """The child's sweep names its parent by key alone."""
-    parent, child = fake_results.row("parent"), fake_results.row("child")
-    for row in (parent, child):
-        fake_results.finished(row)
-        tensors(fake_results.run_dir(row))
-    fake_results.sweep([child | {"spec": child["spec"] | {"init_from": parent["id"]}}, parent], "family")
-    found = garbage.find(fake_results.root, weights=True)
-    assert goes(found, fake_results.run_dir(parent)) == {"ckpt"}
 
 
 def test_every_scoring_of_a_row_must_be_there_before_its_weights_go(fake_results):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from orchestrator.capsule import flat
 from orchestrator.keys import Keys
+from orchestrator.lifecycle import reproduce
 from orchestrator.lifecycle.reproduce import Reproduced, _verdict, fresh_place
 from orchestrator.lifecycle.verdict import Evidence, Tolerance, Verdict, compare
 from orchestrator.results import Ledger
@@ -131,6 +133,32 @@ def test_reasons_are_the_commit_the_key_and_fused_seeds(tmp_path):
 def test_the_rows_own_verdict_is_the_last(tmp_path):
     made = [Verdict(name, [], []) for name in ("bits differ", "same bits")]
     assert Reproduced([(None, one) for one in made], tmp_path).verdict.verdict == "same bits"  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A task, as far as `reproduce` looks at it."""
+
+    id: str
+    name: str
+    train_key: str
+    run_keys: Keys
+    workers: int = 1
+
+
+def test_every_row_runs_again_with_as_many_workers_as_it_was_recorded_with(tmp_path, monkeypatch):
+    """Parents first; a record without the number was made by one."""
+    ledger, ran = Ledger(tmp_path / "results"), []
+    tasks = [Work(name, f"{name}:1", key, Keys(key, DECODE, SCORE)) for name, key in (("parent", OLD), ("row", KEY), ("old", SCORE))]
+    for task, more in zip(tasks, ({"world_size": 4}, {"world_size": 2}, {}), strict=True):
+        ledger.write_train(task.train_key, TRAIN | more)
+    monkeypatch.setattr(reproduce, "make_tasks", lambda rows, seeds, options: tasks)
+    monkeypatch.setattr(reproduce, "_run", lambda task: ran.append((task.id, task.workers)))
+    monkeypatch.setattr(reproduce, "_verdict", lambda recorded, task, *rest: Verdict(task.id, [], []))
+    (tmp_path / "again").mkdir()
+    recorded = SimpleNamespace(row=SimpleNamespace(id="row", spec=SimpleNamespace(seed=1)), keys={})
+    found = reproduce.reproduce(recorded, ledger, tmp_path / "again", None, tmp_path, Tolerance())  # type: ignore[arg-type]
+    assert ran == [("parent", 4), ("row", 2), ("old", 1)] and [one.verdict for _, one in found.verdicts] == ["parent", "row", "old"]
 
 
 def test_a_place_is_gone_on_with_for_the_same_run_alone(tmp_path):
