@@ -208,6 +208,26 @@ def test_only_the_members_that_the_manifest_lists_with_their_bytes_and_each_once
         else:
             with pytest.raises(archive.UserError, match=says):
                 archive.unpack(path, target)
+    path, told = packed(tmp_path / "all.tar", whole, listed), []
+    (tmp_path / "small").mkdir()
+    with pytest.raises(archive.UserError, match="holds 8 bytes; expected at most 7"):
+        archive.unpack(path, tmp_path / "small", max_bytes=7, room=told.append)
+    assert told == [] and not list((tmp_path / "small").iterdir())
+    archive.unpack(path, tmp_path / "small", max_bytes=8, room=told.append)
+    assert told == [8]
+
+
+@pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.SYMTYPE])
+def test_a_link_is_refused_though_it_leads_to_the_very_bytes(tmp_path, kind):
+    names = [f"{RUN}/train.json", f"{RUN}/capsule.json"]
+    path = packed(tmp_path / "all.tar", [(names[0], b"1234")], dict.fromkeys(names, b"1234"))
+    with tarfile.open(path, "a") as tar:
+        link = archive._member(names[1], 4)
+        link.type, link.linkname = kind, names[0] if kind == tarfile.LNKTYPE else "train.json"
+        tar.addfile(link)
+    (tmp_path / "target").mkdir()
+    with pytest.raises(archive.UserError, match="is a link"):
+        archive.unpack(path, tmp_path / "target")
 
 
 # ---------------------------------------------------------------- what a collection leaves alone
