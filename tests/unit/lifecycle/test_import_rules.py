@@ -1,0 +1,94 @@
+"""An import that must not be: a sweep that asks for other rows or runs here, tensors that are not their manifest's, a disk that is full."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from life import put, tree
+
+from orchestrator.errors import LockedError, UserError
+from orchestrator.lifecycle import carry, ledger_files
+from orchestrator.lifecycle.carry import export_ledger, import_ledger
+from orchestrator.lock import RunLock
+from orchestrator.results import Ledger
+from orchestrator.weights import save_weights
+
+KEYS = {"mine": "ab" * 32, "other": "cd" * 32}
+
+
+def sweep(root: Path, name: str, seed: int = 1) -> None:
+    row = {"id": f"a/b/{name}", "seed": seed, "keys": {"train": KEYS[name], "decode": None, "score": None}, "spec": {}}
+    put(root / "sweeps" / f"{name}.json", json.dumps({"sweep_id": name, "rows": [row]}))
+
+
+@pytest.fixture
+def archived(tmp_path):
+    """An archive of two runs, each of a sweep of its own."""
+    root = tmp_path / "theirs"
+    for name, key in KEYS.items():
+        Ledger(root).write_train(key, {"status": "done", "steps": 3})
+        sweep(root, name)
+    export_ledger(root, tmp_path / "all.tar")
+    return tmp_path / "all.tar"
+
+
+def test_a_sweep_that_asks_for_other_rows_here_is_refused_kept_or_replaced(archived, tmp_path):
+    ours = tmp_path / "ours"
+    sweep(ours, "mine", seed=2)
+    before = tree(ours)
+    with pytest.raises(UserError, match=r"sweeps/mine\.json: the sweep has other rows"):
+        import_ledger(archived, ours)
+    assert tree(ours) == before
+    assert import_ledger(archived, ours, conflicts="keep").sweeps == ["other"]
+    assert json.loads((ours / "sweeps/mine.json").read_text())["rows"][0]["seed"] == 2
+    assert import_ledger(archived, ours, conflicts="replace").sweeps == ["mine"]
+    assert json.loads((ours / "sweeps/mine.json").read_text())["rows"][0]["seed"] == 1
+
+
+def test_a_sweep_that_runs_here_is_left_alone(archived, tmp_path):
+    ours = tmp_path / "ours"
+    import_ledger(archived, ours)
+    sweep(ours, "mine", seed=2)
+    with RunLock(ours / "sweeps" / "mine.lock"):
+        before = tree(ours)
+        with pytest.raises(LockedError, match=r"sweeps/mine\.json: the sweep runs"):
+            import_ledger(archived, ours, conflicts="replace")
+        assert tree(ours) == before
+
+
+def test_only_what_the_named_sweeps_hold_and_nobody_works_at_is_exported(tmp_path, archived):
+    root = tmp_path / "theirs"
+    manifest, live = export_ledger(root, tmp_path / "mine.tar", only=["mine"])
+    assert set(manifest.files) == {f"{KEYS['mine'][:16]}/train.json", "sweeps/mine.json"} and live == []
+    with RunLock(root / KEYS["mine"][:16] / "lock"):
+        manifest, live = export_ledger(root, tmp_path / "rest.tar")
+    assert live == [KEYS["mine"][:16]] and not [name for name in manifest.files if name.startswith(KEYS["mine"][:16])]
+
+
+def test_room_is_asked_for_before_anything_is_written(archived, tmp_path, monkeypatch):
+    size = sum(path.stat().st_size for path in (tmp_path / "theirs").rglob("*") if path.is_file())
+    ours = tmp_path / "ours"
+    for free in (size - 1, size):
+        monkeypatch.setattr(carry.shutil, "disk_usage", lambda path, free=free: SimpleNamespace(free=free))
+        if free < size:
+            with pytest.raises(UserError, match=f"{free} bytes are free; the archive holds {size}"):
+                import_ledger(archived, ours)
+            assert not ours.exists()
+        else:
+            assert len(import_ledger(archived, ours).added) == 2
+
+
+def test_tensors_must_be_those_of_their_manifest(tmp_path):
+    run = tmp_path / KEYS["mine"][:16]
+    path = save_weights(run / "weights", "last", {"w": torch.ones(9)}, {}, key=KEYS["mine"])
+    names = [file.relative_to(tmp_path).as_posix() for file in sorted(run.rglob("*")) if file.is_file()]
+    assert list(ledger_files.problems_of(tmp_path, names)) == []
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    (line,) = ledger_files.problems_of(tmp_path, names)
+    assert line.startswith(f"{run.name}/weights/last.json: {path.name} is missing or has another sha256")
