@@ -17,16 +17,16 @@ from torch.nn import functional as F
 from models.paths import PATHS
 
 
-def draw_bits(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Uniform int16 numbers in the shape of `like`; generator: default torch's own."""
+def draw_bits(like: Tensor) -> Tensor:
+    """Uniform int16 numbers in the shape of `like`, from torch's own generator."""
     n = like.numel()
-    draws = torch.empty((n + 3) // 4, dtype=torch.int64, device=like.device).random_(-(2**63), None, generator=generator)
+    draws = torch.empty((n + 3) // 4, dtype=torch.int64, device=like.device).random_(-(2**63), None)
     return draws.view(torch.int16)[:n].view(like.shape)
 
 
-def keep_mask(bits: Tensor, p: float, dtype: torch.dtype, out: Tensor | None = None) -> Tensor:
-    """1 where an element is kept, with probability 1 - p, else 0; in `dtype`, into `out` where it is given."""
-    return torch.ge(bits, round(p * 65536) - 32768, out=torch.empty(bits.shape, dtype=dtype, device=bits.device) if out is None else out)
+def keep_mask(bits: Tensor, p: float, dtype: torch.dtype) -> Tensor:
+    """1 where an element is kept, with probability 1 - p, else 0; in `dtype`."""
+    return torch.ge(bits, round(p * 65536) - 32768, out=torch.empty(bits.shape, dtype=dtype, device=bits.device))
 
 
 class _Drop(torch.autograd.Function):

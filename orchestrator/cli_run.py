@@ -33,11 +33,6 @@ if TYPE_CHECKING:
 Engine = Annotated[str, typer.Option("--engine", help="local: one run after the other, here; ray: Ray Tune and Ray Train.")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Workers of each run (needs --engine ray above 1).")]
 
-Fuse = Annotated[
-    str,
-    typer.Option("--fuse", help="Runs of equal shapes (a row's seeds) as one job: auto (where it pays), never, always. Changes rounding."),
-]
-
 Resources = Annotated[
     str | None,
     typer.Option(
@@ -76,7 +71,6 @@ def run(
     no_tracking: NoTracking = False,
     tracking_uri: TrackingUri = None,
     tracking_can_wait: TrackingCanWait = False,
-    fuse: Fuse = "never",
     resources: Resources = None,
     again: Again = False,
     as_json: AsJson = False,
@@ -94,7 +88,7 @@ def run(
     tracking = _tracking(no_tracking, tracking_uri, tracking_can_wait)
     section = None if resources is None else {"resources": parse(resources)}
     about = tracking | {"again": again, "given": given(profile, sets, results)}
-    _execute(rows, seeds, name, section, engine, workers, results, data_dir, cache_dir, export, about, fuse, as_json)
+    _execute(rows, seeds, name, section, engine, workers, results, data_dir, cache_dir, export, about, as_json)
 
 
 def sweep(
@@ -111,7 +105,6 @@ def sweep(
     no_tracking: NoTracking = False,
     tracking_uri: TrackingUri = None,
     tracking_can_wait: TrackingCanWait = False,
-    fuse: Fuse = "never",
     resources: Resources = None,
     max_hours: MaxHours = None,
     as_json: AsJson = False,
@@ -144,7 +137,6 @@ def sweep(
         cache_dir,
         export,
         _tracking(no_tracking, tracking_uri, tracking_can_wait) | {"given": given(profile, sets, results)},
-        fuse,
         as_json,
         max_hours,
     )
@@ -186,7 +178,6 @@ def _execute(
     cache_dir: Path,
     export: Path | None,
     about: dict[str, Any],
-    fuse: str,
     as_json: bool,
     max_hours: float | None = None,
 ) -> None:
@@ -196,7 +187,7 @@ def _execute(
     from orchestrator.rows import runs
     from orchestrator.survivors import check_seeds
 
-    check_engine(engine, fuse, workers)
+    check_engine(engine, workers)
     cap.check(max_hours, results)
     need_folder(data_dir, "--data-dir")
     todo = [row for row in rows if row.kind == "run"]
@@ -219,7 +210,6 @@ def _execute(
         mirrors=tuple(mirrors()),
         export=export,
         sweep=section,
-        fuse=fuse,
         max_hours=max_hours,
         **about,
     )
@@ -270,15 +260,12 @@ def _retrain(records: list[dict[str, Any]], rows: list[Row], options: Any, sched
     return made
 
 
-def check_engine(engine: str, fuse: str, workers: int | None) -> None:
+def check_engine(engine: str, workers: int | None) -> None:
     """UserError for a word that these options do not have."""
     from orchestrator.errors import UserError
-    from orchestrator.fusing import MODES
     from orchestrator.places import nearest, shown
 
     if engine not in ("local", "ray"):
         raise UserError(f"--engine {shown(engine)}: {nearest(engine, ['local', 'ray'])}")
-    if fuse not in MODES:
-        raise UserError(f"--fuse {shown(fuse)}: {nearest(fuse, list(MODES))}")
     if engine == "local" and workers is not None and workers > 1:
         raise UserError(f"--workers {workers}: the local engine has one worker; expected --engine ray")

@@ -134,7 +134,7 @@ class _Sweep:
                 blocked = self._blocked(level, failures)
                 failures |= blocked
                 jobs = jobs_of([t for t in self._order(level) if t.name not in blocked])
-                failures |= self._engine(self._fuse(jobs)) if jobs else {}
+                failures |= self._engine(jobs) if jobs else {}
         return failures
 
     def _blocked(self, level: list[Task], failures: dict[str, str]) -> dict[str, str]:
@@ -147,18 +147,6 @@ class _Sweep:
                     found[task.name] = f"its parent {parent.name} failed: {failures[parent.name]}"
                 elif record.get("status") in ("diverged", "failed"):
                     found[task.name] = f"its parent {parent.name} {record['status']}: {record.get('reason') or 'no reason known'}"
-        return found
-
-    def _fuse(self, jobs: list[list[Task]]) -> list[list[Task]]:
-        from orchestrator.fusing import fuse, is_fused
-        from orchestrator.runtime import best_device
-
-        ray, concurrency = self.options.engine == "ray", (self.options.sweep or {}).get("concurrency")
-        slots = concurrency or local_cpus() if ray else 1
-        found = fuse(jobs, self.options.fuse, best_device().type, engine=self.options.engine, slots=slots)
-        for job in found:
-            if is_fused(job):
-                self.console.print(f"fused: {', '.join(task.name for task in job)}", highlight=False, markup=False)
         return found
 
     def _engine(self, jobs: list[list[Task]]) -> dict[str, str]:

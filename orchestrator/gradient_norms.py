@@ -21,8 +21,7 @@ SAMPLES = "gradient_norms"
 class GradientNorms:
     """Norms of every `every`-th update (0: of none), kept on the device until a report reads them, so that no step waits for it.
 
-    They are of the whole update: under DDP the gradients are the mean over the workers of losses that are scaled by their number, in a
-    fused job each model has its own slice.
+    They are of the whole update: under DDP the gradients are the mean over the workers of losses that are scaled by their number.
     """
 
     def __init__(self, model: Transformer, every: int) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Options:
     """How and where to run; nothing here is part of a result's meaning. `sweep`: the `sweep` section of a spec, as plain data.
 
-    fuse: `auto`, `never` or `always` (see `fusing`). tracking_uri: of MLflow; None: a file among the results.
+    tracking_uri: of MLflow; None: a file among the results.
     tracking_can_wait: start though it cannot be written. max_hours: device-hours that the sweep may use (see `cost.cap`).
     again: rows that were asked for train anew (see `earlier`). given: what names the rows on a command line beside their address.
     """
@@ -37,7 +37,6 @@ class Options:
     tracking: bool = True
     tracking_uri: str | None = None
     tracking_can_wait: bool = False
-    fuse: str = "never"
     max_hours: float | None = None
     again: bool = False
     given: str = ""

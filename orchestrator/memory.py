@@ -50,8 +50,8 @@ class Memory:
         return self.process + self.weights + self.moments + max(self.activations + self.loss, 2 * self.weights)
 
 
-def estimate(spec: RunSpec, params: int, tgt_vocab: int, *, workers: int = 1, device: str = "cpu", runs: int = 1) -> Memory:
-    """Of one worker of a training of `params` parameters; `runs`: trainings fused into one job."""
+def estimate(spec: RunSpec, params: int, tgt_vocab: int, *, workers: int = 1, device: str = "cpu") -> Memory:
+    """Of one worker of a training of `params` parameters."""
     batch, model = spec.batch, spec.model
     tokens = batch.size if batch.unit == "tokens" else batch.size * min(SENTENCE, spec.data.max_length or SENTENCE)
     tokens = -(-tokens // workers)
@@ -61,10 +61,10 @@ def estimate(spec: RunSpec, params: int, tgt_vocab: int, *, workers: int = 1, de
         kept = sum(layers.values()) * model.d_model + max(STATES_D.values()) * model.d_model + STATES_FF * model.d_ff
     width = 3 if spec.train.precision == "bf16" else 4  # norms and residual sums stay fp32, and weights are cast
     return Memory(
-        weights=4 * params * runs,
-        moments=4 * MOMENTS.get(spec.optim.kind, 1) * params * runs,
-        activations=tokens * kept * width * runs,
-        loss=3 * 4 * min(tokens, LOGITS[device]) * tgt_vocab * runs,
+        weights=4 * params,
+        moments=4 * MOMENTS.get(spec.optim.kind, 1) * params,
+        activations=tokens * kept * width,
+        loss=3 * 4 * min(tokens, LOGITS[device]) * tgt_vocab,
         process=PROCESS[device],
     )
 

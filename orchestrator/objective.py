@@ -39,10 +39,7 @@ class Objective(nn.Module):
 
     def forward(self, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT: Tensor, share: Share) -> tuple[Tensor, dict[str, Tensor]]:
         """(loss to differentiate, sums for the log: nll, loss and a mean per regularizer and side)."""
-        return self.of(self._network[0](src_BS, tgt_in_BT), tgt_out_BT, share)
-
-    def of(self, output: Output, tgt_out_BT: Tensor, share: Share) -> tuple[Tensor, dict[str, Tensor]]:
-        """The same of a pass that was already made."""
+        output: Output = self._network[0](src_BS, tgt_in_BT)
         hidden_PD, gold_P, real_P = self._positions(output, tgt_out_BT)
         loss, nll = label_smoothed_loss(hidden_PD, self.model.output.weight, self.model.output.bias, gold_P, self.smoothing, real_P)
         log = {"nll": nll, "loss": loss.detach()} | self._accuracy(hidden_PD, gold_P)

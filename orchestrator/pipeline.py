@@ -33,7 +33,6 @@ from orchestrator.task import Scoring, Task
 from orchestrator.train import Training
 from orchestrator.translate import decode_corpus
 from orchestrator.tuning import settled, tune
-from orchestrator.turns import Turns, alone
 from orchestrator.weights import copy_into
 
 
@@ -51,22 +50,12 @@ def run_row(
 
     `decide` is asked at each rung whether to go on. LockedError where another live process has the run.
     """
-    return alone(row_turns(task, runtime, reporters, decide))
-
-
-def row_turns(
-    task: Task,
-    runtime: Runtime,
-    reporters: Sequence[Reporter] = (),
-    decide: Callable[[dict[str, Any]], bool] = lambda metrics: True,
-) -> Turns[dict[str, Any]]:
-    """`run_row` in the hands of whoever makes the gradients (see `fused`)."""
     prepared = prepare(task.run_spec.data, None if task.data_dir is None else Path(task.data_dir), Path(task.cache_dir))
     task.run_dir.mkdir(parents=True, exist_ok=True)
     if not runtime.is_main:
         if _agreed(runtime, False):
             attached.pull(task.run_dir)  # on another machine: the main worker has published what it goes on from
-            yield from _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
+            _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
         return {}
     devices = runtime.world_size * (1 if runtime.device.type == "cuda" else task.run_spec.train.threads)
     with (
@@ -80,7 +69,7 @@ def row_turns(
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)
         if _agreed(runtime, _to_train(record, _undecoded(task, ledger), store)):
-            record = yield from _train(task, runtime, prepared, ledger, lock, own)
+            record = _train(task, runtime, prepared, ledger, lock, own)
         assert record is not None
         if record["status"] == "done":
             _decode_and_score(task, runtime, prepared, ledger, store)
@@ -114,7 +103,7 @@ def _undecoded(task: Task, ledger: Ledger) -> bool:
 
 def _train(
     task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, lock: RunLock | None, reporters: Sequence[Reporter]
-) -> Turns[dict[str, Any]]:
+) -> dict[str, Any]:
     spec = task.run_spec
     init, origin = None, dict[str, Any](sources=sources.of_model(spec.model))
     if task.parent_key is not None:
@@ -126,7 +115,7 @@ def _train(
         ledger.write_spec(task.train_key, {"id": task.id, "seed": task.seed, "spec": task.spec, "keys": task.keys})
     store = Store(task.run_dir, task.train_key, lock)
     at_rung = rung_bleu(spec, prepared) if task.rung_bleu and runtime.is_main else None
-    result = yield from Training(spec, runtime, list(reporters), prepared, store, frozenset(task.rungs), init, at_rung, origin).turns()
+    result = Training(spec, runtime, list(reporters), prepared, store, frozenset(task.rungs), init, at_rung, origin).run()
     record = {"key": task.train_key, "sweep": task.sweep, "world_size": runtime.world_size} | result.to_json()
     record["text"] = usual.of_prepared(prepared)
     if runtime.is_main:

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator import counting, precision, sources
 from orchestrator.collecting import put_off
-from orchestrator.fusing import why_not_here
 from orchestrator.kept import kept
 from orchestrator.keys import Keys, keys_of
 from orchestrator.outcome import FAILED, stated_failure
 from orchestrator.results import Ledger
 from orchestrator.rows import Row, runs
-from orchestrator.runtime import best_device
 from orchestrator.spec import DataSpec
 
 if TYPE_CHECKING:
@@ -64,14 +62,12 @@ class Plan:
 
     rates: id of a row or parent -> its optimiser and rate.
     totals: see `cost.totals`; empty where costs were not asked for.
-    fuse: id of a row -> why its seeds would not train as one job here under `--fuse auto`, null where they would.
     """
 
     rows: list[Planned] = field(default_factory=list)
     parents: list[Planned] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     rates: dict[str, str] = field(default_factory=dict)
-    fuse: dict[str, str | None] = field(default_factory=dict)
     totals: dict[str, Sum] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -81,7 +77,6 @@ class Plan:
             "totals": dict(Counter(row.status for row in self.rows)) | {"runs": len(self.rows), "trainings": self.trainings},
             "notes": self.notes,
             "rates": self.rates,
-            "fuse": self.fuse,
             "cost": {name: each.as_json() for name, each in self.totals.items()},
         }
 
@@ -184,27 +179,7 @@ def plan(
         result.notes.append(f"data absent: {', '.join(lacking)} (--data-dir, or nmt-ablate data get NAME)")
     result.notes += [f"warning: {line}" for line in data.unusual(rows)]
     result.notes += precision.warned((each.id, each.spec) for row in rows for each in (*_ancestors(row), row) if each.spec is not None)
-    device = best_device().type
-    result.fuse = {row.id: why_not_here(row.spec, "auto", device, workers=row.workers, rungs=rungs) for row in rows if row.spec is not None}
-    if len(seeds) > 1:
-        result.notes += _told(result.fuse, device)
     return result
-
-
-def _told(fuse: Mapping[str, str | None], device: str) -> list[str]:
-    """A line for the rows whose seeds train as one job, and one for each reason against it."""
-    groups: dict[str | None, list[str]] = {}
-    for row, reason in fuse.items():
-        groups.setdefault(reason, []).append(row)
-    return [
-        f"{'seeds fused' if reason is None else 'seeds not fused'} ({device}, --fuse auto): {_few(rows)}"
-        + (f": {reason}" if reason else "")
-        for reason, rows in groups.items()
-    ]
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more rows" if len(names) > 3 else "")
 
 
 def keys_for(row: Row, data: Data) -> Keys:

@@ -12,7 +12,7 @@ class Progress:
 
     before_nll, cuts: nll of the phase's last validation that counted, and cuts of its rate (see `plateau`). rate_cuts: of the whole
     training, {"step", "epoch": epochs done, "lr": the rate from there on}.
-    fused_steps: updates done in one job with other seeds. origin: what the training is made of (`sources`), for its record.
+    origin: what the training is made of (`sources`), for its record.
     """
 
     step: int = 0
@@ -31,7 +31,6 @@ class Progress:
     real_tokens: int = 0
     padded_tokens: int = 0
     seconds: float = 0.0
-    fused_steps: int = 0
     origin: dict[str, Any] = field(default_factory=dict)
 
     @property

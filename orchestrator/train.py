@@ -31,7 +31,6 @@ from orchestrator.runtime import Reporter, Runtime
 from orchestrator.spec import RunSpec, Schedule
 from orchestrator.store import Store
 from orchestrator.train_result import Diverged, TrainResult, check_finite
-from orchestrator.turns import Log, Turn, Turns, alone
 from orchestrator.validate import Validator
 from orchestrator.warm_start import warm_start
 from orchestrator.weights import copy_into
@@ -64,7 +63,7 @@ def train(
 
 
 class Training:
-    """One training under way: `run` does it alone, `turns` in the hands of whoever makes its gradients."""
+    """One training under way."""
 
     def __init__(
         self,
@@ -102,10 +101,7 @@ class Training:
     # ------------------------------------------------------------ the loop
 
     def run(self) -> TrainResult:
-        return alone(self.turns())
-
-    def turns(self) -> Turns[TrainResult]:
-        """Yields at each update, to be sent its log once its gradients are on the model."""
+        """Trains to the end, or until the run diverges or is stopped."""
         status, reason = "done", ""
         self.journal = Journal(self.store.run_dir / "journal.jsonl") if self.runtime.is_main else None
         try:
@@ -113,7 +109,7 @@ class Training:
             if self.warm_start is not None and self.progress.step == 0:
                 self._report({"warm_start": self.warm_start.to_json()})
             while not self._finished():
-                yield from self._phase()
+                self._phase()
             if self.runtime.is_main:
                 self._save_weights("last")
         except Diverged as error:
@@ -127,7 +123,7 @@ class Training:
         ended_by = ending.ended_by(self.spec, self.progress) if status == "done" else None
         return TrainResult(status, reason, self.progress, self.params, self._weights(), self.executed, self.warm_start, ended_by)
 
-    def _phase(self) -> Turns[None]:
+    def _phase(self) -> None:
         """Until the training is finished or the optimiser restarts."""
         batch, schedule = ending.settings(self.spec, self.progress)
         feed = Feed(self.train_pairs, batch, self.spec.seed, self.runtime.rank, self.runtime.world_size)
@@ -136,9 +132,7 @@ class Training:
         updates = feed.updates(self.progress.epoch, self.progress.index)
         for update in self.runtime.prepare_loader(ahead(updates) if self.runtime.device.type == "cuda" else updates):
             fault("step", self.progress.step + 1)
-            self.optimizer.zero_grad(set_to_none=True)
-            log = yield Turn(self, update)
-            self._step(update, schedule, log)
+            self.update(update, schedule)
             self._after_step()
             if self._finished():
                 return
@@ -150,9 +144,17 @@ class Training:
                 self.optimizer = optimizer(self.model, self.spec.optim)
                 return
 
-    def gradients(self, update: Update) -> Log:
-        """Of the update's loss, added to those on the model."""
-        spec, step, started = self.spec, self.progress.step + 1, time.perf_counter()
+    def update(self, update: Update, schedule: Schedule) -> None:
+        """One update of the weights."""
+        started = time.perf_counter()
+        self.optimizer.zero_grad(set_to_none=True)
+        sums = self._gradients(update)
+        self._step(update, schedule, sums)
+        self.meter.add(self.progress, update, sums, time.perf_counter() - started)
+
+    def _gradients(self, update: Update) -> dict[str, Tensor]:
+        """Adds the gradients of the update's loss to those on the model; returns sums for the log."""
+        spec, step = self.spec, self.progress.step + 1
         sums: dict[str, Tensor] = {}
         for i, batch in enumerate(update.micro):
             torch.manual_seed(stream_seed(spec.seed, "dropout", step, i, self.runtime.rank))
@@ -167,10 +169,10 @@ class Training:
             for name, value in log.items():
                 value = value * 0.0 if update.idle[i] else value
                 sums[name] = sums[name] + value if name in sums else value
-        return Log(sums, time.perf_counter() - started)
+        return sums
 
-    def _step(self, update: Update, schedule: Schedule, log: Log) -> None:
-        p, spec, sums, started = self.progress, self.spec, log.sums, time.perf_counter()
+    def _step(self, update: Update, schedule: Schedule, sums: dict[str, Tensor]) -> None:
+        p, spec = self.progress, self.spec
         step = p.step + 1
         rate = learning_rate(schedule, p.phase_step + 1, spec.model.d_model, p.cuts)
         set_rate(self.optimizer, rate)
@@ -183,7 +185,6 @@ class Training:
             check_finite(self.runtime, step, sums["nll"], norm)
         self.optimizer.step()
         p.step, p.phase_step, p.epoch, p.index = step, p.phase_step + 1, update.epoch, update.index
-        self.meter.add(p, update, sums, log.seconds + time.perf_counter() - started)
 
     def _after_step(self) -> None:
         p, train = self.progress, self.spec.train

@@ -47,8 +47,7 @@ class TrainResult:
             record["ended_by"] = self.ended_by
         if p.rate_cuts:
             record["rate_cuts"] = p.rate_cuts
-        fused = {"fused_steps": p.fused_steps} if p.fused_steps else {}
-        return record | p.origin | fused | ({} if self.warm_start is None else {"warm_start": self.warm_start.to_json()})
+        return record | p.origin | ({} if self.warm_start is None else {"warm_start": self.warm_start.to_json()})
 
 
 class Diverged(Exception):

@@ -29,8 +29,10 @@ from orchestrator.cost.lengths import expected_steps, tokens_of
 from orchestrator.data.batching import PAD
 from orchestrator.data.prepare import prepare
 from orchestrator.data.store import Prepared
+from orchestrator.errors import StopTraining
+from orchestrator.feed import Update
 from orchestrator.runtime import Runtime, best_device
-from orchestrator.spec import RunSpec
+from orchestrator.spec import RunSpec, Schedule
 from orchestrator.store import Store
 from orchestrator.train import Training
 from orchestrator.translate import batches, pad
@@ -53,8 +55,10 @@ def measure(spec: RunSpec, data_dir: Path | None, cache_dir: Path, folder: Path)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".probe-") as place:
         started = time.perf_counter()
         bare = spec.model_copy(update={"train": train, "init_from": None})
-        training = Training(bare, Runtime(device=best_device()), [], prepared, Store(Path(place), "0" * 64), frozenset(), None)
-        found = {"start_seconds": time.perf_counter() - started} | _updates(training, spec)
+        training = _Timed(bare, Runtime(device=best_device()), [], prepared, Store(Path(place), "0" * 64), frozenset(), None)
+        found = {"start_seconds": time.perf_counter() - started}
+        training.run()
+        found |= training.measured()
         started = time.perf_counter()
         training._save({}, always=True)
         found["checkpoint_seconds"] = time.perf_counter() - started
@@ -64,30 +68,37 @@ def measure(spec: RunSpec, data_dir: Path | None, cache_dir: Path, folder: Path)
     return found | _decoding(training.model.eval(), prepared, spec, time.process_time if _one_thread(training) else time.perf_counter)
 
 
-def _updates(training: Training, spec: RunSpec) -> dict[str, Any]:
-    """Without what comes before the first of them: data order, allocation, compilation. The seconds are those of the median rate, for
-    new shapes and other work on the machine make single updates slow."""
-    of_model, count, wall = work(spec.model, *_sizes(training.model)), 0, 0.0
-    done: list[tuple[float, float]] = []
-    began, used = time.perf_counter(), time.process_time()
-    turns = training.turns()
-    turn = next(turns)
-    while count < WARM_UP + MOST_UPDATES and (wall < SECONDS or count < WARM_UP + 5):
-        before, started, cpu_started = training.progress.seconds, _now(training), time.process_time()
-        update = turn.update
-        turn = turns.send(training.gradients(update))
-        took = _now(training) - started
-        count += 1
-        if count > WARM_UP:
-            wall += took
-            share = min(1.0, (time.process_time() - cpu_started) / took) if _one_thread(training) else 1.0
-            flops = sum(of_model.training(_tokens(batch.src, batch.tgt_out)) for batch in update.micro)
-            done.append((flops, share * (training.progress.seconds - before) if training.runtime.device.type == "cpu" else took))
-    turns.close()
-    busy = round(others(time.perf_counter() - began, time.process_time() - used, _one_thread(training)), 2)
-    flops = sum(f for f, _ in done)
-    rate = statistics.median(s / f for f, s in done)
-    return {"updates": len(done), "train_flops": flops, "train_seconds": flops * rate, "others": busy}
+class _Timed(Training):
+    """A training that ends after some timed updates.
+
+    The first updates do not count: data order, allocation and compilation come before them. The seconds are those of the median rate,
+    for new shapes and other work on the machine make single updates slow.
+    """
+
+    count = 0
+    wall = 0.0
+
+    def update(self, update: Update, schedule: Schedule) -> None:
+        if self.count == 0:
+            self.work, self.done = work(self.spec.model, *_sizes(self.model)), list[tuple[float, float]]()
+            self.began, self.used = time.perf_counter(), time.process_time()
+        before, started, cpu_started = self.progress.seconds, _now(self), time.process_time()
+        super().update(update, schedule)
+        took = _now(self) - started
+        self.count += 1
+        if self.count > WARM_UP:
+            self.wall += took
+            share = min(1.0, (time.process_time() - cpu_started) / took) if _one_thread(self) else 1.0
+            flops = sum(self.work.training(_tokens(batch.src, batch.tgt_out)) for batch in update.micro)
+            self.done.append((flops, share * (self.progress.seconds - before) if self.runtime.device.type == "cpu" else took))
+        if self.count >= WARM_UP + MOST_UPDATES or (self.wall >= SECONDS and self.count >= WARM_UP + 5):
+            raise StopTraining("stopped", "measured")
+
+    def measured(self) -> dict[str, Any]:
+        busy = round(others(time.perf_counter() - self.began, time.process_time() - self.used, _one_thread(self)), 2)
+        flops = sum(f for f, _ in self.done)
+        rate = statistics.median(s / f for f, s in self.done)
+        return {"updates": len(self.done), "train_flops": flops, "train_seconds": flops * rate, "others": busy}
 
 
 def _validation(training: Training, spec: RunSpec) -> dict[str, float]:

@@ -53,7 +53,7 @@ def _records(results: Path, sweep: str) -> Iterator[dict[str, Any]]:
 
 
 class _Clock:
-    """Of one sweep in this process: runs that go on at once in it (seeds fused to one job) count once, with the most devices of them."""
+    """Of one sweep in this process: runs that go on at once in it count once, with the most devices of them."""
 
     def __init__(self, place: Path) -> None:
         self.path = place / f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}.json"

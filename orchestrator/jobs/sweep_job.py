@@ -52,7 +52,7 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     from orchestrator.rows import resolve, runs, sweep_of
 
     env = _folders(options)
-    check_engine(options.get("engine", "ray"), options.get("fuse", "never"), options.get("workers"))
+    check_engine(options.get("engine", "ray"), options.get("workers"))
     parse(options.get("resources"))
     sets, profile = list(options.get("sets") or []), options.get("profile")
     seeds = parse_seeds(options.get("seeds"))

@@ -8,7 +8,6 @@ from typing import Any
 from orchestrator import interrupt
 from orchestrator.asha import Asha
 from orchestrator.errors import LockedError, UserError
-from orchestrator.fusing import is_fused
 from orchestrator.pipeline import run_row
 from orchestrator.runtime import Runtime, best_device
 from orchestrator.task import Task
@@ -19,10 +18,6 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[
     failures: dict[str, str] = {}
     with interrupt.listening():
         for job in jobs:
-            if is_fused(job):
-                failures |= _fused(job, asha, metric)
-                _end_if_asked()
-                continue
             for task in job:
                 try:
                     run_row(task, Runtime(device=best_device()), decide=_decider(asha, task.name, metric))
@@ -38,16 +33,6 @@ def _end_if_asked() -> None:
     """Asked while a row was decoded: that is finished, for nothing of it is kept half done; the next row is not begun."""
     if interrupt.requested():
         raise KeyboardInterrupt
-
-
-def _fused(job: Sequence[Task], asha: Asha | None, metric: str) -> dict[str, str]:
-    from orchestrator.fused import run_job
-
-    errors = run_job(job, Runtime(device=best_device()), decide=lambda task: _decider(asha, task.name, metric))
-    for error in errors.values():
-        if isinstance(error, (UserError, LockedError)):
-            raise error
-    return {name: f"{type(error).__name__}: {error}" for name, error in errors.items()}
 
 
 def _decider(asha: Asha | None, name: str, metric: str) -> Callable[[dict[str, Any]], bool]:

@@ -173,8 +173,7 @@ class _Sizes:
         sizes = self._vocabularies(task)
         if sizes is None:
             return None
-        runs = len({one.train_key for one in job})
-        return estimate(spec, counting.params(spec, *sizes), sizes[1], workers=task.workers, device=device, runs=runs)
+        return estimate(spec, counting.params(spec, *sizes), sizes[1], workers=task.workers, device=device)
 
     def _vocabularies(self, task: Task) -> tuple[int, int] | None:
         from orchestrator import counting

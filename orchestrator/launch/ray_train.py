@@ -13,10 +13,9 @@ from ray.train.torch import TorchTrainer
 from ray.tune.integration.ray_train import TuneReportCallback
 from torch import nn
 
-from orchestrator.fusing import is_fused
 from orchestrator.launch.ray_network import TorchOnNodes
 from orchestrator.launch.ray_reports import report_quietly
-from orchestrator.launch.until_asked import run_job_until_asked, run_until_asked
+from orchestrator.launch.until_asked import run_until_asked
 from orchestrator.runtime import Runtime
 from orchestrator.task import Task
 
@@ -38,9 +37,6 @@ def worker_loop(config: dict[str, Any]) -> None:
     device = ray.train.torch.get_device()
     runtime = Runtime(context.get_world_rank(), context.get_world_size(), device, _distributed, claim=config["claim"])
     tasks = [Task.of(data) for data in config["job"]]
-    if is_fused(tasks):
-        run_job_until_asked(tasks, runtime)
-        return
     for task in tasks:
         if not run_until_asked(task, runtime, [TrainReporter(task.name)]):
             return

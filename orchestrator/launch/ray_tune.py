@@ -12,7 +12,6 @@ from typing import Any
 from orchestrator import interrupt
 from orchestrator.asha import Asha
 from orchestrator.errors import UserError
-from orchestrator.fusing import is_fused
 from orchestrator.launch import packing
 from orchestrator.launch.capacity import Capacity, Demand, at_once
 from orchestrator.launch.packing import Wanted
@@ -69,7 +68,7 @@ def trial(config: dict[str, Any]) -> None:
     import ray
     from ray import tune
 
-    from orchestrator.launch.until_asked import asked, run_job_until_asked, run_until_asked
+    from orchestrator.launch.until_asked import asked, run_until_asked
     from orchestrator.runtime import Runtime
 
     tasks = [Task.of(data) for data in config["job"]]
@@ -81,10 +80,6 @@ def trial(config: dict[str, Any]) -> None:
             return
 
         ray_train.fit(config["job"], tasks[0].workers, config["resources"], config["storage"], claim)
-        return
-
-    if is_fused(tasks):
-        run_job_until_asked(tasks, Runtime(claim=claim))
         return
 
     for task in tasks:

@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 
 from orchestrator import attached, interrupt
-from orchestrator.fused import run_job
 from orchestrator.pipeline import run_row
 from orchestrator.runtime import Reporter, Runtime
 from orchestrator.task import Task
@@ -26,18 +25,6 @@ def run_until_asked(task: Task, runtime: Runtime, reporters: Sequence[Reporter])
     except KeyboardInterrupt:
         return False
     return True
-
-
-def run_job_until_asked(tasks: Sequence[Task], runtime: Runtime) -> None:
-    """The same of a fused job. Nothing is reported to Ray, for a job with rungs is not fused. Raises the first run's error, if any."""
-    if asked(tasks[0], runtime):
-        return
-    try:
-        errors = run_job(tasks, runtime)
-    except KeyboardInterrupt:
-        return
-    for error in errors.values():
-        raise error
 
 
 def asked(task: Task, runtime: Runtime) -> bool:

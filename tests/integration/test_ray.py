@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 import stat
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -190,21 +188,3 @@ def test_what_cannot_fit_is_refused_at_once(spec, tmp_path):
     assert done.returncode == 2
     assert "64 CPUs" in done.stderr and "Traceback" not in done.stderr
     assert not list(tmp_path.glob("results/*/journal.jsonl"))
-
-
-def test_three_seeds_are_one_trial_and_three_runs(spec, tmp_path):
-    """--fuse always: one Tune trial, three runs in the ledger and in MLflow."""
-    path = tmp_path / "seeds.yaml"
-    head, _, _ = SPEC.partition("sweep:")
-    path.write_text(head.replace("table: ray", "table: fused") + "sweep: {scheduler: {kind: fifo}}\nrows:\n  baseline: {}\n")
-    run = [*command(path, tmp_path, "--seeds", "1,2,3", "--engine", "ray", "--fuse", "always")]
-    done = subprocess.run(run, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
-    records = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(r["seed"], r["status"], r["steps"]) for r in records] == [(s, "done", 40) for s in (1, 2, 3)]
-    assert executed(tmp_path) == 120
-    trials = [p for p in (tmp_path / "results" / "ray").glob("try-fused-*/*") if p.is_dir()]
-    assert [p.name for p in trials] == ["try-fused-baseline-s1-2-3"]
-    with closing(sqlite3.connect(tmp_path / "results" / "mlflow.db")) as database:
-        runs = {name for (name,) in database.execute("select name from runs")}
-    assert runs == {"try/fused", *(f"try/fused/baseline:{seed}" for seed in (1, 2, 3))}

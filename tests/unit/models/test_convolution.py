@@ -17,7 +17,6 @@ from model_cases import VOCAB, batch
 from models import Cache, build
 from models.config import ModelConfig
 from models.embedding import TooLongError
-from models.fused import unfusable
 from models.glu_conv import GluConv
 from models.gradient_scale import scale_gradient
 from models.inference import prepared
@@ -411,15 +410,6 @@ def test_without_packed_products_normed_weights_are_folded_once(monkeypatch):
             before = len(calls)
             torch.testing.assert_close(model.logits(model(src, tgt).hidden), want)
             assert before and len(calls) == before
-
-
-def test_the_planner_names_what_it_cannot_fuse():
-    reason = str(unfusable(made(CONVS2S)))
-    assert "convolution" in reason and reason.endswith("positions meet outside attention")
-    side = {"num_layers": 2}
-    plain = {"d_model": 16, "d_ff": 8, "num_heads": 2, "encoder": side, "decoder": side, "positions": "learned", "word_dim": 10}
-    assert unfusable(made(plain)) is None
-    assert str(unfusable(made(plain | {"weight_norm": True}))).endswith("NormedLinear has no stacked form")
 
 
 def test_a_mixed_model_decodes_as_it_trains():

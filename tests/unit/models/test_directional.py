@@ -13,7 +13,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from model_cases import VOCAB, batch, config
 
 from models import build, count_parameters
-from models.fused import unfusable
 from models.paths import PATHS
 from models.site import Flow
 from models.transformer import padding_bias
@@ -100,8 +99,3 @@ def test_is_refused_where_it_cannot_stand():
     (line,) = problems(odd)
     assert line == "masks heads gives each direction half of the heads; num_heads is 1, expected an even number"
     assert problems({"encoder": {"num_layers": 4, "self_attention": one | {"masks": "layers"}}, "num_heads": 1}) == []
-
-
-def test_is_not_fused_and_says_so():
-    reason = unfusable(build(directional(), VOCAB, VOCAB))
-    assert reason == "encoder.layers.0.self_attention.attention: DirectionalAttention has no stacked form"

@@ -14,7 +14,6 @@ from model_cases import VOCAB, batch, config
 
 import models.cache
 from models import Cache, build, count_parameters
-from models.fused import unfusable
 from models.paths import PATHS
 from models.registry import SELF_ATTENTIONS
 from models.site import Flow
@@ -141,10 +140,6 @@ def test_shared_parameters_keep_their_names():
                       VOCAB, VOCAB).named_parameters())  # fmt: skip
     assert set(plain) < set(ours)
     assert {name.rpartition(".")[2] for name in set(ours) - set(plain)} == {"key_offsets", "value_offsets"}
-
-
-def test_is_not_fused_and_says_so():
-    assert unfusable(build(relative(), VOCAB, VOCAB)) == "encoder.layers.0.self_attention.attention: RelativeAttention has no stacked form"
 
 
 def test_k_is_bounded():

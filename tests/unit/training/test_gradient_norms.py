@@ -15,16 +15,13 @@ from torch import nn
 
 from models.transformer import build
 from orchestrator.feed import Feed
-from orchestrator.fused import run_fused
 from orchestrator.gradient_norms import METRIC, SAMPLES, GradientNorms, lines
 from orchestrator.keys import keys_of
 from orchestrator.objective import Objective, Share
 from orchestrator.reporters import HistoryReporter, RungReporter
 from orchestrator.results import Ledger, _history
 from orchestrator.runtime import Runtime
-from orchestrator.store import Store
 from orchestrator.tracking_history import read_points
-from orchestrator.train import Training
 from orchestrator.weights import weights_sha256
 
 STILL = {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}
@@ -145,33 +142,6 @@ def test_a_rung_holds_none_of_it(tmp_path):
     ledger = Ledger(tmp_path)
     RungReporter(ledger, KEY, lambda metrics: True).on_report({"step": 5, "rung": 5, "valid/nll": 2.0, SAMPLES: [[5, [1.0]]]}, None)
     assert SAMPLES not in ledger.read_rungs(KEY)[5] and ledger.read_rungs(KEY)[5]["valid/nll"] == 2.0
-
-
-def test_a_fused_job_logs_what_the_solo_runs_log(prepared, tmp_path):
-    spec = changed(model={"dropout": STILL}, train=EVERY_3 | {"max_steps": 6})
-    solo, fused = {}, {}
-    for seed in (1, 2):
-        own = spec.model_copy(update={"seed": seed})
-        solo[seed], fused[seed] = Recorder(), Recorder()
-        fit(own, prepared, tmp_path / f"solo-{seed}", solo[seed])
-        (tmp_path / f"fused-{seed}").mkdir()
-    runs = {
-        str(seed): Training(
-            spec.model_copy(update={"seed": seed}),
-            Runtime(),
-            [fused[seed]],
-            prepared,
-            Store(tmp_path / f"fused-{seed}", KEY),
-            frozenset(),
-            None,
-        ).turns()
-        for seed in (1, 2)
-    }
-    _, errors = run_fused(runs)
-    assert not errors
-    for seed in (1, 2):
-        one, other = ([norms for r in which[seed].reports for _, norms in r.get(SAMPLES, [])] for which in (solo, fused))
-        assert len(one) == 2 and other == [pytest.approx(norms, rel=1e-3) for norms in one]
 
 
 def _worker(rank: int, port: int, run_dir: str, cache: str) -> None:

@@ -205,19 +205,3 @@ def test_progress_of_an_older_checkpoint():
     new = Progress(step=3, cuts=1, before_nll=2.5, rate_cuts=[{"step": 2, "epoch": 1, "lr": 0.025}])
     assert Progress.of(new.to_json()) == new
     assert SPEC.optim.kind == "adam"
-
-
-def test_fused_seeds_each_have_their_own_rate(prepared, tmp_path):
-    """The seeds' validations differ, so that their rates do; each is that of its solo run."""
-    from test_fused import assert_close, fit_fused, fit_solo
-
-    spec = nag({"max_steps": 16, "validate_every": 1}, lr=1.0, shrink=0.7, min_lr=1e-3)
-    results, errors = fit_fused(spec, prepared, tmp_path, seeds=(1, 2))
-    assert not errors
-    cuts = {}
-    for seed in (1, 2):
-        solo, fused = fit_solo(spec, prepared, tmp_path, seed), results[str(seed)]
-        assert_close(fused.weights, solo.weights)
-        cuts[seed] = [(c["step"], c["lr"]) for c in fused.progress.rate_cuts]
-        assert cuts[seed] == [(c["step"], c["lr"]) for c in solo.progress.rate_cuts]
-    assert cuts[1] != cuts[2]
