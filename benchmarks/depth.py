@@ -40,10 +40,10 @@ from models import build, count_parameters
 from orchestrator import cpu
 from orchestrator.cpu import M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
 from orchestrator.data.store import Pairs
-from orchestrator.feed import Feed, Update
-from orchestrator.objective import Objective, Share
-from orchestrator.optim import adam, set_rate
-from orchestrator.spec import BatchSpec, OptimSpec
+from orchestrator.specs.schema import BatchSpec, OptimSpec
+from orchestrator.training.batches import Feed, Update
+from orchestrator.training.objective import Objective, Share
+from orchestrator.training.optim import adam, set_rate
 
 VOCAB = 1000
 DECODER_LAYERS = 6

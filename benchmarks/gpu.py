@@ -33,14 +33,14 @@ from sizes import DROPOUT, SIZES, Pair, text  # noqa: E402
 
 import models  # noqa: E402
 from models.inference import prepared  # noqa: E402
-from orchestrator.ahead import bucketed  # noqa: E402
-from orchestrator.beam import BOS, EOS, PAD, beam_search  # noqa: E402
-from orchestrator.feed import Feed, Update  # noqa: E402
-from orchestrator.full_length import FullLength  # noqa: E402
-from orchestrator.objective import Objective, Share  # noqa: E402
-from orchestrator.optim import adam, set_rate  # noqa: E402
-from orchestrator.spec import BatchSpec, DecodeSpec, OptimSpec  # noqa: E402
-from orchestrator.translate import pad  # noqa: E402
+from orchestrator.decoding.beam import BOS, EOS, PAD, beam_search  # noqa: E402
+from orchestrator.decoding.fixed_length import FullLength  # noqa: E402
+from orchestrator.decoding.translate import pad  # noqa: E402
+from orchestrator.specs.schema import BatchSpec, DecodeSpec, OptimSpec  # noqa: E402
+from orchestrator.training.batches import Feed, Update  # noqa: E402
+from orchestrator.training.objective import Objective, Share  # noqa: E402
+from orchestrator.training.optim import adam, set_rate  # noqa: E402
+from orchestrator.training.prefetch import bucketed  # noqa: E402
 
 PUBLISHED = {
     "training, tok/s": {

@@ -20,20 +20,20 @@ from typing import Any
 
 HEAVY = ("torch", "ray", "mlflow", "pandas", "matplotlib", "numpy", "sacrebleu", "sentencepiece", "pydantic", "rich", "typer")
 PHASES = {
-    "orchestrator.rows": {"resolve": "resolve rows", "sweep_of": "resolve rows"},
-    "orchestrator.make_tasks": {"make_tasks": "keys and tasks"},
+    "orchestrator.specs.rows": {"resolve": "resolve rows", "sweep_of": "resolve rows"},
+    "orchestrator.sweeps.tasks": {"make_tasks": "keys and tasks"},
     "orchestrator.data.prepare": {"prepare": "data"},
-    "orchestrator.train": {
+    "orchestrator.training.loop": {
         "Training.__init__": "model and optimiser",
         "Training._resume": "checkpoints",
         "Training.gradients": "gradients",
         "Training._step": "step",
     },
-    "orchestrator.pipeline": {"_decode_and_score": "decode and score"},
-    "orchestrator.tracking": {"BackgroundProjector.stop": "MLflow: wait at the end"},
-    "orchestrator.tracking_store": {"Store.client": "MLflow: open the store"},
-    "orchestrator.tracking_projector": {"Projector.project": "MLflow: project"},
-    "orchestrator.capsule": {"capsule": "capsule"},
+    "orchestrator.sweeps.row": {"_decode_and_score": "decode and score"},
+    "orchestrator.tracking.sweeps": {"BackgroundProjector.stop": "MLflow: wait at the end"},
+    "orchestrator.tracking.store": {"Store.client": "MLflow: open the store"},
+    "orchestrator.tracking.projector": {"Projector.project": "MLflow: project"},
+    "orchestrator.ledger.provenance": {"capsule": "capsule"},
     "ray": {"init": "ray.init", "shutdown": "ray.shutdown"},
     "ray.tune": {"Tuner.fit": "Tune"},
 }
@@ -113,7 +113,7 @@ def main() -> None:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     clock = Clock(float(started))
     watch(clock)
-    from orchestrator.cli import run
+    from orchestrator.cli.main import run
 
     code = run(command)
     clock.turn()

@@ -27,11 +27,11 @@ from safetensors.torch import save_file
 from sizes import Size
 
 from orchestrator.data.prepare import prepare
-from orchestrator.evaluate import sacre_bleu
-from orchestrator.pipeline import load_model
-from orchestrator.spec import DecodeSpec, LengthPenalty, RunSpec
-from orchestrator.store import Store
-from orchestrator.translate import decode_corpus
+from orchestrator.decoding.translate import decode_corpus
+from orchestrator.ledger.run_files import Store
+from orchestrator.scoring.scores import sacre_bleu
+from orchestrator.specs.schema import DecodeSpec, LengthPenalty, RunSpec
+from orchestrator.sweeps.row import load_model
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / ".data-cache"

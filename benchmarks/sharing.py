@@ -16,9 +16,9 @@ from pathlib import Path
 
 from models.flops import Tokens
 from orchestrator.cost.flops import work
-from orchestrator.keys import Keys, keys_of
-from orchestrator.rows import Row, resolve
-from orchestrator.spec import RunSpec
+from orchestrator.ledger.keys import Keys, keys_of
+from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.schema import RunSpec
 
 ROOT = Path(__file__).parents[1]
 PAPERS = ("dou2018", "mlrf2018", "hao2019", "wei2020", "shen2018")

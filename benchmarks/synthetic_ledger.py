@@ -8,9 +8,9 @@ import random
 from pathlib import Path
 from typing import Any
 
-from orchestrator import atomic
-from orchestrator.journal import JsonLines
-from orchestrator.results import Ledger
+from orchestrator.files import atomic
+from orchestrator.files.json_lines import JsonLines
+from orchestrator.ledger.results import Ledger
 
 CONNECTIONS = ("residual", "dense", "hierarchical", "linear", "iterative")
 

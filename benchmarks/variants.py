@@ -33,16 +33,17 @@ from machine import describe  # noqa: E402
 from sizes import SIZES, Pair, Size, text  # noqa: E402
 
 from models import build, count_parameters  # noqa: E402
-from orchestrator import cpu, profiles, row_index  # noqa: E402
+from orchestrator import cpu
 from orchestrator.analysis.base import Subject  # noqa: E402
 from orchestrator.analysis.speed import reported  # noqa: E402
 from orchestrator.analysis.timing import Case  # noqa: E402
 from orchestrator.data.store import Pairs  # noqa: E402
-from orchestrator.feed import Feed, Update  # noqa: E402
-from orchestrator.keys import Keys  # noqa: E402
+from orchestrator.ledger.keys import Keys  # noqa: E402
 from orchestrator.report.speeds import ratio_of  # noqa: E402
-from orchestrator.rows import Row, resolve  # noqa: E402
-from orchestrator.spec import BatchSpec, ModelSpec, RunSpec  # noqa: E402
+from orchestrator.specs import index, profiles  # noqa: E402
+from orchestrator.specs.rows import Row, resolve  # noqa: E402
+from orchestrator.specs.schema import BatchSpec, ModelSpec, RunSpec  # noqa: E402
+from orchestrator.training.batches import Feed, Update  # noqa: E402
 
 COLUMNS = ("train_speed", "decode_speed")
 AWAITED: dict[str, str] = {}
@@ -73,7 +74,7 @@ class Measured:
 
 def tables() -> list[str]:
     """Addresses of all tables with a row that reports a speed."""
-    known, _ = row_index.tables()
+    known, _ = index.tables()
     return [
         address
         for address, table in known.items()
@@ -220,7 +221,7 @@ def measure(args: argparse.Namespace, console: Console) -> dict[str, Any]:
         "batch_tokens": args.batch_tokens,
         "beam": args.beam,
         "tables": [],
-        "not_there_yet": [what for paper, what in AWAITED.items() if not any(a.startswith(f"{paper}/") for a in row_index.tables()[0])],
+        "not_there_yet": [what for paper, what in AWAITED.items() if not any(a.startswith(f"{paper}/") for a in index.tables()[0])],
     }
     with Progress(console=console, transient=True) as progress:
         for address in wanted:

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from orchestrator.launch.ray_cluster import cluster
+from orchestrator.engines.ray.cluster import cluster
 
 
 def main() -> int:

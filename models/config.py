@@ -1,4 +1,4 @@
-"""The configuration of a model as plain frozen data. `orchestrator/spec.py` validates it; this is what the modules read."""
+"""The configuration of a model as plain frozen data. `orchestrator/specs/schema.py` validates it; this is what the modules read."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
     """Runs `nmt-ablate` in this process -> (exit code, stdout, stderr)."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        from orchestrator.cli import run as main
+        from orchestrator.cli.main import run as main
 
         capsys.readouterr()
         code = main([str(argument) for argument in arguments])

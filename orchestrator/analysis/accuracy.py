@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.analysis import style
 from orchestrator.analysis.base import Analysis, Context, Subject
 from orchestrator.errors import UserError
-from orchestrator.tracking_history import number
+from orchestrator.tracking.history import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,11 +17,11 @@ from typing import Any
 from orchestrator.analysis import asha_figure
 from orchestrator.analysis.base import Analysis, Context, Subject, choice, numbers
 from orchestrator.analysis.options import whole
-from orchestrator.asha import Asha
 from orchestrator.errors import UserError
-from orchestrator.places import shown
-from orchestrator.replay import Curve, Replay, replay, rungs_of
-from orchestrator.tracking_history import number
+from orchestrator.specs.positions import shown
+from orchestrator.sweeps.asha import Asha
+from orchestrator.sweeps.replay import Curve, Replay, replay, rungs_of
+from orchestrator.tracking.history import number
 
 OPTIONS = {
     "metric": "valid/nll",

@@ -20,9 +20,9 @@ from models.transformer import Transformer
 from orchestrator.analysis import attention_maps_figure
 from orchestrator.analysis.base import Analysis, Context, Subject, numbers
 from orchestrator.analysis.layer_attention import END, pieces
-from orchestrator.beam import BOS
+from orchestrator.decoding.beam import BOS
+from orchestrator.decoding.translate import pad
 from orchestrator.errors import UserError
-from orchestrator.translate import pad
 
 if TYPE_CHECKING:
     from orchestrator.data.store import Prepared

@@ -17,18 +17,18 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import UserError
-from orchestrator.places import nearest, shown
+from orchestrator.specs.positions import nearest, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from models.transformer import Transformer
     from orchestrator.data.store import Prepared
-    from orchestrator.keys import Keys
-    from orchestrator.results import Ledger, Record
-    from orchestrator.rows import Row
-    from orchestrator.spec import RunSpec
-    from orchestrator.store import Store
+    from orchestrator.ledger.keys import Keys
+    from orchestrator.ledger.results import Ledger, Record
+    from orchestrator.ledger.run_files import Store
+    from orchestrator.specs.rows import Row
+    from orchestrator.specs.schema import RunSpec
 
 KINDS = {
     "length": "orchestrator.analysis.length",
@@ -102,7 +102,7 @@ class Context:
 
     def store(self, subject: Subject) -> Store:
         """The subject's tensors on disk, to be read only; they lie in the ledger's own root, not in its mirrors."""
-        from orchestrator.store import Store
+        from orchestrator.ledger.run_files import Store
 
         return Store(self.ledger.run_dir(subject.train_key), subject.train_key)
 
@@ -111,7 +111,7 @@ class Context:
         import torch
 
         from orchestrator import cpu
-        from orchestrator.pipeline import load_model
+        from orchestrator.sweeps.row import load_model
 
         cpu.use(subject.spec.train.threads)
         return load_model(subject.spec, self.prepared(subject), self.store(subject), torch.device("cpu"))

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.analysis import style
 from orchestrator.analysis.base import Analysis, Context, Subject
 from orchestrator.errors import UserError
-from orchestrator.plan import Data
 from orchestrator.report.figures import figures
 from orchestrator.report.find import Finder
+from orchestrator.sweeps.plan import Data
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from orchestrator.spec import ModelSpec
+    from orchestrator.specs.schema import ModelSpec
 
 Point = tuple[Any, int | str]
 """(group, value of the option); a value that is no number, such as J, comes last on the axis."""

@@ -12,9 +12,9 @@ from torch import nn
 from orchestrator.analysis.base import Context, choice
 from orchestrator.analysis.progress import Bars
 from orchestrator.analysis.timing import device_of
-from orchestrator.evaluate import References, score
-from orchestrator.spec import RunSpec
-from orchestrator.translate import decode_corpus
+from orchestrator.decoding.translate import decode_corpus
+from orchestrator.scoring.scores import References, score
+from orchestrator.specs.schema import RunSpec
 
 if TYPE_CHECKING:
     from orchestrator.data.store import Prepared

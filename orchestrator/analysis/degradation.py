@@ -20,9 +20,9 @@ from orchestrator.analysis.base import Analysis, Context, Subject
 from orchestrator.analysis.decoding import Lines, bleu_of, device_option
 from orchestrator.analysis.options import whole
 from orchestrator.analysis.progress import Bars
-from orchestrator.evaluate import References
-from orchestrator.tracking_history import number
-from orchestrator.weights import copy_into
+from orchestrator.ledger.weights import copy_into
+from orchestrator.scoring.scores import References
+from orchestrator.tracking.history import number
 
 if TYPE_CHECKING:
     pass

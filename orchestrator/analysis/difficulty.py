@@ -30,9 +30,9 @@ from orchestrator.analysis.progress import Bars
 from orchestrator.data.batching import Batches, collate
 from orchestrator.data.store import Pairs
 from orchestrator.errors import UserError
-from orchestrator.places import nearest, shown
-from orchestrator.validate import BATCH
-from orchestrator.weights import copy_into
+from orchestrator.ledger.weights import copy_into
+from orchestrator.specs.positions import nearest, shown
+from orchestrator.training.validation import BATCH
 
 if TYPE_CHECKING:
     from models.transformer import Transformer

@@ -15,11 +15,11 @@ from typing import Any
 from orchestrator.analysis import embedding_size_figure
 from orchestrator.analysis.base import Analysis, Context, Subject
 from orchestrator.errors import UserError
-from orchestrator.plan import Data
 from orchestrator.report.figures import figures, short_id
 from orchestrator.report.find import Finder
-from orchestrator.row_schema import number
-from orchestrator.spec import ModelSpec
+from orchestrator.specs.schema import ModelSpec
+from orchestrator.specs.table import number
+from orchestrator.sweeps.plan import Data
 
 COLUMNS = [
     "row",

@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from orchestrator import atomic
 from orchestrator.analysis.base import Analysis, Context
+from orchestrator.files import atomic
 
 DPI = 150
 

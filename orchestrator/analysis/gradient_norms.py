@@ -13,8 +13,8 @@ from orchestrator.analysis import style
 from orchestrator.analysis.base import Analysis, Context, Subject
 from orchestrator.analysis.options import whole
 from orchestrator.errors import UserError
-from orchestrator.gradient_norms import METRIC
-from orchestrator.tracking_history import number
+from orchestrator.tracking.history import number
+from orchestrator.training.gradient_norms import METRIC
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

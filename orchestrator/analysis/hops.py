@@ -11,7 +11,7 @@ from orchestrator.analysis.base import Analysis, Context
 from orchestrator.analysis.curve import Curve, Point, option_of
 
 if TYPE_CHECKING:
-    from orchestrator.spec import ModelSpec
+    from orchestrator.specs.schema import ModelSpec
 
 KIND = "mlrf-self-attention"
 

@@ -21,11 +21,11 @@ from orchestrator.analysis.decoding import device_option
 from orchestrator.analysis.options import whole
 from orchestrator.analysis.speed import machine, reported
 from orchestrator.analysis.timing import clock_of, model_of, now, some_sources, turns
-from orchestrator.full_length import FullLength
+from orchestrator.decoding.fixed_length import FullLength
+from orchestrator.decoding.translate import decode_corpus
 from orchestrator.report.figures import short_id
 from orchestrator.report.speeds import ratio_of
-from orchestrator.spec import DecodeSpec
-from orchestrator.translate import decode_corpus
+from orchestrator.specs.schema import DecodeSpec
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -19,9 +19,9 @@ from models.aggregations.mlrf_self_attention import MlrfSelfAttention
 from models.transformer import PAD, Transformer
 from orchestrator.analysis import layer_attention_figure
 from orchestrator.analysis.base import Analysis, Context, Subject, numbers
-from orchestrator.beam import BOS
+from orchestrator.decoding.beam import BOS
+from orchestrator.decoding.translate import batches, pad
 from orchestrator.errors import UserError
-from orchestrator.translate import batches, pad
 
 if TYPE_CHECKING:
     from orchestrator.data.store import Prepared

@@ -8,7 +8,7 @@ from orchestrator.analysis.base import Analysis, Context
 from orchestrator.analysis.options import whole
 from orchestrator.data.sentences import JOINT, sentences_of
 from orchestrator.errors import UserError
-from orchestrator.rouge import FIGURES, rouge
+from orchestrator.scoring.rouge import FIGURES, rouge
 
 OPTIONS = {"sentences": "3"}
 NEEDS_RUNS = False

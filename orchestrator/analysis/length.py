@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.analysis import style
 from orchestrator.analysis.base import Analysis, Context, Subject, numbers
 from orchestrator.errors import UserError
-from orchestrator.evaluate import score
+from orchestrator.scoring.scores import score
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

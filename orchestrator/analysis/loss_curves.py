@@ -16,10 +16,10 @@ from orchestrator.analysis.base import Analysis, Context, Subject, choice
 from orchestrator.analysis.loss_history import Losses, losses_of
 from orchestrator.analysis.loss_measures import Measure, Runner, measures
 from orchestrator.errors import UserError
-from orchestrator.places import nearest, shown
 from orchestrator.report.figures import short_id
 from orchestrator.report.speeds import ratios
-from orchestrator.row_schema import number
+from orchestrator.specs.positions import nearest, shown
+from orchestrator.specs.table import number
 
 OPTIONS = {"baseline": "auto", "until": "end", "x": "auto"}
 """baseline: a row's address, of its panel; auto: the first of each. until: end or first-cut (the curves of Fig. 4). x: epochs, steps,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.tracking_history import number
+from orchestrator.tracking.history import number
 
 Report = Mapping[str, Any]
 

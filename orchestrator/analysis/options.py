@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.analysis.base import Context, numbers
 from orchestrator.errors import UserError
-from orchestrator.places import shown
+from orchestrator.specs.positions import shown
 
 
 def whole(context: Context, name: str, least: int = 0) -> int:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from orchestrator import counting
 from orchestrator.analysis.base import Analysis, Context, Subject
 from orchestrator.analysis.style import COLOURS, short
 from orchestrator.errors import UserError
-from orchestrator.plan import Data
-from orchestrator.row_schema import number
+from orchestrator.specs.table import number
+from orchestrator.sweeps import parameters
+from orchestrator.sweeps.plan import Data
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +53,7 @@ def _sizes(context: Context, subject: Subject, lacking: list[str]) -> tuple[int,
 def _record(subject: Subject, sizes: tuple[int, int], before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     row, spec = subject.row, subject.spec
     corpus, layers = spec.data.corpus, spec.model.encoder.num_layers
-    params, printed = counting.params(spec, *sizes), number(row.expect.get("params"))
+    params, printed = parameters.params(spec, *sizes), number(row.expect.get("params"))
     base = next((r for r in before if (r["corpus"], r["layers"]) == (corpus, layers)), None)
     said = None if subject.asked is None else number(subject.asked.expect.get(row.id.partition("/")[2]))
     if said is None and base is not None and printed and base["paper_params"]:

@@ -25,7 +25,7 @@ from orchestrator.analysis.probing_options import OPTIONS as OPTIONS
 from orchestrator.analysis.progress import Bars
 from orchestrator.data.senteval import SPLITS, ProbingSet, Task
 from orchestrator.errors import UserError
-from orchestrator.row_schema import number
+from orchestrator.specs.table import number
 
 if TYPE_CHECKING:
     from models.transformer import Transformer

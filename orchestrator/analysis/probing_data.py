@@ -9,12 +9,12 @@ from pathlib import Path
 
 from orchestrator.analysis.base import Context, Subject
 from orchestrator.data import probing_derived, toy_probing
-from orchestrator.data.catalogue import load_entry
 from orchestrator.data.corpus import read_lines
 from orchestrator.data.senteval import NAME, SPLITS, Part, ProbingSet, Task, load
 from orchestrator.data.toy_lexicon import ToyParams
 from orchestrator.errors import UserError
-from orchestrator.places import shown
+from orchestrator.specs.corpora import load_entry
+from orchestrator.specs.positions import shown
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from models.memory import Memory
 from models.transformer import PAD, Transformer
-from orchestrator.translate import batches, pad
+from orchestrator.decoding.translate import batches, pad
 
 BATCH_TOKENS = 8192
 

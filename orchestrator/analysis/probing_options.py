@@ -12,7 +12,7 @@ from orchestrator.analysis.options import whole
 from orchestrator.analysis.timing import device_of
 from orchestrator.data.senteval import TASKS, Task
 from orchestrator.errors import UserError
-from orchestrator.places import nearest, shown
+from orchestrator.specs.positions import nearest, shown
 
 OPTIONS = {
     "tasks": "all",

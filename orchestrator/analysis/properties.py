@@ -23,7 +23,7 @@ from orchestrator.analysis import properties_figure
 from orchestrator.analysis.base import Analysis, Context, Subject
 
 if TYPE_CHECKING:
-    from orchestrator.spec import ModelSpec
+    from orchestrator.specs.schema import ModelSpec
 
 NEEDS_RUNS = False
 NAMES = ("low_level_accessible", "parametric", "representation_2d")

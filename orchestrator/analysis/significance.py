@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.analysis.base import Analysis, Context, Subject, choice
-from orchestrator.analysis.comparing import Comparer
 from orchestrator.analysis.options import whole
-from orchestrator.analysis.paired import Comparison
-from orchestrator.analysis.rules import RULES, Rule, rule_of, tests_in_words
 from orchestrator.errors import UserError
-from orchestrator.keys import Keys
-from orchestrator.places import nearest, shown
-from orchestrator.plan import Data
+from orchestrator.ledger.keys import Keys
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
 from orchestrator.report.table import baseline
-from orchestrator.rows import Row, resolve
+from orchestrator.scoring.significance.compare import Comparer
+from orchestrator.scoring.significance.rules import RULES, Rule, rule_of, tests_in_words
+from orchestrator.scoring.significance.tests import Comparison
+from orchestrator.specs.positions import nearest, shown
+from orchestrator.specs.rows import Row, resolve
+from orchestrator.sweeps.plan import Data
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

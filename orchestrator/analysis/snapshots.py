@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.analysis.base import Context, Subject
 from orchestrator.errors import UserError
-from orchestrator.weights import CorruptError, Tensors, load_snapshot, snapshots
+from orchestrator.ledger.weights import CorruptError, Tensors, load_snapshot, snapshots
 
 
 def of_row(context: Context, subject: Subject) -> list[Path]:

@@ -11,13 +11,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator import atomic
 from orchestrator.analysis.base import Analysis, Context, Subject, choice
 from orchestrator.analysis.options import whole
-from orchestrator.keys import digest, short
+from orchestrator.files import atomic
+from orchestrator.ledger.keys import digest, short
 from orchestrator.report.figures import short_id
 from orchestrator.report.speeds import FOLDER, SPEEDS, ratio_of
-from orchestrator.row_schema import number
+from orchestrator.specs.table import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -104,7 +104,7 @@ def machine(device: Any) -> str:
     """Name of the GPU or the CPU."""
     import torch
 
-    from orchestrator.capsule import capsule
+    from orchestrator.ledger.provenance import capsule
 
     return torch.cuda.get_device_name(device) if device.type == "cuda" else str(capsule()["cpu"] or "cpu")
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from orchestrator.analysis import base
 from orchestrator.analysis.base import Subject
+from orchestrator.decoding.length_penalty import with_known
 from orchestrator.errors import UserError
-from orchestrator.keys import Keys, digest
-from orchestrator.places import nearest
-from orchestrator.plan import Data
+from orchestrator.ledger.keys import Keys, digest
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_files import Store
 from orchestrator.report.find import Finder
-from orchestrator.results import Ledger
-from orchestrator.rows import Row, resolve
-from orchestrator.store import Store
-from orchestrator.tuning import with_known
+from orchestrator.specs.positions import nearest
+from orchestrator.specs.rows import Row, resolve
+from orchestrator.sweeps.plan import Data
 
 
 @dataclass(frozen=True)

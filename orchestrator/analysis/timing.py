@@ -15,15 +15,15 @@ from models.transformer import Transformer, build, count_parameters
 from orchestrator import cpu
 from orchestrator.analysis.base import Context, Subject
 from orchestrator.data.store import Prepared
+from orchestrator.decoding.fixed_length import FullLength
+from orchestrator.decoding.translate import decode_corpus
 from orchestrator.errors import UserError
-from orchestrator.feed import Feed, Update
-from orchestrator.full_length import FullLength
-from orchestrator.objective import Objective, Share
-from orchestrator.optim import clip, optimizer
-from orchestrator.pipeline import load_model
-from orchestrator.runtime import best_device
-from orchestrator.spec import DecodeSpec
-from orchestrator.translate import decode_corpus
+from orchestrator.specs.schema import DecodeSpec
+from orchestrator.sweeps.row import load_model
+from orchestrator.training.batches import Feed, Update
+from orchestrator.training.objective import Objective, Share
+from orchestrator.training.optim import clip, optimizer
+from orchestrator.training.runtime import best_device
 
 C = TypeVar("C")
 

@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.capsule import processor
-from orchestrator.keys import digest, model_text
-from orchestrator.runtime import best_device
-from orchestrator.spec import RunSpec
+from orchestrator.ledger.keys import digest, model_text
+from orchestrator.ledger.provenance import processor
+from orchestrator.specs.schema import RunSpec
+from orchestrator.training.runtime import best_device
 
 FORMAT = 1
 """Raised when probes measure something else."""

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from orchestrator import atomic
 from orchestrator.cost.about import key_of
-from orchestrator.keys import short
+from orchestrator.files import atomic
+from orchestrator.ledger.keys import short
 
 FOLDER = "probes"
 MEASURES = ("train_flops", "train_seconds", "valid_flops", "valid_seconds", "row_steps", "decode_seconds", "decode_weights")

@@ -8,9 +8,9 @@ from typing import Any
 
 from orchestrator.cost.about import machine
 from orchestrator.cost.estimate import Cost, Costs
-from orchestrator.plan import Plan
-from orchestrator.results import Ledger
-from orchestrator.rows import Row
+from orchestrator.ledger.results import Ledger
+from orchestrator.specs.rows import Row
+from orchestrator.sweeps.plan import Plan
 
 
 def check(plan: Plan, rows: Sequence[Row], costs: Costs, ledger: Ledger) -> dict[str, Any]:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.cost import about as abouts
 from orchestrator.cost import cache
 from orchestrator.cost.flops import work
-from orchestrator.kept import kept
-from orchestrator.keys import digest
+from orchestrator.ledger.keys import digest
+from orchestrator.specs.memoise import kept
 
 if TYPE_CHECKING:
     from orchestrator.cost.lengths import Lengths
     from orchestrator.data.store import Prepared
-    from orchestrator.plan import Data
-    from orchestrator.rows import Row
+    from orchestrator.specs.rows import Row
+    from orchestrator.sweeps.plan import Data
 
 STATE_BYTES = 16
 """Of a parameter in training: fp32 weight and gradient, two moments of Adam."""
@@ -109,10 +109,10 @@ class Costs:
         self._near.clear()
 
     def _of(self, row: Row, workers: int, without: str | None) -> Cost:
-        from orchestrator import counting
         from orchestrator.cost.lengths import Lengths
-        from orchestrator.memory import estimate as memory_of
-        from orchestrator.runtime import best_device
+        from orchestrator.sweeps import parameters
+        from orchestrator.sweeps.memory import estimate as memory_of
+        from orchestrator.training.runtime import best_device
 
         spec = row.spec
         assert spec is not None
@@ -132,7 +132,7 @@ class Costs:
             "flop": flop_update * length.updates,
         }
         device = best_device().type
-        known["room"] = memory_of(spec, counting.params(spec, *sizes), sizes[1], workers=workers, device=device).total
+        known["room"] = memory_of(spec, parameters.params(spec, *sizes), sizes[1], workers=workers, device=device).total
         key, basis = self._nearest(row, without)
         if key is None:
             return Cost("not probed", devices, **known)

@@ -7,9 +7,9 @@ weights is left out. Against what torch counts as it runs, the test holds every 
 from __future__ import annotations
 
 from models.flops import Work
-from orchestrator import counting
-from orchestrator.keys import defaults_of, model_text
-from orchestrator.spec import ModelSpec
+from orchestrator.ledger.keys import defaults_of, model_text
+from orchestrator.specs.schema import ModelSpec
+from orchestrator.sweeps import parameters
 
 _known: dict[tuple[str, int, int], Work] = {}
 
@@ -25,7 +25,7 @@ def work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
 def _work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
     from models.registry import LAYERS
 
-    counts = counting.counts(model, src_vocab, tgt_vocab)
+    counts = parameters.counts(model, src_vocab, tgt_vocab)
     d, word = model.d_model, model.word_dim or model.d_model
     out = model.output_dim or word
     source, target = src_vocab * word, tgt_vocab * word

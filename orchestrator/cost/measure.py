@@ -23,19 +23,19 @@ from models.flops import Tokens
 from models.inference import prepared as packed
 from models.transformer import Transformer
 from orchestrator import cpu
-from orchestrator.beam import EOS, beam_search
 from orchestrator.cost.flops import work
 from orchestrator.cost.lengths import expected_steps, tokens_of
 from orchestrator.data.batching import PAD
 from orchestrator.data.prepare import prepare
 from orchestrator.data.store import Prepared
+from orchestrator.decoding.beam import EOS, beam_search
+from orchestrator.decoding.translate import batches, pad
 from orchestrator.errors import StopTraining
-from orchestrator.feed import Update
-from orchestrator.runtime import Runtime, best_device
-from orchestrator.spec import RunSpec, Schedule
-from orchestrator.store import Store
-from orchestrator.train import Training
-from orchestrator.translate import batches, pad
+from orchestrator.ledger.run_files import Store
+from orchestrator.specs.schema import RunSpec, Schedule
+from orchestrator.training.batches import Update
+from orchestrator.training.loop import Training
+from orchestrator.training.runtime import Runtime, best_device
 
 WARM_UP, MOST_UPDATES, SECONDS = 3, 40, 4.0
 VALID_BATCHES, DECODE_BATCHES = 3, 3
@@ -102,7 +102,7 @@ class _Timed(Training):
 
 
 def _validation(training: Training, spec: RunSpec) -> dict[str, float]:
-    from orchestrator.objective import token_nll
+    from orchestrator.training.objective import token_nll
 
     of_model, flops, model = work(spec.model, *_sizes(training.model)), 0.0, training.model.eval()
     clock = time.process_time if _one_thread(training) else partial(_now, training)

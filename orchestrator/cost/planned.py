@@ -8,9 +8,9 @@ from typing import Any
 
 from orchestrator.cost.estimate import Cost, Costs
 from orchestrator.cost.totals import Sum, totals
-from orchestrator.plan import Plan, Planned
-from orchestrator.results import Ledger
-from orchestrator.rows import Row
+from orchestrator.ledger.results import Ledger
+from orchestrator.specs.rows import Row
+from orchestrator.sweeps.plan import Plan, Planned
 
 BUSY = 0.3
 """Others a core from which a probe is not taken to have had the machine for itself."""
@@ -79,7 +79,7 @@ def lines(plan: Plan, scheduler: dict[str, Any] | None = None) -> list[str]:
 
 
 def _on_a_gpu() -> bool:
-    from orchestrator.runtime import best_device
+    from orchestrator.training.runtime import best_device
 
     return best_device().type == "cuda"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.cost.estimate import Cost
 
 if TYPE_CHECKING:
-    from orchestrator.plan import Planned
+    from orchestrator.sweeps.plan import Planned
 
 
 @dataclass

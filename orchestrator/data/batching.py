@@ -18,7 +18,7 @@ import torch
 
 from orchestrator.data.store import Pairs
 from orchestrator.data.subword import BOS, EOS, PAD
-from orchestrator.spec import BatchSpec
+from orchestrator.specs.schema import BatchSpec
 
 Indices = npt.NDArray[np.int64]
 NOISE = 1.0  # tokens

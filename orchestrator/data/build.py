@@ -15,7 +15,7 @@ from orchestrator.data.sentences import MARK, DocumentSegmenter, truncated
 from orchestrator.data.text import Text
 from orchestrator.data.tokenize import RAW, Form, Tokenizer
 from orchestrator.errors import UserError
-from orchestrator.spec import DataSpec, Truncate
+from orchestrator.specs.schema import DataSpec, Truncate
 
 Progress = Callable[[str, int, int | None], None]
 CHUNK = 4096

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.data import alike, corpus, text_form, toy
-from orchestrator.data.catalogue import REQUIRED, Entry
 from orchestrator.data.hashes import file_hash
 from orchestrator.data.text import FileText
 from orchestrator.errors import UserError
+from orchestrator.specs.corpora import REQUIRED, Entry
 
 
 @dataclass

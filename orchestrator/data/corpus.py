@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, cast
 
-from orchestrator.data.no_file import no_file
 from orchestrator.errors import UserError
+from orchestrator.files.no_file import no_file
 
 MAX_LINE_BYTES = 1_000_000
 SHOWN = 3

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.data import senteval, senteval_get
-from orchestrator.data.catalogue import REQUIRED, Entry, Generated, HuggingFace, MtData, SacreBleu, Source, User, load_entry
 from orchestrator.data.corpus import iter_lines
 from orchestrator.errors import UserError
+from orchestrator.specs.corpora import REQUIRED, Entry, Generated, HuggingFace, MtData, SacreBleu, Source, User, load_entry
 
 Progress = Callable[[str], None]
 Rows = Iterable[tuple[str, ...]]

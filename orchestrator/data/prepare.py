@@ -14,15 +14,15 @@ from typing import Any
 
 from orchestrator.data import sentences, store, toy
 from orchestrator.data.build import Progress, build
-from orchestrator.data.catalogue import REQUIRED, Entry, load_entry
 from orchestrator.data.hashes import file_hash
 from orchestrator.data.store import Pairs, Prepared
 from orchestrator.data.text import Text, text_of
 from orchestrator.data.tokenize import RAW
 from orchestrator.data.verified import sha256_of
 from orchestrator.errors import UserError
-from orchestrator.keys import digest, without_grown
-from orchestrator.spec import DataSpec
+from orchestrator.ledger.keys import digest, without_grown
+from orchestrator.specs.corpora import REQUIRED, Entry, load_entry
+from orchestrator.specs.schema import DataSpec
 
 __all__ = ["Pairs", "Prepared", "manifest", "manifest_key", "prepare", "split_key", "training_key"]
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.data.corpus import iter_bytes
-from orchestrator.data.no_file import the_file
 from orchestrator.errors import UserError
-from orchestrator.places import shown
+from orchestrator.files.no_file import the_file
+from orchestrator.specs.positions import shown
 
 NAME = "senteval-probing"
 """The folder below the data directory, and what `data get` calls it."""

@@ -23,7 +23,7 @@ from orchestrator.data.sentences import DocumentSegmenter, truncated
 from orchestrator.data.tokenize import RAW, Form, Tokenizer
 from orchestrator.data.verified import Files
 from orchestrator.errors import UserError
-from orchestrator.keys import digest
+from orchestrator.ledger.keys import digest
 
 ABOUT = "about.json"
 OWN = "about_sha256"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.data import corpus, csv_text, sentences, toy
-from orchestrator.data.catalogue import Entry
 from orchestrator.data.toy_lexicon import ToyParams
+from orchestrator.specs.corpora import Entry
 
 
 class Text(Protocol):

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from orchestrator.data import languages
-from orchestrator.data.catalogue import Entry
 from orchestrator.data.text import FileText
 from orchestrator.data.tokenize import ESCAPED, RAW, Form
 from orchestrator.errors import UserError
+from orchestrator.specs import languages
+from orchestrator.specs.corpora import Entry
 
 LOOKED_AT = 3000
 FEWEST = 3

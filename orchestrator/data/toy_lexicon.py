@@ -14,7 +14,7 @@ from typing import Annotated, Generic, TypeVar
 
 from pydantic import Field
 
-from orchestrator.spec import Natural, Positive, Probability, Strict
+from orchestrator.specs.schema import Natural, Positive, Probability, Strict
 
 T = TypeVar("T")
 UNIT = 10**9

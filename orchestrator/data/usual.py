@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.data.catalogue import Entry, load_entry
 from orchestrator.data.hashes import file_hash, file_lines
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
+from orchestrator.specs.corpora import Entry, load_entry
 
 TRAINING = ("train", "valid")
 WORDS = {"train": "training pairs", "valid": "validation pairs"}

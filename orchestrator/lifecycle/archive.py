@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from orchestrator import atomic
 from orchestrator.errors import UserError
 from orchestrator.faults import fault
-from orchestrator.lifecycle.ledger_files import MAX_TEXT, belongs, is_tensor
-from orchestrator.places import display, shown
+from orchestrator.files import atomic
+from orchestrator.ledger.layout import MAX_TEXT, belongs, is_tensor
+from orchestrator.specs.positions import display, shown
 
 FORMAT = "nmt-ablate ledger 1"
 MANIFEST = "manifest.json"

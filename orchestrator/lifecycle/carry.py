@@ -16,17 +16,18 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from orchestrator import atomic
 from orchestrator.errors import LockedError, UserError
 from orchestrator.faults import fault
-from orchestrator.folders import make
-from orchestrator.lifecycle import archive, ledger_files, merging
+from orchestrator.files import atomic
+from orchestrator.files.folders import make
+from orchestrator.ledger import layout
+from orchestrator.ledger.run_lock import RunLock
+from orchestrator.ledger.sweep_files import BESIDE, Sweeps, read_sweeps
+from orchestrator.lifecycle import archive, merging
 from orchestrator.lifecycle.collect import alone, discard, empty_trash, removed_after
 from orchestrator.lifecycle.garbage import runs_in
 from orchestrator.lifecycle.merging import Merge
-from orchestrator.lifecycle.sweeps import BESIDE, Sweeps, read_sweeps
-from orchestrator.lock import RunLock
-from orchestrator.places import display, nearest, shown
+from orchestrator.specs.positions import display, nearest, shown
 
 CHOICES = ("refuse", "keep", "replace")
 
@@ -65,11 +66,11 @@ def export_ledger(
             raise UserError(f"--sweep {shown(name)}: no such sweep in {display(results)}; {nearest(name, sweeps.names)}")
     wanted = {key[:16] for key, named in sweeps.rows.items() if any(one.sweep in only for one in named)}
     runs = [run for run in runs_in(results) if not run.is_symlink() and (not only or run.name in wanted)]
-    live = [run.name for run in runs if ledger_files.is_live(results, run.name)]
-    names = [name for run in runs if run.name not in live for name in ledger_files.of_run(run, weights=weights)]
+    live = [run.name for run in runs if layout.is_live(results, run.name)]
+    names = [name for run in runs if run.name not in live for name in layout.of_run(run, weights=weights)]
     if not names:
         raise UserError(f"{display(results)}: holds no run" + (f" but {len(live)} that are being worked on" if live else ""))
-    names += ledger_files.of_sweeps(results, list(only) or None)
+    names += layout.of_sweeps(results, list(only) or None)
     about = {"created_by": f"nmt-ablate {version}".strip(), "runs": len(runs) - len(live), "weights": weights}
     return archive.write(path, results, names, about), live
 
@@ -109,7 +110,7 @@ def _import(path: Path, results: Path, staging: Path, conflicts: str, max_bytes:
     manifest = archive.unpack(path, staging, max_bytes=max_bytes, room=lambda size: _has_room(results, size))
     if sha256 is not None and sha256.lower() != manifest.sha256:
         raise UserError(f"{display(path)}: its manifest has sha256 {manifest.sha256}; expected {shown(sha256)}")
-    bad = list(ledger_files.problems_of(staging, list(manifest.files)))
+    bad = list(layout.problems_of(staging, list(manifest.files)))
     if bad:
         raise UserError(*(f"{display(path)}: {line}" for line in bad[:20]), *([f"and {len(bad) - 20} more"] if len(bad) > 20 else []))
     _refuse_links(results, manifest.files)
@@ -156,7 +157,7 @@ def _refuse(results: Path, merges: list[Merge], sweep_files: dict[str, str], con
     for merge in merges:
         changes = bool(merge.add) or (bool(merge.conflicts) and conflicts == "replace")
         driver = next((sweeps.driver(key) for key in (*sweeps.rows, *sweeps.children) if key.startswith(merge.run)), None)
-        if changes and (driver or ledger_files.is_live(results, merge.run)):
+        if changes and (driver or layout.is_live(results, merge.run)):
             raise LockedError(f"{merge.run}: {driver or 'a process'} is at work on it; nothing was imported")
     for name, verdict in sweep_files.items():
         if verdict != "same" and _stem(name) in sweeps.live:

@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator import atomic
 from orchestrator.errors import FencedError, LockedError
 from orchestrator.faults import fault
+from orchestrator.files import atomic
+from orchestrator.ledger.run_lock import RunLock
+from orchestrator.ledger.sweep_files import read_sweeps
 from orchestrator.lifecycle import garbage
 from orchestrator.lifecycle.garbage import LOCK, TRASH, Garbage, Item, Kept, Needs
-from orchestrator.lifecycle.sweeps import read_sweeps
-from orchestrator.lock import RunLock
 
 
 def collect(results: Path, plan: Garbage, *, weights: bool = False, needs: Needs | None = None) -> tuple[list[Item], list[Kept]]:

@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import models
-from orchestrator import atomic
 from orchestrator.data.prepare import Prepared
+from orchestrator.decoding.length_penalty import known
 from orchestrator.errors import UserError
 from orchestrator.faults import fault
+from orchestrator.files import atomic
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_files import Store
+from orchestrator.ledger.weights import pack, weights_sha256
 from orchestrator.lifecycle.model_card import model_card
-from orchestrator.places import display
-from orchestrator.results import Ledger
-from orchestrator.rows import Row
-from orchestrator.show import to_yaml
-from orchestrator.store import Store
-from orchestrator.task import Task
-from orchestrator.tuning import known
-from orchestrator.weights import pack, weights_sha256
+from orchestrator.specs.positions import display
+from orchestrator.specs.rows import Row
+from orchestrator.specs.show import to_yaml
+from orchestrator.sweeps.task import Task
 
 CODE = (
     "beam.py",

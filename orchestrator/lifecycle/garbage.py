@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator import attached
-from orchestrator.documents import key_in, read_document
-from orchestrator.lifecycle.sweeps import BESIDE, Sweeps, read_sweeps
-from orchestrator.lock import owner, record_of
+from orchestrator.files.documents import key_in, read_document
+from orchestrator.ledger import mirrored
+from orchestrator.ledger.run_lock import owner, record_of
+from orchestrator.ledger.sweep_files import BESIDE, Sweeps, read_sweeps
 
 RUN = re.compile(r"[0-9a-f]{16}")
 TRASH, LOCK = ".trash", ".lifecycle.lock"
@@ -275,7 +275,7 @@ def size_of(path: Path) -> int:
     if path.is_symlink() or not path.exists():
         return 0
     if path.is_dir():
-        return sum(size_of(child) for child in path.iterdir()) + attached.absent_bytes(path)
+        return sum(size_of(child) for child in path.iterdir()) + mirrored.absent_bytes(path)
     return path.stat().st_size
 
 

@@ -22,9 +22,9 @@ from orchestrator import cpu
 from orchestrator.data import subword
 from orchestrator.data.sentences import DocumentSegmenter, truncated
 from orchestrator.data.tokenize import Tokenizer
+from orchestrator.decoding.translate import lines_of, translate_lines
 from orchestrator.errors import UserError
 from orchestrator.lifecycle.plain_spec import DecodeSpec
-from orchestrator.translate import lines_of, translate_lines
 
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
 

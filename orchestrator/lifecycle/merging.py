@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.documents import read_bytes, read_document
-from orchestrator.journal import read_lines
-from orchestrator.lifecycle.sweeps import rows_of
+from orchestrator.files.documents import read_bytes, read_document
+from orchestrator.files.json_lines import read_lines
+from orchestrator.ledger.sweep_files import rows_of
 
 
 @dataclass

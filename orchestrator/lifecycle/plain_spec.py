@@ -7,7 +7,7 @@ from typing import Any
 
 
 class LengthPenalty(SimpleNamespace):
-    """kind, alpha (see `orchestrator.spec`)."""
+    """kind, alpha (see `orchestrator.specs.schema`)."""
 
 
 class DecodeSpec(SimpleNamespace):

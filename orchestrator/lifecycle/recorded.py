@@ -11,13 +11,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from orchestrator.errors import UserError
-from orchestrator.keys import Keys
-from orchestrator.lifecycle.sweeps import read_sweeps
-from orchestrator.places import shown
-from orchestrator.plan import Data, keys_for
-from orchestrator.results import Ledger
-from orchestrator.rows import Row
-from orchestrator.spec import RunSpec
+from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.sweep_files import read_sweeps
+from orchestrator.specs.positions import shown
+from orchestrator.specs.rows import Row
+from orchestrator.specs.schema import RunSpec
+from orchestrator.sweeps.plan import Data, keys_for
 
 FINISHED = ("done", "diverged")
 

@@ -15,18 +15,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator import atomic, interrupt
-from orchestrator.documents import read_document
+from orchestrator import interrupt
 from orchestrator.errors import UserError
-from orchestrator.folders import make
-from orchestrator.keys import Keys
+from orchestrator.files import atomic
+from orchestrator.files.documents import read_document
+from orchestrator.files.folders import make
+from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle.recorded import Recorded
 from orchestrator.lifecycle.verdict import Evidence, Tolerance, Verdict, compare
-from orchestrator.lock import RunLock
-from orchestrator.make_tasks import Options, make_tasks
-from orchestrator.places import display
-from orchestrator.results import Ledger
-from orchestrator.task import Task
+from orchestrator.specs.positions import display
+from orchestrator.sweeps.task import Task
+from orchestrator.sweeps.tasks import Options, make_tasks
 
 
 @dataclass(frozen=True)
@@ -62,15 +63,15 @@ def reproduce(recorded: Recorded, ledger: Ledger, place: Path, data_dir: Path | 
 
 
 def _run(task: Task) -> None:
-    from orchestrator.pipeline import run_row
-    from orchestrator.runtime import Runtime, best_device
+    from orchestrator.sweeps.row import run_row
+    from orchestrator.training.runtime import Runtime, best_device
 
     if task.workers == 1:
         run_row(task, Runtime(device=best_device()))
         return
-    from orchestrator.launch import ray_tune
+    from orchestrator.engines.ray import tune
 
-    failures = ray_tune.run([[task]], None, "valid/nll", name="repro", results=Path(task.results))
+    failures = tune.run([[task]], None, "valid/nll", name="repro", results=Path(task.results))
     if failures:
         raise RuntimeError(failures[task.name])
 

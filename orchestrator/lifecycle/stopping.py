@@ -19,9 +19,9 @@ from typing import Any
 
 from orchestrator import interrupt
 from orchestrator.errors import UserError
-from orchestrator.lock import owner
-from orchestrator.places import nearest, shown
-from orchestrator.sweep_status import sweep_status
+from orchestrator.ledger.run_lock import owner
+from orchestrator.specs.positions import nearest, shown
+from orchestrator.sweeps.status import sweep_status
 
 POLL = 0.05
 """Seconds between two looks at whether it has ended."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.capsule import flat
+from orchestrator.ledger.provenance import flat
 
 DECIDING = (
     "cpu",

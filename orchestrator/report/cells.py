@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.outcome import FAILED
 from orchestrator.report.figures import OURS
 from orchestrator.report.speeds import SPEEDS
 from orchestrator.report.table import Line, Table
-from orchestrator.rouge import PRINCIPAL
-from orchestrator.row_schema import number
+from orchestrator.scoring.rouge import PRINCIPAL
+from orchestrator.specs.failure import FAILED
+from orchestrator.specs.table import number
 
 _TITLES = {
     "params": "params",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator import counting
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
-from orchestrator.row_schema import number
-from orchestrator.rows import Row
+from orchestrator.specs.rows import Row
+from orchestrator.specs.table import number
+from orchestrator.sweeps import parameters
 
 _UNITS = {"k": 1e3, "M": 1e6, "G": 1e9}
 
@@ -42,4 +42,4 @@ def unit(reported: Any) -> float:
 
 def _count(row: Row, finder: Finder) -> int | None:
     sizes = None if row.spec is None else finder.data.sizes(row)
-    return None if sizes is None or row.spec is None else counting.params(row.spec, *sizes)
+    return None if sizes is None or row.spec is None else parameters.params(row.spec, *sizes)

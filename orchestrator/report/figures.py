@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from orchestrator.report.find import Outcome
-from orchestrator.rouge import FIGURES as ROUGE
-from orchestrator.rouge import PRINCIPAL
-from orchestrator.rows import Row
+from orchestrator.scoring.rouge import FIGURES as ROUGE
+from orchestrator.scoring.rouge import PRINCIPAL
+from orchestrator.specs.rows import Row
 
 OURS = (
     "params",

@@ -11,18 +11,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from orchestrator import earlier, sources
 from orchestrator.data import prepare, store
 from orchestrator.data.store import Prepared
-from orchestrator.documents import read_bytes
 from orchestrator.errors import UserError
-from orchestrator.keys import Keys, digest
-from orchestrator.outcome import FAILED, stated_failure
-from orchestrator.plan import Data, keys_for
-from orchestrator.results import Ledger, Record
-from orchestrator.rouge import figures_of, principal
-from orchestrator.rows import Row
-from orchestrator.spec import DataSpec, RunSpec, ScoreSpec
+from orchestrator.files.documents import read_bytes
+from orchestrator.ledger import earlier, sources
+from orchestrator.ledger.keys import Keys, digest
+from orchestrator.ledger.results import Ledger, Record
+from orchestrator.scoring.rouge import figures_of, principal
+from orchestrator.specs.failure import FAILED, stated_failure
+from orchestrator.specs.rows import Row
+from orchestrator.specs.schema import DataSpec, RunSpec, ScoreSpec
+from orchestrator.sweeps.plan import Data, keys_for
 
 NO_KEYS = Keys(None, None, None)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from orchestrator.metric_fit import doubts
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder, Outcome
-from orchestrator.rows import Row
+from orchestrator.specs.rows import Row
+from orchestrator.sweeps.metric_fit import doubts
 
 
 def doubted(rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]], finder: Finder) -> list[str]:

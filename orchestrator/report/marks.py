@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.analysis.comparing import Comparer
-from orchestrator.analysis.paired import SAMPLES
-from orchestrator.analysis.rules import rule_of, tests_in_words
 from orchestrator.errors import UserError
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Outcome
-from orchestrator.rows import Row
+from orchestrator.scoring.significance.compare import Comparer
+from orchestrator.scoring.significance.rules import rule_of, tests_in_words
+from orchestrator.scoring.significance.tests import SAMPLES
+from orchestrator.specs.rows import Row
 
 
 def significance(row: Row, found: Sequence[Outcome], base_id: str, base: Sequence[Outcome], comparer: Comparer) -> dict[str, Any] | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.capsule import differences
 from orchestrator.data.usual import unusual
+from orchestrator.ledger.provenance import differences
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Outcome
-from orchestrator.rows import Row
+from orchestrator.specs.rows import Row
 
 
 def notes(

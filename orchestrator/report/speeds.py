@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from orchestrator.results import Ledger
+from orchestrator.ledger.results import Ledger
 
 FOLDER = "speed"
 SPEEDS = ("train_speed", "decode_speed")

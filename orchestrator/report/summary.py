@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.report.cells import figure
-from orchestrator.rouge import FIGURES, PRINCIPAL
+from orchestrator.scoring.rouge import FIGURES, PRINCIPAL
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -6,20 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from orchestrator import sources
-from orchestrator.outcome import FAILED
+from orchestrator.ledger import sources
 from orchestrator.report import speeds, stale
 from orchestrator.report.counts import differing
 from orchestrator.report.figures import OURS, against, figures, short_id
 from orchestrator.report.find import Finder
 from orchestrator.report.fit import doubted
 from orchestrator.report.notes import notes
-from orchestrator.rouge import FIGURES as ROUGE
-from orchestrator.row_schema import number
-from orchestrator.rows import Row
+from orchestrator.scoring.rouge import FIGURES as ROUGE
+from orchestrator.specs.failure import FAILED
+from orchestrator.specs.rows import Row
+from orchestrator.specs.table import number
 
 if TYPE_CHECKING:
-    from orchestrator.analysis.comparing import Comparer
+    from orchestrator.scoring.significance.compare import Comparer
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.tracking import reconcile
-from orchestrator.tracking_store import Store
-from orchestrator.tracking_ui import UiServer, free_port, start_ui
+from orchestrator.tracking.store import Store
+from orchestrator.tracking.sweeps import reconcile
+from orchestrator.tracking.ui import UiServer, free_port, start_ui
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -28,7 +28,7 @@ QUIET += ["--disable-component-update", "--disable-sync", "--disable-dev-shm-usa
 SERVING = """
 import sys
 from pathlib import Path
-from orchestrator.tracking_ui import serve_ui
+from orchestrator.tracking.ui import serve_ui
 serve_ui(Path(sys.argv[1]), int(sys.argv[2]), say=lambda line: print(line, flush=True))
 """
 

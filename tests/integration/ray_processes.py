@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from orchestrator.launch.ray_folder import temporary
+from orchestrator.engines.ray.session_folder import temporary
 
 
 def folder_of(driver: int) -> Path:

@@ -201,7 +201,7 @@ def test_its_results_are_on_the_tracking_server_and_not_beside_it(lab, submitted
 def test_neither_data_nor_results_nor_secrets_are_uploaded(lab, submitted):
     for package in lab.home.glob("r/session_2*/runtime_resources/working_dir_files/_ray_pkg_*/"):
         uploaded = {path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()}
-        assert {"orchestrator/cli.py", "cluster/sweep.sh", "models/transformer.py"} <= uploaded
+        assert {"orchestrator/cli/main.py", "cluster/sweep.sh", "models/transformer.py"} <= uploaded
         ours = ".nmt-source.json" in uploaded
         assert not [path for path in uploaded if (package / path).read_bytes() == b"canary" and (ours or "my-token" not in path)]
         assert not [path for path in uploaded if path.startswith((".venv/", ".git/"))]

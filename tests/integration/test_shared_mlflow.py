@@ -18,9 +18,9 @@ import pytest
 from benchmarks import mlflow_server
 from benchmarks.mlflow_server import SharedServer
 from benchmarks.synthetic_ledger import fill
-from orchestrator.tracking import BackgroundProjector, reconcile
-from orchestrator.tracking_store import BEST_NAME, Store
-from orchestrator.tracking_ui import runs_page
+from orchestrator.tracking.store import BEST_NAME, Store
+from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
+from orchestrator.tracking.ui import runs_page
 
 pytestmark = [
     pytest.mark.browser,
@@ -33,7 +33,7 @@ WRITERS, RUNS, REPORTS = 16, 4, 10
 WRITER = """
 import sys
 from pathlib import Path
-from orchestrator.tracking import BackgroundProjector
+from orchestrator.tracking.sweeps import BackgroundProjector
 said = []
 tracking = BackgroundProjector(Path(sys.argv[1]), sys.argv[2], sys.argv[3], interval=0.1, warn=said.append)
 print("ready", flush=True)
@@ -168,7 +168,7 @@ def test_the_page_shows_runs_bleu_throughput_and_a_figure(server: SharedServer, 
     if shutil.which("chromium") is None:
         pytest.skip("chromium is not installed (apt-get install chromium)")
     from benchmarks.devtools import browser
-    from orchestrator.tracking import log_analysis
+    from orchestrator.tracking.sweeps import log_analysis
 
     fill(tmp_path, 120, reports=REPORTS, name="synthetic/page")
     figure = tmp_path / "figure.png"

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from models import build, count_parameters
-from orchestrator import row_index
-from orchestrator.cli import run
-from orchestrator.counting import params
-from orchestrator.explain import summary
-from orchestrator.grid import Grid
-from orchestrator.keys import keys_of
-from orchestrator.rows import MAX_RUNS, Row, resolve
+from orchestrator.cli.main import run
+from orchestrator.ledger.keys import keys_of
+from orchestrator.specs import index
+from orchestrator.specs.grid.combinations import Grid
+from orchestrator.specs.grid.explain import summary
+from orchestrator.specs.rows import MAX_RUNS, Row, resolve
+from orchestrator.sweeps.parameters import params
 
 ADDRESS = "sweeps/fusion-grid"
 SAMPLE = 12
@@ -33,7 +33,7 @@ def test_it_has_thousands_of_rows_and_runs_without_force(rows: list[Row]) -> Non
 
 def test_no_condition_is_there_for_nothing_and_no_component_refuses(rows: list[Row]) -> None:
     """What cannot be built is excluded by a condition with a reason, not by surprise."""
-    table = row_index.find(ADDRESS).table
+    table = index.find(ADDRESS).table
     assert table.grid is not None
     found = summary(table)
     assert len(found["excluded"]) == len(table.grid.excluded) and all(each["combinations"] for each in found["excluded"])

@@ -13,14 +13,15 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator import row_file, row_index, yaml_loader
 from orchestrator.errors import UserError
-from orchestrator.overrides import parse
 from orchestrator.paths import SEARCH_SPACES
-from orchestrator.rows import resolve, validate
-from orchestrator.spec import RunSpec
+from orchestrator.specs import index, table_file
+from orchestrator.specs import yaml as yaml_loader
+from orchestrator.specs.overrides import parse
+from orchestrator.specs.rows import resolve, validate
+from orchestrator.specs.schema import RunSpec
 
-FILES = [*row_index.table_files(), *sorted((SEARCH_SPACES / "base").glob("*.yaml"))]
+FILES = [*index.table_files(), *sorted((SEARCH_SPACES / "base").glob("*.yaml"))]
 EDITS = 40
 ALPHABET = "abz019 .:-_{}[],#'\"\n\t&*!|>%@`~=\\/é\u2028\x00\x1b"
 OF_GRIDS = 6
@@ -42,7 +43,7 @@ def edits(text: str) -> int:
 def attempt(path: Path) -> list[str]:
     """Error lines of a file; [] where it is valid."""
     try:
-        validate(row_file.read(path))
+        validate(table_file.read(path))
     except UserError as error:
         assert error.lines
         for line in error.lines:
@@ -157,7 +158,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_value_at_any_place_of_a_resolved_row(data: st.DataObject, tree: Path) -> None:
-    from orchestrator.show import to_yaml
+    from orchestrator.specs.show import to_yaml
 
     content = yaml_loader.parse(to_yaml(resolve("quickstart/fusion/mlrf-self-attention")[0]), "f").data
     at = data.draw(st.sampled_from(places(content)[1:]))

@@ -17,10 +17,10 @@ import math
 
 import pytest
 
-from orchestrator.counting import declared, params
-from orchestrator.row_schema import number
-from orchestrator.rows import Row, resolve
-from orchestrator.spec import RunSpec
+from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.schema import RunSpec
+from orchestrator.specs.table import number
+from orchestrator.sweeps.parameters import declared, params
 
 EN_DE, ZH_EN = 28_550, 41_550
 PRINTED, SPECIALS = (8_389, 6_428), 4

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.counting import declared, params
-from orchestrator.plan import Data
+from orchestrator.ledger.results import Ledger
 from orchestrator.report.counts import differing
 from orchestrator.report.find import Finder
-from orchestrator.results import Ledger
-from orchestrator.row_schema import number
+from orchestrator.specs.table import number
+from orchestrator.sweeps.parameters import declared, params
+from orchestrator.sweeps.plan import Data
 from tests.specs.test_ledger import rows, show, spec_of
 
 E = 256

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.keys import without_grown
-from orchestrator.make_tasks import Options, jobs_of, levels, make_tasks
-from orchestrator.plan import Data, also_keys, keys_for
-from orchestrator.rows import Row, resolve, runs, sweep_of
-from orchestrator.spec import DataSpec
+from orchestrator.ledger.keys import without_grown
+from orchestrator.specs.rows import Row, resolve, runs, sweep_of
+from orchestrator.specs.schema import DataSpec
+from orchestrator.sweeps.plan import Data, also_keys, keys_for
+from orchestrator.sweeps.tasks import Options, jobs_of, levels, make_tasks
 from tests.specs.papers import KINDS, OWN, PAPERS, QUOTED, RUN, SAME, STEPS
 
 

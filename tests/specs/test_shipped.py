@@ -7,29 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import profiles, row_file, row_index, yaml_loader
-from orchestrator.components import SLOTS
-from orchestrator.outcome import FAILED
 from orchestrator.paths import SEARCH_SPACES
-from orchestrator.plan import Data, keys_for
-from orchestrator.row_schema import number
-from orchestrator.rows import Row, resolve, sweep_of, validate, written
-from orchestrator.show import to_yaml
+from orchestrator.specs import index, profiles, table_file, yaml
+from orchestrator.specs.components import SLOTS
+from orchestrator.specs.failure import FAILED
+from orchestrator.specs.rows import Row, resolve, sweep_of, validate, written
+from orchestrator.specs.show import to_yaml
+from orchestrator.specs.table import number
+from orchestrator.sweeps.plan import Data, keys_for
 from tests.specs.papers import OWN
 
-FILES = row_index.table_files()
-TABLES = sorted(address for address, table in row_index.tables()[0].items() if table.grid is None)  # grids: test_fusion_grid
-ADDRESSES = [f"{address}/{name}" for address, table in row_index.tables()[0].items() for name in written(table)]
+FILES = index.table_files()
+TABLES = sorted(address for address, table in index.tables()[0].items() if table.grid is None)  # grids: test_fusion_grid
+ADDRESSES = [f"{address}/{name}" for address, table in index.tables()[0].items() for name in written(table)]
 
 
 def test_the_index_has_no_problems() -> None:
-    assert row_index.tables()[1] == [] and len(row_index.tables()[0]) == len(FILES)
+    assert index.tables()[1] == [] and len(index.tables()[0]) == len(FILES)
     assert len({address.casefold() for address in ADDRESSES}) == len(ADDRESSES)
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)
 def test_file_is_valid_and_says_how_to_run_it(path: Path) -> None:
-    table = row_file.read(path)
+    table = table_file.read(path)
     validate(table)
     assert table.source is not None, "a shipped table has an address"
     header = re.match(r"(#.*\n)+", path.read_text(encoding="utf-8"))
@@ -38,7 +38,7 @@ def test_file_is_valid_and_says_how_to_run_it(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((SEARCH_SPACES / "base").glob("*.yaml")), ids=lambda p: p.stem)
 def test_base_has_no_rows(path: Path) -> None:
-    assert "rows" not in yaml_loader.load(path).data
+    assert "rows" not in yaml.load(path).data
 
 
 @pytest.mark.parametrize("profile", [None, *profiles.names()])
@@ -154,6 +154,6 @@ def test_the_iwslt_base_reads_as_the_recipes_say(tmp_path: Path) -> None:
     restart, mle = (row.spec for row in resolve(path))
     assert restart is not None and mle is not None and restart.optim.restart is not None and mle.optim.restart is None
     assert (restart.batch.size, restart.optim.restart.batch.size, restart.optim.restart.schedule.lr) == (80, 32, 5e-5)  # type: ignore[union-attr]
-    from orchestrator.counting import params
+    from orchestrator.sweeps.parameters import params
 
     assert params(restart, 8389, 6428) == 10_974_748

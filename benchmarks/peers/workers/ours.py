@@ -20,11 +20,11 @@ from models.inference import prepared  # noqa: E402
 from models.paths import PATHS  # noqa: E402
 from orchestrator import cpu  # noqa: E402
 from orchestrator.data.store import Pairs  # noqa: E402
-from orchestrator.feed import Feed  # noqa: E402
-from orchestrator.objective import Objective, Share  # noqa: E402
-from orchestrator.optim import adam, set_rate  # noqa: E402
-from orchestrator.spec import BatchSpec, DecodeSpec, LengthPenalty, OptimSpec  # noqa: E402
-from orchestrator.translate import decode_corpus  # noqa: E402
+from orchestrator.decoding.translate import decode_corpus  # noqa: E402
+from orchestrator.specs.schema import BatchSpec, DecodeSpec, LengthPenalty, OptimSpec  # noqa: E402
+from orchestrator.training.batches import Feed  # noqa: E402
+from orchestrator.training.objective import Objective, Share  # noqa: E402
+from orchestrator.training.optim import adam, set_rate  # noqa: E402
 
 
 class OurTraining(Training):

@@ -15,11 +15,11 @@ import pytest
 from models.transformer import build
 from orchestrator.analysis.base import Context, Subject, options_of
 from orchestrator.data.prepare import Prepared, prepare
-from orchestrator.evaluate import score
-from orchestrator.plan import Data, keys_for
-from orchestrator.results import Ledger
-from orchestrator.rows import Row, resolve
-from orchestrator.store import Store
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_files import Store
+from orchestrator.scoring.scores import score
+from orchestrator.specs.rows import Row, resolve
+from orchestrator.sweeps.plan import Data, keys_for
 
 HEAD = """\
 source: {paper: demo, table: small}

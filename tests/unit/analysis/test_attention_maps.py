@@ -11,9 +11,9 @@ import torch
 from models.attention import attention_weights
 from orchestrator.analysis.attention_maps import analyse, attention_map, attention_of
 from orchestrator.analysis.files import write
-from orchestrator.beam import BOS
+from orchestrator.decoding.beam import BOS
+from orchestrator.decoding.translate import pad
 from orchestrator.errors import UserError
-from orchestrator.translate import pad
 
 
 def test_weights_of_a_position_add_up_to_one(lab: Any, tmp_path: Path) -> None:

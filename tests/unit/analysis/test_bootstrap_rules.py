@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestrator.analysis.bleu_statistics import corpus_bleu
-from orchestrator.analysis.comparing import Comparer
-from orchestrator.analysis.paired import Bootstrap, Comparison, Sign, bootstrap
-from orchestrator.keys import Keys
-from orchestrator.results import Ledger
-from orchestrator.spec import ScoreSpec
+from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.results import Ledger
+from orchestrator.scoring.significance.bleu_statistics import corpus_bleu
+from orchestrator.scoring.significance.compare import Comparer
+from orchestrator.scoring.significance.tests import Bootstrap, Comparison, Sign, bootstrap
+from orchestrator.specs.schema import ScoreSpec
 
 
 def test_the_interval_is_of_the_middle_95_percent_of_resamples() -> None:

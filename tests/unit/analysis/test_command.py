@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.tracking import log_analysis, reconcile
-from orchestrator.tracking_store import EXPERIMENT, Store
+from orchestrator.tracking.store import EXPERIMENT, Store
+from orchestrator.tracking.sweeps import log_analysis, reconcile
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_what_nobody_reads_to_the_end_is_exported_all_the_same(lab: Any, cli: An
     def gone(*arguments: Any) -> None:
         raise OSError("nobody reads stdout")
 
-    monkeypatch.setattr("orchestrator.cli_analyse._show", gone)
+    monkeypatch.setattr("orchestrator.cli.analyse._show", gone)
     cli("analyse", rows["base"], rows["hier"], "--kind", "significance", "--export", tmp_path / "ledger", *where)
     (copied,) = (tmp_path / "ledger").rglob("*.json")
     assert copied.name != other.name and copied.read_bytes() == (tmp_path / "results" / "significance" / copied.name).read_bytes()

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from orchestrator.analysis import accuracy, hops, steps
 from orchestrator.analysis.curve import positions
 from orchestrator.errors import UserError
-from orchestrator.spec import ModelSpec, ScoreSpec
+from orchestrator.specs.schema import ModelSpec, ScoreSpec
 
 SA = {"kind": "mlrf-self-attention"}
 

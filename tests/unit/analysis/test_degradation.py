@@ -10,11 +10,11 @@ import torch
 from orchestrator.analysis import decoding
 from orchestrator.analysis.degradation import analyse, sample
 from orchestrator.analysis.files import write
-from orchestrator.beam import Hypothesis
+from orchestrator.decoding.beam import Hypothesis
+from orchestrator.decoding.translate import translate_lines
 from orchestrator.errors import UserError
-from orchestrator.evaluate import score
-from orchestrator.store import Store
-from orchestrator.translate import translate_lines
+from orchestrator.ledger.run_files import Store
+from orchestrator.scoring.scores import score
 
 FEW = ["pairs=6", "device=cpu"]
 

@@ -14,10 +14,10 @@ import torch
 from orchestrator.analysis.difficulty import QUARTILES, analyse, difficulty, nll, quartiles
 from orchestrator.analysis.difficulty_released import joined, read, running
 from orchestrator.analysis.files import write
-from orchestrator.beam import BOS, EOS
+from orchestrator.decoding.beam import BOS, EOS
+from orchestrator.decoding.translate import pad
 from orchestrator.errors import UserError
-from orchestrator.store import Store
-from orchestrator.translate import pad
+from orchestrator.ledger.run_files import Store
 
 DATA = Path("shared", "data", "msc-difficulty-split")
 RELEASED = next((up / DATA for up in Path(__file__).resolve().parents if (up / DATA).is_dir()), Path())

@@ -13,8 +13,8 @@ from orchestrator.analysis import embedding_size
 from orchestrator.analysis.embedding_size import analyse
 from orchestrator.analysis.files import write
 from orchestrator.errors import UserError
-from orchestrator.plan import Data, keys_for
-from orchestrator.rows import resolve
+from orchestrator.specs.rows import resolve
+from orchestrator.sweeps.plan import Data, keys_for
 
 DENSE = "encoder: {connection: {kind: dense}}"
 HEAD = f"""\

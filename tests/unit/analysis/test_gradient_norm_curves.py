@@ -10,8 +10,8 @@ import pytest
 from orchestrator.analysis.files import write
 from orchestrator.analysis.gradient_norms import analyse
 from orchestrator.errors import UserError
-from orchestrator.gradient_norms import SAMPLES
-from orchestrator.reporters import HistoryReporter
+from orchestrator.training.gradient_norms import SAMPLES
+from orchestrator.training.reporters import HistoryReporter
 
 
 def logged(lab: Any, name: str, samples: list[Any]) -> None:

@@ -29,7 +29,7 @@ def test_records(own: Any, tmp_path: Path) -> None:
 
 
 def test_batch_and_beam_are_those_asked_for(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from orchestrator import translate
+    from orchestrator.decoding import translate
 
     seen: list[tuple[int, int]] = []
     real = translate.beam_search

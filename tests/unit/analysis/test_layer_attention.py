@@ -9,9 +9,9 @@ import torch
 
 from models.cache import Cache
 from orchestrator.analysis.layer_attention import analyse, attention, pieces
-from orchestrator.beam import BOS
+from orchestrator.decoding.beam import BOS
+from orchestrator.decoding.translate import pad
 from orchestrator.errors import UserError
-from orchestrator.translate import pad
 
 
 def test_weights_of_a_position_add_up_to_one(lab: Any) -> None:

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.analysis.bleu_statistics import corpus_bleu, statistics
-from orchestrator.analysis.paired import bootstrap
-from orchestrator.evaluate import score
-from orchestrator.spec import ScoreSpec
+from orchestrator.scoring.scores import score
+from orchestrator.scoring.significance.bleu_statistics import corpus_bleu, statistics
+from orchestrator.scoring.significance.tests import bootstrap
+from orchestrator.specs.schema import ScoreSpec
 
 METRICS = ["sacrebleu", "multi-bleu", "mteval"]
 

@@ -10,8 +10,8 @@ import pytest
 from orchestrator.analysis.base import Context
 from orchestrator.analysis.properties import NAMES, analyse, properties
 from orchestrator.analysis.subjects import How, group, rows_of
-from orchestrator.results import Ledger
-from orchestrator.spec import ModelSpec
+from orchestrator.ledger.results import Ledger
+from orchestrator.specs.schema import ModelSpec
 
 SIZES = {"d_model": 16, "d_ff": 32, "num_heads": 2, "embeddings": "separate"}
 PAPER = {

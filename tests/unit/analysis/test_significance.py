@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from orchestrator.analysis import significance
-from orchestrator.analysis.comparing import Comparer
 from orchestrator.errors import UserError
-from orchestrator.results import Ledger
+from orchestrator.ledger.results import Ledger
+from orchestrator.scoring.significance.compare import Comparer
 
 
 def test_rows_against_the_first(own: Any) -> None:

@@ -12,8 +12,8 @@ import torch
 from orchestrator.analysis import speed, timing
 from orchestrator.analysis.base import Context
 from orchestrator.errors import UserError
+from orchestrator.ledger.results import Ledger
 from orchestrator.report.speeds import ratios
-from orchestrator.results import Ledger
 
 SMALL = ["rounds=2", "steps=1", "sentences=4"]
 

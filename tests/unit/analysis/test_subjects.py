@@ -10,8 +10,8 @@ import pytest
 from orchestrator.analysis import base
 from orchestrator.analysis.subjects import How, group, kinds_of, rows_of, slug
 from orchestrator.errors import UserError
-from orchestrator.plan import Data
 from orchestrator.report.find import Finder
+from orchestrator.sweeps.plan import Data
 
 
 @pytest.mark.parametrize("kind", base.KINDS)
@@ -71,7 +71,7 @@ def test_properties_need_no_run(lab: Any) -> None:
 
 def test_weights_that_are_gone(lab: Any, tmp_path: Path) -> None:
     """A published ledger has records and no tensors: lengths can be had, exploitation cannot."""
-    from orchestrator.results import Ledger
+    from orchestrator.ledger.results import Ledger
 
     published = tmp_path / "published"
     lab.ledger.export(lab.subject("hier").train_key, published)

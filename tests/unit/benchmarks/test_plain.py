@@ -8,9 +8,9 @@ import torch
 from sizes import SIZES, text
 
 from models import build, count_parameters
-from orchestrator.objective import Objective, Share
-from orchestrator.spec import DecodeSpec, LengthPenalty
-from orchestrator.translate import decode_corpus
+from orchestrator.decoding.translate import decode_corpus
+from orchestrator.specs.schema import DecodeSpec, LengthPenalty
+from orchestrator.training.objective import Objective, Share
 
 SMOOTHING = 0.1
 

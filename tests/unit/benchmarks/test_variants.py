@@ -14,7 +14,7 @@ from rich.console import Console
 
 from models.registry import REGISTRIES
 from orchestrator.analysis.speed import reported
-from orchestrator.rows import resolve
+from orchestrator.specs.rows import resolve
 
 SPACES = Path(__file__).resolve().parents[3] / "search_spaces"
 

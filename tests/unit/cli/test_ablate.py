@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.ablate import ablation
 from orchestrator.errors import UserError
-from orchestrator.plan import plan
-from orchestrator.results import Ledger
-from orchestrator.rows import Row, resolve
+from orchestrator.ledger.results import Ledger
+from orchestrator.specs.grid.ablate import ablation
+from orchestrator.specs.rows import Row, resolve
+from orchestrator.sweeps.plan import plan
 
 Cli = Callable[..., tuple[int, str, str]]
 Write = Callable[..., Path]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.rows import resolve
+from orchestrator.specs.rows import resolve
 
 # (rows or changed line of the head, line of the error, what the message says)
 ROWS = [

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from orchestrator import attached, cli
-from orchestrator.cli import run
+from orchestrator.cli import main
+from orchestrator.cli.main import run
+from orchestrator.ledger import mirrored
 
 NOT_FOLDERS = {
     "": "names nothing; expected a folder",
@@ -68,7 +69,7 @@ def place(spec: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "dangling").symlink_to("absent")
     (tmp_path / "loop").symlink_to("loop")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(attached, "_mirrors", {})
+    monkeypatch.setattr(mirrored, "_mirrors", {})
     return tmp_path
 
 
@@ -76,7 +77,7 @@ def test_every_bad_option_is_one_line_before_anything_starts(
     place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = sorted(path.name for path in place.rglob("*"))
-    monkeypatch.setattr(cli, "app", typer.main.get_command(cli.app))  # built once
+    monkeypatch.setattr(main, "app", typer.main.get_command(main.app))  # built once
     wrong = []
     for arguments, expected in CASES:
         code = run(arguments)
@@ -90,7 +91,7 @@ def test_every_bad_option_is_one_line_before_anything_starts(
 
 
 def test_a_machine_without_credentials_is_told_which_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from orchestrator.remote.bucket import without_login
+    from orchestrator.ledger.bucket.bucket import without_login
 
     monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")

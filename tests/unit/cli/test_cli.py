@@ -26,7 +26,7 @@ HEAVY = ("torch", "ray", "mlflow", "matplotlib", "pydantic", "numpy", "models", 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help_has_an_example_and_imports_nothing_heavy(command: str) -> None:
     code = (
-        "import sys\nfrom orchestrator.cli import run\n"
+        "import sys\nfrom orchestrator.cli.main import run\n"
         f"code = run({[*command.split(), '--help']!r})\n"
         f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules and name != 'pydantic'])\nsys.exit(code)\n"
     )
@@ -139,7 +139,7 @@ class Fake:
     """An engine that gives back records, or raises."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:
-        from orchestrator import engine
+        from orchestrator.sweeps import driver
 
         self.calls: list[tuple[list[str], list[int], object]] = []
 
@@ -150,7 +150,7 @@ class Fake:
             base = {"bleu": None, "params": None, "tokens_per_second": None, "steps": 4}
             return [{"id": row.id, "seed": seed, "status": outcome, **base} for row in rows for seed in seeds]
 
-        monkeypatch.setattr(engine, "execute", execute)
+        monkeypatch.setattr(driver, "execute", execute)
 
 
 @pytest.mark.parametrize(("status", "code"), [("done", 0), ("stopped", 0), ("failed", 1), ("diverged", 1)])
@@ -177,7 +177,7 @@ def test_errors_become_one_line(
 
 
 def test_debug_keeps_the_traceback(spec: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    from orchestrator.cli import run
+    from orchestrator.cli.main import run
 
     Fake(monkeypatch, RuntimeError("boom"))
     with pytest.raises(RuntimeError, match="boom"):

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import pytest
 
-from orchestrator import components
-from orchestrator.components import check_component, registries, schema, slots
+from orchestrator.specs import components
+from orchestrator.specs.components import check_component, registries, schema, slots
 
 EVERY = [(kind, name) for kind, registry in registries().items() for name in registry.names()]
 

@@ -10,12 +10,12 @@ import pytest
 
 from orchestrator.analysis.base import KINDS
 from orchestrator.errors import UserError
-from orchestrator.json_schema import json_schema
-from orchestrator.plan import Data, also_keys, keys_for, plan
-from orchestrator.results import Ledger
-from orchestrator.row_schema import AnalysisName, number
-from orchestrator.rows import resolve, sweep_of
-from orchestrator.show import to_yaml
+from orchestrator.ledger.results import Ledger
+from orchestrator.specs.json_schema import json_schema
+from orchestrator.specs.rows import resolve, sweep_of
+from orchestrator.specs.show import to_yaml
+from orchestrator.specs.table import AnalysisName, number
+from orchestrator.sweeps.plan import Data, also_keys, keys_for, plan
 
 Write = Callable[..., Path]
 
@@ -220,7 +220,7 @@ def test_a_sweep_of_a_folder_has_its_name_and_every_record(
 ) -> None:
     import json
 
-    from orchestrator import engine
+    from orchestrator.sweeps import driver
 
     (tmp_path / "many").mkdir()
     for path in folder(spec, tmp_path).glob("*.yaml"):
@@ -231,7 +231,7 @@ def test_a_sweep_of_a_folder_has_its_name_and_every_record(
         seen.append((options.name, seeds))  # type: ignore[attr-defined]
         return [{"id": row.id, "seed": seed, "status": "done"} for seed in seeds for row in rows]
 
-    monkeypatch.setattr(engine, "execute", execute)
+    monkeypatch.setattr(driver, "execute", execute)
     code, out, _ = cli("sweep", tmp_path / "many", "--profile", "smoke", "--seeds", "1,2", "--json", "--no-tracking")
     assert code == 0 and seen == [("many@smoke", [1, 2])]
     assert [json.loads(line)["id"] for line in out.splitlines()] == ["demo/small/a", "demo/small/b", "demo/other/a"] * 2

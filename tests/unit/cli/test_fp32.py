@@ -9,12 +9,12 @@ import torch
 
 from models import Cache, build
 from models.inference import prepared
-from orchestrator import precision
 from orchestrator.errors import UserError
-from orchestrator.keys import keys_of
-from orchestrator.plan import plan
-from orchestrator.results import Ledger
-from orchestrator.rows import resolve
+from orchestrator.ledger.keys import keys_of
+from orchestrator.ledger.results import Ledger
+from orchestrator.specs import precision
+from orchestrator.specs.rows import resolve
+from orchestrator.sweeps.plan import plan
 
 DENSE = {"kind": "dense"}
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import row_file
-from orchestrator.counting import params
 from orchestrator.errors import UserError
-from orchestrator.plan import plan
-from orchestrator.results import Ledger
-from orchestrator.rows import Row, resolve, sweep_of
+from orchestrator.ledger.results import Ledger
+from orchestrator.specs import table_file
+from orchestrator.specs.rows import Row, resolve, sweep_of
+from orchestrator.sweeps.parameters import params
+from orchestrator.sweeps.plan import plan
 
 Cli = Callable[..., tuple[int, str, str]]
 Write = Callable[..., Path]
@@ -136,7 +136,7 @@ def test_draws_stay_when_the_grid_grows(grid: Write) -> None:
 def test_a_choice_drawn_twice_is_one_row(grid: Write) -> None:
     path = grid("  samples: 8\n  axes:\n    d_ff: {key: model.d_ff, choice: [48, 64]}\n")
     assert sorted(names(path)) == ["base", "d_ff48", "d_ff64"]
-    table = row_file.read(path)
+    table = table_file.read(path)
     assert table.grid is not None and table.grid.repeated == 6
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator import row_file
-from orchestrator.grid_conditions import compile_condition
-from orchestrator.rows import Row, resolve
+from orchestrator.specs import table_file
+from orchestrator.specs.grid.conditions import compile_condition
+from orchestrator.specs.rows import Row, resolve
 
 Write = Callable[..., Path]
 HEAD = """\
@@ -77,7 +77,7 @@ def test_the_first_exclusion_that_holds_counts_a_combination(spec: Write) -> Non
     """Of 2, 4 and 6: the second condition is decided before the first, and 4 and 6 meet both."""
     text = "  axes:\n    a: {key: model.d_ff, grid: [2, 4, 6]}\n    b: {key: model.encoder.num_layers, grid: [2, 3]}\n  exclude:\n"
     text += "    - {when: {a: {above: 2}, b: 2}, reason: one}\n    - {when: {a: {above: 3}}, reason: two}\n"
-    table = row_file.read(spec("", head=HEAD + text))
+    table = table_file.read(spec("", head=HEAD + text))
     assert table.grid is not None and set(table.grid.combinations()) == {"a2-b2", "a2-b3"}
     assert dict(table.grid.counts) == {0: 2, 1: 2}, "with b 2 the first condition, with b 3 the second"
 

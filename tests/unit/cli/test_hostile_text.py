@@ -12,13 +12,13 @@ import pytest
 from rich.console import Console
 
 from orchestrator import safe_text
-from orchestrator.cli import run
-from orchestrator.live import LiveProgress
+from orchestrator.cli.main import run
 from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import Line, Table
-from orchestrator.rows import resolve
-from orchestrator.show import to_yaml
-from orchestrator.sweep_status import sweep_status, sweep_table
+from orchestrator.specs.rows import resolve
+from orchestrator.specs.show import to_yaml
+from orchestrator.sweeps.progress_bars import LiveProgress
+from orchestrator.sweeps.status import sweep_status, sweep_table
 
 HOSTILE = "\x1b]0;t\x07\x1b[31mred\x9b2J\u202eevil\u2066 <script>x</script> ![p](http://h) <img src=x> [bold]"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.keys import keys_of
-from orchestrator.make_tasks import Options, make_tasks
-from orchestrator.plan import Data, keys_for, plan
-from orchestrator.results import Ledger
-from orchestrator.rows import resolve, sweep_of
+from orchestrator.ledger.keys import keys_of
+from orchestrator.ledger.results import Ledger
+from orchestrator.specs.rows import resolve, sweep_of
+from orchestrator.sweeps.plan import Data, keys_for, plan
+from orchestrator.sweeps.tasks import Options, make_tasks
 
 Write = Callable[..., Path]
 

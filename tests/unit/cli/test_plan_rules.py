@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.keys import Keys
-from orchestrator.make_tasks import Options, make_tasks
-from orchestrator.plan import Data, Plan, Planned, also_keys, is_done, keys_for, plan
-from orchestrator.results import Ledger
-from orchestrator.rows import resolve
+from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.results import Ledger
+from orchestrator.specs.rows import resolve
+from orchestrator.sweeps.plan import Data, Plan, Planned, also_keys, is_done, keys_for, plan
+from orchestrator.sweeps.tasks import Options, make_tasks
 
 Write = Callable[..., Path]
 FAMILY = """\

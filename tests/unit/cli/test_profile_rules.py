@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator import profiles
-from orchestrator.profiles import test_set as where_scored
-from orchestrator.rows import Row, resolve
+from orchestrator.specs import profiles
+from orchestrator.specs.profiles import test_set as where_scored
+from orchestrator.specs.rows import Row, resolve
 
 Write = Callable[..., Path]
 HEAD = """\

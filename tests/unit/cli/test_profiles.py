@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import profiles
 from orchestrator.errors import UserError
-from orchestrator.profiles import Profile
-from orchestrator.rows import resolve
-from orchestrator.spec import Schedule
+from orchestrator.specs import profiles
+from orchestrator.specs.profiles import Profile
+from orchestrator.specs.rows import resolve
+from orchestrator.specs.schema import Schedule
 
 
 def _peak(schedule: Schedule, d_model: int) -> float:

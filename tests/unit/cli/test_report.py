@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.plan import Data, keys_for
+from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder, Outcome
 from orchestrator.report.formats import FORMATS
 from orchestrator.report.summary import states, summary
 from orchestrator.report.table import Table, make
-from orchestrator.results import Ledger
-from orchestrator.rows import resolve
+from orchestrator.specs.rows import resolve
+from orchestrator.sweeps.plan import Data, keys_for
 
 Write = Callable[..., Path]
 ROWS = (

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.overrides import parse
-from orchestrator.row_schema import number
-from orchestrator.rows import MAX_RUNS, Row, resolve, runs, sweep_of
-from orchestrator.show import to_yaml
+from orchestrator.specs.overrides import parse
+from orchestrator.specs.rows import MAX_RUNS, Row, resolve, runs, sweep_of
+from orchestrator.specs.show import to_yaml
+from orchestrator.specs.table import number
 
 Write = Callable[..., Path]
 

@@ -24,26 +24,26 @@ def loaded(code: str, folder: Path) -> set[str]:
 @pytest.mark.parametrize("command", [["--help"], ["--version"], ["list"], ["list", "dou2018/table1"], ["run", "--help"], ["status"]])
 def test_a_command_that_computes_nothing_loads_nothing_large(command: list[str], tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
-    assert not loaded(f"from orchestrator.cli import run\nassert run({command!r}) == 0", tmp_path) & set(HEAVY)
+    assert not loaded(f"from orchestrator.cli.main import run\nassert run({command!r}) == 0", tmp_path) & set(HEAVY)
 
 
 def test_show_needs_no_ray_and_no_tracking(tmp_path: Path) -> None:
-    found = loaded("from orchestrator.cli import run\nassert run(['show', 'dou2018/table1/row9']) == 0", tmp_path)
+    found = loaded("from orchestrator.cli.main import run\nassert run(['show', 'dou2018/table1/row9']) == 0", tmp_path)
     assert not found & {"ray", "mlflow", "pandas", "matplotlib", "torch._dynamo"}
 
 
 def test_a_training_without_compilation_does_not_load_the_compiler(tmp_path: Path) -> None:
     command = ["run", "quickstart/fusion/baseline", "--profile", "smoke", "--no-tracking"]
-    found = loaded(f"from orchestrator.cli import run\nassert run({command!r}) == 0", tmp_path)
+    found = loaded(f"from orchestrator.cli.main import run\nassert run({command!r}) == 0", tmp_path)
     assert "torch" in found
     assert not found & {"torch._dynamo", "torch._inductor", "sympy", "ray", "mlflow", "pandas", "matplotlib"}
 
 
 def test_one_row_is_found_without_reading_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    from orchestrator import row_file, row_index
+    from orchestrator.specs import index, table_file
 
     read = []
-    plain = row_file.read
-    monkeypatch.setattr(row_file, "read", lambda path: read.append(path) or plain(path))
-    assert row_index.find("dou2018/table1/row9").row == "row9"
+    plain = table_file.read
+    monkeypatch.setattr(table_file, "read", lambda path: read.append(path) or plain(path))
+    assert index.find("dou2018/table1/row9").row == "row9"
     assert [path.name for path in read] == ["table1.yaml"]

@@ -85,7 +85,7 @@ def test_a_stop_waits_for_the_sweep_to_save(job, tmp_path):
 def test_ray_packs_neither_data_nor_results_nor_secrets(tmp_path):
     checkout = tmp_path / "nmt"
     kept = [
-        "orchestrator/cli.py",
+        "orchestrator/cli/main.py",
         "orchestrator/data/prepare.py",
         "search_spaces/data/x.yaml",
         "docs/results/ledger/a.json",

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from ray._private.runtime_env.packaging import get_excludes_from_ignore_files
 
-from orchestrator.launch import ray_environment
+from orchestrator.engines.ray import environment as ray_environment
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = ROOT / "cluster"
@@ -70,9 +70,9 @@ def test_a_lab_s_own_settings_win():
 
 def test_results_data_and_cache_are_options_of_the_command_line(cli):
     """The names of the variables are those that `sweep` reads."""
-    from orchestrator import cli_common
+    from orchestrator.cli import options
 
-    text = Path(cli_common.__file__).read_text()
+    text = Path(options.__file__).read_text()
     for name in ("NMT_RESULTS", "NMT_DATA_DIR", "NMT_CACHE_DIR"):
         assert f'envvar="{name}"' in text and env_sh()[name] == config_map()[name] and env_sh()[name].startswith("/")
 

@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 import yaml
 
-from orchestrator.launch.ray_cluster import DRIVER
+from orchestrator.engines.ray.cluster import DRIVER
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = ROOT / "cluster"

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("ray")
-from orchestrator.launch.ray_address import answers
-from orchestrator.launch.ray_network import interface_of
-from orchestrator.launch.ray_shared import problems
-from orchestrator.launch.ray_watch import HEAD_LOST, Room, fits
-from orchestrator.lock import RunLock
+from orchestrator.engines.ray.address import answers
+from orchestrator.engines.ray.network import interface_of
+from orchestrator.engines.ray.shared import problems
+from orchestrator.engines.ray.watch import HEAD_LOST, Room, fits
+from orchestrator.ledger.run_lock import RunLock
 
 ROOT = Path(__file__).parents[3]
 
@@ -52,7 +52,7 @@ def test_a_driver_whose_head_does_not_answer_ends_though_its_main_thread_waits()
         listening.listen()
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         assert answers(address)
-    program = "import sys, time\nfrom orchestrator.launch.ray_watch import watching\nwith watching(sys.argv[1]):\n    time.sleep(60)"
+    program = "import sys, time\nfrom orchestrator.engines.ray.watch import watching\nwith watching(sys.argv[1]):\n    time.sleep(60)"
     environment = {"NMT_HEAD_WAIT_S": "0.2", "PYTHONPATH": str(ROOT), "PATH": ""}
     done = subprocess.run([sys.executable, "-c", program, address], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == HEAD_LOST

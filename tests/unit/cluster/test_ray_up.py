@@ -12,7 +12,7 @@ import ray.autoscaler
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from orchestrator.launch.ray_cluster import DRIVER
+from orchestrator.engines.ray.cluster import DRIVER
 
 ROOT = Path(__file__).resolve().parents[3]
 FILES = ["ray-cluster.yaml", "ray-cluster-local.yaml"]

@@ -12,8 +12,8 @@ from orchestrator.cost import measure
 from orchestrator.cost.estimate import Cost
 from orchestrator.cost.planned import lines
 from orchestrator.cost.totals import Sum
-from orchestrator.keys import Keys
-from orchestrator.plan import Plan, Planned
+from orchestrator.ledger.keys import Keys
+from orchestrator.sweeps.plan import Plan, Planned
 
 
 class Clocks:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import atomic
-from orchestrator.cli import run
-from orchestrator.cost import usage
-from orchestrator.cost.cap import RESERVE, Cap, check, together
+from orchestrator.cli.main import run
 from orchestrator.errors import UserError
-from orchestrator.make_tasks import Options
+from orchestrator.files import atomic
+from orchestrator.sweeps import usage
+from orchestrator.sweeps.cap import RESERVE, Cap, check, together
+from orchestrator.sweeps.tasks import Options
 
 SWEEP = "demo-cap"
 
@@ -80,7 +80,7 @@ def test_a_search_and_what_it_retrains_have_one_cap(tmp_path: Path) -> None:
 
 
 def test_hours_in_a_bucket_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.attached.url", lambda results: "s3://lab/ledger")
+    monkeypatch.setattr("orchestrator.ledger.mirrored.url", lambda results: "s3://lab/ledger")
     check(None, tmp_path)
     with pytest.raises(UserError, match="in a bucket"):
         check(1.0, tmp_path)

@@ -9,21 +9,22 @@ from typing import Any
 
 import pytest
 
-from orchestrator import atomic
 from orchestrator.cost import about as abouts
-from orchestrator.cost import cache, usage
+from orchestrator.cost import cache
 from orchestrator.cost import estimate as estimates
-from orchestrator.cost.cap import Cap
 from orchestrator.cost.estimate import Cost, Costs
 from orchestrator.cost.flops import work
 from orchestrator.cost.lengths import Lengths
 from orchestrator.cost.planned import _done, add_costs
 from orchestrator.cost.totals import Sum, totals
 from orchestrator.data.prepare import prepare
-from orchestrator.keys import Keys
-from orchestrator.plan import Data, Planned, plan
-from orchestrator.results import Ledger
-from orchestrator.rows import Row, resolve
+from orchestrator.files import atomic
+from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.results import Ledger
+from orchestrator.specs.rows import Row, resolve
+from orchestrator.sweeps import usage
+from orchestrator.sweeps.cap import Cap
+from orchestrator.sweeps.plan import Data, Planned, plan
 
 NOTHING = {
     "train_flops": 1.0, "train_seconds": 0.0, "valid_flops": 1.0, "valid_seconds": 0.0, "row_steps": 1, "decode_seconds": 0.0,
@@ -101,7 +102,7 @@ def test_several_workers_share_updates_and_validations(data: Data, tmp_path: Pat
     assert one.around and four.around == pytest.approx(5.0 + (one.around - 5.0) / 4) and one.around > 5.0
     assert (one.devices, four.devices, four.decode, four.basis) == (1, 4, one.decode, "estimated")
     assert costs.of(with_train(row, threads=3), workers=2).devices == 6, "cores"
-    monkeypatch.setattr("orchestrator.runtime.best_device", lambda: SimpleNamespace(type="cuda"))
+    monkeypatch.setattr("orchestrator.training.runtime.best_device", lambda: SimpleNamespace(type="cuda"))
     assert costs.of(with_train(row, threads=3), workers=2).devices == 2, "GPUs"
 
 

@@ -16,10 +16,10 @@ from orchestrator.cost.planned import add_costs, duration, lines
 from orchestrator.cost.probing import choose
 from orchestrator.cost.totals import totals
 from orchestrator.data.prepare import prepare
-from orchestrator.keys import Keys
-from orchestrator.plan import Data, Planned, plan
-from orchestrator.results import Ledger
-from orchestrator.rows import Row, resolve
+from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.results import Ledger
+from orchestrator.specs.rows import Row, resolve
+from orchestrator.sweeps.plan import Data, Planned, plan
 
 MEASURES = {
     "train_flops": 1e9,

@@ -12,7 +12,7 @@ import torch
 from models import build
 from models.flops import Tokens, transformer
 from orchestrator.cost.flops import work
-from orchestrator.spec import ModelSpec
+from orchestrator.specs.schema import ModelSpec
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 from executed_flops import counter_of_flops

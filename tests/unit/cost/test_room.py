@@ -6,8 +6,8 @@ import pytest
 
 from orchestrator.cost.estimate import Cost
 from orchestrator.cost.planned import short
-from orchestrator.memory import estimate
-from orchestrator.spec import RunSpec
+from orchestrator.specs.schema import RunSpec
+from orchestrator.sweeps.memory import estimate
 
 
 @pytest.mark.parametrize(

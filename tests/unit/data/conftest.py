@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.data import catalogue
-from orchestrator.data.catalogue import Entry
+from orchestrator.specs import corpora
+from orchestrator.specs.corpora import Entry
 
 
 def entry_of(name: str = "tiny", references: int = 1, **fields: object) -> Entry:
@@ -75,7 +75,7 @@ def use_entry(monkeypatch: pytest.MonkeyPatch) -> Callable[[Entry], None]:
         import orchestrator.data.fetch
         import orchestrator.data.prepare
 
-        for module in (catalogue, orchestrator.data.prepare, orchestrator.data.fetch):
+        for module in (corpora, orchestrator.data.prepare, orchestrator.data.fetch):
             monkeypatch.setattr(module, "load_entry", lambda name: entry)
 
     return use

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import run
+from orchestrator.cli.main import run
 from orchestrator.data import corpus
 from orchestrator.data.check import check
-from orchestrator.data.no_file import no_file
 from orchestrator.data.prepare import manifest
 from orchestrator.errors import UserError
-from orchestrator.spec import DataSpec, Subword
+from orchestrator.files.no_file import no_file
+from orchestrator.specs.schema import DataSpec, Subword
 
 SPEC = DataSpec(corpus="tiny", subword=Subword(size=120))
 ROW = "quickstart/fusion/baseline"

@@ -8,7 +8,7 @@ import numpy as np
 
 from orchestrator.data.batching import Batches
 from orchestrator.data.store import Pairs
-from orchestrator.spec import BatchSpec
+from orchestrator.specs.schema import BatchSpec
 
 
 def test_short_and_long_batches_come_mixed_and_otherwise_in_each_epoch():

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.data.batching import Batches, collate, shard
 from orchestrator.data.store import Pairs
-from orchestrator.spec import BatchSpec
+from orchestrator.specs.schema import BatchSpec
 
 BOS, EOS = 2, 3
 

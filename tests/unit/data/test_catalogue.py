@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from orchestrator import yaml_loader
-from orchestrator.data import catalogue, fetch
-from orchestrator.data.catalogue import load_entry, parse_entry
+from orchestrator.data import fetch
 from orchestrator.errors import UserError
+from orchestrator.specs import corpora, yaml
+from orchestrator.specs.corpora import load_entry, parse_entry
 
 TOY = """description: d
 licence: l
@@ -19,7 +19,7 @@ sources:
 """
 
 
-@pytest.mark.parametrize("name", catalogue.list_entries())
+@pytest.mark.parametrize("name", corpora.list_entries())
 def test_every_entry_is_valid(name):
     entry = load_entry(name)
     assert entry.name == name and {"train", "valid", "test"} <= set(entry.split_names)
@@ -47,7 +47,7 @@ def test_an_unknown_corpus_names_the_nearest():
 )
 def test_faults_of_an_entry_name_file_line_and_key(old, new, expected):
     with pytest.raises(UserError) as caught:
-        parse_entry(yaml_loader.parse(TOY.replace(old, new), "x.yaml"), "x")
+        parse_entry(yaml.parse(TOY.replace(old, new), "x.yaml"), "x")
     assert any(line.startswith("x.yaml:") and expected in line for line in caught.value.lines), caught.value.lines
 
 

@@ -7,13 +7,14 @@ import gzip
 
 import pytest
 
-from orchestrator.data import catalogue, csv_text
+from orchestrator.data import csv_text
 from orchestrator.data.prepare import manifest, prepare
 from orchestrator.data.sentences import MARK_ID, line_of, sentences_of, split, truncated
 from orchestrator.data.subword import EOS
 from orchestrator.errors import UserError
-from orchestrator.places import Document
-from orchestrator.spec import DataSpec, Subword, Truncate
+from orchestrator.specs import corpora
+from orchestrator.specs.positions import Document
+from orchestrator.specs.schema import DataSpec, Subword, Truncate
 
 ARTICLE = 'He met Dr. Who in the U.S. Senate at 3.5 p.m. today. "Why?" she asked. "No idea." Then it rained! (It did.) J. R. left.'
 
@@ -60,8 +61,8 @@ def corpus(tmp_path, monkeypatch):
         },
         "sources": [{"kind": "user", "obtain": "make it"}],
     }
-    monkeypatch.setattr(catalogue, "load_entry", lambda name: catalogue.parse_entry(Document("docs.yaml", entry), name))
-    monkeypatch.setattr("orchestrator.data.prepare.load_entry", catalogue.load_entry)
+    monkeypatch.setattr(corpora, "load_entry", lambda name: corpora.parse_entry(Document("docs.yaml", entry), name))
+    monkeypatch.setattr("orchestrator.data.prepare.load_entry", corpora.load_entry)
     return tmp_path, entry
 
 
@@ -126,4 +127,4 @@ def test_a_split_of_a_csv_corpus_is_one_file(corpus):
     _, entry = corpus
     entry["splits"]["test"]["tgt"] = ["other.csv"]
     with pytest.raises(UserError, match="expected one CSV file"):
-        catalogue.load_entry("docs")
+        corpora.load_entry("docs")

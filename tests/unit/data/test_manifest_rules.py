@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.data.prepare import manifest, split_key, training_key
-from orchestrator.spec import DataSpec
+from orchestrator.specs.schema import DataSpec
 
 
 def test_each_file_is_in_the_keys_of_what_reads_it(tiny):

@@ -14,7 +14,7 @@ from orchestrator.data import build, subword
 from orchestrator.data import prepare as module
 from orchestrator.data.prepare import manifest, manifest_key, prepare, split_key, training_key
 from orchestrator.errors import UserError
-from orchestrator.spec import DataSpec, Subword
+from orchestrator.specs.schema import DataSpec, Subword
 
 SPEC = DataSpec(corpus="tiny", subword=Subword(size=120))
 KINDS = [Subword(kind=kind, size=140, joint=joint) for kind in ("bpe", "unigram", "word") for joint in (True, False)]
@@ -291,7 +291,7 @@ RACE = """
 import sys
 from pathlib import Path
 from orchestrator.data import build, prepare as module
-from orchestrator.spec import DataSpec
+from orchestrator.specs.schema import DataSpec
 if sys.argv[2] == "unlocked":
     module.fcntl.flock = lambda *args: (_ for _ in ()).throw(OSError("no locks here"))
 built = []
@@ -335,8 +335,8 @@ REAL = _find(Path(__file__).resolve())
 
 @pytest.mark.skipif(Path() == REAL, reason="no ../shared/data/multi30k beside the checkout")
 def test_multi30k(tmp_path):
-    from orchestrator.data.catalogue import load_entry
     from orchestrator.data.check import check
+    from orchestrator.specs.corpora import load_entry
 
     report = check(load_entry("multi30k-de-en"), REAL)
     assert report.problems == [] and not [w for w in report.warnings if "usual" in w]

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from orchestrator.data import toy
-from orchestrator.data.catalogue import load_entry
 from orchestrator.data.toy_lexicon import ToyParams
+from orchestrator.specs.corpora import load_entry
 
 SMALL = ToyParams(seed=7, vocabulary=120, train=400, valid=50, test=60)
 

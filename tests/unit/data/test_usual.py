@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import run
-from orchestrator.data import catalogue
+from orchestrator.cli.main import run
 from orchestrator.data.prepare import prepare
 from orchestrator.data.usual import of_files, of_prepared, unusual
-from orchestrator.plan import Data, plan
+from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.report.table import make
-from orchestrator.results import Ledger
-from orchestrator.rows import resolve
-from orchestrator.spec import DataSpec, Subword
+from orchestrator.specs import corpora
+from orchestrator.specs.rows import resolve
+from orchestrator.specs.schema import DataSpec, Subword
+from orchestrator.sweeps.plan import Data, plan
 
 HEAD = """\
 source: {paper: demo, table: small}
@@ -60,14 +60,14 @@ def test_plan_run_and_table_say_it(small: Path, tmp_path: Path, capsys: pytest.C
 
 def test_counts_are_of_the_text_before_the_filters(small: Path, tmp_path: Path) -> None:
     data = DataSpec(corpus="iwslt14-de-en", subword=Subword(kind="word", size=60, joint=False), max_words=6)
-    ready, entry = prepare(data, small, tmp_path / "cache"), catalogue.load_entry("iwslt14-de-en")
+    ready, entry = prepare(data, small, tmp_path / "cache"), corpora.load_entry("iwslt14-de-en")
     assert ready.stats["splits"]["train"]["pairs"] < 60
     found = of_prepared(ready, ready.splits)
     assert found == of_files(entry, small, ready.splits) and found["pairs"] == {"train": 60, "valid": 6, "test": 6}
 
 
 def test_as_many_pairs_of_another_text_are_found_by_their_sha256() -> None:
-    entry = catalogue.load_entry("multi30k-de-en")
+    entry = corpora.load_entry("multi30k-de-en")
     split = entry.splits["train"]
     assert split.sha256 is not None
     good = {"pairs": {"train": split.pairs}, "sha256": {"train": split.sha256}}

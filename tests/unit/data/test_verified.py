@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli import run
+from orchestrator.cli.main import run
 from orchestrator.data import build, verified
 from orchestrator.data import prepare as module
 from orchestrator.data.prepare import manifest, prepare
 from orchestrator.errors import UserError
-from orchestrator.spec import DataSpec, Subword
+from orchestrator.specs.schema import DataSpec, Subword
 
 SPEC = DataSpec(corpus="tiny", subword=Subword(size=120))
 

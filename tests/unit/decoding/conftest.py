@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from orchestrator.beam import BOS, EOS, PAD, length_limit, length_penalty
+from orchestrator.decoding.beam import BOS, EOS, PAD, length_limit, length_penalty
 
 
 class ToyEncoded(NamedTuple):

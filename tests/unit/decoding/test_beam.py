@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
-from orchestrator.beam import EOS, PAD, _Search, beam_search, length_limit, length_penalty
-from orchestrator.largest import best_of_rows
-from orchestrator.spec import DecodeSpec, LengthPenalty
-from orchestrator.translate import pad
+from orchestrator.decoding.beam import EOS, PAD, _Search, beam_search, length_limit, length_penalty
+from orchestrator.decoding.top_k import best_of_rows
+from orchestrator.decoding.translate import pad
+from orchestrator.specs.schema import DecodeSpec, LengthPenalty
 
 PENALTIES = [("gnmt", 0.6), ("exponent", 1.0), ("exponent", 1.6), ("none", 0.0)]
 

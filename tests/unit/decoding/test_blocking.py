@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from orchestrator.beam import EOS, _Search, beam_search, length_limit, repeated
-from orchestrator.spec import DecodeSpec, LengthPenalty
-from orchestrator.translate import pad
+from orchestrator.decoding.beam import EOS, _Search, beam_search, length_limit, repeated
+from orchestrator.decoding.translate import pad
+from orchestrator.specs.schema import DecodeSpec, LengthPenalty
 
 SOURCES = [[4, 5], [6], [5, 4, 6, 4], [6, 6, 5], [4], [5, 5, 5, 4, 4, 6]]
 

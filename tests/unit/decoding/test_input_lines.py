@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator import translate
-from orchestrator.beam import Hypothesis
+from orchestrator.decoding import translate
+from orchestrator.decoding.beam import Hypothesis
 from orchestrator.errors import UserError
 
 

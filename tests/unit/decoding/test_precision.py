@@ -6,13 +6,13 @@ import pytest
 import torch
 
 import models
-import orchestrator.translate
+import orchestrator.decoding.translate
 from models.inference import PrecisionError
+from orchestrator.decoding.top_k import best_of_rows
+from orchestrator.decoding.translate import decode_corpus
 from orchestrator.errors import UserError
-from orchestrator.keys import _decode_meaning
-from orchestrator.largest import best_of_rows
-from orchestrator.spec import DataSpec, DecodeSpec, ModelSpec, RunSpec, TrainSpec
-from orchestrator.translate import decode_corpus
+from orchestrator.ledger.keys import _decode_meaning
+from orchestrator.specs.schema import DataSpec, DecodeSpec, ModelSpec, RunSpec, TrainSpec
 
 
 def test_the_default_is_left_out_of_the_key():
@@ -43,7 +43,7 @@ def test_a_precision_that_is_not_there_is_one_line(monkeypatch):
     def refuse(model, precision, *, beam):
         raise PrecisionError("precision int8: found a toaster; expected fp32")
 
-    monkeypatch.setattr(orchestrator.translate, "prepared", refuse)
+    monkeypatch.setattr(orchestrator.decoding.translate, "prepared", refuse)
     with pytest.raises(UserError, match=r"^decode: precision int8: found a toaster"):
         decode_corpus(sharp_model(), [[4]], DecodeSpec(precision="int8"))
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from models import build, native
-from orchestrator.beam import BOS, EOS, PAD, beam_search, length_limit
-from orchestrator.full_length import FullLength
-from orchestrator.next_words import NextWords
-from orchestrator.spec import DecodeSpec
-from orchestrator.translate import pad
+from orchestrator.decoding.beam import BOS, EOS, PAD, beam_search, length_limit
+from orchestrator.decoding.fixed_length import FullLength
+from orchestrator.decoding.next_words import NextWords
+from orchestrator.decoding.translate import pad
+from orchestrator.specs.schema import DecodeSpec
 
 SOURCES = [[4, 5], [6], [5, 4, 6, 4], [6, 6, 5], [5, 5, 5, 4, 4, 6]]
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import models
-from orchestrator.beam import EOS, beam_search
+from orchestrator.decoding.beam import EOS, beam_search
+from orchestrator.decoding.translate import batches, decode_corpus, pad, translate_lines
 from orchestrator.errors import UserError
-from orchestrator.spec import DecodeSpec, LengthPenalty, ModelSpec
-from orchestrator.translate import batches, decode_corpus, pad, translate_lines
+from orchestrator.specs.schema import DecodeSpec, LengthPenalty, ModelSpec
 
 DECODE = DecodeSpec(beam_size=4, max_ratio=1.0, max_extra=3)
 

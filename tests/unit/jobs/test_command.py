@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli_submit import _job
+from orchestrator.cli.submit import _job
 from orchestrator.errors import UserError
 
 SMOKE = "cluster/smoke.yaml"

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from orchestrator.engines.ray.jobs.api import Job, Taken
+from orchestrator.engines.ray.jobs.attempts import join, latest
+from orchestrator.engines.ray.jobs.follow import exit_code, follow
 from orchestrator.errors import UserError
-from orchestrator.jobs.attempts import join, latest
-from orchestrator.jobs.follow import exit_code, follow
-from orchestrator.launch.ray_jobs import Job, Taken
 
 BASE = "sweep-0123456789abcdef"
 

@@ -8,18 +8,18 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from orchestrator import capsule
+from orchestrator.engines.ray.jobs import upload
+from orchestrator.engines.ray.jobs.api import ignored_by
+from orchestrator.engines.ray.jobs.secret_names import is_secret
 from orchestrator.errors import UserError
-from orchestrator.jobs import source, upload
-from orchestrator.jobs.secret_names import is_secret
-from orchestrator.launch.ray_jobs import ignored_by
+from orchestrator.ledger import commit, provenance
 
 COMMIT, DIRTY = "a" * 40, "b" * 64
 
 
 @pytest.fixture
 def checkout(tmp_path) -> Path:
-    for name in ("orchestrator/cli.py", "orchestrator/data/tokenize.py", "search_spaces/a.yaml", "cluster/sweep.sh"):
+    for name in ("orchestrator/cli/main.py", "orchestrator/data/tokenize.py", "search_spaces/a.yaml", "cluster/sweep.sh"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     for name in (
@@ -45,7 +45,7 @@ def test_ignore_files_of_every_folder_count_and_secrets_never_travel(checkout):
     assert files == {
         ".gitignore",
         "cluster/sweep.sh",
-        "orchestrator/cli.py",
+        "orchestrator/cli/main.py",
         "orchestrator/data/tokenize.py",
         "search_spaces/a.yaml",
         "sub/.rayignore",
@@ -98,10 +98,10 @@ def test_the_zip_is_the_same_every_time_and_carries_the_commit(checkout, tmp_pat
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
     with zipfile.ZipFile(tmp_path / "one.zip") as package:
         package.extractall(tmp_path / "there")
-    monkeypatch.setattr(capsule, "ROOT", tmp_path / "there")
-    assert capsule.git() == (COMMIT, DIRTY)
-    (tmp_path / "there" / source.NAME).write_text(json.dumps({"git_commit": "$(id)", "dirty_sha256": None}))
-    assert capsule.git() == (None, None)
+    monkeypatch.setattr(provenance, "ROOT", tmp_path / "there")
+    assert provenance.git() == (COMMIT, DIRTY)
+    (tmp_path / "there" / commit.NAME).write_text(json.dumps({"git_commit": "$(id)", "dirty_sha256": None}))
+    assert provenance.git() == (None, None)
 
 
 def test_a_file_that_holds_the_token_stops_it(checkout, tmp_path):

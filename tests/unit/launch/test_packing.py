@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.engines import packing
+from orchestrator.engines.capacity import Capacity, Demand, Node, at_once, why_never
+from orchestrator.engines.packing import Wanted
 from orchestrator.errors import UserError
-from orchestrator.launch import packing
-from orchestrator.launch.capacity import Capacity, Demand, Node, at_once, why_never
-from orchestrator.launch.packing import Wanted
-from orchestrator.memory import Memory, estimate
-from orchestrator.rows import resolve
-from orchestrator.task import Task
+from orchestrator.specs.rows import resolve
+from orchestrator.sweeps.memory import Memory, estimate
+from orchestrator.sweeps.task import Task
 
 GB = 10**9
 

@@ -18,12 +18,12 @@ import pytest
 
 pytest.importorskip("ray")
 from orchestrator import interrupt
+from orchestrator.engines.ray import session_folder, worker
+from orchestrator.engines.ray.address import check_address
+from orchestrator.engines.ray.environment import inherited, pass_no_secrets, withheld
+from orchestrator.engines.ray.report_queue import Empty, _QueueActor, _Quiet
+from orchestrator.engines.ray.stopping import UntilAsked
 from orchestrator.errors import UserError
-from orchestrator.launch import ray_folder, until_asked
-from orchestrator.launch.ray_address import check_address
-from orchestrator.launch.ray_asked import UntilAsked
-from orchestrator.launch.ray_environment import inherited, pass_no_secrets, withheld
-from orchestrator.launch.ray_reports import Empty, _QueueActor, _Quiet
 
 ROOT = Path(__file__).parents[3]
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
@@ -69,7 +69,7 @@ def test_after_a_stop_tune_starts_nothing_and_what_runs_goes_on(tmp_path):
 @pytest.mark.parametrize("others", [0.0, 1.0])
 def test_all_workers_of_a_row_end_before_it_begins_where_one_is_asked(tmp_path, monkeypatch, others):
     """One worker of two may see the file and the other not yet."""
-    monkeypatch.setattr(until_asked, "run_row", lambda *_: pytest.fail("the row was begun"))
+    monkeypatch.setattr(worker, "run_row", lambda *_: pytest.fail("the row was begun"))
     monkeypatch.setattr(interrupt, "_watched", [])
     task = SimpleNamespace(sweep="sweep", results=str(tmp_path))
     stop = interrupt.stop_file(tmp_path, "sweep")
@@ -77,7 +77,7 @@ def test_all_workers_of_a_row_end_before_it_begins_where_one_is_asked(tmp_path, 
         stop.parent.mkdir()
         stop.touch()
     runtime = SimpleNamespace(world_size=2, device="cpu", sum=lambda tensor: tensor + others)
-    assert until_asked.run_until_asked(task, runtime, []) is False
+    assert worker.run_until_asked(task, runtime, []) is False
 
 
 def test_a_report_that_is_not_there_is_no_failed_task():
@@ -88,32 +88,32 @@ def test_a_report_that_is_not_there_is_no_failed_task():
 
 def test_folders_of_the_dead_are_removed_and_no_others(tmp_path, started):
     names = ("dead", "locked", "used", "named")
-    folders = {name: tmp_path / f"{ray_folder.PREFIX}{name}" for name in names}
+    folders = {name: tmp_path / f"{session_folder.PREFIX}{name}" for name in names}
     for folder in folders.values():
-        ray_folder.temporary(folder).mkdir(parents=True)
+        session_folder.temporary(folder).mkdir(parents=True)
     (tmp_path / "other").mkdir()
-    (tmp_path / f"{ray_folder.PREFIX}link").symlink_to(tmp_path / "other")
+    (tmp_path / f"{session_folder.PREFIX}link").symlink_to(tmp_path / "other")
     lock = os.open(folders["locked"], os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    started(TMPDIR=str(ray_folder.temporary(folders["used"])))
+    started(TMPDIR=str(session_folder.temporary(folders["used"])))
     started(f"--log_dir={folders['named']}/session")
     time.sleep(0.1)
-    ray_folder.remove_dead(tmp_path)
+    session_folder.remove_dead(tmp_path)
     os.close(lock)
-    assert {path.name.removeprefix(ray_folder.PREFIX) for path in tmp_path.iterdir()} == {"locked", "used", "named", "link", "other"}
+    assert {path.name.removeprefix(session_folder.PREFIX) for path in tmp_path.iterdir()} == {"locked", "used", "named", "link", "other"}
 
 
 def test_processes_of_a_folder_are_ended_and_no_others(tmp_path, started):
-    mine, other = started(TMPDIR=str(ray_folder.temporary(tmp_path))), started(TMPDIR=f"{ray_folder.temporary(tmp_path)}-other")
+    mine, other = started(TMPDIR=str(session_folder.temporary(tmp_path))), started(TMPDIR=f"{session_folder.temporary(tmp_path)}-other")
     time.sleep(0.1)
-    ray_folder.end_users(tmp_path, 0.0)
+    session_folder.end_users(tmp_path, 0.0)
     assert mine.wait(timeout=5) == -signal.SIGKILL
     assert other.poll() is None
 
 
 DRIVER = """
 import os, subprocess, sys, time
-from orchestrator.launch.ray_folder import ray_folder, temporary
+from orchestrator.engines.ray.session_folder import ray_folder, temporary
 with ray_folder() as folder:
     child = subprocess.Popen(sys.argv[1:], env={"TMPDIR": str(temporary(folder))}, start_new_session=True)
     print(child.pid, folder, flush=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.launch.capacity import Capacity, Node
-from orchestrator.launch.ray_waiting import GRACE, Waiting
+from orchestrator.engines.capacity import Capacity, Node
+from orchestrator.engines.ray.waiting import GRACE, Waiting
 
 
 class Scene:

@@ -54,7 +54,7 @@ def dead() -> dict[str, object]:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     """(spec file, results, cache) with `base` trained and scored for 6 updates, and `child` from it. Not to be changed."""
-    from orchestrator.cli import run
+    from orchestrator.cli.main import run
 
     base = tmp_path_factory.mktemp("trained")
     spec = put(base / "spec.yaml", SPEC)

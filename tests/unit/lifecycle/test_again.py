@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from life import ROOT, rows_in, tree
 
-from orchestrator import earlier, sources
-from orchestrator.lock import RunLock
-from orchestrator.results import Ledger
+from orchestrator.ledger import earlier, sources
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_lock import RunLock
 
 TOP, LINEAR = "models/aggregations/top.py", "models/aggregations/linear.py"
 Cli = Callable[..., tuple[int, str, str]]
@@ -120,7 +120,7 @@ def test_killed_it_leaves_the_old_result_or_the_old_beside_and_goes_on(
     old = sha(copy, key)
 
     def again() -> None:
-        from orchestrator.cli import run
+        from orchestrator.cli.main import run
 
         run([*arguments, "--again"])
 
@@ -155,7 +155,7 @@ def test_a_checkpoint_of_other_code_is_no_start(trained, copy: Path, cli: Cli, e
 
 def test_again_of_a_published_result_trains_it_here(trained, tmp_path: Path, cli: Cli, repaired, monkeypatch) -> None:
     """The read-only ledger is as it was, and its result is no longer taken for this row's."""
-    from orchestrator import cli_common
+    from orchestrator.cli import options as cli_common
 
     spec, results, cache = trained
     key, here, published = rows_in(results)["life/cycle/base"], tmp_path / "here", tmp_path / "published"
@@ -181,7 +181,7 @@ def test_refused_before_anything_moves(trained, copy: Path, cli: Cli, monkeypatc
         code, _, err = cli("run", spec, *options)
     assert code == 3 and base.name in err and not (copy / "earlier").exists()
     with monkeypatch.context() as patch:
-        patch.setattr("orchestrator.attached.url", lambda results: "s3://bucket/prefix")
+        patch.setattr("orchestrator.ledger.mirrored.url", lambda results: "s3://bucket/prefix")
         code, _, err = cli("run", f"{spec}#base", *options)
     assert code == 2 and "--again: s3://bucket/prefix keeps one result" in err and not (copy / "earlier").exists()
     shutil.rmtree(base / "weights")
@@ -191,7 +191,7 @@ def test_refused_before_anything_moves(trained, copy: Path, cli: Cli, monkeypatc
 
 def test_the_store_gets_a_run_of_its_own_for_each_training(fake_results, tmp_path: Path) -> None:
     """Metrics of a tracked run are logged beyond its last step alone: the new training's would never come."""
-    from orchestrator.tracking_source import read_sweep
+    from orchestrator.tracking.source import read_sweep
 
     row = fake_results.row("dense")
     fake_results.finished(row)

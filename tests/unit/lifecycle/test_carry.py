@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from life import rows_in, tree
 
-from orchestrator.documents import sealed
 from orchestrator.errors import UserError
+from orchestrator.files.documents import sealed
+from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle import archive
 from orchestrator.lifecycle.carry import export_ledger, import_ledger
-from orchestrator.lock import RunLock
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_into_an_empty_place_every_table_is_the_same(carried, trained, cli, tmp_
 
 
 def test_with_weights_it_translates_there(carried, trained, tmp_path):
-    from orchestrator.store import Store
+    from orchestrator.ledger.run_files import Store
 
     import_ledger(carried[1], tmp_path / "new")
     for key in rows_in(trained[1]).values():

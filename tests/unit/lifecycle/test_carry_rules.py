@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from life import put, tensors
 
-from orchestrator.documents import sealed
-from orchestrator.lifecycle import archive, garbage, ledger_files, merging
+from orchestrator.files.documents import sealed
+from orchestrator.ledger import layout
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_lock import RunLock
+from orchestrator.lifecycle import archive, garbage, merging
 from orchestrator.lifecycle.carry import _late
 from orchestrator.lifecycle.garbage import Needs
-from orchestrator.lock import RunLock
-from orchestrator.results import Ledger
 
 KEY = "ab" * 32
 RUN = KEY[:16]
@@ -126,7 +127,7 @@ def test_files_that_are_not_what_their_names_say(both):
     names = [path.relative_to(theirs).as_posix() for path in sorted(theirs.rglob("*")) if path.is_file()]
 
     def problems() -> list[str]:
-        return [line.partition(": ")[0].partition("/")[2] for line in ledger_files.problems_of(theirs, names)]
+        return [line.partition(": ")[0].partition("/")[2] for line in layout.problems_of(theirs, names)]
 
     assert problems() == []
     same_start = KEY[:16] + "0" * 48  # another run whose folder would be called so too
@@ -150,11 +151,11 @@ def test_what_is_carried_of_a_run(tmp_path):
         root = finished(tmp_path / status, status=status)
         tensors(root / RUN)
         put(root / RUN / "journal.jsonl")
-        small = set(ledger_files.of_run(root / RUN, weights=False))
+        small = set(layout.of_run(root / RUN, weights=False))
         kept = {"train.json", "spec.yaml", "history.jsonl", f"score/{SCORE[:16]}.json"}
         kept |= {f"decode/{DECODE[:16]}.{end}" for end in ("txt", "json")}
         assert {name.partition("/")[2] for name in small} == kept
-        large = {name.partition("/")[2].partition("/")[0] for name in set(ledger_files.of_run(root / RUN, weights=True)) - small}
+        large = {name.partition("/")[2].partition("/")[0] for name in set(layout.of_run(root / RUN, weights=True)) - small}
         assert large == {"weights", "snapshots"} | ({"ckpt", "journal.jsonl"} if resumable else set())
 
 

@@ -15,7 +15,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def exported(trained, tmp_path_factory) -> Path:
-    from orchestrator.cli import run
+    from orchestrator.cli.main import run
 
     spec, results, cache = trained
     folder = tmp_path_factory.mktemp("exported") / "model"
@@ -25,7 +25,7 @@ def exported(trained, tmp_path_factory) -> Path:
 
 def test_it_translates_to_the_same_words_without_the_orchestrator(exported, trained, cli, monkeypatch, tmp_path):
     from orchestrator.data.prepare import prepare
-    from orchestrator.rows import resolve
+    from orchestrator.specs.rows import resolve
 
     spec, results, cache = trained
     lines = prepare(resolve(f"{spec}#child")[0].spec.data, None, cache).sources("test")[:20]
@@ -84,14 +84,14 @@ def test_damaged_weights_are_not_used(exported, tmp_path):
 
 def test_every_decode_option_has_its_place(exported):
     from orchestrator.lifecycle.plain_spec import DecodeSpec
-    from orchestrator.spec import DecodeSpec as Full
+    from orchestrator.specs.schema import DecodeSpec as Full
 
     config = json.loads((exported / "config.json").read_text())
     assert set(config["decode"]) == set(Full.model_fields) == set(vars(DecodeSpec.of(config["decode"])))
 
 
 def test_killed_half_way_nothing_is_there(trained, tmp_path, killed):
-    from orchestrator.cli import run
+    from orchestrator.cli.main import run
 
     spec, results, cache = trained
     arguments = ["export", f"{spec}#base", "--results", str(results), "--cache-dir", str(cache), "--to", str(tmp_path / "model")]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from life import put, tensors, tree
 
+from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle import garbage
 from orchestrator.lifecycle.collect import collect
 from orchestrator.lifecycle.garbage import Needs
-from orchestrator.lock import RunLock
 
 LEDGER = ("train.json", "capsule.json", "spec.yaml", "history.jsonl")
 

@@ -11,11 +11,12 @@ import torch
 from life import put, tree
 
 from orchestrator.errors import LockedError, UserError
-from orchestrator.lifecycle import carry, ledger_files
+from orchestrator.ledger import layout
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_lock import RunLock
+from orchestrator.ledger.weights import save_weights
+from orchestrator.lifecycle import carry
 from orchestrator.lifecycle.carry import export_ledger, import_ledger
-from orchestrator.lock import RunLock
-from orchestrator.results import Ledger
-from orchestrator.weights import save_weights
 
 KEYS = {"mine": "ab" * 32, "other": "cd" * 32}
 
@@ -86,9 +87,9 @@ def test_tensors_must_be_those_of_their_manifest(tmp_path):
     run = tmp_path / KEYS["mine"][:16]
     path = save_weights(run / "weights", "last", {"w": torch.ones(9)}, {}, key=KEYS["mine"])
     names = [file.relative_to(tmp_path).as_posix() for file in sorted(run.rglob("*")) if file.is_file()]
-    assert list(ledger_files.problems_of(tmp_path, names)) == []
+    assert list(layout.problems_of(tmp_path, names)) == []
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    (line,) = ledger_files.problems_of(tmp_path, names)
+    (line,) = layout.problems_of(tmp_path, names)
     assert line.startswith(f"{run.name}/weights/last.json: {path.name} is missing or has another sha256")

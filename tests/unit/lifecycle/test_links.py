@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from life import put
 
-from orchestrator.documents import sealed
 from orchestrator.errors import UserError
+from orchestrator.files.documents import sealed
 from orchestrator.lifecycle.carry import export_ledger, import_ledger
 
 KEY, SCORE = "a" * 64, "b" * 64

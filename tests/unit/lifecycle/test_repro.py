@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from life import SPEC, rows_in, tree
 
-from orchestrator.documents import sealed
+from orchestrator.files.documents import sealed
 from orchestrator.lifecycle.verdict import DECIDING, Evidence, Tolerance, compare
 
 TRAIN = {"status": "done", "steps": 6, "params": 10, "weights_sha256": "a" * 64, "valid": {"nll": 2.0}, "seconds": 1.0}
@@ -49,7 +49,7 @@ def test_verdicts(again, verdict, reasons):
 
 
 def test_what_decides_bits_are_parts_of_a_real_capsule():
-    from orchestrator.capsule import capsule, flat
+    from orchestrator.ledger.provenance import capsule, flat
 
     names = flat(capsule("cpu", 1))
     assert all(any(name == part or name.startswith(f"{part}.") for name in names) for part in DECIDING)
@@ -101,7 +101,7 @@ def test_a_row_that_changed_since_is_run_as_it_was_recorded(trained, copy, cli, 
 
 
 def test_killed_it_goes_on_in_the_place_it_was_given(trained, cli, tmp_path, killed):
-    from orchestrator.cli import run
+    from orchestrator.cli.main import run
 
     spec, results, cache = trained
     command = ["repro", f"{spec}#base", "--results", str(results), "--cache-dir", str(cache), "--into", str(tmp_path / "again")]

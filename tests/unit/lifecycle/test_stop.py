@@ -15,14 +15,14 @@ from life import ROOT, put
 
 from orchestrator import interrupt
 from orchestrator.errors import UserError
+from orchestrator.ledger.run_lock import RunLock, owner
 from orchestrator.lifecycle.stopping import stop
-from orchestrator.lock import RunLock, owner
 
 DRIVER = """
 import sys, time
 from pathlib import Path
 from orchestrator import interrupt
-from orchestrator.lock import RunLock
+from orchestrator.ledger.run_lock import RunLock
 with interrupt.listening(), RunLock(Path(sys.argv[1])):
     while not interrupt.requested():
         time.sleep(0.01)
@@ -144,7 +144,7 @@ def test_unknown_names_exit_2(sweep, cli):
 
 
 def test_asked_while_decoding_the_row_is_finished_and_the_next_not_begun(monkeypatch):
-    from orchestrator.launch import local
+    from orchestrator.engines import local
 
     class Row:
         def __init__(self, name: str) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli import run
+from orchestrator.cli.main import run
 from orchestrator.lifecycle.stopping import stop
-from orchestrator.sweep_status import sweep_status
+from orchestrator.sweeps.status import sweep_status
 
 BAD: list[tuple[Any, str]] = [
     ([], "found a list; expected a mapping"),
@@ -49,8 +49,8 @@ def test_wrong_types_are_named(fake_results: Any, capsys: pytest.CaptureFixture[
 
 
 def test_a_damaged_record_of_a_search_is_named(tmp_path: Path) -> None:
-    from orchestrator.asha import Asha
     from orchestrator.errors import UserError
+    from orchestrator.sweeps.asha import Asha
 
     path = tmp_path / "s.asha.json"
     for text in ("{", "[]", '{"eta": 3, "sign": 1.0, "rungs": {"2": [{"run": "a"}]}}', '{"eta": 3, "sign": 1.0, "rungs": {"2": [3]}}'):

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.capsule import flat
-from orchestrator.keys import Keys
+from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.provenance import flat
+from orchestrator.ledger.results import Ledger
 from orchestrator.lifecycle import reproduce
 from orchestrator.lifecycle.reproduce import Reproduced, _verdict, fresh_place
 from orchestrator.lifecycle.verdict import Evidence, Tolerance, Verdict, compare
-from orchestrator.results import Ledger
 
 TRAIN: dict[str, Any] = {"status": "done", "steps": 6, "params": 10, "weights_sha256": "a" * 64, "valid": {"nll": 2.0}}
 CAPSULE: dict[str, Any] = {

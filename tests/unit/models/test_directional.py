@@ -16,7 +16,7 @@ from models import build, count_parameters
 from models.paths import PATHS
 from models.site import Flow
 from models.transformer import padding_bias
-from orchestrator.components import check_components
+from orchestrator.specs.components import check_components
 
 
 def directional(masks="heads", **changes):

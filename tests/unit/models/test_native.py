@@ -17,9 +17,9 @@ from models.cache import Cache
 from models.inference import prepared
 from models.native.build import BuildError, find_compiler, library
 from models.paths import PATHS
-from orchestrator.beam import beam_search
-from orchestrator.next_words import NextWords
-from orchestrator.spec import DecodeSpec
+from orchestrator.decoding.beam import beam_search
+from orchestrator.decoding.next_words import NextWords
+from orchestrator.specs.schema import DecodeSpec
 
 try:
     find_compiler()

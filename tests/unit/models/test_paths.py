@@ -11,9 +11,9 @@ from models import build
 from models.paths import PATHS, Paths
 from orchestrator import cpu
 from orchestrator.data.batching import Batch
-from orchestrator.objective import Objective, Share
-from orchestrator.optim import adam, set_rate
-from orchestrator.spec import OptimSpec
+from orchestrator.specs.schema import OptimSpec
+from orchestrator.training.objective import Objective, Share
+from orchestrator.training.optim import adam, set_rate
 
 VOCAB = 40
 

@@ -18,8 +18,8 @@ from models.paths import PATHS
 from models.registry import SELF_ATTENTIONS
 from models.site import Flow
 from models.transformer import causal_bias, padding_bias
-from orchestrator.beam import beam_search
-from orchestrator.spec import DecodeSpec
+from orchestrator.decoding.beam import beam_search
+from orchestrator.specs.schema import DecodeSpec
 
 LONG = 12
 

@@ -11,16 +11,16 @@ import pytest
 
 pytest.importorskip("obstore", reason="the extra `s3` is not installed")
 
-from orchestrator import attached
 from orchestrator.errors import FencedError, LockedError
-from orchestrator.keys import digest
-from orchestrator.lock import RunLock
-from orchestrator.remote import group as groups
-from orchestrator.remote.bucket import Bucket
-from orchestrator.remote.head import Entry, Head
-from orchestrator.remote.index import Index
-from orchestrator.remote.mirror import Mirror
-from orchestrator.results import Ledger
+from orchestrator.ledger import mirrored
+from orchestrator.ledger.bucket import group as groups
+from orchestrator.ledger.bucket.bucket import Bucket
+from orchestrator.ledger.bucket.head import Entry, Head
+from orchestrator.ledger.bucket.index import Index
+from orchestrator.ledger.bucket.mirror import Mirror
+from orchestrator.ledger.keys import digest
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_lock import RunLock
 
 KEY = "ab" * 32
 RUN = KEY[:16]
@@ -32,17 +32,17 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     from obstore.store import MemoryStore
 
     store = MemoryStore()
-    monkeypatch.setattr("orchestrator.remote.claim.LOOK", 0.01)
+    monkeypatch.setattr("orchestrator.ledger.bucket.lease.LOOK", 0.01)
 
     def made(name: str) -> RunLock:
         root = tmp_path / name
         (root / ".remote").mkdir(parents=True, exist_ok=True)
-        attached.forget()
-        attached._mirrors[root] = Mirror(root, Bucket("s3://bucket/prefix", store))
+        mirrored.forget()
+        mirrored._mirrors[root] = Mirror(root, Bucket("s3://bucket/prefix", store))
         return RunLock(root / RUN / "lock")
 
     yield made
-    attached.forget()
+    mirrored.forget()
 
 
 def test_a_group_is_free_when_it_was_given_back_and_stolen_when_somebody_says_so(machine: Any) -> None:

@@ -13,15 +13,15 @@ import torch
 
 pytest.importorskip("obstore", reason="the extra `s3` is not installed")
 
-from orchestrator import attached, checkpoint, weights
 from orchestrator.errors import FencedError, LockedError, RemoteError, UserError
-from orchestrator.lock import RunLock
-from orchestrator.remote import claim as claims
-from orchestrator.remote import mirror as mirrors
-from orchestrator.remote.bucket import Bucket
-from orchestrator.remote.head import Head
-from orchestrator.remote.mirror import Mirror
-from orchestrator.results import Ledger
+from orchestrator.ledger import checkpoint, mirrored, weights
+from orchestrator.ledger.bucket import lease as claims
+from orchestrator.ledger.bucket import mirror as mirrors
+from orchestrator.ledger.bucket.bucket import Bucket
+from orchestrator.ledger.bucket.head import Head
+from orchestrator.ledger.bucket.mirror import Mirror
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_lock import RunLock
 
 KEY = "ab" * 32
 RUN = KEY[:16]
@@ -36,8 +36,8 @@ class Machines:
         from obstore.store import MemoryStore
 
         self.base, self.store, self.down, self.host = base, MemoryStore(), False, "one"
-        monkeypatch.setattr("orchestrator.remote.claim.LOOK", 0.01)
-        monkeypatch.setattr("orchestrator.remote.claim.PAUSES", (0.01,))
+        monkeypatch.setattr("orchestrator.ledger.bucket.lease.LOOK", 0.01)
+        monkeypatch.setattr("orchestrator.ledger.bucket.lease.PAUSES", (0.01,))
         monkeypatch.setenv(claims.PATIENCE, "0.05")
 
     def __getattr__(self, name: str) -> Any:
@@ -50,8 +50,8 @@ class Machines:
         root = self.base / name
         (root / ".remote").mkdir(parents=True, exist_ok=True)
         mirror = Mirror(root, Bucket(URL, self))
-        attached.forget()
-        attached._mirrors[root] = mirror
+        mirrored.forget()
+        mirrored._mirrors[root] = mirror
         return mirror
 
     def objects(self) -> list[str]:
@@ -64,7 +64,7 @@ class Machines:
 @pytest.fixture
 def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
     yield Machines(tmp_path, monkeypatch)
-    attached.forget()
+    mirrored.forget()
 
 
 def lock_of(mirror: Mirror) -> RunLock:
@@ -152,13 +152,13 @@ def test_killed_between_contents_and_head(machines: Machines, monkeypatch: pytes
     other = machines.machine("two")
     other.pull_all()
     assert Ledger(other.root).read_train(KEY) is None and not list((other.root / RUN).glob("ckpt"))
-    assert attached.orphans(other.root, delete=False) == []  # a process has the run: an upload may be under way
+    assert mirrored.orphans(other.root, delete=False) == []  # a process has the run: an upload may be under way
     monkeypatch.setattr(mirrors, "LEASE", -1.0)
     with lock_of(other):
         pass
-    lost = attached.orphans(other.root, delete=False)
+    lost = mirrored.orphans(other.root, delete=False)
     assert {orphan.name for orphan in lost} == {name for name in machines.objects() if name.startswith("files/")} != set()
-    attached.orphans(other.root, delete=True)
+    mirrored.orphans(other.root, delete=True)
     assert not [name for name in machines.objects() if name.startswith("files/")]
     lock._claim = None
     lock.release()
@@ -185,11 +185,11 @@ def test_what_a_killed_process_left_here_is_published_by_the_next_one(machines: 
     train(mirror, lock)
     lock._claim, lock._token = None, ""
     lock.release()  # as a kill does: the head still says that it is held
-    monkeypatch.setattr("orchestrator.remote.taking.is_over", lambda record: True)
+    monkeypatch.setattr("orchestrator.ledger.bucket.acquire.is_over", lambda record: True)
     again = machines.machine("one")
     again.pull_all()
     assert Ledger(again.root).read_train(KEY) is not None  # nothing older came over it
-    attached.push(again.root)
+    mirrored.push(again.root)
     assert not machines.head().held and f"{RUN}/train.json" in machines.head().files
 
 
@@ -224,7 +224,7 @@ def test_a_server_without_conditions_is_refused(machines: Machines, monkeypatch:
 )
 def test_bad_urls_are_one_line_without_secrets(url: str, said: str) -> None:
     with pytest.raises(UserError) as error:
-        attached.place(url)
+        mirrored.place(url)
     (line,) = error.value.lines
     assert said in line and "geheim" not in line and "AKIAKEY" not in line
 
@@ -233,15 +233,15 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
     monkeypatch.setenv("NMT_SCRATCH", str(tmp_path))
     with pytest.raises(UserError, match=r"needs the package obstore; expected pip install '\.\[s3\]' in the checkout"):
-        attached.place(URL)
+        mirrored.place(URL)
 
 
 def test_the_scratch_copy_is_not_a_results_folder(machines: Machines) -> None:
     root = machines.machine("one").root
     (root / ".remote" / "url").write_text(URL + "\n")
     with pytest.raises(UserError, match=f"is the scratch copy of {URL}; expected that URL"):
-        attached.place(root)
-    assert attached.place("file:///some/folder") == Path("/some/folder")
+        mirrored.place(root)
+    assert mirrored.place("file:///some/folder") == Path("/some/folder")
 
 
 def test_a_damaged_head_says_so(machines: Machines) -> None:

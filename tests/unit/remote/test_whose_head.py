@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import RemoteError
-from orchestrator.remote import claim
-from orchestrator.remote.head import Head
+from orchestrator.ledger.bucket import lease
+from orchestrator.ledger.bucket.head import Head
 
 
 def head(token: str, beat: int) -> Head:
@@ -28,6 +28,6 @@ def test_the_head_is_ours_where_owner_and_beat_are(monkeypatch: pytest.MonkeyPat
             raise there
         return None if there is None else (there, "found")
 
-    monkeypatch.setattr(claim.heads, "read", read)
-    found = claim.mine_of(SimpleNamespace(bucket=None), "ab" * 8, head("us", 3))  # type: ignore[arg-type]
+    monkeypatch.setattr(lease.heads, "read", read)
+    found = lease.mine_of(SimpleNamespace(bucket=None), "ab" * 8, head("us", 3))  # type: ignore[arg-type]
     assert found == ("found" if mine else None)  # type: ignore[comparison-overlap]

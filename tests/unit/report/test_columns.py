@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.comparing import Comparer
-from orchestrator.analysis.paired import Bootstrap, Comparison, Sign
-from orchestrator.plan import Data, keys_for
+from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import cells
 from orchestrator.report.counts import unit
 from orchestrator.report.find import Finder, rescored
 from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import Table, baseline, make
-from orchestrator.results import Ledger
-from orchestrator.rows import Row, resolve
+from orchestrator.scoring.significance.compare import Comparer
+from orchestrator.scoring.significance.tests import Bootstrap, Comparison, Sign
+from orchestrator.specs.rows import Row, resolve
+from orchestrator.sweeps.plan import Data, keys_for
 
 HEAD = """\
 source: {paper: demo, table: small}

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator.cli import app
+from orchestrator.cli.main import app
 from orchestrator.errors import UserError
-from orchestrator.outcome import stated_failure
-from orchestrator.plan import Data, keys_for, plan
+from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import cells
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import make
-from orchestrator.results import Ledger
-from orchestrator.rows import Row, resolve
-from orchestrator.show import to_yaml
+from orchestrator.specs.failure import stated_failure
+from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.show import to_yaml
+from orchestrator.sweeps.plan import Data, keys_for, plan
 
 HEAD = """\
 source: {paper: demo, table: deep}
@@ -157,8 +157,8 @@ def run(path: Path, tmp_path: Path, *more: str) -> tuple[int, list[dict[str, obj
 
 
 def test_a_sweep_ends_with_0_says_so_and_has_nothing_to_do_again(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from orchestrator.sweep_status import sweep_status
-    from orchestrator.tracking_source import read_result, read_sweep
+    from orchestrator.sweeps.status import sweep_status
+    from orchestrator.tracking.source import read_result, read_sweep
 
     rows = HEAD[: HEAD.index("rows:")] + "rows: {poor: {failed_below: 100}, well: {model: {d_ff: 40}, failed_below: null}}\n"
     path.write_text(rows, encoding="utf-8")

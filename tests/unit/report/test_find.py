@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.plan import Data, keys_for
+from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder, rescored
-from orchestrator.results import Ledger
-from orchestrator.rows import Row, resolve
+from orchestrator.specs.rows import Row, resolve
+from orchestrator.sweeps.plan import Data, keys_for
 
 HEAD = """\
 source: {paper: demo, table: small}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.plan import Data
+from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
-from orchestrator.results import Ledger
-from orchestrator.spec import RunSpec
+from orchestrator.specs.schema import RunSpec
+from orchestrator.sweeps.plan import Data
 
 SPEC = {"data": {"corpus": "toy-smoke"}, "model": {"d_model": 16}, "batch": {"unit": "tokens", "size": 100}, "train": {"max_steps": 1}}
 

@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.paired import Bootstrap, Comparison, Sign
-from orchestrator.analysis.rules import rule_of
-from orchestrator.keys import Keys
-from orchestrator.plan import Data
+from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import cells, figure
 from orchestrator.report.counts import differing, unit
 from orchestrator.report.figures import against, figures
@@ -24,8 +22,10 @@ from orchestrator.report.notes import notes
 from orchestrator.report.speeds import ratio_of, ratios
 from orchestrator.report.summary import summary
 from orchestrator.report.table import Table, baseline, make
-from orchestrator.results import Ledger
-from orchestrator.rows import Row, resolve
+from orchestrator.scoring.significance.rules import rule_of
+from orchestrator.scoring.significance.tests import Bootstrap, Comparison, Sign
+from orchestrator.specs.rows import Row, resolve
+from orchestrator.sweeps.plan import Data
 
 HEAD = """\
 source: {paper: demo, table: small}
@@ -362,7 +362,7 @@ def test_a_sweeps_summary_is_over_the_seeds_that_are_done() -> None:
 
 def test_a_row_without_its_corpus_is_found_by_seed_search_and_score(tmp_path: Path, rows: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeds 2 and 3 of one training, decoded with beams of 4 and 2 and scored on `test` and `valid`: each row finds its own figures."""
-    from orchestrator.plan import keys_for
+    from orchestrator.sweeps.plan import keys_for
 
     base, beam, valid, untested = rows(
         "  base: {}\n  beam: {decode: {beam_size: 2}}\n  valid: {score: {test: valid}}\n  untested: {score: {lowercase: true}}\n"

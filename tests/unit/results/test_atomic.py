@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from orchestrator import atomic
 from orchestrator.errors import FencedError
+from orchestrator.files import atomic
 
 POINTS = ("pre_write", "pre_fsync", "pre_rename", "post_rename")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import capsule as module
-from orchestrator.capsule import capsule, differences
+from orchestrator.ledger import provenance as module
+from orchestrator.ledger.provenance import capsule, differences
 
 
 def test_plain_data_without_secrets(monkeypatch):
@@ -30,7 +30,7 @@ def test_fields():
 
 
 def test_imports_nothing():
-    code = "import sys; from orchestrator.capsule import capsule; capsule(); "
+    code = "import sys; from orchestrator.ledger.provenance import capsule; capsule(); "
     code += "print([m for m in ('torch', 'ray', 'mlflow', 'numpy') if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(module.ROOT)}, capture_output=True, text=True, check=True

@@ -10,9 +10,9 @@ import signal
 import pytest
 import torch
 
-from orchestrator import checkpoint
 from orchestrator.errors import FencedError, UserError
-from orchestrator.lock import RunLock
+from orchestrator.ledger import checkpoint
+from orchestrator.ledger.run_lock import RunLock
 
 KEY = "ab" * 32
 POINTS = ("pre_write", "write_half", "pre_manifest", "pre_fsync", "pre_rename", "post_rename", "pre_delete", "post_delete")

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from orchestrator import atomic, checkpoint
 from orchestrator.errors import FencedError
-from orchestrator.journal import Journal, JsonLines
+from orchestrator.files import atomic
+from orchestrator.files.json_lines import Journal, JsonLines
+from orchestrator.ledger import checkpoint
+from orchestrator.ledger.results import Ledger
 from orchestrator.lifecycle import archive
-from orchestrator.results import Ledger
 
 KEY = "ab" * 32
 DECODE, SCORE = "cd" * 32, "ef" * 32

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.faults import fault
-from orchestrator.journal import Journal, JsonLines, executed_steps, read_lines
+from orchestrator.files.json_lines import Journal, JsonLines, executed_steps, read_lines
 
 
 def test_counts_every_execution(tmp_path):

@@ -7,12 +7,13 @@ import weakref
 from typing import Any
 
 from models.registry import REGISTRIES
-from orchestrator import keys
-from orchestrator.data import catalogue, prepare, sentences
+from orchestrator.data import prepare, sentences
 from orchestrator.data.prepare import manifest, training_key
-from orchestrator.kept import joined, kept
-from orchestrator.keys import canonical, component_versions, keys_of
-from orchestrator.spec import DataSpec, RunSpec
+from orchestrator.ledger import keys
+from orchestrator.ledger.keys import canonical, component_versions, keys_of
+from orchestrator.specs import corpora
+from orchestrator.specs.memoise import joined, kept
+from orchestrator.specs.schema import DataSpec, RunSpec
 
 MANIFEST = {
     "format": 1,
@@ -148,7 +149,7 @@ def test_equal_parts_are_joined_in_one_order_and_objects_keep_their_own():
 
 def test_what_a_manifest_holds(monkeypatch):
     """Languages and the rule by which sentences of documents are split; not the corpus' name."""
-    entry = catalogue.load_entry("toy-smoke")
+    entry = corpora.load_entry("toy-smoke")
 
     def key(name: str = "toy-smoke", **change: Any) -> str:
         monkeypatch.setattr(prepare, "load_entry", lambda name: entry.model_copy(update=change))
@@ -158,7 +159,7 @@ def test_what_a_manifest_holds(monkeypatch):
 
     assert key("another name") == key()
     assert len({key(), key(src="xx"), key(tgt="xx"), key(src=entry.tgt, tgt=entry.src)}) == 4
-    documents = catalogue.load_entry("cnn-dailymail").documents
+    documents = corpora.load_entry("cnn-dailymail").documents
     assert documents is not None
     before = key(documents=documents)
     assert before != key()

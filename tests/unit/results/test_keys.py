@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator import keys
 from orchestrator.errors import UserError
-from orchestrator.keys import Keys, canonical, component_versions, digest, keys_of, short
-from orchestrator.spec import RunSpec
+from orchestrator.ledger import keys
+from orchestrator.ledger.keys import Keys, canonical, component_versions, digest, keys_of, short
+from orchestrator.specs.schema import RunSpec
 
 MANIFEST = {
     "format": 1,

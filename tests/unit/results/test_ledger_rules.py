@@ -9,12 +9,12 @@ import socket
 import pytest
 import torch
 
-from orchestrator import checkpoint, lock
 from orchestrator.errors import LockedError
-from orchestrator.lock import RunLock, is_over, owner
-from orchestrator.results import Ledger
-from orchestrator.store import Store
-from orchestrator.weights import copy_into
+from orchestrator.ledger import checkpoint, run_lock
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_files import Store
+from orchestrator.ledger.run_lock import RunLock, is_over, owner
+from orchestrator.ledger.weights import copy_into
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 
@@ -35,11 +35,11 @@ KEY, OTHER = "ab" * 32, "cd" * 32
 )
 def test_whose_record_stands_beside_a_lock(tmp_path, change, alive, over):
     """alive: counted as an owner. over: surely a dead process of this machine in this boot, whose lease nobody need wait for."""
-    record = {**lock.identity(), "epoch": 3, "token": "x", "held": True} | change
+    record = {**run_lock.identity(), "epoch": 3, "token": "x", "held": True} | change
     (tmp_path / "lock.json").write_text(json.dumps(record))
     assert (owner(tmp_path / "lock") is not None) is alive
     assert is_over(record) is over
-    assert lock.identity()["pid"] == os.getpid() and lock.identity()["host"] == socket.gethostname()
+    assert run_lock.identity()["pid"] == os.getpid() and run_lock.identity()["host"] == socket.gethostname()
 
 
 def test_a_newer_attempt_at_the_same_work_takes_the_lock_and_no_other_does(tmp_path):
@@ -51,7 +51,7 @@ def test_a_newer_attempt_at_the_same_work_takes_the_lock_and_no_other_does(tmp_p
     second = RunLock(tmp_path / "lock", "job-1").acquire()
     assert second.epoch == first.epoch + 1
     second.check()
-    with pytest.raises(lock.FencedError):
+    with pytest.raises(run_lock.FencedError):
         first.check()
     second.release()
     plain = RunLock(tmp_path / "lock").acquire()

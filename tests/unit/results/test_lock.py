@@ -13,11 +13,11 @@ import pytest
 
 import orchestrator
 from orchestrator.errors import FencedError, LockedError
-from orchestrator.lock import RunLock, owner
+from orchestrator.ledger.run_lock import RunLock, owner
 
 HOLD = """
 import pathlib, sys, time
-from orchestrator.lock import RunLock
+from orchestrator.ledger.run_lock import RunLock
 lock = RunLock(pathlib.Path(sys.argv[1])).acquire()
 print("held", flush=True)
 time.sleep(60)

@@ -8,8 +8,8 @@ import signal
 import pytest
 
 from orchestrator.errors import FencedError, UserError
-from orchestrator.lock import RunLock
-from orchestrator.results import Ledger
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_lock import RunLock
 
 TRAIN, OTHER, DECODE, SCORE, TUNE = (hashlib.sha256(name).hexdigest() for name in (b"train", b"other", b"decode", b"score", b"tune"))
 DONE = {"status": "done", "steps": 100, "valid": {"nll": 2.5}, "reason": ""}

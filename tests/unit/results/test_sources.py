@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import sources
-from orchestrator.results import Ledger
-from orchestrator.spec import ModelSpec
+from orchestrator.ledger import sources
+from orchestrator.ledger.results import Ledger
+from orchestrator.specs.schema import ModelSpec
 
 KEY, PARENT = "ab" * 32, "cd" * 32
 PLAIN = {"d_model": 16, "d_ff": 32, "num_heads": 2, "encoder": {"num_layers": 2}, "decoder": {"num_layers": 2}}

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from sacremoses import MosesTokenizer
 
-from orchestrator import spec_check
-from orchestrator.data import catalogue
+from orchestrator.specs import check, corpora
 
 LINES = [
     'He said: "we\'re late", and left.',
@@ -55,9 +54,9 @@ def talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
     """`talks(lines, text=.., target=.., raw=..)` writes the corpus and its entry -> the data directory."""
     folder = tmp_path / "catalogue"
     folder.mkdir()
-    monkeypatch.setattr(catalogue, "FOLDER", folder)
-    monkeypatch.setattr(spec_check, "corpus_names", catalogue.list_entries)
-    monkeypatch.setattr(spec_check, "_splits", lambda corpus: ("valid", "test"))
+    monkeypatch.setattr(corpora, "FOLDER", folder)
+    monkeypatch.setattr(check, "corpus_names", corpora.list_entries)
+    monkeypatch.setattr(check, "_splits", lambda corpus: ("valid", "test"))
 
     def make(lines: list[str], text: str | None = None, target: str = "en", raw: list[str] | None = None) -> Path:
         names = ", raw: [test.raw]" if raw is not None else ""

@@ -9,15 +9,14 @@ from types import SimpleNamespace
 import pytest
 import sacrebleu
 
-from orchestrator import bleu_words
-from orchestrator.analysis.bleu_statistics import corpus_bleu, statistics
-from orchestrator.bleu_words import check_installed, scored_by, words_by
-from orchestrator.data import languages
-from orchestrator.data.catalogue import list_entries, load_entry
 from orchestrator.errors import UserError
-from orchestrator.evaluate import score
-from orchestrator.mteval import mteval
-from orchestrator.spec import ScoreSpec
+from orchestrator.scoring.mteval import mteval
+from orchestrator.scoring.scores import score
+from orchestrator.scoring.significance.bleu_statistics import corpus_bleu, statistics
+from orchestrator.specs import bleu_words, languages
+from orchestrator.specs.bleu_words import check_installed, scored_by, words_by
+from orchestrator.specs.corpora import list_entries, load_entry
+from orchestrator.specs.schema import ScoreSpec
 
 JAPANESE = ["昨日は友達と公園で長い間話しました。", "この本はとても面白いと思います。", "明日の朝は早く起きなければなりません。"]
 MADE = ["昨日は友達と公園で話しました。", "この本は面白いと思います。", "明日の朝は早く起きます。"]

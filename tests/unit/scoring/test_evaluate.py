@@ -8,9 +8,9 @@ import math
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.evaluate import chrf, sacre_bleu, score
-from orchestrator.mteval import mteval
-from orchestrator.spec import ScoreSpec
+from orchestrator.scoring.mteval import mteval
+from orchestrator.scoring.scores import chrf, sacre_bleu, score
+from orchestrator.specs.schema import ScoreSpec
 
 REFERENCES = [
     ["A well-known man, reading a book.", "Two dogs run here."],

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator.data import text_form
-from orchestrator.data.catalogue import load_entry
 from orchestrator.data.check import check
 from orchestrator.data.prepare import prepare
-from orchestrator.metric_fit import doubts
 from orchestrator.report.find import Finder
-from orchestrator.spec import DataSpec, ScoreSpec, Subword
+from orchestrator.specs.corpora import load_entry
+from orchestrator.specs.schema import DataSpec, ScoreSpec, Subword
+from orchestrator.sweeps.metric_fit import doubts
 
 MOSES = DataSpec(corpus="talks", tokenizer="moses", subword=Subword(kind="word", size=200))
 PLAIN = MOSES.model_copy(update={"tokenizer": "none"})

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from orchestrator.multi_bleu import brevity_penalty, closest_length, multi_bleu, split_hyphenated
+from orchestrator.scoring.multi_bleu import brevity_penalty, closest_length, multi_bleu, split_hyphenated
 
 
 def test_by_hand():

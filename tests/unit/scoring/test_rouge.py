@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.analysis.lead import lead
-from orchestrator.evaluate import score
-from orchestrator.rouge import figures_of, principal, rouge
-from orchestrator.spec import ScoreSpec
+from orchestrator.scoring.rouge import figures_of, principal, rouge
+from orchestrator.scoring.scores import score
+from orchestrator.specs.schema import ScoreSpec
 
 
 class Data:

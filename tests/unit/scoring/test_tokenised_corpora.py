@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.analysis.bleu_statistics import corpus_bleu, statistics
-from orchestrator.data import catalogue
 from orchestrator.data.prepare import manifest, manifest_key, prepare, split_key, training_key
 from orchestrator.errors import UserError
-from orchestrator.evaluate import sacre_bleu, score
-from orchestrator.keys import keys_of
-from orchestrator.multi_bleu import multi_bleu
-from orchestrator.spec import DataSpec, RunSpec, ScoreSpec, Subword, TrainSpec
+from orchestrator.ledger.keys import keys_of
+from orchestrator.scoring.multi_bleu import multi_bleu
+from orchestrator.scoring.scores import sacre_bleu, score
+from orchestrator.scoring.significance.bleu_statistics import corpus_bleu, statistics
+from orchestrator.specs import corpora
+from orchestrator.specs.schema import DataSpec, RunSpec, ScoreSpec, Subword, TrainSpec
 
 MOSES = DataSpec(corpus="talks", tokenizer="moses", lowercase=True, subword=Subword(kind="word", size=200))
 PLAIN = MOSES.model_copy(update={"tokenizer": "none"})
@@ -83,13 +83,13 @@ def test_keys_change_where_something_else_comes_out(talks, token_lines):
 def test_entries_that_contradict_themselves(talks, token_lines):
     talks(token_lines, "tokenized")
     with pytest.raises(UserError, match=r"text: found 'tokenized'; expected one of .*did you mean tokenised"):
-        catalogue.load_entry("talks")
+        corpora.load_entry("talks")
     talks(token_lines, "raw", raw=token_lines)
     with pytest.raises(UserError, match="split test: raw references are of tokenised corpora; expected text: tokenised"):
-        catalogue.load_entry("talks")
+        corpora.load_entry("talks")
 
 
 def test_which_corpora_are_tokenised():
-    found = {name: text for name in catalogue.list_entries() if (text := catalogue.load_entry(name).text) != "raw"}
+    found = {name: text for name in corpora.list_entries() if (text := corpora.load_entry(name).text) != "raw"}
     iwslt = dict.fromkeys(("iwslt14-de-en", "iwslt14-en-de", "iwslt14-de-en-no-dev2012"), ESCAPED)
     assert found == iwslt | {"iwslt14-setimes-tr-en-morph": "tokenised"}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.evaluate import sacre_bleu, score
-from orchestrator.mteval import mteval
-from orchestrator.multi_bleu import multi_bleu
-from orchestrator.spec import ScoreSpec
+from orchestrator.scoring.mteval import mteval
+from orchestrator.scoring.multi_bleu import multi_bleu
+from orchestrator.scoring.scores import sacre_bleu, score
+from orchestrator.specs.schema import ScoreSpec
 
 TEXT = ["The old house isn't red , it is well-known .", "A dog sees the tree in the new house ."]
 TOKENS = ["the old house is n't red , it is well @-@ known now .", "a dog sees the tree in the new house , too ."]

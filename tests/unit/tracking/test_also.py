@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from orchestrator.tracking_source import read_result, read_sweep, stamp
+from orchestrator.tracking.source import read_result, read_sweep, stamp
 
 
 def test_figures_of_also_are_metrics_of_the_row(fake_results: Any) -> None:

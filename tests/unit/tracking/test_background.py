@@ -7,8 +7,8 @@ import time
 from collections import Counter
 from typing import Any
 
-from orchestrator.tracking import BackgroundProjector, reconcile
-from orchestrator.tracking_store import Store
+from orchestrator.tracking.store import Store
+from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
 
 
 def states(fake_results: Any) -> Counter[str]:

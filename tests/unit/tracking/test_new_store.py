@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.tracking_store import Store
+from orchestrator.tracking.store import Store
 
 
 def test_a_new_store_writes_as_carefully_as_an_old_one(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator import tracking_place, tracking_ui
 from orchestrator.errors import UserError
-from orchestrator.tracking import BackgroundProjector, reconcile
-from orchestrator.tracking_store import Store
+from orchestrator.tracking import location, ui
+from orchestrator.tracking.store import Store
+from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
 
 
 @pytest.mark.slow
@@ -47,7 +47,7 @@ def test_a_database_that_cannot_be_used_is_one_line(fake_results: Any, cli: Any,
         sqlite3.connect(path).execute("CREATE TABLE experiments (name)").connection.close()
         connect = sqlite3.connect
         monkeypatch.setattr(sqlite3, "connect", lambda name, **more: connect(f"file:{name}?mode=ro", uri=True, **more))
-    monkeypatch.setattr(tracking_ui, "free_port", lambda port: pytest.fail("no server for this"))
+    monkeypatch.setattr(ui, "free_port", lambda port: pytest.fail("no server for this"))
     before = path.read_bytes()
     for command in ("reconcile", "ui"):
         code, _, err = cli(command, "--results", fake_results.root)
@@ -64,7 +64,7 @@ def test_a_database_that_cannot_be_used_is_one_line(fake_results: Any, cli: Any,
 def test_tracking_leaves_the_last_space_to_the_results(fake_results: Any, monkeypatch: Any) -> None:
     sweep_id, _ = fake_results.typical()
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(tracking_place.shutil, "disk_usage", lambda path: usage(10**9, 10**9, 1_200_000))
+    monkeypatch.setattr(location.shutil, "disk_usage", lambda path: usage(10**9, 10**9, 1_200_000))
     said: list[str] = []
     tracking = BackgroundProjector(fake_results.root, sweep_id, warn=said.append)
     tracking.start()
@@ -76,7 +76,7 @@ def test_tracking_leaves_the_last_space_to_the_results(fake_results: Any, monkey
 def test_an_artifact_is_whole_or_absent(tmp_path: Path, monkeypatch: Any) -> None:
     source, place = tmp_path / "a.json", tmp_path / "run"
     source.write_text("old")
-    tracking_place.put(place.as_uri(), "train.json", source)
+    location.put(place.as_uri(), "train.json", source)
 
     def full(source: Path, target: Path) -> None:
         target.write_text("ha")
@@ -84,13 +84,13 @@ def test_an_artifact_is_whole_or_absent(tmp_path: Path, monkeypatch: Any) -> Non
 
     monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(OSError, match="No space"):
-        tracking_place.put(place.as_uri(), "train.json", source)
+        location.put(place.as_uri(), "train.json", source)
     assert [(path.name, path.read_text()) for path in place.iterdir()] == [("train.json", "old")]
 
 
 def test_a_full_disk_is_not_the_files_fault(tmp_path: Path) -> None:
-    assert tracking_place.explained(sqlite3.OperationalError("database or disk is full"), tmp_path) is None
-    assert isinstance(tracking_place.explained(sqlite3.DatabaseError("database disk image is malformed"), tmp_path), UserError)
+    assert location.explained(sqlite3.OperationalError("database or disk is full"), tmp_path) is None
+    assert isinstance(location.explained(sqlite3.DatabaseError("database disk image is malformed"), tmp_path), UserError)
 
 
 def test_addresses_follow_the_folder(tmp_path: Path) -> None:
@@ -101,10 +101,10 @@ def test_addresses_follow_the_folder(tmp_path: Path) -> None:
         connection.execute("INSERT INTO experiments VALUES (1, 'ours', 'file:///was/mlflow-artifacts'), (2, 'another', 'file:///x')")
         connection.execute("INSERT INTO runs VALUES (1, 'file:///was/mlflow-artifacts/a/artifacts'), (1, 's3://b/a'), (2, 'file:///x/a')")
     connection.close()
-    here = tracking_place.artifacts_of(tmp_path)
+    here = location.artifacts_of(tmp_path)
     expected = [f"{here}/a/artifacts", "s3://b/a", "file:///x/a"]
     for folder, found in ((other, ["file:///was/mlflow-artifacts/a/artifacts", *expected[1:]]), (tmp_path, expected)):
-        tracking_place.settle(database, folder, "ours")  # of another's folder nothing is changed
+        location.settle(database, folder, "ours")  # of another's folder nothing is changed
         with sqlite3.connect(database) as connection:
             assert [uri for (uri,) in connection.execute("SELECT artifact_uri FROM runs")] == found
         connection.close()

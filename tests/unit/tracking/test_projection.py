@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.tracking import Projector, reconcile
-from orchestrator.tracking_store import Store
+from orchestrator.tracking.store import Store
+from orchestrator.tracking.sweeps import Projector, reconcile
 
 KILLER = """
 import os, signal, sys
 from pathlib import Path
-from orchestrator.tracking import Projector
-from orchestrator.tracking_store import Store
+from orchestrator.tracking.sweeps import Projector
+from orchestrator.tracking.store import Store
 results, sweep, method, count = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
 plain = getattr(Store, method)
 def dying(self, *args, **kwargs):
@@ -38,7 +38,7 @@ Projector(results).sync(sweep)
 HOLDER = """
 import sys, time
 from pathlib import Path
-from orchestrator.lock import RunLock
+from orchestrator.ledger.run_lock import RunLock
 RunLock(Path(sys.argv[1])).acquire()
 print("held", flush=True)
 time.sleep(60)
@@ -47,7 +47,7 @@ time.sleep(60)
 RECONCILER = """
 import sys
 from pathlib import Path
-from orchestrator.tracking import reconcile
+from orchestrator.tracking.sweeps import reconcile
 reconcile(Path(sys.argv[1]))
 """
 

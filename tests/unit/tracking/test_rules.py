@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator import tracking_projector
-from orchestrator.lock import RunLock
-from orchestrator.tracking_history import Point, number, read_points
-from orchestrator.tracking_projector import Projector
-from orchestrator.tracking_source import read_result, read_sweep, run_directory
-from orchestrator.tracking_store import MAX_METRICS, MAX_PARAMS, Child, Store
+from orchestrator.ledger.run_lock import RunLock
+from orchestrator.tracking import projector as tracking_projector
+from orchestrator.tracking.history import Point, number, read_points
+from orchestrator.tracking.projector import Projector
+from orchestrator.tracking.source import read_result, read_sweep, run_directory
+from orchestrator.tracking.store import MAX_METRICS, MAX_PARAMS, Child, Store
 
 
 class Memory:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.tracking_environment import redact
-from orchestrator.tracking_history import flatten, number, read_points
-from orchestrator.tracking_source import read_result, read_sweep, stamp, sweep_files
-from orchestrator.tracking_store import metric_key, text
+from orchestrator.tracking.environment import redact
+from orchestrator.tracking.history import flatten, number, read_points
+from orchestrator.tracking.source import read_result, read_sweep, stamp, sweep_files
+from orchestrator.tracking.store import metric_key, text
 
 
 def test_points_are_finite_numbers_told_once(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from orchestrator.runtime import Runtime
-from orchestrator.spec import RunSpec
-from orchestrator.train import train
+from orchestrator.specs.schema import RunSpec
+from orchestrator.training.loop import train
+from orchestrator.training.runtime import Runtime
 
 KEY = "ab" * 32
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from models import build
-from orchestrator.ahead import ahead, bucketed
 from orchestrator.data.batching import Batch
-from orchestrator.feed import Update
-from orchestrator.objective import Objective, Share
+from orchestrator.training.batches import Update
+from orchestrator.training.objective import Objective, Share
+from orchestrator.training.prefetch import ahead, bucketed
 
 
 def _update(i: int, rows: int = 3, src: int = 5, tgt: int = 6) -> Update:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from orchestrator.asha import Asha
+from orchestrator.sweeps.asha import Asha
 
 
 def asha(tmp_path=None, pinned=(), eta=3.0, mode="min", rungs=(10, 30)):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.asha import Asha
-from orchestrator.replay import Curve, replay, rungs_of
+from orchestrator.sweeps.asha import Asha
+from orchestrator.sweeps.replay import Curve, replay, rungs_of
 
 
 def after(values: list[float], eta: float, mode: str) -> Asha:

@@ -10,13 +10,14 @@ import torch
 from support import KEY, SPEC, changed
 
 from models import build
-from orchestrator import pipeline, rung_bleu, tuning
-from orchestrator.beam import Hypothesis
-from orchestrator.keys import Keys
-from orchestrator.runtime import Runtime
-from orchestrator.spec import DecodeSpec, ScoreSpec
-from orchestrator.store import Store
-from orchestrator.task import Scoring
+from orchestrator.decoding import length_penalty, validation_bleu
+from orchestrator.decoding.beam import Hypothesis
+from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.run_files import Store
+from orchestrator.specs.schema import DecodeSpec, ScoreSpec
+from orchestrator.sweeps import row
+from orchestrator.sweeps.task import Scoring
+from orchestrator.training.runtime import Runtime
 
 SIZES = SimpleNamespace(src_size=30, tgt_size=30)
 
@@ -34,7 +35,7 @@ def test_a_row_is_decoded_from_the_weights_that_it_names(tmp_path):
     for step, value in ((1, 50.0), (2, 1.0), (3, 3.0), (4, 5.5)):
         store.save_snapshot(step, filled(value), 3)
     for choice, value in (("last", 7.0), ("best", 2.0), ("average", (1.0 + 3.0 + 5.5) / 3)):
-        model = pipeline.load_model(changed(decode={"checkpoint": choice}), SIZES, store, torch.device("cpu"))
+        model = row.load_model(changed(decode={"checkpoint": choice}), SIZES, store, torch.device("cpu"))
         assert all(float(p.detach().flatten()[0]) == pytest.approx(value) for p in model.parameters()), choice
         assert not model.training
 
@@ -85,11 +86,11 @@ def searched(monkeypatch, module, outputs):
 def test_a_decoding_says_how_fast_it_was_and_searches_as_the_scoring_asks(monkeypatch):
     """3 sentences of 2, 4 and 6 words, an end for each: 15 tokens, in 6 seconds."""
     clock = itertools.count(100.0, 6.0)
-    monkeypatch.setattr(pipeline.time, "perf_counter", lambda: next(clock))
-    calls = searched(monkeypatch, pipeline, lambda decode: ([5, 5], [5] * 4, [5] * 6))
+    monkeypatch.setattr(row.time, "perf_counter", lambda: next(clock))
+    calls = searched(monkeypatch, row, lambda decode: ([5, 5], [5] * 4, [5] * 6))
     task, books = SimpleNamespace(train_key="t", run_spec=changed(decode={"beam_size": 5})), Books()
     scoring = Scoring(ScoreSpec(test="other", beam_size=1), Keys(train="t", decode="d", score="s"))
-    pipeline._decode(task, build(SPEC.model.model_dump(), 30, 30, 1), Text(), books, scoring)
+    row._decode(task, build(SPEC.model.model_dump(), 30, 30, 1), Text(), books, scoring)
     assert (books.decoded["seconds"], books.decoded["sentences"]) == (6.0, 3)
     assert (books.decoded["sentences_per_second"], books.decoded["tokens_per_second"]) == (0.5, 2.5)
     ((ids, decode),) = calls
@@ -114,19 +115,22 @@ def scored(monkeypatch, module):
 
 def test_a_length_penalty_is_tuned_on_the_validation_set_alone(monkeypatch):
     """Whatever set the row is scored on; of three candidates the one in the middle does best."""
-    calls, splits = searched(monkeypatch, tuning, lambda decode: [[decode.length_penalty.alpha]] * 3), scored(monkeypatch, tuning)
+    calls, splits = (
+        searched(monkeypatch, length_penalty, lambda decode: [[decode.length_penalty.alpha]] * 3),
+        scored(monkeypatch, length_penalty),
+    )
     search = DecodeSpec.model_validate({"length_penalty": {"alpha": "tuned", "candidates": list(FIGURES)}, "beam_size": 3})
-    record = tuning.tune(torch.nn.Linear(1, 1), Text(), search, ScoreSpec(test="test"))
+    record = length_penalty.tune(torch.nn.Linear(1, 1), Text(), search, ScoreSpec(test="test"))
     assert record["alpha"] == 0.5 and record["candidates"] == [{"alpha": a, "bleu": b} for a, b in FIGURES.items()]
     assert [ids for ids, _ in calls] == [Text().encode(Text().sources("valid"))] * 3 and splits == ["valid"] * 3
     assert [(decode.length_penalty.alpha, decode.beam_size) for _, decode in calls] == [(a, 3) for a in FIGURES]
 
 
 def test_a_rung_is_judged_by_greedy_translations_of_the_validation_set(monkeypatch):
-    calls, splits = searched(monkeypatch, rung_bleu, lambda decode: [[0.5]] * 3), scored(monkeypatch, rung_bleu)
+    calls, splits = searched(monkeypatch, validation_bleu, lambda decode: [[0.5]] * 3), scored(monkeypatch, validation_bleu)
     spec = changed(decode={"beam_size": 5, "precision": "bf16"}, score={"test": "test"})
     model = torch.nn.Linear(1, 1).train()
-    assert rung_bleu.rung_bleu(spec, Text())(model) == {"valid/bleu": 30.0} and model.training
+    assert validation_bleu.rung_bleu(spec, Text())(model) == {"valid/bleu": 30.0} and model.training
     ((ids, decode),) = calls
     assert ids == Text().encode(Text().sources("valid")) and splits == ["valid"]
     assert (decode.beam_size, decode.precision) == (1, "fp32")
@@ -143,7 +147,7 @@ def test_a_warm_start_trains_from_the_weights_that_its_row_decodes_from(tmp_path
         seen.update(init)
         raise Halted
 
-    monkeypatch.setattr(pipeline, "Training", training)
+    monkeypatch.setattr(row, "Training", training)
     parent = Store(tmp_path / ("cd" * 8), "cd" * 32)
     for name, value in (("last", 1.0), ("best", 2.0)):
         parent.save_weights(name, {"w": torch.full((2,), value)}, {})
@@ -152,5 +156,5 @@ def test_a_warm_start_trains_from_the_weights_that_its_row_decodes_from(tmp_path
     )
     task.spec, task.keys, task.rung_bleu, task.rungs, task.run_dir = {}, {}, False, [], tmp_path / KEY[:16]
     with pytest.raises(Halted):
-        list(pipeline._train(task, Runtime(), SIZES, SimpleNamespace(write_spec=lambda *_: None), None, []))
+        list(row._train(task, Runtime(), SIZES, SimpleNamespace(write_spec=lambda *_: None), None, []))
     assert torch.equal(seen["w"], torch.full((2,), 2.0))

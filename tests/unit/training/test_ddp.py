@@ -16,13 +16,13 @@ from torch import nn
 
 from orchestrator import interrupt
 from orchestrator.data.prepare import manifest
-from orchestrator.journal import executed_steps
-from orchestrator.keys import keys_of
-from orchestrator.pipeline import ledger_of, result_of, run_row
-from orchestrator.runtime import Runtime
-from orchestrator.store import Store
-from orchestrator.task import Task
-from orchestrator.train import ASK_EVERY
+from orchestrator.files.json_lines import executed_steps
+from orchestrator.ledger.keys import keys_of
+from orchestrator.ledger.run_files import Store
+from orchestrator.sweeps.row import ledger_of, result_of, run_row
+from orchestrator.sweeps.task import Task
+from orchestrator.training.loop import ASK_EVERY
+from orchestrator.training.runtime import Runtime
 
 NO_DROPOUT = {"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}}
 CONVOLUTIONAL = {

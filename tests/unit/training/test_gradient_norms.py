@@ -14,15 +14,15 @@ from support import KEY, Recorder, changed, fit
 from torch import nn
 
 from models.transformer import build
-from orchestrator.feed import Feed
-from orchestrator.gradient_norms import METRIC, SAMPLES, GradientNorms, lines
-from orchestrator.keys import keys_of
-from orchestrator.objective import Objective, Share
-from orchestrator.reporters import HistoryReporter, RungReporter
-from orchestrator.results import Ledger, _history
-from orchestrator.runtime import Runtime
-from orchestrator.tracking_history import read_points
-from orchestrator.weights import weights_sha256
+from orchestrator.ledger.keys import keys_of
+from orchestrator.ledger.results import Ledger, _history
+from orchestrator.ledger.weights import weights_sha256
+from orchestrator.tracking.history import read_points
+from orchestrator.training.batches import Feed
+from orchestrator.training.gradient_norms import METRIC, SAMPLES, GradientNorms, lines
+from orchestrator.training.objective import Objective, Share
+from orchestrator.training.reporters import HistoryReporter, RungReporter
+from orchestrator.training.runtime import Runtime
 
 STILL = {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}
 EVERY_3 = {"log_gradient_norms": 3}

@@ -10,8 +10,8 @@ from support import changed
 
 from orchestrator.data.store import Pairs
 from orchestrator.errors import UserError
-from orchestrator.longest import check_longest
-from orchestrator.spec import ScoreSpec
+from orchestrator.specs.schema import ScoreSpec
+from orchestrator.sweeps.lengths import check_longest
 
 
 def pairs(*lengths):

@@ -7,10 +7,10 @@ import os
 import pytest
 from support import changed
 
-from orchestrator import pipeline
-from orchestrator.launch import local
-from orchestrator.reporters import HistoryReporter
-from orchestrator.task import Task
+from orchestrator.engines import local
+from orchestrator.sweeps import row
+from orchestrator.sweeps.task import Task
+from orchestrator.training.reporters import HistoryReporter
 
 FILES = ("journal.jsonl", "history.jsonl", "lock")
 
@@ -28,7 +28,7 @@ def open_files(folder) -> list[str]:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are counted in /proc")  # noqa: PTH112
 def test_a_run_that_ended_leaves_no_file_open(prepared, tmp_path, monkeypatch):
-    monkeypatch.setattr(pipeline, "_decode_and_score", lambda *arguments: None)
+    monkeypatch.setattr(row, "_decode_and_score", lambda *arguments: None)
     during = []
     report = HistoryReporter.on_report
     monkeypatch.setattr(HistoryReporter, "on_report", lambda *a: (report(*a), during.append(open_files(tmp_path))))
@@ -44,7 +44,7 @@ def test_a_run_that_ended_leaves_no_file_open(prepared, tmp_path, monkeypatch):
     def ends_badly(*arguments):
         raise RuntimeError("not this time")
 
-    monkeypatch.setattr(pipeline.Training, "_after_step", ends_badly)
+    monkeypatch.setattr(row.Training, "_after_step", ends_badly)
     again = Task("demo/many/bad", 1, spec.model_dump(), keys(99), str(tmp_path), cache_dir=str(prepared.path.parent))
     assert list(local.run([[again]], None, "valid/nll")) == [again.name]
     assert open_files(tmp_path) == []

@@ -9,16 +9,16 @@ import sys
 
 import pytest
 
-from orchestrator.memory import PROCESS, estimate
-from orchestrator.spec import RunSpec
+from orchestrator.specs.schema import RunSpec
+from orchestrator.sweeps.memory import PROCESS, estimate
 
 PROBE = """
 import json, sys, torch
 from models.transformer import build
 from orchestrator import cpu
-from orchestrator.objective import Objective, Share
-from orchestrator.optim import optimizer
-from orchestrator.spec import RunSpec
+from orchestrator.training.objective import Objective, Share
+from orchestrator.training.optim import optimizer
+from orchestrator.specs.schema import RunSpec
 
 def status(name):
     return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith(name))

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from models.paths import PATHS
-from orchestrator.optim import adam, learning_rate, load_optimizer, nag, optimizer, optimizer_tensors, set_rate
-from orchestrator.spec import OptimSpec, Schedule
+from orchestrator.specs.schema import OptimSpec, Schedule
+from orchestrator.training.optim import adam, learning_rate, load_optimizer, nag, optimizer, optimizer_tensors, set_rate
 
 
 def test_noam_is_vaswani_eq_3():

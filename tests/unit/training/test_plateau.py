@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from support import SPEC, Recorder, changed, fit
 
-from orchestrator import ending, plateau
-from orchestrator.feed import Feed
-from orchestrator.progress import Progress
-from orchestrator.spec import Schedule
-from orchestrator.validate import Validator
-from orchestrator.weights import weights_sha256
+from orchestrator.ledger.weights import weights_sha256
+from orchestrator.specs.schema import Schedule
+from orchestrator.training import phases, plateau
+from orchestrator.training.batches import Feed
+from orchestrator.training.state import Progress
+from orchestrator.training.validation import Validator
 
 OPTIM = {
     "kind": "nag",
@@ -34,7 +34,7 @@ def losses(monkeypatch):
             return {"valid/nll": values[min(step // every, len(values)) - 1], "valid/ppl": 1.0, "valid/accuracy": 0.0}
 
         monkeypatch.setattr(Validator, "__call__", told)
-        from orchestrator.train import Training
+        from orchestrator.training.loop import Training
 
         init = Training.__init__
 
@@ -184,8 +184,8 @@ def test_validation_and_checkpoints_at_the_end_of_each_epoch(prepared, tmp_path,
 
 def test_due():
     at = lambda step, index: Progress(step=step, index=index)  # noqa: E731
-    assert ending.due("epoch", at(7, 0)) and not ending.due("epoch", at(10, 3))
-    assert ending.due(5, at(10, 3)) and not ending.due(5, at(7, 0))
+    assert phases.due("epoch", at(7, 0)) and not phases.due("epoch", at(10, 3))
+    assert phases.due(5, at(10, 3)) and not phases.due(5, at(7, 0))
 
 
 def test_nag_learns_in_fp32_and_bf16_and_repeats(prepared, tmp_path):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator import rung_bleu
-from orchestrator.spec import RunSpec
+from orchestrator.decoding import validation_bleu
+from orchestrator.specs.schema import RunSpec
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -29,10 +29,10 @@ def test_it_is_of_greedy_translations_in_fp32_of_the_validation_set(monkeypatch:
         asked.update(split=split, how=how)
         return {"bleu": 12.5}
 
-    monkeypatch.setattr(rung_bleu, "decode_corpus", translated)
-    monkeypatch.setattr(rung_bleu, "score", scored)
+    monkeypatch.setattr(validation_bleu, "decode_corpus", translated)
+    monkeypatch.setattr(validation_bleu, "score", scored)
     model = torch.nn.Linear(1, 1).train(training)
-    assert rung_bleu.rung_bleu(spec, prepared)(model) == {"valid/bleu": 12.5}
+    assert validation_bleu.rung_bleu(spec, prepared)(model) == {"valid/bleu": 12.5}
     search = asked["search"]
     assert asked["sources"] == "ids of sources of valid" and asked["split"] == "valid" and asked["how"] == spec.score
     assert (search.beam_size, search.precision, search.length_penalty.alpha, search.max_extra) == (1, "fp32", 0.0, 7)

@@ -9,17 +9,17 @@ import pytest
 from support import Recorder, changed, fit
 
 from models.transformer import build
-from orchestrator.cli import run
+from orchestrator.cli.main import run
+from orchestrator.decoding.translate import decode_corpus
+from orchestrator.decoding.validation_bleu import rung_bleu
 from orchestrator.errors import UserError
-from orchestrator.evaluate import sacre_bleu
-from orchestrator.make_tasks import Options, make_tasks
-from orchestrator.row_schema import Sweep
-from orchestrator.rows import resolve, sweep_of
-from orchestrator.rung_bleu import rung_bleu
-from orchestrator.spec import DecodeSpec
-from orchestrator.survivors import check_seeds, ranked
-from orchestrator.translate import decode_corpus
-from orchestrator.weights import copy_into, weights_sha256
+from orchestrator.ledger.weights import copy_into, weights_sha256
+from orchestrator.scoring.scores import sacre_bleu
+from orchestrator.specs.rows import resolve, sweep_of
+from orchestrator.specs.schema import DecodeSpec
+from orchestrator.specs.table import Sweep
+from orchestrator.sweeps.retrain import check_seeds, ranked
+from orchestrator.sweeps.tasks import Options, make_tasks
 
 FILE = """\
 source: {paper: demo, table: search}
@@ -108,19 +108,19 @@ def test_seeds_of_the_search_are_no_replicates():
 
 
 def test_children_of_a_parent_that_failed_do_not_start_and_name_it(tmp_path, capfd, monkeypatch):
-    from orchestrator import pipeline
+    from orchestrator.sweeps import row
 
     spec = tmp_path / "family.yaml"
     head = FILE.partition("sweep:")[0]
     spec.write_text(head + "rows:\n  parent: {label: p}\n  child: {label: c, init_from: parent}\n  other: {label: o, model: {d_ff: 64}}\n")
-    train = pipeline._train
+    train = row._train
 
     def failing(task, *rest):
         if task.id.endswith("/parent"):
             raise RuntimeError("no more memory")
         return train(task, *rest)
 
-    monkeypatch.setattr(pipeline, "_train", failing)
+    monkeypatch.setattr(row, "_train", failing)
     places = ["--results", str(tmp_path / "results"), "--cache-dir", str(tmp_path / "cache")]
     assert run(["sweep", str(spec), "--engine", "local", "--no-tracking", "--json", *places]) == 1
     found = {r["id"].rpartition("/")[2]: r for r in map(json.loads, capfd.readouterr().out.splitlines())}

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator import pipeline
-from orchestrator.engine import _Sweep
-from orchestrator.make_tasks import Options, jobs_of, levels
-from orchestrator.results import Ledger
-from orchestrator.survivors import chosen, ranked
-from orchestrator.task import Task
+from orchestrator.ledger.results import Ledger
+from orchestrator.sweeps import row as pipeline
+from orchestrator.sweeps.driver import _Sweep
+from orchestrator.sweeps.retrain import chosen, ranked
+from orchestrator.sweeps.task import Task
+from orchestrator.sweeps.tasks import Options, jobs_of, levels
 
 
 def task(name: str, *, pinned: bool = False, key: str | None = None, parent: str | None = None, workers: int = 1) -> Task:

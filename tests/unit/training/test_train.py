@@ -8,12 +8,12 @@ from support import KEY, SPEC, Recorder, changed, fit
 
 from models import build
 from models.paths import PATHS, Paths
-from orchestrator.feed import Feed
-from orchestrator.journal import executed_steps
-from orchestrator.objective import token_nll
-from orchestrator.store import Store
-from orchestrator.warm_start import told, warm_start
-from orchestrator.weights import weights_sha256
+from orchestrator.files.json_lines import executed_steps
+from orchestrator.ledger.run_files import Store
+from orchestrator.ledger.weights import weights_sha256
+from orchestrator.training.batches import Feed
+from orchestrator.training.objective import token_nll
+from orchestrator.training.warm_start import told, warm_start
 
 
 def test_learns_and_repeats_bit_for_bit(prepared, tmp_path):
@@ -104,7 +104,7 @@ def test_restart_gives_adam_and_the_schedule_a_fresh_clock(prepared, tmp_path):
 def test_average_is_the_mean_of_the_last_snapshots(prepared, tmp_path):
     fit(SPEC, prepared, tmp_path / "run")
     store = Store(tmp_path / "run", KEY)
-    from orchestrator import weights
+    from orchestrator.ledger import weights
 
     paths = weights.snapshots(tmp_path / "run" / "snapshots")
     assert [p.stem for p in paths] == ["step-00000015", "step-00000020"]
@@ -133,7 +133,7 @@ def test_warm_start_copies_what_matches(prepared, tmp_path):
 
 
 def test_accuracy_in_training_is_that_of_the_sampled_positions(prepared, tmp_path, monkeypatch):
-    monkeypatch.setattr("orchestrator.objective.SAMPLE", 1)
+    monkeypatch.setattr("orchestrator.training.objective.SAMPLE", 1)
     off = changed(
         model={"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}},
         train={"max_steps": 1, "validate_every": 1, "snapshots": 0},
@@ -177,8 +177,8 @@ def test_recomputed_layers_change_no_bit_of_a_training_and_may_be_switched_on_un
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_the_penalty_counts_once_an_update_however_it_is_split(prepared, tmp_path, accumulate):
     """Of the same updates' gradients, with and without the penalty, the difference is 2 * weight * W."""
-    from orchestrator.feed import Feed
-    from orchestrator.objective import Objective, Share
+    from orchestrator.training.batches import Feed
+    from orchestrator.training.objective import Objective, Share
 
     spec = changed(model={"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}, batch={"accumulate": accumulate})
     update = next(iter(Feed(prepared.pairs("train"), spec.batch, 1, 0, 1).updates(0, 0)))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from support import changed
 
-from orchestrator import tuning
 from orchestrator.data.prepare import manifest
+from orchestrator.decoding import length_penalty
 from orchestrator.errors import UserError
-from orchestrator.keys import keys_of
-from orchestrator.pipeline import ledger_of, run_row
-from orchestrator.runtime import Runtime
-from orchestrator.task import Task
+from orchestrator.ledger.keys import keys_of
+from orchestrator.sweeps.row import ledger_of, run_row
+from orchestrator.sweeps.task import Task
+from orchestrator.training.runtime import Runtime
 
 CANDIDATES = [0.0, 1.0, 3.0]
 
@@ -36,11 +36,11 @@ def test_the_best_on_validation_is_used_and_remembered(prepared, tmp_path, monke
         tried.append(split)
         return {"bleu": next(scores), "signature": "stub"}
 
-    monkeypatch.setattr(tuning, "score", score)
+    monkeypatch.setattr(length_penalty, "score", score)
     spec = spec_of(alpha="tuned", candidates=CANDIDATES)
     task = task_of(spec, tmp_path, prepared)
     with pytest.raises(UserError, match="its length penalty is tuned, and was not yet"):
-        tuning.known(spec.decode, task.run_keys, ledger_of(task), task.id)
+        length_penalty.known(spec.decode, task.run_keys, ledger_of(task), task.id)
     result = run_row(task, Runtime())
     assert result["status"] == "done" and tried == ["valid"] * 3, "once, though two test sets were decoded"
     ledger = ledger_of(task)
@@ -49,7 +49,7 @@ def test_the_best_on_validation_is_used_and_remembered(prepared, tmp_path, monke
     assert record["candidates"] == [{"alpha": a, "bleu": b} for a, b in zip(CANDIDATES, (10.0, 12.0, 12.0), strict=True)]
     decoded = ledger.read_decode(task.train_key, task.keys["decode"])
     assert decoded["length_penalty"] == 1.0
-    assert tuning.known(spec.decode, task.run_keys, ledger, task.id).length_penalty.alpha == 1.0
+    assert length_penalty.known(spec.decode, task.run_keys, ledger, task.id).length_penalty.alpha == 1.0
     # the same text as with that exponent written down
     plain = run_row(other := task_of(spec_of(alpha=1.0), tmp_path, prepared), Runtime())
     assert plain["keys"]["train"] == result["keys"]["train"] and plain["keys"]["decode"] != result["keys"]["decode"]
@@ -59,8 +59,8 @@ def test_the_best_on_validation_is_used_and_remembered(prepared, tmp_path, monke
 
 def test_every_candidate_is_decoded_with_its_own_exponent(prepared, tmp_path, monkeypatch):
     seen = []
-    real = tuning.decode_corpus
-    monkeypatch.setattr(tuning, "decode_corpus", lambda m, ids, decode: seen.append(decode.length_penalty) or real(m, ids, decode))
+    real = length_penalty.decode_corpus
+    monkeypatch.setattr(length_penalty, "decode_corpus", lambda m, ids, decode: seen.append(decode.length_penalty) or real(m, ids, decode))
     task = task_of(spec_of(alpha="tuned", candidates=CANDIDATES), tmp_path, prepared)
     run_row(task, Runtime())
     assert [(p.alpha, p.candidates) for p in seen] == [(alpha, None) for alpha in CANDIDATES]

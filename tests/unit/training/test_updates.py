@@ -11,19 +11,19 @@ from support import KEY, SPEC, Recorder, changed, fit
 
 from models import build
 from models.initialise import stream_seed
-from orchestrator import weights
 from orchestrator.data.batching import Batches
 from orchestrator.data.store import Pairs
-from orchestrator.feed import Feed, Update, total_steps
-from orchestrator.meter import Meter
-from orchestrator.objective import Objective
-from orchestrator.optim import learning_rate
-from orchestrator.progress import Progress
-from orchestrator.runtime import Runtime
-from orchestrator.spec import BatchSpec, Schedule, TrainSpec
-from orchestrator.store import Store
-from orchestrator.validate import Validator
-from orchestrator.weights import weights_sha256
+from orchestrator.ledger import weights
+from orchestrator.ledger.run_files import Store
+from orchestrator.ledger.weights import weights_sha256
+from orchestrator.specs.schema import BatchSpec, Schedule, TrainSpec
+from orchestrator.training.batches import Feed, Update, total_steps
+from orchestrator.training.metrics import Meter
+from orchestrator.training.objective import Objective
+from orchestrator.training.optim import learning_rate
+from orchestrator.training.runtime import Runtime
+from orchestrator.training.state import Progress
+from orchestrator.training.validation import Validator
 
 OFF = dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)
 BOS, EOS = 2, 3

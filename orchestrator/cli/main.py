@@ -1,0 +1,131 @@
+"""`nmt-ablate`: the commands, and what errors become.
+
+Exit codes: 0 done, 1 a row failed or diverged (or something unforeseen), 2 bad input, 3 locked by another process,
+4 no such combination in the grid (`explain`), 130 interrupted.
+Nothing heavy is imported here or in `cli_*` at module level: `--help` stays fast.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.cli import analyse, components, data, export, grid, inspect, lifecycle, results, service, submit, table
+from orchestrator.cli import run as cli_run
+from orchestrator.errors import Detached, FencedError, LockedError, RemoteError, UserError
+from orchestrator.safe_text import say
+from orchestrator.specs.positions import shown
+
+app = typer.Typer(
+    name="nmt-ablate",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Ablations of layer fusion in neural machine translation: rows of papers as YAML, trained, scored and compared.\n\n"
+    "Example:  nmt-ablate run quickstart/fusion/baseline --profile smoke",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from orchestrator.cli.options import version
+
+        typer.echo(f"nmt-ablate {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    debug: Annotated[bool, typer.Option("--debug", help="Keep the traceback of unforeseen errors.")] = False,
+    show_version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Options before the command."""
+
+
+for _module in (cli_run, inspect, grid, analyse, table, components, service, lifecycle, export, submit):
+    _module.register(app)
+app.add_typer(data.app, name="data")
+app.add_typer(results.app, name="results")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs one command and exits the process."""
+    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command -> exit code. Errors become lines on stderr."""
+    debug = "--debug" in arguments
+    try:
+        _layout()
+        ended = app(args=list(arguments), prog_name="nmt-ablate", standalone_mode=False)
+        return _interrupted() if ended == 130 else ended if isinstance(ended, int) else 0
+    except SystemExit as end:
+        if end.code == 130:  # typer ends so at Ctrl-C
+            return _interrupted()
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except UserError as error:
+        return _say(2, *error.lines)
+    except (LockedError, FencedError) as error:
+        return _say(3, str(error))
+    except RemoteError as error:
+        return _say(1, str(error))
+    except Detached as left:
+        for line in left.lines:
+            say(line)
+        return 130
+    except KeyboardInterrupt:
+        return _interrupted()
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    except Exception as error:  # the last resort: one line instead of a trace
+        if hasattr(error, "format_message"):  # typer's, of wrong usage
+            return _usage(error, list(arguments))
+        if debug:
+            raise
+        if isinstance(error, OSError) and error.strerror:
+            named = f"{shown(str(error.filename), 300)}: {error.strerror}" if error.filename else error.strerror
+            return _say(2 if error.errno == errno.ENAMETOOLONG else 1, named)
+        text = " ".join(str(error).split())
+        return _say(1, f"{type(error).__name__}: {text[:500]} (nmt-ablate --debug ... shows where)")
+
+
+def _usage(error: Any, arguments: list[str]) -> int:
+    """One line for a wrong option, with what was given; the help where nothing was asked for."""
+    message = error.format_message()
+    if "\n" in message or not message:
+        error.show()
+        return 2
+    names = getattr(getattr(error, "param", None), "opts", [])
+    given = next((f"; found {shown(value)}" for name, value in pairwise(arguments) if name in names), "")
+    command = error.ctx.command_path if getattr(error, "ctx", None) else "nmt-ablate"
+    return _say(2, f"{message.rstrip('.')}{given} ({command} --help shows what it takes)")
+
+
+def _interrupted() -> int:
+    return _say(130, "interrupted; the same command goes on from the last checkpoint")
+
+
+def _say(code: int, *lines: str) -> int:
+    for line in lines:
+        say(f"error: {line}")
+    return code
+
+
+def _layout() -> None:
+    """`models` is a name that other packages have too: ours must be the one that is found."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    found = find_spec("models")
+    root = Path(__file__).resolve().parent.parent
+    if found is None or found.origin is None or Path(found.origin).resolve().parent.parent != root:
+        where = "nowhere" if found is None else str(found.origin)
+        raise UserError(f"the package `models` is found at {where}; expected beside `orchestrator`: install with pip install -e .")

@@ -1,0 +1,288 @@
+"""Batched beam search and greedy search over an incremental model.
+
+Shapes: B sentences still searched, W rows a sentence (1 at the first step, then K), K beam size, N = B * W rows (sentence-major),
+V vocabulary, C candidates of a row. |Y| counts EOS, |X| counts the source's EOS.
+
+The search, exactly:
+* PAD and BOS are never generated, nor EOS as the first token (unless the length limit leaves room for nothing else); UNK may be.
+* Each step ranks the continuations of all live hypotheses of a sentence. An EOS among the K best ends its hypothesis; the K best others
+  live on.
+* A hypothesis of min(max_length, floor(max_ratio * |X| + max_extra)) tokens must end: its last token is EOS. A model that has learned
+  fewer positions has them as its limit.
+* With no_repeat_ngram n > 0 a token that would complete n tokens which the hypothesis already holds is never generated (n = 3: trigram
+  blocking, Paulus et al. 2018). EOS completes none.
+* Hypotheses are ranked by log-probability / length penalty. A sentence is done when K hypotheses ended, or when none alive can still
+  enter the n-best: its log-probability only falls and the penalty only grows with length, so logprob / penalty(limit) bounds all that it
+  can become.
+* Among equal scores the earlier-ended, then the better-ranked parent, then the lower token id wins.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from models.cache import Cache
+from orchestrator.decoding.next_words import NextWords
+from orchestrator.decoding.top_k import NEVER
+from orchestrator.specs.schema import DecodeSpec, LengthPenalty
+
+PAD, BOS, EOS = 0, 2, 3
+LEAVE_SHARE = 8  # finished sentences leave the batch when they are at least 1/8 of it: leaving copies the others' memories
+
+
+class Hypothesis(NamedTuple):
+    """ids without EOS; score = logprob / length penalty; logprob: natural log-probability of ids and EOS."""
+
+    ids: list[int]
+    score: float
+    logprob: float
+
+
+def length_penalty(penalty: LengthPenalty, length: int) -> float:
+    """Divisor of the log-probability of `length` tokens, EOS included.
+
+    gnmt: ((5 + |Y|) / 6)^alpha (Wu et al. 2016, equation 14); exponent: |Y|^alpha; none: 1.
+    """
+    assert penalty.alpha != "tuned", "a tuned penalty is settled before it is searched with"
+    if penalty.kind == "gnmt":
+        return float(((5 + length) / 6) ** penalty.alpha)
+    return float(length**penalty.alpha) if penalty.kind == "exponent" else 1.0
+
+
+def length_limit(decode: DecodeSpec, source_length: int) -> int:
+    """Most tokens of an output: floor(max_ratio * |X| + max_extra), at most max_length, at least 1. All lengths include EOS."""
+    limit = max(1, int(decode.max_ratio * source_length + decode.max_extra))
+    return limit if decode.max_length is None else min(limit, decode.max_length)
+
+
+def repeated(history_NT: Tensor, n: int) -> Tensor:
+    """[N, T - n + 1]: tokens that would repeat n tokens of a row, PAD where there is none; [N, 0] where T < n."""
+    if history_NT.shape[1] < n:
+        return history_NT[:, :0]
+    grams, last = history_NT.unfold(1, n, 1), history_NT[:, history_NT.shape[1] - n + 1 :]
+    return grams[:, :, -1].where((grams[:, :, :-1] == last[:, None, :]).all(2), PAD)
+
+
+@torch.inference_mode()
+def beam_search(model: Any, src_BS: Tensor, decode: DecodeSpec, nbest: int = 1) -> list[list[Hypothesis]]:
+    """n-best lists, best first, one a row of `src_BS` (ids ending with EOS, then PAD).
+
+    `model` has encode, decode and logits as models.Transformer; it is put into eval mode meanwhile. A list is shorter than `nbest` only
+    where fewer outputs exist. A sentence's result does not depend on its batch, but for the rounding of the model's own arithmetic.
+    ValueError: nbest not in 1..beam_size. FloatingPointError: the model's output is NaN.
+    """
+    if not 1 <= nbest <= decode.beam_size:
+        raise ValueError(f"nbest {nbest} is not between 1 and beam_size {decode.beam_size}")
+    if not len(src_BS):
+        return []
+    training = model.training
+    model.eval()
+    try:
+        search = _Search(model, src_BS, decode, nbest)
+        if decode.beam_size == 1:
+            search.greedy()
+        else:
+            search.beam()
+        return search.hypotheses()
+    finally:
+        model.train(training)
+
+
+class _Ended(NamedTuple):
+    """The best ended hypotheses of each sentence, [B, K], best first: score (-inf: none), logprob, number of tokens, last parent."""
+
+    score: Tensor
+    logprob: Tensor
+    length: Tensor
+    parent: Tensor
+
+    @classmethod
+    def none(cls, sentences: int, beam: int, device: torch.device) -> _Ended:
+        score = torch.full((sentences, beam), NEVER, device=device)
+        length = torch.zeros((sentences, beam), dtype=torch.long, device=device)
+        return cls(score, score.clone(), length, length.clone())
+
+    def rows(self, sentences: Tensor) -> _Ended:
+        return _Ended(*(t.index_select(0, sentences) for t in self))
+
+    def merged(self, new: _Ended) -> _Ended:
+        """The K best of both; among equals the older."""
+        both = [torch.cat(pair, dim=1) for pair in zip(self, new, strict=True)]
+        order = both[0].sort(dim=1, descending=True, stable=True).indices[:, : self.score.shape[1]]
+        return _Ended(*(t.gather(1, order) for t in both))
+
+
+class _Step(NamedTuple):
+    """After one more token: K live hypotheses (logprob, parent, token: [B, K], best first), what has ended, which sentences are done [B].
+
+    flags [3]: sentences done, whether a tie makes the choice arbitrary, whether the model's output is NaN.
+    """
+
+    live: Tensor
+    parent: Tensor
+    token: Tensor
+    ended: _Ended
+    done: Tensor
+    flags: Tensor
+
+
+class _Search:
+    """One batch: the model's state, each sentence's limit and penalty, the trail of choices, and the outcome by place in the batch."""
+
+    def __init__(self, model: Any, src_BS: Tensor, decode: DecodeSpec, nbest: int) -> None:
+        self.model, self.K, self.nbest, self.device = model, decode.beam_size, nbest, src_BS.device
+        most = getattr(model, "max_positions", None) or sys.maxsize
+        limits = [min(length_limit(decode, n), most) for n in (src_BS != PAD).sum(1).tolist()]
+        self.longest = max(limits)
+        self.penalty = [length_penalty(decode.length_penalty, n) for n in range(self.longest + 1)]
+        self.limit = torch.tensor(limits, device=self.device)
+        self.limit_penalty = torch.tensor([self.penalty[n] for n in limits], device=self.device)
+        self.place = torch.arange(len(limits), device=self.device)  # place in the batch of each sentence still searched
+        self.encoded, self.cache = model.encode(src_BS), Cache()
+        self.tokens = torch.zeros((self.longest, len(limits), self.K), dtype=torch.long, device=self.device)
+        self.parents = torch.zeros_like(self.tokens)
+        self.outcome = _Ended.none(len(limits), self.K, self.device)
+        self.ngram = decode.no_repeat_ngram
+        self.banned = torch.tensor([PAD, BOS, EOS], device=self.device)
+        self.none = torch.empty((1, 0), dtype=torch.long, device=self.device)
+        self.history = torch.empty((len(limits), 1, 0), dtype=torch.long, device=self.device)  # [B, W, tokens so far], where it is needed
+
+    def beam(self) -> None:
+        live = torch.zeros(len(self.place), 1, device=self.device)
+        token = torch.full_like(live, BOS, dtype=torch.long)
+        ended = self.outcome
+        for length in range(1, self.longest + 1):
+            width, words = live.shape[1], self._next(token, length, self.K + 1)
+            step = self._extend(words, live, ended, length, exact=False)
+            done, tied, broken = step.flags.tolist()
+            self._check(broken, length)
+            if tied:
+                step = self._extend(words, live, ended, length, exact=True)
+                done = int(step.flags[0])
+            live, parent, token, ended = step.live, step.parent, step.token, step.ended
+            self.tokens[length - 1, self.place], self.parents[length - 1, self.place] = token, parent
+            self._remember(token, parent)
+            rows = torch.arange(len(self.place), device=self.device)
+            if done == len(rows):
+                break
+            if done * LEAVE_SHARE >= len(rows):
+                rows = (~step.done).nonzero().squeeze(1)
+                self._settle(ended)
+                live, token, parent, ended = live[rows], token[rows], parent[rows], ended.rows(rows)
+                self._leave(rows)
+            self.cache.reorder((rows[:, None] * width + parent).flatten())
+        self._settle(ended)
+
+    def greedy(self) -> None:
+        """Beam search with K = 1, without candidates, parents and reordering; the same output."""
+        logprob = torch.zeros(len(self.place), 1, device=self.device)
+        token = torch.full_like(logprob, BOS, dtype=torch.long)
+        ended = self.outcome
+        for length in range(1, self.longest + 1):
+            words = self._next(token, length, 1)
+            (best, token), eos = words.first(), words.eos.view(-1, 1)
+            last = (self.limit == length)[:, None]
+            token, best = token.masked_fill_(last, EOS), torch.where(last, eos, best)
+            logprob = logprob + best
+            self.tokens[length - 1, self.place] = token
+            self._remember(token)
+            now = (token == EOS) & (ended.score == NEVER)
+            values = (logprob / self.penalty[length], logprob, torch.full_like(token, length), torch.zeros_like(token))
+            ended = _Ended(*(torch.where(now, new, old) for new, old in zip(values, ended, strict=True)))
+            done = (ended.score > NEVER).squeeze(1)
+            count, broken = torch.stack((done.sum(), self._broken(eos))).tolist()
+            self._check(broken, length)
+            if count == len(done):
+                break
+            if count * LEAVE_SHARE >= len(done):
+                rows = (~done).nonzero().squeeze(1)
+                self._settle(ended)
+                token, logprob, ended = token[rows], logprob[rows], ended.rows(rows)
+                self._leave(rows)
+                self.cache.reorder(rows)
+        self._settle(ended)
+
+    def _next(self, token_BW: Tensor, length: int, count: int) -> NextWords:
+        """The candidates behind these tokens; PAD and BOS are none, nor is EOS as the first token."""
+        hidden = self.model.decode(token_BW.view(-1, 1), self.encoded, self.cache)
+        logits = self.model.logits(hidden[:, -1]).float()
+        repeats = repeated(self.history.flatten(0, 1), self.ngram) if self.ngram else self.none
+        return NextWords(logits, self.banned[: 3 if length == 1 else 2], repeats.expand(len(logits), -1), EOS, count)
+
+    def _remember(self, token_BK: Tensor, parent_BK: Tensor | None = None) -> None:
+        """Each hypothesis's tokens, for blocking: its parent's and its own."""
+        if self.ngram:
+            kept = self.history
+            if parent_BK is not None:
+                kept = kept.gather(1, parent_BK[:, :, None].expand(-1, -1, kept.shape[2]))
+            self.history = torch.cat((kept, token_BK[:, :, None]), dim=2)
+
+    def _extend(self, words: NextWords, live_BW: Tensor, ended: _Ended, length: int, *, exact: bool) -> _Step:
+        """One step of the search; it changes nothing, so that a tie can be done again exactly."""
+        (B, W), K = live_BW.shape, self.K
+        value_NC, token_NC, tied = words.best(exact=exact)
+        eos_BW = words.eos.view(B, W)
+        value = value_NC.view(B, W, -1) + live_BW[:, :, None]
+        token = token_NC.view(B, W, -1)
+        # at its limit a sentence has one candidate a hypothesis: EOS
+        last = (self.limit == length)[:, None, None]
+        only = F.pad((live_BW + eos_BW)[:, :, None], (0, value.shape[2] - 1), value=NEVER)
+        value, token = torch.where(last, only, value).flatten(1), token.masked_fill(last, EOS).flatten(1)
+
+        missing = 2 * K - value.shape[1]
+        if missing > 0:
+            value, token = F.pad(value, (0, missing), value=NEVER), F.pad(token, (0, missing))
+        value, order = value.sort(dim=1, descending=True, stable=True)
+        value, order = value[:, : 2 * K], order[:, : 2 * K]
+        token = token.gather(1, order)
+        parent = (order // value_NC.shape[1]).clamp_(max=W - 1)
+
+        is_eos = token == EOS
+        ends = is_eos[:, :K] & (value[:, :K] > NEVER)
+        new = value[:, :K].masked_fill(~ends, NEVER)
+        ended = ended.merged(_Ended(new / self.penalty[length], new, torch.full_like(token[:, :K], length), parent[:, :K]))
+        live, order = value.masked_fill(is_eos, NEVER).sort(dim=1, descending=True, stable=True)
+        live, order = live[:, :K], order[:, :K]
+
+        # all K ended, or none alive can beat the last of the n-best (both -inf: none alive at all)
+        done = (ended.score[:, -1] > NEVER) | (ended.score[:, self.nbest - 1] >= live[:, 0] / self.limit_penalty)
+        flags = torch.stack((done.sum(), tied, self._broken(eos_BW)))
+        return _Step(live.masked_fill(done[:, None], NEVER), parent.gather(1, order), token.gather(1, order), ended, done, flags)
+
+    def _settle(self, ended: _Ended) -> None:
+        """Keep the outcome of the sentences searched so far."""
+        for kept, value in zip(self.outcome, ended, strict=True):
+            kept[self.place] = value
+
+    def _leave(self, rows: Tensor) -> None:
+        """Only the sentences in these rows stay in the batch."""
+        self.place, self.limit, self.limit_penalty = self.place[rows], self.limit[rows], self.limit_penalty[rows]
+        self.history = self.history[rows] if self.ngram else self.history
+        self.encoded = self.encoded.select(rows)
+        self.cache.select(rows)
+
+    @staticmethod
+    def _broken(logprobs: Tensor) -> Tensor:
+        return logprobs.isnan().any().long()
+
+    @staticmethod
+    def _check(broken: int, length: int) -> None:
+        if broken:
+            raise FloatingPointError(f"the model's output is NaN at step {length}")
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """Follow the parents back from where each of the n-best ended, all at once."""
+        score, logprob, length, place = (t[:, : self.nbest].cpu() for t in self.outcome)
+        tokens, parents = self.tokens.cpu(), self.parents.cpu()
+        ids = torch.zeros((self.longest, *place.shape), dtype=torch.long)
+        for t in range(int(length.max()) - 2, -1, -1):
+            on_path = length - 2 >= t
+            ids[t] = tokens[t].gather(1, place)
+            place = torch.where(on_path, parents[t].gather(1, place), place)
+        rows = zip(ids.permute(1, 2, 0).tolist(), score.tolist(), logprob.tolist(), length.tolist(), strict=True)
+        return [[Hypothesis(y[: n - 1], s, p) for y, s, p, n in zip(*row, strict=True) if s > NEVER] for row in rows]

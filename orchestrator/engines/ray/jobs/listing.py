@@ -1,0 +1,42 @@
+"""`status --address`: the sweeps that were submitted to a cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from orchestrator.engines.ray.jobs.api import Job
+
+
+def as_json(job: Job) -> dict[str, Any]:
+    return {
+        "job": job.id,
+        "sweep": job.metadata.get("nmt_sweep"),
+        "commit": job.metadata.get("nmt_commit"),
+        "status": job.status,
+        "exit_code": job.exit_code,
+        "started": job.started,
+        "ended": job.ended,
+    }
+
+
+def job_table(jobs: Iterable[Job]) -> Table:
+    from rich.table import Table
+
+    from orchestrator.safe_text import cell
+
+    table = Table()
+    for name in ("job", "sweep", "commit", "status", "exit code", "started", "minutes"):
+        table.add_column(name, justify="right" if name in ("exit code", "minutes") else "left", overflow="fold")
+    for job in jobs:
+        started = "" if job.started is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(job.started))
+        minutes = "" if job.started is None else f"{((job.ended or time.time()) - job.started) / 60:.1f}"
+        code = "" if job.exit_code is None else str(job.exit_code)
+        commit = job.metadata.get("nmt_commit", "").replace(" and changes", "+")
+        commit = commit[:12] + ("+" if commit.endswith("+") else "")
+        table.add_row(cell(job.id), cell(job.metadata.get("nmt_sweep", "")), cell(commit), job.status, code, started, minutes)
+    return table

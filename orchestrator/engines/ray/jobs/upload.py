@@ -1,0 +1,127 @@
+"""What travels to the cluster: the checkout by Ray's own rules (.gitignore, .rayignore), without secrets, small enough, as one zip."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from orchestrator.engines.ray.jobs.secret_names import is_secret
+from orchestrator.errors import UserError
+from orchestrator.ledger import commit as source
+from orchestrator.specs.positions import display, shown
+
+MIB = 2**20
+MAX_BYTES = 100 * MIB
+"""Ray's own limit for one request; held against sizes before compression."""
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same files make the same zip, which Ray then stores once
+
+Ignored = Callable[[Path], bool]
+IgnoreFiles = Callable[[Path], list[Ignored]]
+"""A folder -> what its ignore files leave out below it."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """`files`: paths relative to `root`, sorted; `left_out`: those that were left out because of their names."""
+
+    root: Path
+    files: tuple[PurePath, ...]
+    sizes: tuple[int, ...]
+    left_out: tuple[PurePath, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.sizes)
+
+    def __contains__(self, path: Path) -> bool:
+        resolved = path.resolve()
+        return resolved.is_relative_to(self.root) and resolved.relative_to(self.root) in self.files
+
+
+def collect(root: Path, ignore_files: IgnoreFiles) -> Upload:
+    """The files under `root`, symbolic links not followed. UserError where they are too large, naming the largest folders."""
+    root = root.resolve()
+    found: list[tuple[PurePath, int]] = []
+    left: list[PurePath] = []
+
+    def walk(folder: Path, rules: list[Ignored]) -> None:
+        rules = [*rules, *ignore_files(folder)]
+        with os.scandir(folder) as entries:
+            for entry in sorted(entries, key=lambda e: e.name):
+                path = Path(entry.path)
+                relative = path.relative_to(root)
+                if entry.is_symlink() or any(rule(path) for rule in rules):
+                    continue
+                if is_secret(relative):
+                    left.append(relative)
+                elif entry.is_dir():
+                    walk(path, rules)
+                elif entry.is_file():
+                    found.append((relative, entry.stat().st_size))
+
+    walk(root, [])
+    upload = Upload(root, tuple(name for name, _ in found), tuple(size for _, size in found), tuple(left))
+    if upload.bytes >= MAX_BYTES:
+        raise UserError(
+            f"the upload has {mib(upload.bytes)}; Ray takes less than {mib(MAX_BYTES)}: the largest are {', '.join(_largest(upload))}; "
+            f"name in {display(root / '.rayignore')} what the cluster does not need"
+        )
+    return upload
+
+
+def check_readable(upload: Upload, files: Iterable[Path]) -> None:
+    """UserError for every file that the job would look for in vain."""
+    problems = [
+        f"{display(file)}: {_why_not(upload, file)}: the job could not read it"
+        for file in dict.fromkeys(Path(file).absolute() for file in files)
+        if file not in upload
+    ]
+    if problems:
+        raise UserError(*problems)
+
+
+def write_zip(upload: Upload, target: Path, *, commit: str | None, dirty: str | None, token: str) -> None:
+    """The upload with its commit as one zip. UserError for a file that holds the cluster's token."""
+    secret, problems = token.encode(), []
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as package:
+        for name in upload.files:
+            data = (upload.root / name).read_bytes()
+            if secret and secret in data:
+                problems.append(f"{shown(name.as_posix(), 200)}: holds the cluster's token; take it out, or name the file in .rayignore")
+            entry = zipfile.ZipInfo(name.as_posix(), _EPOCH)
+            entry.external_attr = (0o755 if os.access(upload.root / name, os.X_OK) else 0o644) << 16
+            package.writestr(entry, data, zipfile.ZIP_DEFLATED)
+        entry = zipfile.ZipInfo(source.NAME, _EPOCH)
+        entry.external_attr = 0o644 << 16
+        package.writestr(entry, source.dump(commit, dirty))
+    if problems:
+        raise UserError(*problems)
+    if target.stat().st_size >= MAX_BYTES:
+        raise UserError(f"the upload has {mib(target.stat().st_size)} as a zip; Ray takes less than {mib(MAX_BYTES)}")
+
+
+def mib(size: int) -> str:
+    return f"{size / MIB:.1f} MiB"
+
+
+def _largest(upload: Upload, count: int = 5) -> list[str]:
+    """Folders (of the first two levels) and files beside them, by size."""
+    sizes: Counter[str] = Counter()
+    for name, size in zip(upload.files, upload.sizes, strict=True):
+        folder = "/".join(name.parts[:2]) + ("/" if len(name.parts) > 2 else "")
+        sizes[folder] += size
+    return [f"{shown(name, 120)} ({mib(size)})" for name, size in sizes.most_common(count)]
+
+
+def _why_not(upload: Upload, file: Path) -> str:
+    if not file.resolve().is_relative_to(upload.root):
+        return f"outside of what is uploaded ({display(upload.root)})"
+    relative = file.resolve().relative_to(upload.root)
+    if any(relative == name or name in relative.parents for name in upload.left_out):
+        return "left out of the upload, for its name looks like a secret's"
+    return "left out of the upload by .gitignore, .rayignore or as a symbolic link"

@@ -1,0 +1,70 @@
+"""One row on several workers by Ray Train: the same loop, one process a worker, DDP between them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import ray.train
+import ray.train.torch
+import torch
+from ray.train.torch import TorchTrainer
+from ray.tune.integration.ray_train import TuneReportCallback
+from torch import nn
+
+from orchestrator.engines.ray.network import TorchOnNodes
+from orchestrator.engines.ray.report_queue import report_quietly
+from orchestrator.engines.ray.worker import run_until_asked
+from orchestrator.sweeps.task import Task
+from orchestrator.training.runtime import Runtime
+
+
+class TrainReporter:
+    """Sends a rung's metrics from every worker (Ray Train's report is a barrier) to the driver."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
+        if "rung" in metrics:
+            ray.train.report({"run": self.name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))})
+
+
+def worker_loop(config: dict[str, Any]) -> None:
+    """What each worker runs: the pipeline with a runtime that knows its rank."""
+    context = ray.train.get_context()
+    device = ray.train.torch.get_device()
+    runtime = Runtime(context.get_world_rank(), context.get_world_size(), device, _distributed, claim=config["claim"])
+    tasks = [Task.of(data) for data in config["job"]]
+    for task in tasks:
+        if not run_until_asked(task, runtime, [TrainReporter(task.name)]):
+            return
+
+
+def _distributed(module: nn.Module) -> nn.Module:
+    if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
+        return module
+    return nn.parallel.DistributedDataParallel(module)
+
+
+def fit(job: list[dict[str, Any]], workers: int, resources: dict[str, float], storage: str, claim: str) -> None:
+    """Drive one Train run from inside a Tune trial. Our own checkpoints resume it, so its name is never used twice.
+
+    resources: of each worker, {"CPU": n} or {"GPU": share}; the sweep's driver has decided (this process may see no GPU).
+    """
+    use_gpu = "GPU" in resources
+    report_quietly()
+    TorchTrainer(
+        worker_loop,
+        train_loop_config={"job": job, "claim": claim},
+        # one worker talks to nobody: gloo does on any device, and NCCL would refuse two that share a GPU
+        torch_config=TorchOnNodes(backend="nccl" if use_gpu and workers > 1 else "gloo"),
+        scaling_config=ray.train.ScalingConfig(num_workers=workers, use_gpu=use_gpu, resources_per_worker=resources),
+        run_config=ray.train.RunConfig(
+            name=f"{job[0]['keys']['train'][:16]}-{os.getpid()}",
+            storage_path=storage,
+            callbacks=[TuneReportCallback()],
+            failure_config=ray.train.FailureConfig(max_failures=3, controller_failure_limit=1000),
+        ),
+    ).fit()

@@ -1,0 +1,92 @@
+"""Append-only files of JSON lines: the journal of executed steps and the history of reports.
+
+A line is one write to an O_APPEND descriptor, so that lines of several processes never mix and a killed writer loses at most
+its last line, which readers skip.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from orchestrator.files.atomic import naming, plain
+
+
+class JsonLines:
+    """An open file of JSON lines. `sync`: fsync after each line (for lines that are acknowledged to somebody)."""
+
+    def __init__(self, path: Path, *, sync: bool = False) -> None:
+        self.path, self.sync = path, sync
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        size = os.fstat(self._descriptor).st_size
+        self._torn = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Adds one line; NaN and infinities become null. OSError (disk full) names the file; the next line then starts afresh."""
+        line = json.dumps(plain(record), ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        if self._torn:
+            line = b"\n" + line
+        with naming(self.path, len(line)):
+            written = os.write(self._descriptor, line)
+            self._torn = written != len(line)
+            if self._torn:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if self.sync:
+                os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> JsonLines:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Journal:
+    """One line for each optimizer update that was executed, repeated ones too: {"step", "pid", "t"}; t in seconds, never decided upon."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines = JsonLines(path)
+
+    def step(self, n: int) -> None:
+        self._lines.append({"step": n, "pid": os.getpid(), "t": round(time.time(), 3)})
+
+    def close(self) -> None:
+        self._lines.close()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole records of a file of JSON lines, in order. A torn or damaged line is skipped; a missing file is empty."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return
+    for line in data.split(b"\n"):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            yield record
+
+
+def executed_steps(path: Path) -> int:
+    """Number of updates executed so far, repeated ones counted each time."""
+    return sum("step" in record for record in read_lines(path))

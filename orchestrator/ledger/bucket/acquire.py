@@ -1,0 +1,90 @@
+"""Taking a group: its epoch is raised by compare-and-swap, and the copy here becomes the newest state."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import LockedError, RemoteError
+from orchestrator.ledger.bucket import group as groups
+from orchestrator.ledger.bucket import head as heads
+from orchestrator.ledger.bucket import mirror as mirrors
+from orchestrator.ledger.bucket.bucket import Found, LostRace
+from orchestrator.ledger.bucket.head import Head, described
+from orchestrator.ledger.bucket.lease import LOOK, Claim, mine_of
+from orchestrator.ledger.run_lock import identity, is_over
+
+if TYPE_CHECKING:
+    from orchestrator.ledger.bucket.mirror import Mirror
+
+
+def take(mirror: Mirror, group: str, *, steal: bool = False, timeout: float = 0.0) -> Claim:
+    """Raises the group's epoch; the copy is then the newest state. LockedError names a live owner. RemoteError: the server is away."""
+    known = mirror.open_claims.pop(group, None)
+    if known is not None and known.lost is None:
+        known.reopen()
+        return known
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return _take(mirror, group, steal)
+        except (LockedError, LostRace):
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(LOOK)
+
+
+def _take(mirror: Mirror, group: str, steal: bool) -> Claim:
+    owner = {**identity(), "token": secrets.token_hex(8)}
+    with mirror.indexes.turn(group):
+        answer = heads.read(mirror.bucket, group)
+        index = mirror.indexes.read(group)
+        mirror.check_conditions()
+        if answer is None:
+            head = Head(group, 1, 1, True, owner)
+        else:
+            before, found = answer
+            doubtful = before.held and not steal and not is_over(before.owner)
+            if doubtful and (mirror.server_now() - found.modified).total_seconds() < mirrors.LEASE:
+                raise LockedError(f"{mirror.url}/{group}: locked by {described(before)}")
+            head = before.next(epoch=before.epoch + 1, held=True, owner=owner)
+        try:
+            name = heads.name_of(group)
+            etag = mirror.bucket.create(name, head.encode()) if answer is None else mirror.bucket.swap(name, head.encode(), answer[1].etag)
+        except (LostRace, RemoteError):
+            mine = mine_of(mirror, group, head)  # the answer to our own write may have been lost on the way
+            if mine is None:
+                raise LockedError(f"{mirror.url}/{group}: another process took it just now") from None
+            etag = mine.etag
+        claim = Claim(mirror, head, etag, index)
+        try:
+            _adopt(mirror, claim, None if answer is None else answer[0])
+        except BaseException:
+            claim.give_up()
+            raise
+    try:
+        claim.publish()  # what this copy was ahead; other workers of the run may read it from the bucket
+    except BaseException:
+        claim.give_up()
+        raise
+    claim.start()
+    return claim
+
+
+def _adopt(mirror: Mirror, claim: Claim, before: Head | None) -> None:
+    """Makes the copy the newest state: itself, where nobody had the group since; else the bucket's."""
+    index, head, group = claim.index, claim.head, claim.head.group
+    if before is not None and not (index.ahead and index.epoch == before.epoch and mirror.is_here(group, index)):
+        if index.mine and index.epoch < before.epoch:
+            print(f"{claim.where}: goes on from what {described(before)} published", file=sys.stderr)
+        mirror.become(head, Found(heads.name_of(group), 0, claim.etag, datetime.now(UTC)), index)
+    index.saw(head, claim.etag)
+    index.mine = head.epoch
+    mirror.indexes.write(group, index)
+    (mirror.root / f"{group}.stop").unlink(missing_ok=True)  # asked the one before us to end
+    for name, entry in head.files.items():
+        if groups.lazy(name) and not groups.of_tensors(name) and not (mirror.root / name).exists():
+            mirror.fetch(name, entry)

@@ -1,0 +1,180 @@
+"""Objects under one prefix of a bucket: read, create, compare-and-swap, list, delete; every failure a line without secrets."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from orchestrator.errors import RemoteError, UserError
+from orchestrator.specs.positions import shown
+
+SCHEMES = ("s3", "gs", "az")
+SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_KEY")
+
+LOGINS = {
+    "s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    "gs": ("GOOGLE_APPLICATION_CREDENTIALS",),
+    "az": ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY"),
+}
+_OF_THE_MACHINE = ("169.254.", "metadata.google.internal")
+"""Where a machine tells its role's credentials."""
+
+
+class LostRace(Exception):
+    """A conditional write found another object than it expected, or one where it expected none."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """An object's name below the prefix, size, ETag, and when it was written by the server's clock."""
+
+    name: str
+    size: int
+    etag: str
+    modified: datetime
+
+
+def check_url(url: str) -> str:
+    """`s3://bucket[/prefix]`, without a slash at the end. UserError for anything else; what may be a secret is not repeated."""
+    parts = urlsplit(url)
+    if parts.username is not None or parts.password is not None or parts.query:
+        raise UserError(f"--results {parts.scheme}://...: holds credentials or options; expected them in the environment (AWS_...)")
+    if parts.scheme not in SCHEMES or not parts.netloc:
+        raise UserError(f"--results {shown(url)}: expected a folder or a bucket, as in s3://bucket/prefix (schemes: {', '.join(SCHEMES)})")
+    if any(part in (".", "..", "") for part in parts.path.strip("/").split("/") if parts.path.strip("/")):
+        raise UserError(f"--results {shown(url)}: expected a prefix of plain names")
+    return url.rstrip("/")
+
+
+class Bucket:
+    """`store`: of obstore. Safe to use from several threads."""
+
+    def __init__(self, url: str, store: Any) -> None:
+        self.url, self._store = url, store
+
+    @classmethod
+    def open(cls, url: str) -> Bucket:
+        """Connects lazily: nothing is asked yet. UserError where the extra is not installed."""
+        try:
+            from obstore.store import from_url
+        except ImportError:
+            raise UserError(f"--results {url}: needs the package obstore; expected pip install '.[s3]' in the checkout") from None
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT")
+        config: dict[str, Any] = {"endpoint": endpoint} if endpoint and url.startswith("s3:") else {}
+        if url.startswith("s3:") and not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
+            config["region"] = "us-east-1"
+        client: dict[str, Any] = {"connect_timeout": "5s", "timeout": "120s", "allow_http": bool(endpoint and endpoint.startswith("http:"))}
+        retry: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
+        try:
+            return cls(url, from_url(url, config=config, client_options=client, retry_config=retry))
+        except Exception as error:  # obstore has one class for each kind of bad setting
+            raise UserError(f"--results {url}: {clean(error)}") from None
+
+    # ------------------------------------------------------------ objects
+
+    def get(self, name: str) -> tuple[bytes, Found] | None:
+        """Content and what is known of it; None where there is none."""
+        try:
+            answer = self._store.get(name)
+            data = bytes(answer.bytes())
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            raise self._failed("read", name, error) from None
+        return data, _found(answer.meta)
+
+    def download(self, name: str, path: Path) -> None:
+        """Streams into `path`. FileNotFoundError where there is no such object."""
+        try:
+            with path.open("wb") as file:
+                for chunk in self._store.get(name).stream(min_chunk_size=2**20):
+                    file.write(chunk)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            raise
+        except Exception as error:
+            raise self._failed("read", name, error) from None
+
+    def put(self, name: str, content: bytes | Path) -> None:
+        """Uploads; large files in parts. Names are of one content, so that writing again changes nothing. OSError of the file itself."""
+        if isinstance(content, Path):
+            content.stat()
+        try:
+            self._store.put(name, content)
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            raise self._failed("write", name, error) from None
+
+    def create(self, name: str, content: bytes) -> str:
+        """ETag of a new object. LostRace where there is one."""
+        return self._conditional(name, content, "create")
+
+    def swap(self, name: str, content: bytes, etag: str) -> str:
+        """Replaces the object that has this ETag -> the new one. LostRace where it is another."""
+        return self._conditional(name, content, {"e_tag": etag})
+
+    def list(self, prefix: str) -> Iterator[Found]:
+        try:
+            for chunk in self._store.list(prefix):
+                yield from map(_found, chunk)
+        except Exception as error:
+            raise self._failed("list", prefix, error) from None
+
+    def delete(self, names: Iterable[str]) -> None:
+        """What is gone already is no error."""
+        wanted = list(names)
+        try:
+            if wanted:
+                self._store.delete(wanted)
+        except FileNotFoundError:
+            for name in wanted if len(wanted) > 1 else []:
+                self.delete([name])
+        except Exception as error:
+            raise self._failed("delete", wanted[0], error) from None
+
+    def _conditional(self, name: str, content: bytes, mode: Any) -> str:
+        from obstore.exceptions import AlreadyExistsError, NotFoundError, PreconditionError
+
+        try:
+            return str(self._store.put(name, content, mode=mode, use_multipart=False)["e_tag"])
+        except (AlreadyExistsError, PreconditionError, NotFoundError, FileNotFoundError) as error:
+            raise LostRace(name) from error
+        except Exception as error:
+            raise self._failed("write", name, error) from None
+
+    def _failed(self, verb: str, name: str, error: Exception) -> RemoteError:
+        return RemoteError(f"{self.url}: cannot {verb} {name}: {without_login(self.url, error) or clean(error)}")
+
+
+def without_login(url: str, error: Exception) -> str | None:
+    """What to say where the machine itself was asked for credentials, as it is where the environment has none; None: something else."""
+    if not any(mark in str(error) for mark in _OF_THE_MACHINE):
+        return None
+    wanted = LOGINS[url.partition(":")[0]]
+    missing = [name for name in wanted if not os.environ.get(name)]
+    return f"found no credentials, and this machine has no role; expected {' and '.join(missing or wanted)} in the environment"
+
+
+def clean(error: Exception) -> str:
+    """The reason in one line: the server's code and words where it answered, never a credential."""
+    text = str(error).split("\n\nDebug source")[0]
+    code, words = re.search(r"<Code>([^<]+)</Code>", text), re.search(r"<Message>([^<]+)</Message>", text)
+    if code is not None:
+        text = f"{code[1]}{f' ({words[1]})' if words else ''}"
+    text = re.sub(r"^Generic \w+ error: ", "", re.sub(r" in [0-9.]+\w?s(?:, after .*?)? +- ", ": ", text))
+    for name in SECRETS:
+        if value := os.environ.get(name):
+            text = text.replace(value, f"[{name}]")
+    return shown(" ".join(text.split()), 300)
+
+
+def _found(meta: Any) -> Found:
+    return Found(meta["path"], int(meta["size"]), str(meta["e_tag"]), meta["last_modified"])

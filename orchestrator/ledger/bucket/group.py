@@ -1,0 +1,121 @@
+"""Which files of a results folder make a group, and which of them are consistent enough to be published together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.files.documents import read_document
+from orchestrator.ledger.layout import belongs
+
+RUN = re.compile(r"[0-9a-f]{16}")
+_ENDS = (".json", ".asha.json", ".stop")
+_MANIFEST = re.compile(r"[^/]+/(?:ckpt/[^/]+/manifest|weights/[^/]+|snapshots/[^/]+)\.json")
+
+
+def group_of_lock(lock: Path, root: Path) -> str | None:
+    """The group that a lock file locks; None for locks that matter on this machine alone."""
+    parts = lock.absolute().relative_to(root).parts
+    if len(parts) == 2 and parts[1] == "lock" and RUN.fullmatch(parts[0]):
+        return parts[0]
+    if len(parts) == 2 and parts[0] == "sweeps" and parts[1].endswith(".lock"):
+        return f"sweeps/{parts[1].removesuffix('.lock')}"
+    return "lifecycle" if parts == (".lifecycle.lock",) else None
+
+
+def group_of_path(path: Path, root: Path) -> str | None:
+    """The group that a file or folder belongs to."""
+    parts = path.absolute().relative_to(root).parts
+    if parts and RUN.fullmatch(parts[0]):
+        return parts[0]
+    if len(parts) == 2 and parts[0] == "sweeps":
+        stem = next(
+            (parts[1].removesuffix(end) for end in (".asha.json", ".lock.json", ".json", ".stop", ".lock") if parts[1].endswith(end)), ""
+        )
+        return f"sweeps/{stem}" if stem else None
+    return None
+
+
+def lock_of(group: str, root: Path) -> Path:
+    return root / (f"{group}.lock" if group.startswith("sweeps/") else f"{group}/lock")
+
+
+def groups_in(root: Path) -> list[str]:
+    """Every group that has a file here."""
+    runs = [path.name for path in sorted(root.iterdir()) if RUN.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
+    sweeps = [path.stem for path in sorted((root / "sweeps").glob("*.json")) if not path.name.endswith((".asha.json", ".lock.json"))]
+    return [run for run in runs if files_in(root, run)] + [f"sweeps/{name}" for name in sweeps]
+
+
+def files_in(root: Path, group: str) -> list[str]:
+    """Names (relative to the ledger) of the group's files that are here. Half-written ones have other names."""
+    if group.startswith("sweeps/"):
+        return [f"{group}{end}" for end in _ENDS if (root / f"{group}{end}").is_file()]
+    folder = root / group
+    names = (path.relative_to(root).as_posix() for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
+    return [name for name in names if belongs(name)]
+
+
+def lazy(name: str) -> bool:
+    """Fetched only when it is asked for."""
+    return name.endswith((".safetensors", "/journal.jsonl"))
+
+
+def of_tensors(name: str) -> bool:
+    return name.endswith(".safetensors")
+
+
+def wanted(root: Path, name: str) -> bool:
+    """Is the file still of use here? Tensors whose manifest was removed, because newer ones took their place, are not."""
+    folder, _, file = name.rpartition("/")
+    if not of_tensors(name):
+        return True
+    stem = file.removesuffix(".safetensors")
+    slot = "manifest" if "/ckpt/" in name else stem.rpartition("-")[0] if "/weights/" in name else stem
+    return (root / folder / f"{slot}.json").exists()
+
+
+def append_only(name: str) -> bool:
+    return name.endswith(".jsonl")
+
+
+def promised(root: Path, names: list[str]) -> dict[str, dict[str, str]]:
+    """Manifest -> {file: sha256} that it stands for, of the manifests among `names`. One that is damaged stands for nothing that exists."""
+    from orchestrator.ledger.weights import CorruptError, decode_manifest  # torch: not for those who only read
+
+    found: dict[str, dict[str, str]] = {}
+    for name in filter(_MANIFEST.fullmatch, names):
+        folder = name.rpartition("/")[0]
+        try:
+            manifest = decode_manifest((root / name).read_bytes())
+            found[name] = {f"{folder}/{file}": str(entry["sha256"]) for file, entry in manifest["files"].items()}
+        except (CorruptError, KeyError, TypeError, AttributeError):
+            found[name] = {f"{folder}/?": ""}
+    return found
+
+
+def consistent(root: Path, known: Mapping[str, str]) -> set[str]:
+    """Of the files known (name -> sha256) those that may be seen together: no manifest without its tensors, no record without its texts."""
+    names = set(known)
+    stands = promised(root, sorted(names))
+    kept = {name for name in names if not of_tensors(name) and "/ckpt/" not in name}
+    for manifest, files in stands.items():
+        if all(known.get(file) == sha for file, sha in files.items()):
+            kept |= {manifest, *files}
+        else:
+            kept.discard(manifest)
+    for name in [name for name in names if "/decode/" in name and name.endswith(".json")]:
+        text = name.removesuffix(".json") + ".txt"
+        if (read_document(root / name) or {}).get("hypotheses_sha256") != known.get(text, "-"):
+            kept.discard(name)
+    return kept
+
+
+def late(name: str) -> tuple[int, str]:
+    """Order of appearing here: what a record points to before the record, the one that says `done` last."""
+    if name.endswith("/train.json"):
+        return 3, name
+    if "/score/" in name:
+        return 2, name
+    return (1 if name.endswith(".json") else 0), name

@@ -1,0 +1,81 @@
+"""A group's head: who has it, in which epoch, and which files it consists of. One small object, replaced only by compare-and-swap."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from orchestrator.errors import RemoteError
+from orchestrator.ledger.bucket.bucket import Bucket, Found
+from orchestrator.ledger.keys import digest
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file: sha256 and bytes of its content, and the object that holds it."""
+
+    sha256: str
+    bytes: int
+    object: str
+
+
+@dataclass(frozen=True)
+class Head:
+    """`group`: RUN16 or sweeps/NAME; `owner`: the last to take it (host, pid, boot_id, start_time, token); `beat`: writes so far."""
+
+    group: str
+    epoch: int = 0
+    beat: int = 0
+    held: bool = False
+    owner: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, Entry] = field(default_factory=dict)
+
+    @property
+    def token(self) -> str:
+        return str(self.owner.get("token", ""))
+
+    def next(self, **changes: Any) -> Head:
+        return replace(self, beat=self.beat + 1, **changes)
+
+    def encode(self) -> bytes:
+        body: dict[str, Any] = {"format": FORMAT, **asdict(self)}
+        return json.dumps(body | {"digest": digest(body)}, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, data: bytes) -> Head:
+        """ValueError for anything that is not a whole head of this format."""
+        body = dict(json.loads(data))
+        stated = body.pop("digest", None)
+        if stated != digest(body) or body.pop("format") != FORMAT:
+            raise ValueError("not a whole head")
+        files = {name: Entry(**entry) for name, entry in body.pop("files").items()}
+        return cls(files=files, **body)
+
+
+def name_of(group: str) -> str:
+    """Of the object that is the group's head."""
+    return f"heads/{group}.json"
+
+
+def group_of(name: str) -> str:
+    return name.removeprefix("heads/").removesuffix(".json")
+
+
+def read(bucket: Bucket, group: str) -> tuple[Head, Found] | None:
+    """None where the group was never taken. RemoteError where the object is damaged: only whoever knows the bucket can say what to do."""
+    answer = bucket.get(name_of(group))
+    if answer is None:
+        return None
+    try:
+        head = Head.decode(answer[0])
+    except (ValueError, TypeError, KeyError) as error:
+        raise RemoteError(f"{bucket.url}/{name_of(group)}: is no head of this program ({type(error).__name__})") from None
+    return head, answer[1]
+
+
+def described(head: Head) -> str:
+    """Who took the group last, in words."""
+    return f"process {head.owner.get('pid')} on {head.owner.get('host')} (epoch {head.epoch})"

@@ -1,0 +1,77 @@
+"""What this copy knows of a group: the head it last saw or wrote, and which files here are of it. COPY/.remote/index/GROUP.json"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from orchestrator.ledger.bucket.head import Entry, Head
+
+
+@dataclass
+class Index:
+    """`mine`: epoch of the last lock that this copy had (0: none); `stats`: size and mtime (ns) of the files that are `files[name]`."""
+
+    etag: str = ""
+    epoch: int = 0
+    mine: int = 0
+    held: bool = False
+    files: dict[str, Entry] = field(default_factory=dict)
+    stats: dict[str, list[int]] = field(default_factory=dict)
+
+    def saw(self, head: Head, etag: str) -> None:
+        self.etag, self.epoch, self.held, self.files = etag, head.epoch, head.held, dict(head.files)
+
+    def knows(self, root: Path, name: str) -> bool:
+        """Is the file here, and unchanged since its content was compared with `files[name]`?"""
+        return name in self.files and self.stats.get(name) == stat_of(root / name)
+
+    @property
+    def ahead(self) -> bool:
+        """Nobody took the group since this copy had it: what is here is the newest."""
+        return self.mine > 0 and self.mine == self.epoch
+
+
+def stat_of(path: Path) -> list[int] | None:
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return [found.st_size, found.st_mtime_ns]
+
+
+class Indexes:
+    """Those of one scratch copy. Processes that share it take turns at a group by `turn`."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / ".remote"
+
+    def read(self, group: str) -> Index:
+        """An empty one where there is none, or a damaged one: then everything is compared anew."""
+        try:
+            body = dict(json.loads((self.folder / "index" / f"{group}.json").read_bytes()))
+            files = {name: Entry(**entry) for name, entry in body.pop("files").items()}
+            return Index(files=files, **body)
+        except (OSError, ValueError, TypeError, KeyError):
+            return Index()
+
+    def write(self, group: str, index: Index) -> None:
+        path = self.folder / "index" / f"{group}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tmp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        tmp.write_text(json.dumps(asdict(index), separators=(",", ":")))
+        tmp.replace(path)
+
+    @contextmanager
+    def turn(self, group: str) -> Iterator[None]:
+        """Within: no other process here fetches or publishes this group."""
+        path = self.folder / "turns" / group
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield

@@ -1,0 +1,298 @@
+"""The scratch copy of a bucket's ledger: fetching what is newer there, tensors when they are asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.errors import LockedError, RemoteError, UserError
+from orchestrator.files import atomic
+from orchestrator.ledger.bucket import group as groups
+from orchestrator.ledger.bucket import head as heads
+from orchestrator.ledger.bucket.bucket import Bucket, Found, LostRace, check_url
+from orchestrator.ledger.bucket.head import Entry, Head
+from orchestrator.ledger.bucket.index import Index, Indexes, stat_of
+from orchestrator.ledger.run_lock import RunLock, record_of
+
+if TYPE_CHECKING:
+    from orchestrator.ledger.bucket.lease import Claim
+
+LEASE = 60.0
+"""Seconds without a beat after which an owner counts as dead, by the server's clock."""
+BEAT = 15.0
+AT_ONCE = 8
+"""Objects fetched at the same time."""
+TRIES = 4
+"""How often a file whose object is gone is looked up in a newer head."""
+
+
+def scratch_of(url: str) -> Path:
+    """Below NMT_SCRATCH, else the user's cache; one folder a URL."""
+    base = os.environ.get("NMT_SCRATCH") or str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt-ablate" / "remote")
+    name = url.partition("://")[2].replace("/", "-")[-60:]
+    return Path(base).absolute() / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
+
+
+def connect(url: str) -> Mirror:
+    """UserError for a URL that names no bucket, and where the extra is missing. Asks the server nothing."""
+    url = check_url(url)
+    root = scratch_of(url)
+    (root / ".remote").mkdir(parents=True, exist_ok=True)
+    (root / ".remote" / "url").write_text(url + "\n")
+    return Mirror(root, Bucket.open(url))
+
+
+class Mirror:
+    """`root`: the scratch folder; `open_claims`: of locks given back whose last state could not be published yet."""
+
+    def __init__(self, root: Path, bucket: Bucket) -> None:
+        self.root, self.bucket, self.url = root, bucket, bucket.url
+        self.indexes = Indexes(root)
+        self.open_claims: dict[str, Claim] = {}
+        self.followed: set[str] = set()
+        self._conditional = False
+
+    # ------------------------------------------------------------ fetching
+
+    def pull_all(self) -> None:
+        """Every group whose head changed. UserError where the server does not answer."""
+        try:
+            found = [one for one in self.bucket.list("heads") if one.name.endswith(".json") and one.name != heads.name_of("lifecycle")]
+            changed = [one for one in found if self._changed(one)]
+            if len(changed) > 50:
+                print(f"{self.url}: fetching {len(changed)} runs", file=sys.stderr)
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                list(pool.map(self._pull_found, changed))
+        except RemoteError as error:
+            raise UserError(f"--results {error}") from None
+
+    def pull(self, path: Path) -> None:
+        """The group that a file or folder is of. RemoteError where the server does not answer."""
+        group = groups.group_of_path(path, self.root)
+        answer = None if group is None else heads.read(self.bucket, group)
+        if answer is not None:
+            self._pull(*answer)
+
+    def _changed(self, found: Found) -> bool:
+        group = heads.group_of(found.name)
+        index = self.indexes.read(group)
+        return index.etag != found.etag or index.held or not self.is_here(group, index)
+
+    def is_here(self, group: str, index: Index) -> bool:
+        """A group whose files somebody removed from the copy is fetched anew; that is no deletion."""
+        return not index.files or bool(groups.files_in(self.root, group))
+
+    def _pull_found(self, found: Found) -> None:
+        answer = heads.read(self.bucket, heads.group_of(found.name))
+        if answer is not None:
+            self._pull(*answer)
+
+    def _pull(self, head: Head, found: Found) -> None:
+        if self._is_ours(head, self.indexes.read(head.group)):
+            return
+        with self.indexes.turn(head.group):
+            index = self.indexes.read(head.group)
+            if not self._is_ours(head, index):
+                self.become(head, found, index)
+                self._sign(head, found)
+
+    def _is_ours(self, head: Head, index: Index) -> bool:
+        """What is here is newer than this head, or nobody took the group since this copy had it."""
+        return head.epoch < index.epoch or (index.ahead and head.epoch == index.epoch and self.is_here(head.group, index))
+
+    def become(self, head: Head, found: Found, index: Index) -> None:
+        """Makes the group here what its head says. The caller has the turn."""
+        for _ in range(TRIES):
+            try:
+                self._write(head, index)
+                break
+            except FileNotFoundError:  # replaced meanwhile: the newer head names what there is
+                answer = heads.read(self.bucket, head.group)
+                if answer is None:
+                    return
+                head, found = answer
+        else:
+            raise RemoteError(f"{self.url}: {head.group} names an object that is not there")
+        index.saw(head, found.etag)
+        index.stats = {name: stat for name in head.files if (stat := stat_of(self.root / name)) is not None}
+        index.mine = 0
+        self.indexes.write(head.group, index)
+
+    def _write(self, head: Head, index: Index) -> None:
+        here = groups.files_in(self.root, head.group)
+        known = {name for name in here if name in head.files and index.files.get(name) == head.files[name] and index.knows(self.root, name)}
+        known |= {name for name in here if name in head.files and name not in known and self._same(name, head.files[name])}
+        doomed = [name for name in here if name not in known and (name not in head.files or groups.lazy(name))]
+        done = f"{head.group}/train.json"
+        if (self.root / done).exists() and done not in known:
+            (self.root / done).unlink()  # first no longer finished, last finished again
+        for name in sorted(doomed, key=groups.late, reverse=True):
+            (self.root / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                (self.root / name).parent.rmdir()
+        for name in sorted(head.files, key=groups.late):
+            if name not in known and not groups.lazy(name):
+                self.fetch(name, head.files[name])
+
+    def _same(self, name: str, entry: Entry) -> bool:
+        path = self.root / name
+        return path.stat().st_size == entry.bytes and sha256_of(path) == entry.sha256
+
+    def fetch(self, name: str, entry: Entry) -> None:
+        """One file, checked. FileNotFoundError where its object is gone; RemoteError where it is not what the head says."""
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tmp = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+        try:
+            self.bucket.download(entry.object, tmp)
+            if sha256_of(tmp) != entry.sha256:
+                raise RemoteError(f"{self.url}/{entry.object}: its sha256 is not the one in the head")
+            tmp.replace(path)
+        finally:
+            tmp.unlink(missing_ok=True)
+
+    def bring(self, path: Path) -> None:
+        """Tensors and journals at or below `path` that the head names and that are not here."""
+        if path.absolute() == self.root:
+            for each in groups.groups_in(self.root):
+                self._bring(each, self._below(self.root / each))
+            return
+        group = groups.group_of_path(path, self.root)
+        if group is not None:
+            self._bring(group, self._below(path))
+
+    def _bring(self, group: str, below: str) -> None:
+        """An object that is gone meanwhile is looked for in the newer head; what that does not name either stays absent."""
+        for name, entry in self._absent(group, below):
+            try:
+                self.fetch(name, entry)
+            except FileNotFoundError:
+                self.pull(self.root / name)
+                newer = self.indexes.read(group).files.get(name, entry)
+                with contextlib.suppress(FileNotFoundError):
+                    if newer != entry:
+                        self.fetch(name, newer)
+
+    def _absent(self, group: str, below: str) -> list[tuple[str, Entry]]:
+        files = self.indexes.read(group).files
+        names = [name for name in files if groups.lazy(name) and (name == below or name.startswith(f"{below}/"))]
+        return [(name, files[name]) for name in names if not (self.root / name).exists() and groups.wanted(self.root, name)]
+
+    def _below(self, path: Path) -> str:
+        return path.absolute().relative_to(self.root).as_posix()
+
+    def absent_bytes(self, path: Path) -> int:
+        group = groups.group_of_path(path, self.root)
+        if group is None:
+            return 0
+        return sum(entry.bytes for _, entry in self._absent(group, self._below(path)))
+
+    # ------------------------------------------------------------ owners
+
+    def _sign(self, head: Head, found: Found) -> None:
+        """Writes who has the group beside its lock file, for `status`, `gc` and `import` to see: its own machine does so itself."""
+        lock = groups.lock_of(head.group, self.root)
+        known = record_of(lock)
+        age = time.time() - found.modified.timestamp()  # for people; `claim` asks the server's clock
+        held = head.held and age < 3 * LEASE
+        owner = {name: value for name, value in head.owner.items() if name != "token"}
+        record: dict[str, Any] = owner | {"epoch": head.epoch, "held": held, "remote": True}
+        if (held or known.get("remote")) and lock.parent.is_dir():
+            atomic.write_json(lock.with_name(f"{lock.name}.json"), record)
+
+    def server_now(self) -> datetime:
+        """By the server's clock, from a small object written for it."""
+        with self._probe() as name:
+            answer = self.bucket.get(name)
+            assert answer is not None
+            return answer[1].modified
+
+    def check_conditions(self) -> None:
+        """UserError where the server ignores the conditions of a PUT: two owners could not be told apart there. Asked once."""
+        if self._conditional:
+            return
+        with self._probe() as name:
+            for again in (partial(self.bucket.create, name, b"second"), partial(self.bucket.swap, name, b"third", f'"{32 * "f"}"')):
+                try:
+                    again()
+                except LostRace:
+                    continue
+                raise UserError(f"{self.url}: the server ignores If-None-Match or If-Match; expected one with conditional writes")
+        self._conditional = True
+
+    @contextmanager
+    def _probe(self) -> Iterator[str]:
+        name = f"probe/{secrets.token_hex(8)}"
+        self.bucket.create(name, b"probe")
+        try:
+            yield name
+        finally:
+            with contextlib.suppress(RemoteError):
+                self.bucket.delete([name])
+
+    def claim(self, lock: Path, *, steal: bool, timeout: float) -> Claim | None:
+        from orchestrator.ledger.bucket.acquire import take
+
+        group = groups.group_of_lock(lock, self.root)
+        return None if group is None else take(self, group, steal=steal, timeout=timeout)
+
+    # ------------------------------------------------------------ the rest
+
+    def push_all(self) -> None:
+        """What a killed process left here, and what came by other ways than a lock. A group that a live process has is its own affair."""
+        for group in groups.groups_in(self.root):
+            index = self.indexes.read(group)
+            here = groups.files_in(self.root, group)
+            same = all(index.knows(self.root, name) for name in here) and all(name in here or groups.lazy(name) for name in index.files)
+            if not same or not index.etag or (index.held and index.ahead):
+                with contextlib.suppress(LockedError), RunLock(groups.lock_of(group, self.root)):
+                    pass
+
+    def follow(self, path: Path) -> None:
+        group = groups.group_of_path(path, self.root)
+        if group is not None:
+            self.followed.add(group)
+
+    def pull_followed(self) -> None:
+        for group in self.followed:
+            answer = heads.read(self.bucket, group)
+            if answer is not None:
+                self._pull(*answer)
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        stop = threading.Event()
+
+        def run() -> None:
+            while not stop.wait(BEAT):
+                with contextlib.suppress(UserError, RemoteError):  # the end of the sweep asks once more, and says so
+                    self.pull_all()
+
+        thread = threading.Thread(target=run, name="remote-following", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def names_of(entries: Iterable[Entry]) -> set[str]:
+    return {entry.object for entry in entries}

@@ -1,0 +1,230 @@
+"""Checkpoints that are either whole or not there: safetensors and JSON under a sha256 manifest, never pickle.
+
+    RUN/ckpt/step-00000040/{model.safetensors,optimizer.safetensors,state.json,manifest.json}
+
+`directory` is the one that holds the generations (RUN/ckpt); two are kept. A generation is written as `step-00000040.tmp-PID` and
+renamed. The manifest lists the sha256 of every file, the step and the run's train key, and is verified before anything is loaded.
+Wrong bytes are `CorruptError` (another generation may do); another run's key is a UserError (nothing here will do).
+Weights alone: `weights.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from orchestrator.errors import UserError
+from orchestrator.faults import fault
+from orchestrator.files import atomic
+from orchestrator.ledger.run_lock import RunLock
+from orchestrator.ledger.weights import (
+    CorruptError,
+    Tensors,
+    decode_manifest,
+    encode_manifest,
+    load_snapshot,
+    load_weights,
+    pack,
+    read_verified,
+    save_snapshot,
+    save_weights,
+    snapshots,
+    unpack,
+    weights_sha256,
+)
+
+__all__ = [
+    "Checkpoint",
+    "CorruptError",
+    "generations",
+    "latest_good",
+    "load",
+    "load_snapshot",
+    "load_weights",
+    "save",
+    "save_snapshot",
+    "save_weights",
+    "snapshots",
+    "sweep",
+    "weights_sha256",
+]
+
+OnBad = Callable[[Path, str], None]
+
+_GENERATION = re.compile(r"step-(\d{8,})")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A verified generation, on the CPU: `tensors` by group ("model", "optimizer", ...), `state` as it was given."""
+
+    step: int
+    tensors: dict[str, Tensors]
+    state: dict[str, Any]
+    path: Path
+
+
+def save(
+    directory: Path,
+    step: int,
+    tensors: Mapping[str, Mapping[str, torch.Tensor]],
+    state: Mapping[str, Any],
+    *,
+    key: str,
+    keep: int = 2,
+    lock: RunLock | None = None,
+) -> Path:
+    """Writes the generation of `step` durably, then removes all but it and the `keep - 1` before it. Returns its directory.
+
+    OSError (disk full) names path and bytes and leaves the older generations as they were. FencedError if `lock` moved on.
+    """
+    final = directory / f"step-{step:08d}"
+    tmp = directory / f"{final.name}.tmp-{os.getpid()}"
+    fresh = not directory.exists()
+    directory.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(tmp, ignore_errors=True)
+    try:
+        with atomic.naming(final):
+            fault("ckpt_pre_write", step)
+            tmp.mkdir()
+        files = {f"{group}.safetensors": pack(group, named) for group, named in tensors.items()}
+        files["state.json"] = json.dumps(state, sort_keys=True).encode()
+        manifest: dict[str, Any] = {"key": key, "step": step, "files": {}}
+        for index, (name, data) in enumerate(files.items()):
+            manifest["files"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+            _write(tmp / name, data, half=("ckpt_write_half", step) if index == 0 else None)
+        with atomic.naming(final):
+            fault("ckpt_pre_manifest", step)
+        _write(tmp / "manifest.json", encode_manifest(manifest))
+        with atomic.naming(final, sum(map(len, files.values()))):
+            fault("ckpt_pre_fsync", step)
+            for name in (*files, "manifest.json"):
+                _fsync(tmp / name)
+            atomic.fsync_dir(tmp)
+            fault("ckpt_pre_rename", step)
+        if lock is not None:
+            lock.check()
+        if final.exists():  # an older or damaged writing of this step
+            _discard(final)
+        tmp.rename(final)
+    except BaseException:
+        shutil.rmtree(tmp, ignore_errors=True)
+        raise
+    fault("ckpt_post_rename", step)
+    atomic.fsync_dir(directory)
+    if fresh:
+        atomic.fsync_dir(directory.parent)
+    fault("ckpt_pre_delete", step)
+    _prune(directory, step, keep)
+    fault("ckpt_post_delete", step)
+    return final
+
+
+def latest_good(directory: Path, on_bad: OnBad | None = None, *, key: str, repair: bool = True) -> Checkpoint | None:
+    """The newest generation that verifies, or None. Each bad one is told to `on_bad(path, reason)` (default: a line on stderr).
+
+    `repair` (for the holder of the run's lock): leftovers of killed writers are swept, and bad generations renamed `bad-step-...`,
+    to be removed by the next successful save. UserError if a whole generation belongs to another key.
+    """
+    if repair:
+        sweep(directory)
+    for _, path in reversed(generations(directory)):
+        try:
+            return load(path, key=key)
+        except CorruptError as error:
+            (_say if on_bad is None else on_bad)(path, str(error))
+            if repair:
+                aside = path.with_name(f"bad-{path.name}")
+                shutil.rmtree(aside, ignore_errors=True)
+                path.rename(aside)
+    return None
+
+
+def load(path: Path, *, key: str) -> Checkpoint:
+    """One generation, verified. CorruptError, or UserError if it belongs to another key."""
+    manifest = _read_manifest(path)
+    if manifest["key"] != key:
+        raise UserError(f"{path}: checkpoint of run {manifest['key'][:16]}, expected {key[:16]}")
+    if path.name != f"step-{manifest['step']:08d}":
+        raise CorruptError(f"manifest says step {manifest['step']}")
+    tensors: dict[str, Tensors] = {}
+    state: dict[str, Any] = {}
+    for name, entry in manifest["files"].items():
+        data = read_verified(path / name, entry["sha256"])
+        if name == "state.json":
+            state = json.loads(data)
+        else:
+            tensors[name.removesuffix(".safetensors")] = unpack(data)
+    return Checkpoint(manifest["step"], tensors, state, path)
+
+
+def generations(directory: Path) -> list[tuple[int, Path]]:
+    """(step, path) of the complete generations, oldest first, not verified."""
+    found = [(match, path) for path in (directory.iterdir() if directory.is_dir() else []) if (match := _GENERATION.fullmatch(path.name))]
+    return sorted((int(match[1]), path) for match, path in found if path.is_dir())
+
+
+def sweep(directory: Path) -> list[Path]:
+    """Removes what killed writers left. Only for the holder of the run's lock. Returns what it removed."""
+    swept = atomic.sweep(directory)
+    for path in sorted(directory.glob("*.tmp-*")) if directory.is_dir() else []:
+        shutil.rmtree(path)
+        swept.append(path)
+    return swept
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        return decode_manifest((path / "manifest.json").read_bytes())
+    except FileNotFoundError as error:
+        raise CorruptError("manifest.json is missing") from error
+
+
+def _write(path: Path, data: bytes, half: tuple[str, int] | None = None) -> None:
+    with atomic.naming(path, len(data)), path.open("xb") as file:
+        middle = len(data) // 2
+        file.write(data[:middle])
+        if half is not None:
+            file.flush()
+            fault(*half)
+        file.write(data[middle:])
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _prune(directory: Path, step: int, keep: int) -> None:
+    """Keeps `step` and the `keep - 1` generations before it; later ones belong to a lost timeline and go."""
+    kept = [number for number, _ in generations(directory) if number <= step][-keep:]
+    for number, path in generations(directory):
+        if number not in kept:
+            _discard(path)
+    for path in directory.glob("bad-step-*"):
+        _discard(path)
+
+
+def _discard(path: Path) -> None:
+    """Removes a generation: first out of sight, so that no half of it is ever seen."""
+    doomed = path.with_name(f"{path.name}.tmp-{os.getpid()}-old")
+    shutil.rmtree(doomed, ignore_errors=True)
+    path.rename(doomed)
+    shutil.rmtree(doomed)
+
+
+def _say(path: Path, reason: str) -> None:
+    print(f"warning: {path}: {reason}", file=sys.stderr)

@@ -1,0 +1,300 @@
+"""The three keys of a run: sha256 of what decides its bits, and of nothing else.
+
+    train   model, optimisation, batch, length, precision, threads, seed, training data, parent's train key, versions of the components
+    decode  train + choice of checkpoint and search + text of the test split
+    score   decode + metric and its options
+
+A tuned length penalty has a fourth, `tune`: train + search + text of the validation split + metric. Its decode key holds it.
+
+Equal meaning gives equal keys: order of mappings, 1 and 1.0, tuples and lists, written-out and left-out defaults do not matter.
+Paths, worker counts, row names, addresses and log settings never enter. The text and its processing enter through the manifest.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from orchestrator.errors import UserError
+from orchestrator.specs.bleu_words import scored_by, target_of
+from orchestrator.specs.memoise import joined, kept, remembered
+from orchestrator.specs.schema import ModelSpec, RunSpec, ScoreSpec
+
+FORMAT = 1
+
+GROWN: dict[str, Any] = {
+    "data.truncate": None,
+    "data.subword.merges": "own",
+    "model.max_positions": 1024,
+    "model.word_dim": None,
+    "model.output_dim": None,
+    "model.weight_norm": False,
+    "optim.momentum": None,
+    "optim.schedule.shrink": None,
+    "optim.schedule.min_lr": None,
+    "optim.schedule.cut": None,
+    "optim.restart.schedule.shrink": None,
+    "optim.restart.schedule.min_lr": None,
+    "optim.restart.schedule.cut": None,
+    "decode.max_length": None,
+    "decode.length_penalty.candidates": None,
+    "decode.no_repeat_ngram": 0,
+    "decode.precision": "fp32",
+    "connection/dense.mode": "literal",
+    "connection/dense.final_norm": False,
+    "connection/hierarchical.residual": "all",
+    "connection/hierarchical.dropout": 0.0,
+    "aggregation/iterative.residual": "all",
+    "aggregation/iterative.dropout": 0.0,
+    "aggregation/mlrf-fnn.activation": "relu",
+    "aggregation/mlrf-self-attention.w1": "shared",
+    "aggregation/mlrf-self-attention.attention_activation": "tanh",
+    "aggregation/mlrf-self-attention.activation": "relu",
+}
+"""Fields younger than FORMAT 1: `model.positions_max` or `connection/dense.window` -> the value that older runs had in effect.
+
+A field with that value is left out of the key, so that a new option does not rename every finished run."""
+
+_SIDE = ("connection", "aggregation", "self_attention", "layer", "cross_attention")
+_WHOLE = ("bridge", "extra_encoder", "context")
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Full hex digests; all None while the data is absent (status `needs-data`)."""
+
+    train: str | None
+    decode: str | None
+    score: str | None
+    tune: str | None = None
+
+    def as_dict(self) -> dict[str, str | None]:
+        """Without `tune` where nothing is tuned."""
+        return {name: key for name, key in asdict(self).items() if name != "tune" or key is not None}
+
+
+def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key: str | None) -> Keys:
+    """Keys of a resolved row. `manifest`: of its data, None while absent. `parent_train_key`: of the row that `init_from` names.
+
+    ValueError if `init_from` and the parent's key do not go together; UserError for a component that is not registered and for a
+    test split that is not there.
+    """
+    if manifest is None:
+        return Keys(None, None, None)
+    if (spec.init_from is None) != (parent_train_key is None):
+        raise ValueError(f"init_from is {spec.init_from!r} but the parent's train key is {parent_train_key!r}")
+    from orchestrator.data.prepare import split_key, training_key
+
+    def of_split(name: str) -> str:
+        key: str = kept(f"split/{name}", manifest, lambda: canonical(split_key(dict(manifest), name)))
+        return key
+
+    data_key = kept("data", manifest, lambda: training_key(dict(manifest)))
+    train = _sha256(_train_text(spec, data_key, parent_train_key))
+    of_decode = kept(f"decode/{spec.score.beam_size}", spec.decode, lambda: canonical(_decode_meaning(spec)))
+    judged = f"score/{target_of(manifest)}/{manifest.get('raw')}"
+    of_score = kept(judged, spec.score, lambda: canonical(_score_meaning(spec.score, manifest)))
+    about = {"format": canonical(FORMAT), "train": canonical(train), "decode": of_decode}
+    tune = None
+    if spec.decode.length_penalty.alpha == "tuned":
+        metric = _score_meaning(spec.score.model_copy(update={"test": "valid"}), manifest)
+        tune = _sha256(joined(**about, valid=of_split("valid"), score=canonical({n: v for n, v in metric.items() if n != "test"})))
+    decode = _sha256(
+        joined(
+            **about,
+            test=f"[{canonical(spec.score.test)},{of_split(spec.score.test)}]",
+            **({} if tune is None else {"tune": canonical(tune)}),
+        )
+    )
+    score = _sha256(joined(format=canonical(FORMAT), decode=canonical(decode), score=of_score))
+    return Keys(train, decode, score, tune)
+
+
+def short(key: str) -> str:
+    """The first 16 digits of a key: name of its directory or file."""
+    return key[:16]
+
+
+def digest(value: Any) -> str:
+    """sha256 of the canonical JSON of a value."""
+    return _sha256(canonical(value))
+
+
+def model_text(model: ModelSpec, without: str = "") -> str:
+    """Canonical JSON of what a ModelSpec means, one of its keys left out; made once for each part that several models share."""
+    parts: dict[str, str] = kept("model", model, lambda: _model_parts(model))
+    return joined(**{name: text for name, text in parts.items() if name != without})
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces; equal numbers have one form. TypeError, ValueError for what is not plain finite data."""
+    return json.dumps(_normal(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def component_versions(model: Any) -> dict[str, int]:
+    """`{"connection/dense": 1, ...}`: the declared version of each component class that a ModelSpec uses."""
+    used = {(registry, component["kind"]) for registry, component in _components(model)}
+    return {f"{registry}/{kind}": int(_class(registry, kind).version) for registry, kind in sorted(used)}
+
+
+def _train_text(spec: RunSpec, data: str, parent: str | None) -> str:
+    return joined(
+        format=canonical(FORMAT),
+        data=canonical(data),
+        batch=kept("batch", spec.batch, lambda: canonical(_dump("batch", spec.batch))),
+        model=model_text(spec.model),
+        components=kept("components", spec.model, lambda: canonical(component_versions(spec.model))),
+        optim=kept("optim", spec.optim, lambda: canonical(_optim_meaning(spec))),
+        train=kept("train", spec.train, lambda: canonical(_length_meaning(spec))),
+        seed=canonical(spec.seed),
+        parent=canonical(parent),
+    )
+
+
+def _optim_meaning(spec: RunSpec) -> dict[str, Any]:
+    optim = _dump("optim", spec.optim)
+    optim["name"] = optim.pop("kind")  # its word in the first keys
+    if spec.optim.kind != "adam":
+        optim = {name: value for name, value in optim.items() if name not in ("betas", "eps")}
+    optim["schedule"] = _schedule(optim["schedule"])
+    if optim.get("restart"):
+        optim["restart"]["schedule"] = _schedule(optim["restart"]["schedule"])
+    return optim
+
+
+def _length_meaning(spec: RunSpec) -> dict[str, Any]:
+    train = _dump("train", spec.train)
+    train.pop("log_gradient_norms")
+    checkpoint_every, snapshot_every = train.pop("checkpoint_every"), train.pop("snapshot_every")
+    train.pop("recompute")  # how it is computed, not what
+    if train["snapshots"] > 0:
+        train["snapshot_every"] = snapshot_every or checkpoint_every
+    return train
+
+
+def _decode_meaning(spec: RunSpec) -> dict[str, Any]:
+    decode = _dump("decode", spec.search)
+    if decode["length_penalty"]["kind"] == "none":
+        decode["length_penalty"].pop("alpha")
+    return decode
+
+
+def _score_meaning(score: ScoreSpec, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    return scored_by(_dump("score", score), score, manifest)
+
+
+def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:
+    """`factor` belongs to noam alone."""
+    return {name: value for name, value in schedule.items() if name != "factor" or schedule["kind"] == "noam"}
+
+
+def _model_parts(model: ModelSpec) -> dict[str, str]:
+    """Key of a model section -> canonical JSON of what it means."""
+    names = _scalar_names()
+    dumped = lambda: without_grown("model", model.model_dump(mode="json", include=set(names)))  # noqa: E731
+    make = lambda: {name: canonical(value) for name, value in dumped().items()}  # noqa: E731
+    parts = dict(remembered(("scalars", *(getattr(model, name) for name in names)), make))
+    for side in ("encoder", "decoder"):
+        section = getattr(model, side)
+        parts[side] = kept(f"model.{side}", section, lambda side=side, section=section: canonical(_side_meaning(side, section)))  # type: ignore[misc]
+    for name in _WHOLE:
+        component = getattr(model, name)
+        if component is not None:
+            parts[name] = _component(f"model.{name}", name, component)
+        elif not _as_before(f"model.{name}", None):
+            parts[name] = canonical(None)
+    listed = [_component("model.regularizers", "regularizer", component) for component in model.regularizers]
+    return parts | {"regularizers": f"[{','.join(listed)}]"}
+
+
+@functools.cache
+def _scalar_names() -> tuple[str, ...]:
+    return tuple(name for name in ModelSpec.model_fields if name not in ("encoder", "decoder", "regularizers", *_WHOLE))
+
+
+def _side_meaning(side: str, section: Any) -> dict[str, Any]:
+    dumped = _dump(f"model.{side}", section)
+    for name in _SIDE:
+        if name in dumped:
+            dumped[name] = _with_defaults(name, dumped[name])
+    return dumped
+
+
+def _component(path: str, registry: str, component: Mapping[str, Any]) -> str:
+    """Canonical JSON of one component with its defaults."""
+    make = lambda: canonical(_with_defaults(registry, without_grown(path, dict(component))))  # noqa: E731
+    text: str = remembered((path, repr(component), _class(registry, component["kind"])), make)
+    return text
+
+
+def _components(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    for side in (model.encoder, model.decoder):
+        yield from ((name, getattr(side, name)) for name in _SIDE if hasattr(side, name))
+    yield from ((name, getattr(model, name)) for name in _WHOLE if getattr(model, name) is not None)
+    yield from (("regularizer", component) for component in model.regularizers)
+
+
+def _class(registry: str, kind: str) -> Any:
+    from models.registry import REGISTRIES
+
+    try:
+        return REGISTRIES[registry].get(kind)
+    except KeyError as error:
+        raise UserError(f"{registry}: {kind!r} is not registered") from error
+
+
+@functools.cache
+def defaults_of(cls: type) -> dict[str, Any]:
+    parameters = inspect.signature(cls).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}
+
+
+def _with_defaults(registry: str, component: Mapping[str, Any]) -> dict[str, Any]:
+    """A component with the options that it leaves to its constructor's keyword-only defaults."""
+    options = defaults_of(_class(registry, component["kind"])) | dict(component)
+    return {name: value for name, value in options.items() if not _as_before(f"{registry}/{component['kind']}.{name}", value)}
+
+
+def _dump(path: str, section: Any) -> dict[str, Any]:
+    """A section as plain data, without the fields of GROWN that have their old value."""
+    return without_grown(path, section.model_dump(mode="json"))
+
+
+def without_grown(path: str, value: dict[str, Any]) -> dict[str, Any]:
+    """A section without the fields of GROWN that have their old value. `path`: the section's name."""
+    return {
+        name: without_grown(f"{path}.{name}", item) if isinstance(item, dict) else item
+        for name, item in value.items()
+        if not _as_before(f"{path}.{name}", item)
+    }
+
+
+def _as_before(path: str, value: Any) -> bool:
+    return path in GROWN and canonical(GROWN[path]) == canonical(value)
+
+
+def _normal(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, str, int)):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{value} has no place in a key")
+        return int(value) if value.is_integer() else value
+    if isinstance(value, Mapping):
+        for name in value:
+            if not isinstance(name, str):
+                raise TypeError(f"mapping key {name!r} is not a string")
+        return {name: _normal(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_normal(item) for item in value]
+    raise TypeError(f"{type(value).__name__} has no place in a key")

@@ -1,0 +1,174 @@
+"""Which files a ledger has, by name: what an archive of one may hold, and nothing else; and whether their content is what it claims."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from orchestrator.files.documents import KEY, key_in, read_bytes, read_document
+from orchestrator.ledger import mirrored
+from orchestrator.ledger.run_lock import owner
+from orchestrator.ledger.sweep_files import rows_of
+
+_RUN = r"[0-9a-f]{16}"
+_STEP = r"step-[0-9]{8,12}"
+_SWEEP = r"sweeps/[A-Za-z0-9@+._-]{1,200}\.json"
+SMALL = re.compile(
+    rf"{_SWEEP}|{_RUN}/(?:(?:train|capsule)\.json|spec\.yaml|history\.jsonl|rungs/[0-9]{{1,12}}\.json"
+    r"|decode/[0-9a-f]{16}\.(?:json|txt)|(?:score|tune)/[0-9a-f]{16}\.json)"
+)
+"""The ledger itself."""
+LARGE = re.compile(
+    rf"{_RUN}/(?:weights/(?:(?:last|best)\.json|(?:last|best)-[0-9a-f]{{16}}\.safetensors)|snapshots/{_STEP}\.(?:json|safetensors)"
+    rf"|ckpt/{_STEP}/(?:[a-z][a-z0-9_-]{{0,31}}\.safetensors|state\.json|manifest\.json)|journal\.jsonl)"
+)
+"""Tensors, and the journal that goes with a checkpoint."""
+MAX_TEXT = 256 * 2**20
+"""Bytes of a file that holds no tensors."""
+
+
+UNFINISHED = (None, "stopped", "failed")
+"""Status of a run that goes on from its checkpoint."""
+
+
+def belongs(name: str) -> bool:
+    """Whether a file of this name (relative, with `/`) may lie in a ledger. Names that lead elsewhere never match."""
+    if name.startswith("sweeps/"):
+        return SMALL.fullmatch(name) is not None and not name[7:].startswith(".") and not name.endswith(".lock.json")
+    return (SMALL.fullmatch(name) or LARGE.fullmatch(name)) is not None
+
+
+def is_tensor(name: str) -> bool:
+    return name.endswith(".safetensors")
+
+
+def of_run(run: Path, *, weights: bool) -> list[str]:
+    """Names (relative to the ledger) of a run's files, sorted. weights: also its tensors; checkpoints only where it is unfinished."""
+    status = (read_document(run / "train.json") or {}).get("status")
+    if weights:  # a copy of a bucket has them only when they were asked for
+        for name in ("weights", "snapshots", *(("ckpt", "journal.jsonl") if status in UNFINISHED else ())):
+            mirrored.bring(run / name)
+    found = []
+    for path in sorted(run.rglob("*")):
+        name = f"{run.name}/{path.relative_to(run).as_posix()}"
+        if path.is_symlink() or not path.is_file() or not belongs(name):
+            continue
+        resumable = ("/ckpt/" not in name and not name.endswith("/journal.jsonl")) or status in UNFINISHED
+        if SMALL.fullmatch(name) or (weights and resumable):
+            found.append(name)
+    return found
+
+
+def of_sweeps(results: Path, names: list[str] | None) -> list[str]:
+    """Files of the sweeps of these names (None: of all)."""
+    found = [f"sweeps/{path.name}" for path in sorted((results / "sweeps").glob("*.json")) if path.is_file() and not path.is_symlink()]
+    stems = None if names is None else {f"sweeps/{name}{end}" for name in names for end in (".json", ".asha.json")}
+    return [name for name in found if belongs(name) and (stems is None or name in stems)]
+
+
+def is_live(results: Path, run: str) -> bool:
+    return owner(results / run / "lock") is not None
+
+
+# ------------------------------------------------------------ content
+
+
+def problems_of(root: Path, names: list[str]) -> Iterator[str]:
+    """A line for each file that is not what a ledger's file of its name is."""
+    keys: dict[str, str] = {}
+    for name in sorted(names, key=lambda name: (not name.endswith(("train.json", "capsule.json")), name)):
+        problem = _problem(root, name, keys)
+        if problem:
+            yield f"{name}: {problem}"
+
+
+def _problem(root: Path, name: str, keys: dict[str, str]) -> str | None:
+    path, (folder, _, rest) = root / name, name.partition("/")
+    if is_tensor(name):
+        return None  # its manifest knows its sha256
+    if folder == "sweeps":
+        return None if name.endswith(".asha.json") or _sweep_is_good(path) else "is no file of a sweep"
+    if rest == "spec.yaml":
+        return _same_run(_key_of_yaml(path), folder, keys)
+    if rest.endswith(".jsonl"):
+        return None if _lines_are_good(path) else "holds a line that is no JSON object"
+    if rest.startswith(("weights/", "snapshots/", "ckpt/")):
+        return _tensor_manifest(path, folder, keys) if rest != "state.json" and not rest.endswith("/state.json") else None
+    if rest.endswith(".txt"):
+        record = read_document(path.with_suffix(".json")) or {}
+        good = hashlib.sha256(path.read_bytes()).hexdigest() == record.get("hypotheses_sha256", "")
+        return None if good else "its sha256 is not the one in the record beside it"
+    document = read_document(path)
+    if document is None:
+        return "is no whole record (damaged JSON or digest)"
+    if rest.startswith(("decode/", "score/", "tune/")):
+        of_run = document.get("train_key")
+        if key_in(document, path.stem) is None:
+            return "holds another key than its name says"
+        return None if of_run is None else _same_run(str(of_run), folder, keys)
+    return _same_run(key_in(document, folder), folder, keys)
+
+
+def _same_run(key: str | None, folder: str, keys: dict[str, str]) -> str | None:
+    """All that lies in one folder is of one key, which begins as the folder is called."""
+    if key is None or not KEY.fullmatch(key) or not key.startswith(folder):
+        return "holds another key than its folder says"
+    return None if keys.setdefault(folder, key) == key else "holds another key than its folder's other files"
+
+
+def _key_of_yaml(path: Path) -> str | None:
+    """No aliases, anchors or tags: the reader's memory is bounded by the file."""
+    data = read_bytes(path) or b""
+    try:
+        for token in yaml.scan(data, Loader=yaml.SafeLoader):
+            if isinstance(token, (yaml.AliasToken, yaml.AnchorToken, yaml.TagToken)):
+                return None
+        key = dict(yaml.safe_load(data)).get("key")
+    except (yaml.YAMLError, TypeError, ValueError, RecursionError):
+        return None
+    return key if isinstance(key, str) else None
+
+
+def _lines_are_good(path: Path) -> bool:
+    lines = path.read_bytes().split(b"\n")
+    try:
+        return all(isinstance(json.loads(line), dict) for line in lines[:-1] if line)  # the last may be torn
+    except (ValueError, RecursionError):
+        return False
+
+
+def _sweep_is_good(path: Path) -> bool:
+    try:
+        rows_of(json.loads(path.read_bytes()))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _tensor_manifest(path: Path, folder: str, keys: dict[str, str]) -> str | None:
+    from orchestrator.ledger.weights import CorruptError, decode_manifest
+
+    try:
+        manifest = decode_manifest(path.read_bytes())
+        files = dict(manifest["files"])
+        for file, entry in files.items():
+            if not re.fullmatch(r"[a-z0-9_-]+\.(?:safetensors|json)", file):
+                return f"names a file that is none of a run, {file[:80]!r}"
+            if _sha256(path.with_name(file)) != entry["sha256"]:
+                return f"{file} is missing or has another sha256"
+        key = manifest["key"]
+    except (CorruptError, KeyError, TypeError, ValueError, OSError) as error:
+        return f"is no manifest ({error})"
+    return _same_run(key if isinstance(key, str) else None, folder, keys)
+
+
+def _sha256(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

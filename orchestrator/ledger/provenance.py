@@ -1,0 +1,131 @@
+"""What a result was made with: code, libraries, processor. Beside the result, never in its key.
+
+No host name, no path, no environment, no URL: a capsule may be published.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from orchestrator.ledger import commit as source
+
+ROOT = Path(__file__).resolve().parents[1]
+CODE = ("models", "orchestrator", "pyproject.toml", "requirements.lock")
+"""What a dirty diff covers: edits of specs, documents and stored results change no run."""
+
+LIBRARIES = ("torch", "numpy", "sentencepiece", "sacrebleu", "sacremoses", "safetensors", "mlflow")
+TIMEOUT = 10.0
+"""Seconds for one git command."""
+
+
+def capsule(device: str | None = None, threads: int | None = None) -> dict[str, Any]:
+    """Plain data. `device`: its name ("cpu", "NVIDIA H200"); `threads`: of torch, default its present setting. What is unknown is None."""
+    commit, dirty = git()
+    return {
+        "git_commit": commit,
+        "dirty_sha256": dirty,
+        "lock_sha256": _sha256(ROOT / "requirements.lock"),
+        "python": platform.python_version(),
+        "libraries": {name: version for name in _libraries() if (version := _version(name)) is not None},
+        "system": f"{platform.system()} {platform.machine()}",
+        "device": device,
+        "cpu": processor(),
+        "threads": threads if threads is not None else _torch_threads(),
+        "matmul": _matmul(),
+    }
+
+
+def differences(capsules: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Names of the fields in which capsules differ ("libraries.torch"), for a table's note."""
+    parts = [flat(one) for one in capsules]
+    return sorted(name for name in {name for one in parts for name in one} if len({repr(one.get(name)) for one in parts}) > 1)
+
+
+def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A capsule's parts by dotted name."""
+    parts: dict[str, Any] = {}
+    for name, item in value.items():
+        parts |= flat(item, f"{prefix}{name}.") if isinstance(item, Mapping) else {f"{prefix}{name}": item}
+    return parts
+
+
+def git() -> tuple[str | None, str | None]:
+    """Commit, and a hash of what differs from it in CODE (None: clean). Both None outside our own repository and its uploads."""
+    top = _run("rev-parse", "--show-toplevel")
+    if top is None or Path(os.fsdecode(top.strip())).resolve() != ROOT:
+        return source.read(ROOT)  # a job's upload says what it was made from
+    head = _run("rev-parse", "--verify", "HEAD")
+    diff = b"" if head is None else _run("diff", "HEAD", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "--", *CODE)
+    extra = ("--others",) if head is not None else ("--others", "--cached")
+    names = _run("ls-files", "-z", "--exclude-standard", *extra, "--", *CODE)
+    digest = hashlib.sha256(diff or b"")
+    others = sorted(set((names or b"").split(b"\0")) - {b""})
+    for name in others:
+        digest.update(name + b"\0" + (_sha256(ROOT / os.fsdecode(name)) or "").encode())
+    return None if head is None else head.decode().strip(), digest.hexdigest() if diff or others else None
+
+
+def _run(*arguments: str) -> bytes | None:
+    """Output of one git command that reads only; None if it fails."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    command = ["git", "-C", str(ROOT), "-c", "core.fsmonitor=false", *arguments]
+    try:
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
+
+
+def _sha256(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def _libraries() -> tuple[str, ...]:
+    return (*LIBRARIES, "ray") if "ray" in sys.modules else LIBRARIES
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def processor() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+
+
+def _torch_threads() -> int | None:
+    torch = sys.modules.get("torch")
+    return None if torch is None else int(torch.get_num_threads())
+
+
+def _matmul() -> dict[str, Any] | None:
+    """The path of matrix products in this process; None where torch is not loaded."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    from orchestrator import cpu
+
+    return {
+        "path": cpu.matmul_path(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "mkldnn": bool(torch.backends.mkldnn.is_available()),
+        "cuda": torch.version.cuda,
+    }

@@ -1,0 +1,300 @@
+"""The ledger: every result as a small JSON file under its key. The only truth; MLflow and tables are projections of it.
+
+    ROOT/TRAIN16/{train,capsule}.json  spec.yaml  rungs/STEP.json  history.jsonl  decode/DECODE16.{json,txt}  {score,tune}/KEY16.json
+    (and, not the ledger's: journal.jsonl  lock  lock.json  ckpt/  snapshots/  weights/)
+
+Names are the first 16 digits of a key; inside, `key` repeats all of it, and a mismatch is an error. `digest` is the sha256 of the rest:
+a damaged file is told in one line, renamed `.corrupt`, and counts as absent. A write is durable when it returns, writes nothing if the
+content is there already, and has fault points named by the kind (`train_pre_rename`, `rung_post_rename@40`, ...).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from orchestrator.errors import UserError
+from orchestrator.files import atomic
+from orchestrator.files.documents import checked, key_in, read_bytes, read_document, sealed, unsealed
+from orchestrator.files.json_lines import JsonLines, read_lines
+from orchestrator.ledger import earlier
+from orchestrator.ledger.keys import short
+from orchestrator.ledger.run_lock import RunLock
+from orchestrator.safe_text import say
+
+Record = dict[str, Any]
+T = TypeVar("T")
+
+_NAME = re.compile(r"[0-9a-f]{16}")
+_DAMAGED = "not a whole record (damaged JSON or digest)"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that is in the ledger: its full train key and where it lies. `mirror`: in a read-only directory."""
+
+    key: str
+    path: Path
+    mirror: bool
+
+
+class Ledger:
+    """Reads `root`, then `mirrors`; writes `root` alone. `lock`: of the run written to; checked before every write (FencedError).
+
+    `on_bad(path, reason)` is told of damaged files (default: a line on stderr).
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        mirrors: Sequence[Path] = (),
+        *,
+        lock: RunLock | None = None,
+        on_bad: Callable[[Path, str], None] | None = None,
+    ) -> None:
+        self.root, self.mirrors, self.lock = root, list(mirrors), lock
+        self._on_bad = _say if on_bad is None else on_bad
+
+    def run_dir(self, train_key: str) -> Path:
+        """Where the run is written. It need not exist."""
+        return self.root / short(checked(train_key))
+
+    # ------------------------------------------------------------ results
+
+    def read_train(self, train_key: str) -> Record | None:
+        return self._find(train_key, "train.json", train_key)
+
+    def write_train(self, train_key: str, record: Mapping[str, Any]) -> None:
+        self._write(train_key, "train.json", train_key, record, "train")
+
+    def read_decode(self, train_key: str, decode_key: str) -> Record | None:
+        """The record with its `hypotheses` (one text a sentence); None unless both files are whole."""
+        return self._first(train_key, lambda run: self._decode_in(run, decode_key))
+
+    def write_decode(self, train_key: str, decode_key: str, record: Mapping[str, Any], hypotheses: Sequence[str]) -> None:
+        """Texts first, then the record that names their sha256. ValueError for a text with a line feed."""
+        if any("\n" in line for line in hypotheses):
+            raise ValueError("a hypothesis holds a line feed")
+        data = "".join(f"{line}\n" for line in hypotheses).encode()
+        path = self.run_dir(train_key) / "decode" / f"{short(checked(decode_key))}.txt"
+        if read_bytes(path) != data:
+            atomic.write_bytes(path, data, points="hypotheses", check=self._check)
+        about = {"train_key": train_key, "lines": len(hypotheses), "hypotheses_sha256": hashlib.sha256(data).hexdigest()}
+        bare = {name: value for name, value in record.items() if name != "hypotheses"}
+        self._write(train_key, f"decode/{short(decode_key)}.json", decode_key, bare | about, "decode")
+
+    def read_tune(self, train_key: str, tune_key: str) -> Record | None:
+        """What `tuning.tune` found."""
+        return self._find(train_key, f"tune/{short(checked(tune_key))}.json", tune_key)
+
+    def write_tune(self, train_key: str, tune_key: str, record: Mapping[str, Any]) -> None:
+        self._write(train_key, f"tune/{short(checked(tune_key))}.json", tune_key, {**record, "train_key": train_key}, "tune")
+
+    def read_score(self, train_key: str, score_key: str) -> Record | None:
+        return self._find(train_key, f"score/{short(checked(score_key))}.json", score_key)
+
+    def write_score(self, train_key: str, score_key: str, record: Mapping[str, Any]) -> None:
+        self._write(train_key, f"score/{short(checked(score_key))}.json", score_key, {**record, "train_key": train_key}, "score")
+
+    def write_rung(self, train_key: str, step: int, metrics: Mapping[str, Any]) -> Record:
+        """Acknowledges the metrics of a rung. What was acknowledged first stays: returns the record on disk."""
+        known = self.read_rungs(train_key).get(step)
+        if known is not None:
+            return known
+        self._write(train_key, f"rungs/{step}.json", train_key, {**metrics, "step": step}, "rung", step)
+        return self.read_rungs(train_key)[step]
+
+    def read_rungs(self, train_key: str) -> dict[int, Record]:
+        """Step -> metrics, in order of steps."""
+        rungs: dict[int, Record] = {}
+        for run in self._places(train_key):
+            for path in (run / "rungs").glob("*.json"):
+                if path.stem.isdecimal() and int(path.stem) not in rungs and (record := self._read(path, train_key)) is not None:
+                    rungs[int(path.stem)] = record
+        return dict(sorted(rungs.items()))
+
+    # ------------------------------------------------------------ what goes with them
+
+    def read_capsule(self, train_key: str) -> Record | None:
+        return self._find(train_key, "capsule.json", train_key)
+
+    def write_capsule(self, train_key: str, record: Mapping[str, Any]) -> None:
+        self._write(train_key, "capsule.json", train_key, record, "capsule")
+
+    def read_spec(self, train_key: str) -> Record | None:
+        """The resolved row that trained this run, as `write_spec` got it."""
+        return self._first(train_key, lambda run: self._spec_in(run))
+
+    def write_spec(self, train_key: str, spec: Mapping[str, Any]) -> None:
+        """Keeps a resolved row as spec.yaml, for people and for `reconcile`."""
+        text = yaml.safe_dump({"key": train_key, **atomic.plain(spec)}, sort_keys=False, allow_unicode=True, width=140)
+        path = self.run_dir(train_key) / "spec.yaml"
+        if read_bytes(path) != text.encode():
+            atomic.write_text(path, text, points="spec", check=self._check)
+
+    def append_history(self, train_key: str, report: Mapping[str, Any]) -> None:
+        """Adds one report, durably."""
+        self._check()
+        with JsonLines(self.run_dir(train_key) / "history.jsonl", sync=True) as lines:
+            lines.append(dict(report))
+
+    def history(self, train_key: str) -> list[Record]:
+        """Reports in order of steps, one a step: a metric reported again after a crash replaces the earlier one."""
+        return self._first(train_key, lambda run: _history(run / "history.jsonl") or None) or []
+
+    # ------------------------------------------------------------ everything
+
+    def runs(self) -> Iterator[Run]:
+        """Every run with at least one readable record; of a run in several places the first. Foreign files are passed over."""
+        seen: set[str] = set()
+        for root in (self.root, *self.mirrors):
+            for path in sorted(root.iterdir()) if root.is_dir() else []:
+                if _NAME.fullmatch(path.name) and path.is_dir() and (key := self._key_of(path)) is not None and key not in seen:
+                    seen.add(key)
+                    yield Run(key, path, root != self.root)
+
+    def decodes(self, train_key: str) -> list[Record]:
+        """Every decoding of a run, with hypotheses."""
+        return self._each(train_key, "decode", self.read_decode)
+
+    def scores(self, train_key: str) -> list[Record]:
+        """Every score of a run."""
+        return self._each(train_key, "score", self.read_score)
+
+    def tunes(self, train_key: str) -> list[Record]:
+        """Every tuned length penalty of a run."""
+        return self._each(train_key, "tune", self.read_tune)
+
+    def export(self, run: Run | str, dest: Path) -> Path:
+        """Copies a run's records to `dest`: all but locks, journal, tensors and damaged files. Another training's are set aside there."""
+        key = run if isinstance(run, str) else run.key
+        target = Ledger(dest, on_bad=self._on_bad)
+        earlier.make_room(target, key, self.read_train(key))
+        if (spec := self.read_spec(key)) is not None:
+            target.write_spec(key, {name: value for name, value in spec.items() if name != "key"})
+        for name in ("train", "capsule"):
+            if (record := getattr(self, f"read_{name}")(key)) is not None:
+                getattr(target, f"write_{name}")(key, record)
+        for step, record in self.read_rungs(key).items():
+            target.write_rung(key, step, record)
+        for record in self.decodes(key):
+            target.write_decode(key, record["key"], record, record["hypotheses"])
+        for records, write in ((self.scores(key), target.write_score), (self.tunes(key), target.write_tune)):
+            for record in records:
+                write(key, record["key"], record)
+        if history := self.history(key):
+            text = "".join(json.dumps(report, separators=(",", ":")) + "\n" for report in history)
+            path = target.run_dir(key) / "history.jsonl"
+            if read_bytes(path) != text.encode():
+                atomic.write_text(path, text)
+        return target.run_dir(key)
+
+    def sweep(self, train_key: str) -> list[Path]:
+        """Removes what killed writers left. Only for the holder of the run's lock."""
+        run = self.run_dir(train_key)
+        directories = (run, *(run / name for name in ("rungs", "decode", "score", "tune")))
+        return [path for directory in directories for path in atomic.sweep(directory)]
+
+    # ------------------------------------------------------------ files
+
+    def _places(self, train_key: str) -> list[Path]:
+        name = short(checked(train_key))
+        mirrors = [] if self.mirrors and earlier.kept(self.root, name) else self.mirrors  # theirs is older than what was set aside
+        return [root / name for root in (self.root, *mirrors)]
+
+    def _first(self, train_key: str, read: Callable[[Path], T | None]) -> T | None:
+        return next((found for run in self._places(train_key) if (found := read(run)) is not None), None)
+
+    def _each(self, train_key: str, folder: str, read: Callable[[str, str], Record | None]) -> list[Record]:
+        found: dict[str, Record] = {}
+        for run in self._places(train_key):
+            for path in sorted((run / folder).glob("*.json")):
+                if not _NAME.fullmatch(path.stem):
+                    continue
+                document = read_document(path)
+                if document is None:
+                    self._set_aside(path, _DAMAGED)
+                elif (key := key_in(document, path.stem)) is not None and key not in found and (record := read(train_key, key)) is not None:
+                    found[key] = record
+        return list(found.values())
+
+    def _find(self, train_key: str, name: str, key: str) -> Record | None:
+        return self._first(train_key, lambda run: self._read(run / name, key))
+
+    def _read(self, path: Path, key: str) -> Record | None:
+        """One record without its digest. UserError where it belongs to another key."""
+        if not path.is_file():
+            return None
+        document = read_document(path)
+        if document is None:
+            self._set_aside(path, _DAMAGED)
+            return None
+        if document.get("key") != key:
+            raise UserError(f"{path}: holds key {document.get('key')}, expected {key}")
+        return unsealed(document)
+
+    def _decode_in(self, run: Path, decode_key: str) -> Record | None:
+        path = run / "decode" / f"{short(checked(decode_key))}.json"
+        record, data = self._read(path, decode_key), read_bytes(path.with_suffix(".txt"))
+        if record is None:
+            return None
+        if data is None or hashlib.sha256(data).hexdigest() != record.get("hypotheses_sha256"):
+            self._set_aside(path, "its hypotheses (.txt) are missing or damaged")
+            return None
+        return record | {"hypotheses": data.decode().split("\n")[:-1]}
+
+    def _spec_in(self, run: Path) -> Record | None:
+        data = read_bytes(run / "spec.yaml")
+        if data is None:
+            return None
+        try:
+            return dict(yaml.safe_load(data))
+        except (yaml.YAMLError, TypeError, ValueError):
+            self._set_aside(run / "spec.yaml", "not readable YAML")
+            return None
+
+    def _write(self, train_key: str, name: str, key: str, record: Mapping[str, Any], points: str, step: int | None = None) -> None:
+        self._check()
+        document = sealed(record, key)
+        path = self.run_dir(train_key) / name
+        known = read_document(path)
+        if known is not None and known.get("key") != key:
+            raise UserError(f"{path}: holds key {known.get('key')}, expected {key}")
+        if known is None or known.get("digest") != document["digest"]:
+            atomic.write_json(path, document, points=points, step=step, check=self._check)
+
+    def _check(self) -> None:
+        if self.lock is not None:
+            self.lock.check()
+
+    def _set_aside(self, path: Path, reason: str) -> None:
+        """One line about a damaged file. In `root` it is renamed `.corrupt`; mirrors are left as they are."""
+        self._on_bad(path, reason)
+        if path.is_relative_to(self.root):
+            with contextlib.suppress(FileNotFoundError):
+                path.replace(path.with_name(f"{path.name}.corrupt"))
+
+    def _key_of(self, run: Path) -> str | None:
+        names = (run / "train.json", run / "capsule.json", *sorted((run / "rungs").glob("*.json")))
+        found = (key_in(read_document(path), run.name) for path in names)
+        return next((key for key in found if key is not None), None) or key_in(self._spec_in(run), run.name)
+
+
+def _history(path: Path) -> list[Record]:
+    reports: dict[int, Record] = {}
+    for record in read_lines(path):
+        if isinstance(step := record.get("step"), int):
+            reports[step] = reports.get(step, {}) | record
+    return [reports[step] for step in sorted(reports)]
+
+
+def _say(path: Path, reason: str) -> None:
+    say(f"warning: {path}: {reason}; it counts as absent")

@@ -1,0 +1,215 @@
+"""One owner per run.
+
+`flock` on the file `lock` decides: the kernel drops it when the owner dies, however it dies, so a stale lock needs no judgement.
+Beside it `lock.json` says who the owner is and carries a fencing epoch that grows with each acquisition: a process that lost its
+lock without noticing (stopped and its lock stolen, file replaced on shared storage) sees a newer epoch in `check()` and must write nothing.
+The record names another host on shared storage; there too the held flock is the truth, the record only explains it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import secrets
+import socket
+import time
+import weakref
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from orchestrator.errors import FencedError, LockedError, UserError
+from orchestrator.files.atomic import write_json
+from orchestrator.ledger import mirrored
+
+POLL = 0.05
+"""Seconds between two attempts while waiting."""
+
+
+class RunLock:
+    """`with RunLock(run_dir / "lock") as lock:`. `lock.epoch` is the fencing epoch of this acquisition.
+
+    `claim`: who the owner works for, written beside the lock. Owners with one claim are attempts at one piece of work, one after the
+    other: a newer takes the lock from an older, which may still live on a machine that nobody reaches.
+    """
+
+    def __init__(self, path: Path, claim: str = "") -> None:
+        self.path, self.record_path, self.claim = path, path.with_name(f"{path.name}.json"), claim
+        self.epoch, self._token, self._descriptor = 0, "", -1
+        self._claim: Any = None  # of the bucket that the folder is a copy of, if it is
+        _known.add(self)
+
+    def acquire(self, *, timeout: float = 0.0, steal: bool = False) -> RunLock:
+        """Takes the lock. `timeout`: seconds to wait for a live owner. `steal`: take it from a live owner, who is fenced off.
+
+        LockedError names the owner. UserError where the file system has no locks.
+        """
+        if self._descriptor >= 0:
+            raise RuntimeError(f"{self.path}: already held by this object")
+        deadline = time.monotonic() + timeout
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if steal:
+            self.path.unlink(missing_ok=True)
+        while not self._try():
+            if self.claim and _read(self.record_path).get("claim") == self.claim:
+                self.path.unlink(missing_ok=True)
+                continue
+            if time.monotonic() >= deadline:
+                raise LockedError(f"{self.path.parent}: locked by {_describe(self._wait_for_record())}")
+            time.sleep(POLL)
+        try:
+            self._claim = mirrored.claim(self.path, steal=steal, timeout=max(0.0, deadline - time.monotonic()))
+            self.epoch, self._token = _read(self.record_path).get("epoch", 0) + 1, secrets.token_hex(8)
+            record = {**_me(), "epoch": self.epoch, "token": self._token, "held": True}
+            write_json(self.record_path, record | ({"claim": self.claim} if self.claim else {}), points="lock")
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def check(self) -> None:
+        """FencedError unless this acquisition is still the newest. Reads one small file."""
+        if not self._token:
+            raise FencedError(f"{self.path.parent}: the lock is not held")
+        if self._claim is not None:
+            self._claim.check()
+        record = _read(self.record_path)
+        if (record.get("epoch"), record.get("token")) != (self.epoch, self._token):
+            raise FencedError(f"{self.path.parent}: epoch {self.epoch} is over, now {_describe(record)}; nothing more is written")
+
+    def release(self, *, quiet: bool = False) -> None:
+        """Gives the lock back; does nothing if it is not held. RemoteError where a bucket could not get all of it (`quiet`: only told)."""
+        claim, self._claim = self._claim, None
+        try:
+            if claim is not None and self._descriptor >= 0:
+                claim.release(quiet=quiet)
+        finally:
+            if self._descriptor >= 0:
+                with contextlib.suppress(FencedError, OSError):
+                    self.check()
+                    write_json(self.record_path, {**_read(self.record_path), "held": False}, check=self.check)
+            self._token = ""
+            self._close()
+
+    def _try(self) -> bool:
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _same_file(descriptor, self.path):  # stolen or deleted between open and flock
+                return self._try()
+            self._descriptor, descriptor = descriptor, -1
+            return True
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                return False
+            raise UserError(f"{self.path}: this file system has no locks ({error.strerror}); put the results on one that has") from error
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _wait_for_record(self) -> dict[str, Any]:
+        """The live owner's record: an owner that has just taken the lock writes it a moment later."""
+        for _ in range(10):
+            record = _read(self.record_path)
+            if _alive(record):
+                return record
+            time.sleep(POLL)
+        return {}
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> RunLock:
+        return self if self._descriptor >= 0 else self.acquire()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.release(quiet=error is not None)
+
+
+def owner(path: Path) -> dict[str, Any] | None:
+    """The record of the live owner of the lock file `path` (for `status`), None where nobody holds it. Takes no lock."""
+    record = _read(path.with_name(f"{path.name}.json"))
+    return record if _alive(record) else None
+
+
+def identity() -> dict[str, Any]:
+    """Of this process, as lock records have it: host, pid, boot_id, start_time."""
+    return _me()
+
+
+def is_over(record: dict[str, Any]) -> bool:
+    """Is the record's process one of this machine, in this boot, that has ended? What another machine does is not known: False."""
+    here = record.get("host") == socket.gethostname() and record.get("boot_id") is not None and record["boot_id"] == _boot_id()
+    return here and _start_time(record.get("pid", -1)) != record.get("start_time")
+
+
+def record_of(path: Path) -> dict[str, Any]:
+    """What is written beside the lock file `path`, whoever wrote it; {} where there is nothing."""
+    return _read(path.with_name(f"{path.name}.json"))
+
+
+_known: weakref.WeakSet[RunLock] = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    """A forked child closes its copies: otherwise it would keep the lock of a parent that died."""
+    for lock in list(_known):
+        lock._close()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _same_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _me() -> dict[str, Any]:
+    pid = os.getpid()
+    return {"host": socket.gethostname(), "pid": pid, "boot_id": _boot_id(), "start_time": _start_time(pid)}
+
+
+def _boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+def _start_time(pid: int) -> int | None:
+    """Start of a process in clock ticks after boot (field 22 of /proc/PID/stat); None if there is no such process."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _alive(record: dict[str, Any]) -> bool:
+    """Whether the record's process may still run: same boot, same pid, same start time. Unknown (another host) counts as alive."""
+    if not record.get("held"):
+        return False
+    if record.get("host") != socket.gethostname() or record.get("boot_id") is None:
+        return True
+    return record["boot_id"] == _boot_id() and _start_time(record.get("pid", -1)) == record.get("start_time")
+
+
+def _describe(record: dict[str, Any]) -> str:
+    if not record:
+        return "a process that has not signed it"
+    return f"process {record.get('pid')} on {record.get('host')} (epoch {record.get('epoch')})"

@@ -1,0 +1,145 @@
+"""The source that a run's components were made of, by file, so that a result tells when one of them has changed since.
+
+A component's files are its own module and those modules of `models` that it imports and that the bare transformer does not: what every
+row is made of (attention, stack, dropout, ...) is told by the capsule's commit alone, and so are decoding and the loop that trains.
+Comments, docstrings and layout do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orchestrator.ledger.results import Ledger
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = "models.transformer"
+SEVERAL = "several"
+"""In place of a sha256: the file was edited while the run trained."""
+PARENT = "the weights that it starts from"
+LISTED = 5
+"""Rows that get a line each where one edit is to tell of; of more there is one line together."""
+
+
+def of_model(model: Any) -> dict[str, str]:
+    """`{"models/aggregations/linear.py": sha256, ...}` of every component that a ModelSpec uses."""
+    from models.registry import REGISTRIES
+    from orchestrator.ledger.keys import component_versions
+
+    shared = _closure([SHARED])
+    used = (name.split("/") for name in component_versions(model))
+    modules = _closure(REGISTRIES[registry].get(kind).__module__ for registry, kind in used)
+    return {file: sha for file in sorted(modules - shared) if (sha := _sha256(file)) is not None}
+
+
+def changed(record: Mapping[str, Any] | None, ledger: Ledger) -> list[str]:
+    """What a run's record (train.json) was made of and is now another: files, and PARENT. Records of older versions say nothing."""
+    known = record or {}
+    found = [file for file, sha in (known.get("sources") or {}).items() if sha != _sha256(file)]
+    parent = known.get("parent") or {}
+    now = (ledger.read_train(parent["key"]) or {}).get("weights_sha256") if parent else None
+    return found + [PARENT] * (now not in (None, parent.get("weights_sha256")))
+
+
+def met(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """What a training is made of that began as `before` says and goes on as `now`; empty: it is not known."""
+    if not before or not now:
+        return dict(before)
+    sources = now.get("sources", {})
+    return {**before, "sources": {file: sha if sources.get(file) == sha else SEVERAL for file, sha in before.get("sources", {}).items()}}
+
+
+def mixed(origin: Mapping[str, Any]) -> list[str]:
+    """Files that were edited while the run trained."""
+    return [file for file, sha in origin.get("sources", {}).items() if sha == SEVERAL]
+
+
+def tell(records: Mapping[tuple[str, int], Mapping[str, Any] | None], ledger: Ledger, given: str = "") -> None:
+    """A warning on stderr for each row whose record (see `changed`) is of other code. `given` as in `warnings`."""
+    for line in warnings({row: changed(record, ledger) for row, record in records.items()}, given):
+        print(f"warning: {line}", file=sys.stderr, flush=True)
+
+
+def warnings(found: Mapping[tuple[str, int], list[str]], given: str = "") -> list[str]:
+    """Lines for people. found: (row, seed) -> what changed; given: options that the row needs on a command line."""
+    groups: dict[tuple[str, ...], dict[str, list[int]]] = {}
+    for (row, seed), files in found.items():
+        if files:
+            groups.setdefault(tuple(files), {}).setdefault(row, []).append(seed)
+    return [line for files, rows in groups.items() for line in _lines(files, rows, given)]
+
+
+def _lines(files: tuple[str, ...], rows: dict[str, list[int]], given: str) -> Iterator[str]:
+    what = f"{', '.join(files)} {'have' if len(files) > 1 or files == (PARENT,) else 'has'} changed since"
+    if len(rows) > LISTED:
+        few = f"{', '.join(list(rows)[:LISTED])} and {len(rows) - LISTED} more rows"
+        yield f"{few}: {what} they were trained; their results are the old code's; nmt-ablate run ROW{given} --again trains one anew"
+        return
+    for row, seeds in rows.items():
+        named = row if seeds == [1] else f"{row} seed {seeds[0]}" if len(seeds) == 1 else f"{row} seeds {', '.join(map(str, seeds))}"
+        command = f"nmt-ablate run {row}{given}{'' if seeds[0] == 1 else f' --seed {seeds[0]}'} --again"
+        run = "this run was trained; its result is" if len(seeds) == 1 else "these runs were trained; their results are"
+        yield f"{named}: {what} {run} the old code's; {command} trains {'it' if len(seeds) == 1 else 'one'} anew"
+
+
+def _closure(modules: Iterable[str]) -> frozenset[str]:
+    """Files, relative to ROOT, of modules and of all that they import from `models`."""
+    found: set[str] = set()
+    todo = [file for module in modules for file in _files(module)]
+    while todo:
+        if (file := todo.pop()) not in found:
+            found.add(file)
+            todo += [other for module in _read(file)[1] for other in _files(module)]
+    return frozenset(found)
+
+
+def _files(module: str) -> list[str]:
+    """Where a module of `models` lies; nothing for other names."""
+    base = module.replace(".", "/")
+    names = (f"{base}.py", f"{base}/__init__.py") if module.partition(".")[0] == "models" else ()
+    return [name for name in names if (ROOT / name).is_file()]
+
+
+def _sha256(file: str) -> str | None:
+    """Of what a file means; None where it is gone."""
+    try:
+        return _read(file)[0]
+    except (OSError, SyntaxError):
+        return None
+
+
+def _read(file: str) -> tuple[str, frozenset[str]]:
+    """(sha256, modules that it imports)."""
+    path = ROOT / file
+    status = path.stat()
+    return _parsed(path, status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache(maxsize=512)
+def _parsed(path: Path, modified: int, size: int) -> tuple[str, frozenset[str]]:
+    tree = ast.parse(path.read_bytes())
+    imports: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imports |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            imports |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return hashlib.sha256(repr(_plain(tree)).encode()).hexdigest(), frozenset(imports)
+
+
+def _plain(value: Any) -> Any:
+    """A syntax tree as nested tuples, without texts that stand alone (docstrings) and empty fields, which versions of Python add."""
+    if isinstance(value, ast.AST):
+        fields = ((name, _plain(item)) for name, item in ast.iter_fields(value) if item is not None and item != [])
+        return type(value).__name__, *fields
+    return [_plain(item) for item in value if not _is_text(item)] if isinstance(value, list) else value
+
+
+def _is_text(node: Any) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

@@ -1,0 +1,122 @@
+"""What the sweep files of a ledger say of its runs: which rows name a run, who starts from it, which sweeps are driven right now."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from orchestrator.files.documents import KEY
+from orchestrator.ledger.run_lock import owner
+from orchestrator.specs.positions import describe
+
+BESIDE = (".asha.json", ".lock.json")
+"""Files beside NAME.json in RESULTS/sweeps that are no sweep."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A row that a sweep names. `parent`: train key of the run that it starts from."""
+
+    sweep: str
+    id: str
+    seed: int
+    row: Mapping[str, Any]
+    parent: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.id} seed {self.seed}"
+
+
+@dataclass
+class Sweeps:
+    """By train key the rows that name it, and those that start from it. `unreadable`: files that might name more."""
+
+    names: list[str] = field(default_factory=list)
+    live: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rows: dict[str, list[Named]] = field(default_factory=lambda: defaultdict(list))
+    children: dict[str, list[Named]] = field(default_factory=lambda: defaultdict(list))
+    unreadable: list[str] = field(default_factory=list)
+
+    def driver(self, key: str) -> str | None:
+        """Who drives a sweep that names this run, in words; None where none runs."""
+        for named in (*self.rows.get(key, ()), *self.children.get(key, ())):
+            if (record := self.live.get(named.sweep)) is not None:
+                return f"process {record.get('pid')} on {record.get('host')}"
+        return None
+
+
+def read_sweeps(results: Path) -> Sweeps:
+    """Reads every file, takes no lock and changes nothing."""
+    found = Sweeps()
+    folder = results / "sweeps"
+    for path in sorted(folder.glob("*.json")):
+        if path.name.endswith(BESIDE) or path.name.startswith("."):
+            continue
+        try:
+            rows = rows_of(json.loads(path.read_bytes()))
+        except (OSError, ValueError, RecursionError):
+            found.unreadable.append(path.name)
+            continue
+        found.names.append(path.stem)
+        keys = {(row["id"], row["seed"]): row["keys"]["train"] for row in rows}
+        for row in rows:
+            address = (row.get("spec") or {}).get("init_from")
+            parent = None if address is None else keys.get((address, row["seed"]))
+            named = Named(path.stem, row["id"], row["seed"], row, parent)
+            found.rows[row["keys"]["train"]].append(named)
+            if parent is not None:
+                found.children[parent].append(named)
+    for path in sorted(folder.glob("*.lock.json")):  # a sweep that is just starting has a lock and no file yet
+        name = path.name.removesuffix(".lock.json")
+        if (record := owner(folder / f"{name}.lock")) is not None:
+            found.live[name] = record
+    return found
+
+
+def rows_of(record: Any) -> list[dict[str, Any]]:
+    """The rows of a sweep file. ValueError names the first value that is of another type than a sweep writes."""
+    _need(record, dict, "", "a mapping")
+    _need(record.get("name"), (str, NoneType), "name", "text")
+    rows: list[dict[str, Any]] = record.get("rows")
+    _need(rows, list, "rows", "a list")
+    for index, row in enumerate(rows):
+        _check_row(row, f"rows[{index}]")
+    return rows
+
+
+def _check_row(row: Any, at: str) -> None:
+    _need(row, dict, at, "a mapping")
+    _need(row.get("id"), str, f"{at}.id", "text")
+    _need(row.get("seed"), int, f"{at}.seed", "a whole number")
+    _need(row.get("failed_below"), (int, float, NoneType), f"{at}.failed_below", "a number")
+    _need(row.get("spec"), (dict, NoneType), f"{at}.spec", "a mapping")
+    _need((row.get("spec") or {}).get("init_from"), (str, NoneType), f"{at}.spec.init_from", "text")
+    _check_keys(row.get("keys"), f"{at}.keys")
+    _key(row["keys"].get("train"), f"{at}.keys.train")
+    _need(row.get("also"), (dict, NoneType), f"{at}.also", "a mapping")
+    for name, other in (row.get("also") or {}).items():
+        _need(other, dict, f"{at}.also.{name}", "a mapping")
+        _check_keys(other.get("keys"), f"{at}.also.{name}.keys")
+
+
+def _check_keys(keys: Any, at: str) -> None:
+    _need(keys, dict, at, "a mapping")
+    for name in ("decode", "score"):
+        if keys.get(name) is not None:
+            _key(keys[name], f"{at}.{name}")
+
+
+def _key(value: Any, at: str) -> None:
+    if not isinstance(value, str) or not KEY.fullmatch(value):
+        raise ValueError(f"{at}: found {describe(value)}; expected a key of 64 hexadecimal digits")
+
+
+def _need(value: Any, kind: type | tuple[type, ...], at: str, words: str) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{at + ': ' if at else ''}found {describe(value)}; expected {words}")

@@ -1,0 +1,181 @@
+"""Weights on disk, and the verified files that checkpoints are made of too.
+
+    RUN/snapshots/step-00000040.{safetensors,json}            `save_snapshot`: weights alone, for averaging
+    RUN/weights/best.json -> best-SHA.safetensors             `save_weights`: a named slot (best, last)
+
+The JSON beside the weights holds their sha256 and the run's train key; it is written last and makes them visible. Wrong bytes are
+`CorruptError`; another run's key is a UserError. `directory` is the one that holds the entries (RUN/snapshots, RUN/weights).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+
+from orchestrator.errors import UserError
+from orchestrator.files import atomic
+from orchestrator.ledger import mirrored
+from orchestrator.ledger.run_lock import RunLock
+
+Tensors = dict[str, torch.Tensor]
+
+_STEP = re.compile(r"step-(\d{8,})")
+_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+
+
+class CorruptError(Exception):
+    """Stored bytes are missing or not the ones that were saved. The text is the reason, without the path."""
+
+
+def save_snapshot(
+    directory: Path, step: int, weights: Mapping[str, torch.Tensor], keep: int, *, key: str, lock: RunLock | None = None
+) -> Path:
+    """Stores the weights of `step` and keeps the last `keep` snapshots up to it; later ones belong to a lost timeline and go."""
+    name = f"step-{step:08d}"
+    (directory / f"{name}.json").unlink(missing_ok=True)
+    path = _put(directory, name, f"{name}.safetensors", pack(name, weights), {"step": step}, key, lock, "snapshot", step)
+    steps = sorted(int(match[1]) for found in directory.glob("step-*") if (match := _STEP.fullmatch(found.stem)))
+    kept = sorted({number for number in steps if number <= step})[-keep:]
+    for number in set(steps) - set(kept):
+        for suffix in (".json", ".safetensors"):
+            (directory / f"step-{number:08d}{suffix}").unlink(missing_ok=True)
+    atomic.sweep(directory)
+    return path
+
+
+def snapshots(directory: Path) -> list[Path]:
+    """The complete snapshots (`.safetensors`), oldest first, not verified; load them with `load_snapshot`."""
+    mirrored.bring(directory)
+    return [path for path in sorted(directory.glob("step-*.safetensors")) if path.with_suffix(".json").exists()]
+
+
+def load_snapshot(path: Path, *, key: str) -> Tensors:
+    """Weights of one snapshot, verified. CorruptError, or UserError if it belongs to another key."""
+    found = _get(path.parent, path.stem, key)
+    if found is None:
+        raise CorruptError("no manifest beside the snapshot")
+    return found[0]
+
+
+def save_weights(
+    directory: Path, name: str, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, Any], *, key: str, lock: RunLock | None = None
+) -> Path:
+    """Replaces the slot `name` (`best`, `last`): weights and meta change together or not at all."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"slot name {name!r}")
+    data = pack(name, tensors)
+    path = _put(directory, name, f"{name}-{hashlib.sha256(data).hexdigest()[:16]}.safetensors", data, meta, key, lock, "weights", None)
+    for other in directory.glob(f"{name}-*.safetensors"):
+        if other != path and re.fullmatch(r"[0-9a-f]{16}", other.stem.removeprefix(f"{name}-")):
+            other.unlink(missing_ok=True)
+    atomic.sweep(directory)
+    return path
+
+
+def load_weights(directory: Path, name: str, *, key: str) -> tuple[Tensors, dict[str, Any]] | None:
+    """(weights, meta) of a slot, None if it was never saved. CorruptError, or UserError if it belongs to another key."""
+    return _get(directory, name, key)
+
+
+@torch.no_grad()
+def copy_into(model: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
+    """Every parameter gets the value of its name. KeyError where one is missing."""
+    for name, parameter in model.named_parameters():
+        parameter.copy_(weights[name])
+
+
+def weights_sha256(state_dict: Mapping[str, torch.Tensor]) -> str:
+    """Fingerprint of weights: names in order, dtype, shape, bytes."""
+    digest = hashlib.sha256()
+    for name in sorted(state_dict):
+        tensor = state_dict[name].detach().cpu().contiguous()
+        digest.update(f"{name}\0{str(tensor.dtype).removeprefix('torch.')}\0{list(tensor.shape)}\0".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _put(
+    directory: Path,
+    name: str,
+    filename: str,
+    data: bytes,
+    meta: Mapping[str, Any],
+    key: str,
+    lock: RunLock | None,
+    points: str,
+    step: int | None,
+) -> Path:
+    """Writes the weights, then `name.json` that points to them: only the second makes them visible."""
+    check = None if lock is None else lock.check
+    path = directory / filename
+    atomic.write_bytes(path, data, points=points, step=step, check=check)
+    entry = {"files": {filename: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}}, "key": key, "meta": dict(meta)}
+    atomic.write_bytes(directory / f"{name}.json", encode_manifest(entry), points=f"{points}_manifest", step=step, check=check)
+    return path
+
+
+def _get(directory: Path, name: str, key: str) -> tuple[Tensors, dict[str, Any]] | None:
+    path = directory / f"{name}.json"
+    if not path.exists():
+        return None
+    entry = decode_manifest(path.read_bytes())
+    if entry["key"] != key:
+        raise UserError(f"{path}: weights of run {entry['key'][:16]}, expected {key[:16]}")
+    ((filename, file),) = entry["files"].items()
+    return unpack(read_verified(directory / filename, file["sha256"])), entry["meta"]
+
+
+def pack(group: str, named: Mapping[str, torch.Tensor]) -> bytes:
+    """safetensors bytes; tied weights are stored once for each name."""
+    if not _NAME.fullmatch(group):
+        raise ValueError(f"tensor group {group!r}")
+    seen: set[int] = set()
+    plain: Tensors = {}
+    for name, tensor in named.items():
+        tensor = tensor.detach().cpu().contiguous()
+        storage = tensor.untyped_storage().data_ptr()
+        plain[name] = tensor.clone() if storage in seen else tensor
+        seen.add(storage)
+    return bytes(safetensors.torch.save(plain))
+
+
+def unpack(data: bytes) -> Tensors:
+    try:
+        return dict(safetensors.torch.load(data))
+    except SafetensorError as error:
+        raise CorruptError(str(error)) from error
+
+
+def encode_manifest(manifest: Mapping[str, Any]) -> bytes:
+    body = json.dumps(manifest, sort_keys=True)
+    return json.dumps({"manifest": manifest, "sha256": hashlib.sha256(body.encode()).hexdigest()}, sort_keys=True).encode() + b"\n"
+
+
+def decode_manifest(data: bytes) -> dict[str, Any]:
+    try:
+        manifest = dict(json.loads(data)["manifest"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptError("manifest is not readable") from error
+    if encode_manifest(manifest) != data:
+        raise CorruptError("manifest is damaged")
+    return manifest
+
+
+def read_verified(path: Path, sha256: str) -> bytes:
+    if not path.exists():
+        mirrored.bring(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise CorruptError(f"{path.name} is missing") from error
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise CorruptError(f"{path.name}: sha256 differs from the manifest ({len(data)} bytes)")
+    return data

@@ -1,0 +1,57 @@
+"""ROUGE of summaries (Lin 2004) by the library rouge-score: F1 of ROUGE-1, ROUGE-2 and summary-level ROUGE-L, in percent."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+from orchestrator.data.sentences import MARK, sentences_of
+from orchestrator.errors import UserError
+from orchestrator.scoring.multi_bleu import check_counts
+
+FIGURES = ("rouge1", "rouge2", "rougeL")
+PRINCIPAL = "rougeL"
+_LIBRARY = {"rouge1": "rouge1", "rouge2": "rouge2", "rougeL": "rougeLsum"}
+
+
+def rouge(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Means over the summaries: {"rouge1", "rouge2", "rougeL", "signature"}. One summary a line, its sentences joined by ` <q> `.
+
+    rougeL is the library's rougeLsum, the union of longest common subsequences over sentences, as ROUGE-1.5.5 computes it. Words are
+    Porter-stemmed (the script's -m) and lower-cased; of several references the best counts. Errors: `check_counts`.
+    """
+    check_counts(hypotheses, references)
+    totals = dict.fromkeys(FIGURES, 0.0)
+    for hypothesis, *others in zip(hypotheses, *references, strict=True):
+        found = _scorer().score_multi(["\n".join(sentences_of(other)) for other in others], "\n".join(sentences_of(hypothesis)))
+        for name in FIGURES:
+            totals[name] += found[_LIBRARY[name]].fmeasure
+    means = {name: 100.0 * total / max(len(hypotheses), 1) for name, total in totals.items()}
+    options = f"stem:porter|case:lc|L:sum|refs:{len(references)}"
+    return means | {"signature": f"ROUGE-F1|{options}|library:rouge-score|version:{version('rouge-score')}"}
+
+
+def principal(record: dict[str, Any]) -> float:
+    """A score record's one figure: ROUGE-L where it was scored by ROUGE, else BLEU."""
+    return float(record[PRINCIPAL] if record.get("metric") == "rouge" else record["bleu"])
+
+
+def figures_of(record: dict[str, Any] | None) -> dict[str, float]:
+    """The ROUGE figures of a score record, none where it has none."""
+    return {name: float(record[name]) for name in FIGURES if record is not None and record.get(name) is not None}
+
+
+def without_marks(lines: Sequence[str]) -> list[str]:
+    """Summaries as running text."""
+    return [" ".join(sentences_of(line)) if MARK in line else line for line in lines]
+
+
+@functools.cache
+def _scorer() -> Any:
+    try:
+        from rouge_score.rouge_scorer import RougeScorer
+    except ImportError:
+        raise UserError("score.metric rouge needs rouge-score, which requirements.lock has; install it with: make setup") from None
+    return RougeScorer(list(_LIBRARY.values()), use_stemmer=True)

@@ -1,0 +1,119 @@
+"""Scores of one decoded test set: every figure, each with the signature that says how it was computed.
+
+`score` always reports all figures; its `bleu` is the one that the spec asks for. Case and compound splitting of the spec apply to each
+figure for which they have a meaning (chrF is always of the text as it is). All scores are percentages in [0, 100], never NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from orchestrator.errors import UserError
+from orchestrator.scoring.mteval import mteval
+from orchestrator.scoring.multi_bleu import check_counts, multi_bleu
+from orchestrator.scoring.rouge import rouge, without_marks
+from orchestrator.specs.bleu_words import DEFAULT, words_by
+from orchestrator.specs.schema import ScoreSpec
+
+
+class References(Protocol):
+    """What scoring needs of the prepared data."""
+
+    @property
+    def target_language(self) -> str: ...
+
+    def references(self, split: str) -> list[list[str]]:
+        """Reference streams of a test set (outer axis), lines as the corpus has them."""
+        ...
+
+    def reference_text(self, split: str) -> list[list[str]]:
+        """The same as running text."""
+        ...
+
+    def tokenise(self, lines: list[str], side: str) -> list[str]:
+        """Lines of the corpus as the spec tokenises (and cases) them."""
+        ...
+
+
+def score(
+    hypotheses_text: Sequence[str], hypotheses_tokens: Sequence[str], prepared: References, split: str, spec: ScoreSpec
+) -> dict[str, Any]:
+    """Figures of `hypotheses_text` (detokenised) and `hypotheses_tokens` (tokenised; both one line a sentence, in the test set's order).
+
+    -> {"bleu", "signature", "metric", "sentences", "sacrebleu": {..}, "tokenised": {..}, "mteval": {..}, "chrf": {..}}, JSON-able.
+    Metric rouge adds "rouge1", "rouge2", "rougeL", whose signature it gives; its BLEU figures are of the summaries as running text.
+    UserError where the number of hypotheses is not that of the references.
+    """
+    references, text = prepared.references(split), prepared.reference_text(split)
+    by = words_by(spec, prepared.target_language)
+    try:
+        check_counts(hypotheses_text, references)
+        check_counts(hypotheses_tokens, references)
+    except ValueError as error:
+        raise UserError(f"test set {split}: {error}") from error
+    summaries = rouge(hypotheses_text, text) if spec.metric == "rouge" else {}
+    if summaries:
+        hypotheses_text, hypotheses_tokens = without_marks(hypotheses_text), without_marks(hypotheses_tokens)
+        references, text = ([without_marks(stream) for stream in streams] for streams in (references, text))
+    tokenised = [prepared.tokenise(list(stream), "tgt") for stream in references]
+    figures: dict[str, dict[str, Any]] = {
+        "sacrebleu": sacre_bleu(hypotheses_text, text, lowercase=spec.lowercase, tokenize=by),
+        "tokenised": asdict(multi_bleu(hypotheses_tokens, tokenised, lowercase=spec.lowercase, split_compounds=spec.split_compounds)),
+        "mteval": asdict(mteval(hypotheses_text, text, lowercase=spec.lowercase, tokenize=by)),
+        "chrf": chrf(hypotheses_text, text),
+    }
+    chosen = figures[{"multi-bleu": "tokenised", "mteval": "mteval"}.get(spec.metric, "sacrebleu")]
+    return {
+        "bleu": chosen["score"],
+        "signature": chosen["signature"],
+        "metric": spec.metric,
+        "sentences": len(hypotheses_text),
+        **summaries,
+        **figures,
+    }
+
+
+def sacre_bleu(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, tokenize: str = DEFAULT
+) -> dict[str, Any]:
+    """Detokenised BLEU with sacreBLEU's own signature (Post 2018). One list of lines per reference stream. Errors: `check_counts`."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    check_counts(hypotheses, references)
+    metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)  # whether the text fits is asked before (`metric_fit`)
+    metric.num_refs = len(references)
+    if not hypotheses:
+        return {
+            "score": 0.0,
+            "signature": _signature("BLEU", metric),
+            "brevity_penalty": 0.0,
+            "hypothesis_length": 0,
+            "reference_length": 0,
+        }
+    result = metric.corpus_score(list(hypotheses), [list(stream) for stream in references])
+    return {
+        "score": min(result.score, 100.0),
+        "signature": _signature("BLEU", metric),
+        "precisions": [float(p) for p in result.precisions],
+        "brevity_penalty": float(result.bp),
+        "hypothesis_length": int(result.sys_len),
+        "reference_length": int(result.ref_len),
+    }
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """chrF2: character 6-gram F-score with beta 2 (Popovic 2015), with sacreBLEU's own signature. Errors: `check_counts`."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    check_counts(hypotheses, references)
+    metric = CHRF()
+    metric.num_refs = len(references)
+    value = metric.corpus_score(list(hypotheses), [list(stream) for stream in references]).score if hypotheses else 0.0
+    return {"score": value, "signature": _signature("chrF2", metric)}
+
+
+def _signature(name: str, metric: Any) -> str:
+    """As sacreBLEU prints it: the score's name, then the metric's signature."""
+    return f"{name}|{metric.get_signature()}"

@@ -1,0 +1,86 @@
+"""Paired tests between finished runs of rows: translations from the ledger, references from the prepared corpus.
+
+What was tested once is kept in RESULTS/significance/KEY16.json, so that a table shows it where the corpus is not at hand; mirrors too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from orchestrator.data.store import Prepared
+from orchestrator.errors import UserError
+from orchestrator.files import atomic
+from orchestrator.ledger import earlier
+from orchestrator.ledger.keys import Keys, digest, short
+from orchestrator.ledger.results import Ledger
+from orchestrator.scoring.significance.bleu_statistics import Counts, corpus_bleu, statistics
+from orchestrator.scoring.significance.tests import SAMPLES, SEED, Comparison, compare
+from orchestrator.specs.schema import DataSpec, RunSpec
+
+FORMAT = 1
+FOLDER = "significance"
+TOLERANCE = 1e-6
+"""BLEU that a score may differ from the one of the sum of its sentences' statistics."""
+
+
+class Comparer:
+    """Statistics of each translation are counted once. `prepared`: a row's corpus, None where it is not there."""
+
+    def __init__(self, ledger: Ledger, prepared: Callable[[DataSpec], Prepared | None], samples: int = SAMPLES, seed: int = SEED) -> None:
+        self.ledger, self.prepared, self.samples, self.seed = ledger, prepared, samples, seed
+        self._statistics: dict[str, Counts] = {}
+
+    def compare(self, spec: RunSpec, system: Keys, baseline: Keys) -> Comparison | None:
+        """Of two runs scored alike, by `spec.score` on the corpus of `spec.data`.
+
+        None where neither the corpus nor a stored test is there. UserError where a translation is missing or does not give its own score.
+        """
+        key = self._key(system, baseline)
+        stored = self._stored(key)
+        if stored is not None:
+            return stored
+        corpus = self.prepared(spec.data)
+        if corpus is None:
+            return None
+        return compare(self._of(spec, system, corpus), self._of(spec, baseline, corpus), spec.score, self.samples, self.seed)
+
+    def keep(self, system: Keys, baseline: Keys, comparison: Comparison) -> Path:
+        """Writes the test beside the results."""
+        key = self._key(system, baseline)
+        about = {"key": key, "system": system.as_dict(), "baseline": baseline.as_dict(), "samples": self.samples, "seed": self.seed}
+        path = self.ledger.root / FOLDER / f"{short(key)}.json"
+        atomic.write_json(path, about | {"comparison": comparison.to_json()})
+        return path
+
+    def _key(self, system: Keys, baseline: Keys) -> str:
+        about = {"format": FORMAT, "scores": [system.score, baseline.score], "samples": self.samples, "seed": self.seed}
+        again = [earlier.mark(self.ledger.root, keys.train) for keys in (system, baseline)]
+        return digest(about | ({"again": again} if any(again) else {}))
+
+    def _stored(self, key: str) -> Comparison | None:
+        for root in (self.ledger.root, *self.ledger.mirrors):
+            try:
+                found: dict[str, Any] = json.loads((root / FOLDER / f"{short(key)}.json").read_text(encoding="utf-8"))
+                if found["key"] == key:
+                    return Comparison.of(found["comparison"])
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # absent, or not whole: it is computed again
+        return None
+
+    def _of(self, spec: RunSpec, keys: Keys, corpus: Prepared) -> Counts:
+        assert keys.train is not None and keys.decode is not None and keys.score is not None
+        if keys.score not in self._statistics:
+            decoded, scored = self.ledger.read_decode(keys.train, keys.decode), self.ledger.read_score(keys.train, keys.score)
+            if decoded is None or scored is None:
+                raise UserError(f"run {short(keys.train)}: its translations of {spec.score.test} are not in {self.ledger.root}")
+            found = statistics(decoded["hypotheses"], decoded["tokens"], corpus, spec.score.test, spec.score)
+            bleu = float(corpus_bleu(found.sum(axis=0), spec.score))
+            if abs(bleu - scored["bleu"]) > TOLERANCE:
+                raise UserError(
+                    f"run {short(keys.train)}: found BLEU {bleu:.4f} of its translations; expected {scored['bleu']:.4f}, its score"
+                )
+            self._statistics[keys.score] = found
+        return self._statistics[keys.score]

@@ -1,0 +1,110 @@
+"""Is one system better than another on this test set, or would other sentences have said otherwise? Two paired tests of BLEU.
+
+Both ask about the choice of sentences, for two given sets of weights. How much another seed would change is not among the things they know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from orchestrator.scoring.significance.bleu_statistics import Counts, corpus_bleu
+from orchestrator.specs.schema import ScoreSpec
+
+Test = Literal["both", "sign", "bootstrap"]
+
+SAMPLES, SEED = 1000, 12345
+"""Resamples of the bootstrap and the seed of their draw (the ones sacreBLEU takes)."""
+
+
+@dataclass(frozen=True)
+class Sign:
+    """Sentences whose exchange makes the baseline's BLEU rise, fall, or leaves it; p: two-sided."""
+
+    better: int
+    worse: int
+    ties: int
+    p: float
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """low, high: 95 % interval of the difference (2.5th and 97.5th percentile of the resamples'); wins: share where the system is ahead."""
+
+    low: float
+    high: float
+    wins: float
+    p: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """BLEU of a system and a baseline on the same sentences, in percent, and what both tests say of the difference."""
+
+    bleu: float
+    baseline_bleu: float
+    delta: float
+    sign: Sign
+    bootstrap: Bootstrap
+
+    def p(self, test: Test = "both") -> float:
+        """Of one test, or the larger one of both. A sign test that points to the other side than the difference supports nothing: 1."""
+        sign = self.sign.p if (self.sign.better - self.sign.worse) * self.delta > 0 else 1.0
+        return {"sign": sign, "bootstrap": self.bootstrap.p, "both": max(sign, self.bootstrap.p)}[test]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Comparison:
+        """The inverse of `to_json`. TypeError, KeyError where it is something else."""
+        return cls(**(data | {"sign": Sign(**data["sign"]), "bootstrap": Bootstrap(**data["bootstrap"])}))
+
+
+def compare(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int = SAMPLES, seed: int = SEED) -> Comparison:
+    """Statistics [N, 10] of both on the same N sentences. ValueError where they differ in number or there are none."""
+    if system.shape != baseline.shape or not len(system):
+        raise ValueError(f"statistics of {len(system)} and {len(baseline)} sentences; expected the same sentences, at least one")
+    ours, theirs = float(corpus_bleu(system.sum(axis=0), spec)), float(corpus_bleu(baseline.sum(axis=0), spec))
+    return Comparison(ours, theirs, ours - theirs, sign_test(system, baseline, spec), bootstrap(system, baseline, spec, samples, seed))
+
+
+def sign_test(system: Counts, baseline: Counts, spec: ScoreSpec) -> Sign:
+    """Each sentence of the baseline's output in turn is exchanged for the system's: does BLEU of the corpus rise or fall?
+
+    Collins, Koehn and Kučerová 2005 (Clause Restructuring for Statistical Machine Translation), section 5.1. Ties are left out.
+    """
+    total = baseline.sum(axis=0)
+    before, after = corpus_bleu(total, spec), corpus_bleu(total - baseline + system, spec)
+    better, worse = int((after > before).sum()), int((after < before).sum())
+    return Sign(better, worse, len(system) - better - worse, binomial(better, worse))
+
+
+def binomial(better: int, worse: int) -> float:
+    """Two-sided exact probability of a split at least so uneven, if either side were as likely."""
+    n, few = better + worse, min(better, worse)
+    term, tail = 1, 1  # C(n, 0)
+    for k in range(1, few + 1):
+        term = term * (n - k + 1) // k
+        tail += term
+    return min(1.0, 2 * tail / 2**n) if n else 1.0
+
+
+def bootstrap(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int = SAMPLES, seed: int = SEED) -> Bootstrap:
+    """Paired bootstrap resampling (Koehn 2004): the test set drawn again `samples` times, with replacement, for both alike.
+
+    p is sacreBLEU's (after Moses and multeval): (resamples whose |difference| is above its mean by more than the observed one, + 1) /
+    (samples + 1). Where the observed difference is 0 that would be the lowest p there is; here it is 1.
+    """
+    n = len(system)
+    draws = np.random.default_rng(seed).choice(n, size=(samples, n), replace=True)
+    times = np.stack([np.bincount(draw, minlength=n) for draw in draws]).astype(np.float64)  # [samples, N]: how often each was drawn
+    scores = [corpus_bleu(times @ statistics.astype(np.float64), spec) for statistics in (system, baseline)]
+    deltas = scores[0] - scores[1]
+    observed = abs(float(corpus_bleu(system.sum(axis=0), spec) - corpus_bleu(baseline.sum(axis=0), spec)))
+    apart = np.abs(deltas)
+    p = (int((apart - apart.mean() > observed).sum()) + 1) / (samples + 1) if observed > 0 else 1.0
+    low, high = (float(q) for q in np.percentile(deltas, [2.5, 97.5]))
+    return Bootstrap(low, high, float((deltas > 0).mean()), p)

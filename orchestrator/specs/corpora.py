@@ -1,0 +1,231 @@
+"""The corpora that specs name: one strict YAML entry each in `search_spaces/data/`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from orchestrator.data.tokenize import RAW, Form
+from orchestrator.data.toy_lexicon import ToyParams
+from orchestrator.errors import UserError
+from orchestrator.files.no_file import the_file
+from orchestrator.paths import SEARCH_SPACES
+from orchestrator.specs import yaml
+from orchestrator.specs.messages import problems_of
+from orchestrator.specs.positions import Document
+from orchestrator.specs.schema import Natural, Positive, Strict
+
+FOLDER = SEARCH_SPACES / "data"
+REQUIRED = ("train", "valid", "test")
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Relative = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$")]
+
+
+class Split(Strict):
+    """One file of sources, one or more of references; plain or with `.gz` appended. `sha256` is of the uncompressed bytes."""
+
+    src: Relative
+    tgt: Annotated[list[Relative], Field(min_length=1)]
+    pairs: Positive | None = None
+    records: Annotated[list[Natural], Field(min_length=2, max_length=2)] | None = (
+        None  # of a CSV file: the first, and the one behind the last
+    )
+    sha256: list[Sha256] | None = None  # of src, then of each of tgt
+    raw: list[Relative] | None = None  # of a tokenised corpus: the running text of each of tgt, used where all are there
+
+    @model_validator(mode="after")
+    def _hashes(self) -> Split:
+        if self.sha256 is not None and len(self.sha256) != 1 + len(self.tgt):
+            raise ValueError(f"found {len(self.sha256)} sha256 for {1 + len(self.tgt)} files")
+        return self
+
+    @model_validator(mode="after")
+    def _raw(self) -> Split:
+        if self.raw is not None and len(self.raw) != len(self.tgt):
+            raise ValueError(f"found {len(self.raw)} raw files for {len(self.tgt)} of references")
+        return self
+
+    @model_validator(mode="after")
+    def _records(self) -> Split:
+        if self.records is not None and self.records[0] >= self.records[1]:
+            raise ValueError(f"records {self.records} hold nothing; expected [first, behind the last]")
+        return self
+
+    @property
+    def files(self) -> list[str]:
+        return [self.src, *self.tgt]
+
+
+class HuggingFace(Strict):
+    """A dataset of the Hub: our split -> theirs. `data_files` with builder `id: parquet` where a repository has only a script."""
+
+    kind: Literal["huggingface"]
+    id: str
+    config: str | None = None
+    revision: str | None = None
+    data_files: dict[str, str] | None = None
+    splits: dict[Name, str]
+    field: str | None = "translation"  # holds {language: text}; null: the columns lie at the top
+    columns: dict[Literal["src", "tgt"], str]
+
+
+class MtData(Strict):
+    """Corpora by mtdata's ids, joined in this order: our split -> ids."""
+
+    kind: Literal["mtdata"]
+    splits: dict[Name, list[str]]
+
+
+class SacreBleu(Strict):
+    """Test sets by sacreBLEU's names: our split -> name; `langpair` in its notation."""
+
+    kind: Literal["sacrebleu"]
+    langpair: str
+    splits: dict[Name, str]
+
+
+class User(Strict):
+    """Supplied by the user: bought, or put there by hand. `obtain` says how."""
+
+    kind: Literal["user"]
+    obtain: str
+
+
+class Generated(Strict):
+    """The built-in toy languages."""
+
+    kind: Literal["generated"]
+    parameters: ToyParams = ToyParams()
+
+
+Source = Annotated[HuggingFace | MtData | SacreBleu | User | Generated, Field(discriminator="kind")]
+
+
+class Documents(Strict):
+    """How texts of several sentences are cut: `rule` (`data.sentences.split`) or `lines`, a sentence a line."""
+
+    src: Literal["rule", "lines"] = "rule"
+    tgt: Literal["rule", "lines"] = "lines"
+
+
+class Columns(Strict):
+    src: str
+    tgt: str
+
+
+class Entry(Strict):
+    """A corpus. Files are looked for in each of `folders` below the data directory, then in it itself; `data get` writes to the first.
+
+    csv: the files of a split are one CSV file with these columns. documents: texts are documents of several sentences.
+    text: how the lines are written; those that are tokenised already are not tokenised again, and detokenised to be scored as running text.
+    """
+
+    name: Name
+    description: str
+    licence: str
+    src: str
+    tgt: str
+    text: Form = RAW
+    csv: Columns | None = None
+    documents: Documents | None = None
+    folders: list[Relative] = Field(default_factory=list)
+    splits: dict[Name, Split] = Field(default_factory=dict)
+    sources: Annotated[list[Source], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _complete(self) -> Entry:
+        if self.generated is not None:
+            if self.splits or len(self.sources) > 1:
+                raise ValueError("a generated corpus has neither splits nor further sources")
+        elif missing := [name for name in REQUIRED if name not in self.splits]:
+            raise ValueError(f"splits lack {', '.join(missing)}")
+        elif not self.folders:
+            raise ValueError("folders is empty; expected the folder that holds the files")
+        if self.documents is not None and self.csv is None:
+            raise ValueError("documents are read from CSV files alone; expected csv, the columns")
+        for name, split in self.splits.items():
+            if self.text == RAW and split.raw is not None:
+                raise ValueError(f"split {name}: raw references are of tokenised corpora; expected text: tokenised or tokenised-escaped")
+            if self.csv is not None and split.tgt != [split.src]:
+                raise ValueError(f"split {name}: src and tgt differ; expected one CSV file, as in {{src: {split.src}, tgt: [{split.src}]}}")
+            if self.csv is None and split.records is not None:
+                raise ValueError(f"split {name}: records are of CSV files; expected csv, the columns")
+        return self
+
+    @property
+    def generated(self) -> ToyParams | None:
+        return next((source.parameters for source in self.sources if isinstance(source, Generated)), None)
+
+    def find(self, file: str, data_dir: Path) -> Path | None:
+        """Where `file` of a split lies, plain before gzipped; None if nowhere. UserError where all that lies there is something else."""
+        paths = [data_dir / folder / (file + suffix) for folder in (*self.folders, ".") for suffix in ("", ".gz")]
+        return the_file(paths)
+
+    def locate(self, split: str, data_dir: Path) -> list[Path]:
+        """Paths of sources and references. UserError naming what is missing, what lies there instead and how to get it."""
+        found = [self.find(file, data_dir) for file in self.splits[split].files]
+        if None in found:
+            raise UserError(self.missing_message([split], data_dir))
+        return [path for path in found if path is not None]
+
+    def raw_references(self, split: str, data_dir: Path) -> list[Path]:
+        """Running text of each reference; empty where the entry names none or one is not there."""
+        found = [self.find(file, data_dir) for file in self.splits[split].raw or ()]
+        return [] if None in found else [path for path in found if path is not None]
+
+    def lacks(self, splits: Iterable[str], data_dir: Path) -> list[str]:
+        """Files of these splits that are nowhere."""
+        return list(dict.fromkeys(file for name in splits for file in self.splits[name].files if self.find(file, data_dir) is None))
+
+    def missing_message(self, splits: Iterable[str], data_dir: Path | None) -> str:
+        """One line: what these splits lack, the nearest name that exists, how to get it."""
+        if data_dir is None:
+            return f"corpus {self.name} lies in files and no --data-dir was given; {self.how()}"
+        if not data_dir.is_dir():
+            return f"{data_dir}: no such directory (--data-dir of corpus {self.name}); {self.how()}"
+        first, *more = self.lacks(splits, data_dir)
+        places = [data_dir / folder for folder in (*self.folders, ".") if (data_dir / folder).is_dir()]
+        near = difflib.get_close_matches(Path(first).name, [path.name for place in places for path in sorted(place.iterdir())], n=1)
+        hint = f" (there is {near[0]})" if near else ""
+        others = f", nor {', '.join(more[:3])}{', ...' if len(more) > 3 else ''}" if more else ""
+        return f"{data_dir / self.folders[0] / first}[.gz]: no such file{hint}{others}; {self.how()}"
+
+    def how(self) -> str:
+        """How the files are obtained, one clause."""
+        by_hand = [" ".join(source.obtain.split()) for source in self.sources if isinstance(source, User)]
+        fetched = any(not isinstance(source, User) for source in self.sources)
+        return " or ".join([f"get it with: nmt-ablate data get {self.name} --data-dir DIR"] * fetched + by_hand)
+
+    @property
+    def split_names(self) -> list[str]:
+        """train, valid, then the test sets."""
+        return list(self.splits) or list(REQUIRED)
+
+
+def list_entries() -> list[str]:
+    """Names of all corpora."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load_entry(name: str) -> Entry:
+    """The entry of a corpus. UserError with the nearest name for an unknown one, one line per fault for a bad file."""
+    path = FOLDER / f"{name}.yaml"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) or not path.is_file():
+        near = difflib.get_close_matches(name, list_entries(), n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UserError(f"unknown corpus {name!r}; {hint}known: {', '.join(list_entries())}")
+    return parse_entry(yaml.load(path), name)
+
+
+def parse_entry(document: Document, name: str) -> Entry:
+    """Checks the content of a file. UserError with one line per fault: file, line, key."""
+    try:
+        return Entry.model_validate({**document.data, "name": name})
+    except ValidationError as error:
+        raise UserError(*(document.mark(problem.path).line(problem.message) for problem in problems_of(error, Entry))) from None

@@ -1,0 +1,197 @@
+"""The axes of a grid as values: what each is called, and which keys of the spec it sets."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from orchestrator.specs.check import SECTIONS
+from orchestrator.specs.grid.conditions import Test, compile_condition, text
+from orchestrator.specs.grid.schema import UNSET, Axis, Range
+from orchestrator.specs.positions import Document, KeyPath, Mark, describe, nearest
+
+_WORD = re.compile(r"<([A-Za-z0-9_]*)>")
+SIDES = ("encoder", "decoder")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`value` at `path`, where parts of the path may be the <words> of another axis."""
+
+    path: tuple[str, ...]
+    value: Any
+    mark: Mark
+
+    @property
+    def asks(self) -> list[str]:
+        return list(dict.fromkeys(name for part in self.path for name in _WORD.findall(part)))
+
+
+@dataclass(eq=False)
+class Value:
+    """One value of an axis. plain: its name or number; id: its share of a row's name, empty where it sets nothing."""
+
+    axis: str
+    plain: Any
+    id: str
+    settings: tuple[Setting, ...] = ()
+    words: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        return f"{self.axis} {text(self.plain)}"
+
+    @cached_property
+    def asks(self) -> list[str]:
+        """The axes whose words its keys need."""
+        return list(dict.fromkeys(name for setting in self.settings for name in setting.asks))
+
+
+@dataclass
+class Compiled:
+    """An axis that has been read. `values`: all of them; empty where it draws from a range."""
+
+    name: str
+    axis: Axis
+    values: list[Value]
+    path: KeyPath
+    applies: Test | None = None
+    asked: frozenset[str] = frozenset()
+    targets: list[tuple[tuple[str, ...], Mark]] = field(default_factory=list)
+    drawn: dict[float, Value] = field(default_factory=dict)
+
+    @property
+    def plain(self) -> list[Any] | None:
+        return None if self.range is not None else [value.plain for value in self.values]
+
+    @property
+    def range(self) -> Range | None:
+        return self.axis.uniform or self.axis.loguniform
+
+    def draw(self, text_of_place: str) -> Value:
+        """The value of a random axis at a place: equal for an equal place, whatever else is in the grid."""
+        share = int.from_bytes(hashlib.sha256(f"{self.name}|{text_of_place}".encode()).digest()[:7]) / 2**56
+        limits = self.range
+        if limits is None:
+            return self.values[int(share * len(self.values))]
+        if self.axis.uniform is not None:
+            raw = limits.low + share * (limits.high - limits.low)
+        else:
+            raw = math.exp(math.log(limits.low) + share * (math.log(limits.high) - math.log(limits.low)))
+        number = min(max(float(f"{raw:.{limits.digits}g}"), limits.low), limits.high)
+        if number not in self.drawn:
+            settings = tuple(Setting(path, number, mark) for path, mark in self.targets)
+            self.drawn[number] = Value(self.name, number, _id(self.name, self.axis, number), settings)
+        return self.drawn[number]
+
+
+def compile_axes(document: Document, axes: Mapping[str, Axis], problems: list[str]) -> list[Compiled]:
+    """The axes in order, with a line in `problems` for each mistake in keys, values and conditions."""
+    made: list[Compiled] = []
+    words = [name for name, axis in axes.items() if axis.words is not None]
+    for name, axis in axes.items():
+        path: KeyPath = ("grid", "axes", name)
+        found = Compiled(name, axis, [], path)
+        found.targets = list(_targets(document, path, axis, problems))
+        found.values = list(_values(document, path, name, axis, found.targets, problems))
+        if axis.when is not None:
+            known = {other.name: other.plain for other in made}
+            found.applies, found.asked = compile_condition(document, (*path, "when"), axis.when, known, problems)
+        for setting in (*(s for value in found.values for s in value.settings), *(Setting(p, None, m) for p, m in found.targets)):
+            for asked in setting.asks:
+                if asked not in words:
+                    problems.append(setting.mark.line(f"found <{asked}>; {nearest(asked, words)} (an axis of kind words)"))
+        made.append(found)
+    return made
+
+
+def _targets(document: Document, path: KeyPath, axis: Axis, problems: list[str]) -> Iterator[tuple[tuple[str, ...], Mark]]:
+    places = [((*path, "keys", i), key) for i, key in enumerate(axis.keys)]
+    places += [((*path, "zip", key), key) for key in axis.zip or {}]
+    places += [((*path, "key"), axis.key)] if axis.key is not None else []
+    for at, key in places:
+        parts = tuple(key.split("."))
+        if parts[0] not in SECTIONS or len(parts) < 2 or not all(parts):
+            problems.append(document.mark(at).line(f"found {describe(key)}; {nearest(parts[0], SECTIONS)}, with a key of it behind a dot"))
+        else:
+            yield parts, document.mark(at)
+
+
+def _values(
+    document: Document, path: KeyPath, name: str, axis: Axis, targets: list[tuple[tuple[str, ...], Mark]], problems: list[str]
+) -> Iterator[Value]:
+    kind = axis.kind
+    if kind in ("uniform", "loguniform"):
+        return
+    if axis.zip is not None:
+        columns = list(axis.zip.values())
+        for i in range(len(columns[0])):
+            row = [column[i] for column in columns]
+            plain = axis.names[i] if axis.names else row[0] if len(set(map(str, row))) == 1 else "x".join(map(text, row))
+            settings = [Setting(parts, item, document.mark((*mark.path, i))) for (parts, mark), item in zip(targets, row) if item != UNSET]
+            yield Value(name, plain, _id(name, axis, plain) if settings else "", tuple(settings))
+        return
+    given = getattr(axis, kind)
+    if axis.words is not None:
+        for word, parts in axis.words.items():
+            yield Value(name, word, _id(name, axis, word), (), tuple(parts))
+        return
+    for i, item in enumerate(given):
+        at = (*path, kind, item if isinstance(given, dict) else i)
+        value, plain, mark = (given[item] if isinstance(given, dict) else item), item, document.mark(at)
+        if not isinstance(given, dict) and isinstance(item, (dict, list, type(None))):
+            problems.append(mark.line(f"found {describe(item)}; expected a plain value, or values with names as a mapping NAME: VALUE"))
+            continue
+        if value == UNSET:
+            settings = []
+        elif targets:
+            settings = [Setting(parts, value, mark) for parts, _ in targets]
+        else:
+            settings = list(_sections(document, at, value, problems))
+        yield Value(name, plain, _id(name, axis, plain) if settings else "", tuple(settings))
+    plain_values = [text(item) for item in given]
+    if len(set(plain_values)) != len(plain_values):
+        problems.append(document.mark((*path, kind)).line("found a value twice; expected each once"))
+
+
+def _sections(document: Document, path: KeyPath, value: Any, problems: list[str]) -> Iterator[Setting]:
+    """A mapping of dotted keys or spec sections as settings, down to the components."""
+    if not isinstance(value, (dict, type(None))):
+        problems.append(document.mark(path).line(f"found {describe(value)}; expected sections of the spec, or a key beside the values"))
+        return
+    for section, keys in (value or {}).items():
+        at = (*path, section)
+        parts = tuple(section.split("."))
+        if len(parts) > 1 and all(parts) and parts[0] in SECTIONS:
+            yield Setting(parts, keys, document.mark(at))
+        elif section not in SECTIONS:
+            problems.append(document.mark(at).line(f"unknown section; {nearest(section, SECTIONS)}"))
+        elif not isinstance(keys, dict):
+            problems.append(document.mark(at).line(f"found {describe(keys)}; expected a mapping"))
+        else:
+            for key, item in keys.items():
+                if section == "model" and key in SIDES and isinstance(item, dict):
+                    for inner, deep in item.items():
+                        yield Setting((section, key, inner), deep, document.mark((*at, key, inner)))
+                else:
+                    yield Setting((section, key), item, document.mark((*at, key)))
+
+
+def _id(name: str, axis: Axis, plain: Any) -> str:
+    """`mlrf`, `depth24`, `lambda0.1`: names stand for themselves, numbers behind the axis."""
+    alone = isinstance(plain, str) and axis.id is None
+    prefix = "" if alone else name if axis.id is None else axis.id
+    return re.sub(r"[^A-Za-z0-9._-]", "_", f"{prefix}{text(plain)}".replace("e+", "e"))
+
+
+def bound(setting: Setting, words: Mapping[str, tuple[str, ...]]) -> list[tuple[tuple[str, ...], Any, Mark]]:
+    """The setting at every place that its <words> stand for. KeyError where one of them does not apply."""
+    paths = [setting.path]
+    for name in setting.asks:
+        paths = [tuple(part.replace(f"<{name}>", word) for part in path) for path in paths for word in words[name]]
+    return [(path, setting.value, setting.mark) for path in paths]

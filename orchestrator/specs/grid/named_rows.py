@@ -1,0 +1,125 @@
+"""Combinations of a grid as rows of their file: found by name like others, made when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.errors import UserError
+from orchestrator.specs.grid.combinations import Combination, Grid, read_grid
+from orchestrator.specs.grid.layer import ConflictError, assignments, layer
+from orchestrator.specs.positions import Mark
+from orchestrator.specs.scorings import Figures
+from orchestrator.specs.table import RowHead
+
+if TYPE_CHECKING:
+    from orchestrator.specs.table_file import RawRow, TableFile
+
+
+class GridRows(dict[str, Any]):
+    """Row names of a file -> RawRow: those that are written there, then one for each combination of its grid."""
+
+    def __init__(self, table: TableFile, grid: Grid) -> None:
+        super().__init__()
+        self.table, self.grid, self.written = table, grid, table.rows
+        self._made: dict[str, RawRow] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.written or name in self.grid.combinations()
+
+    def __getitem__(self, name: str) -> RawRow:
+        if name in self.written:
+            return self.written[name]
+        if name not in self._made:
+            self._made[name] = raw(self.table, name, self.grid.combinations()[name])
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.written
+        yield from self.grid.combinations()
+
+    def __len__(self) -> int:
+        return len(self.written) + len(self.grid.combinations())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def keys(self) -> Any:
+        return list(self)
+
+    def values(self) -> Any:
+        return (self[name] for name in self)
+
+    def items(self) -> Any:
+        return ((name, self[name]) for name in self)
+
+
+def fill(table: TableFile) -> None:
+    """Reads the `grid` section, if the file has one; what is wrong with it goes to the file's problems."""
+    if table.document.data.get("grid") is None or not isinstance(table.document.data["grid"], dict):
+        return
+    table.grid = read_grid(table.document, table.problems)
+    if table.grid is None:
+        return
+    table.rows = GridRows(table, table.grid)
+
+
+def problems_of(table: TableFile) -> list[str]:
+    """What is wrong with the names of the grid's combinations; listing them takes time, so that reading the file leaves it."""
+    assert table.grid is not None and isinstance(table.rows, GridRows)
+    try:
+        names = table.grid.combinations()
+    except UserError as error:
+        return error.lines
+    taken = [name for name in table.rows.written if name in names]
+    problems = []
+    if taken:
+        problems.append(table.grid.mark.line(f"found combinations with the names of rows: {', '.join(taken[:8])}; expected other names"))
+    if table.grid.section.init_from is not None and table.grid.section.init_from in names:
+        mark = table.document.mark(("grid", "init_from"))
+        problems.append(mark.line("found a combination of the grid itself; expected a row under rows, or one of another table"))
+    return problems
+
+
+def apart(table: TableFile) -> Iterator[RawRow]:
+    """Rows that name other rows in ways of their own: those that are written, and one for all that a grid makes."""
+    if not isinstance(table.rows, GridRows):
+        yield from table.rows.values()
+        return
+    yield from table.rows.written.values()
+    try:
+        name = next(iter(table.rows.grid.combinations()), None)
+        made = None if name is None else table.rows[name]
+    except UserError:
+        return
+    if made is not None:
+        yield made
+
+
+def alike(table: TableFile, row: RawRow) -> list[str]:
+    """Names of the rows for which this one stands in `apart`."""
+    made = isinstance(table.rows, GridRows) and row.name not in table.rows.written
+    return list(table.grid.combinations()) if made and table.grid is not None else [row.name]
+
+
+def label(values: Combination) -> str:
+    """`aggregation linear, side both, depth 12`."""
+    return ", ".join(value.shown for value in values if value.id) or "as the file's sections"
+
+
+def head(grid: Grid, values: Combination) -> RowHead:
+    section = grid.section
+    return RowHead(label=label(values), init_from=section.init_from, workers=section.workers, assumed=section.assumed)
+
+
+def raw(table: TableFile, name: str, values: Combination) -> RawRow:
+    """The row before validation. UserError where two axes set one key."""
+    from orchestrator.specs.table_file import RawRow
+
+    assert table.grid is not None
+    try:
+        merged = layer(assignments(values), table.shared)
+    except ConflictError as error:
+        raise UserError(str(error)) from None
+    merged.home = Mark(table.grid.mark.where, ("grid", name))
+    return RawRow(name, head(table.grid, values), merged, table.grid.mark, table.figures if table.figures is not None else Figures())

@@ -1,0 +1,249 @@
+"""All rows of a grid at once. Sections and sides are resolved once for each distinct content, as any row is (`Resolver.spec`); rows
+are put together from them, and only what asks for the whole is checked row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.errors import UserError
+from orchestrator.specs import check, links, precision
+from orchestrator.specs.compatibility import check_fit
+from orchestrator.specs.components import SIDE_SLOTS, refusal, site_info
+from orchestrator.specs.grid.axes import Value
+from orchestrator.specs.grid.combinations import Combination, Grid
+from orchestrator.specs.grid.gc_pause import put_off
+from orchestrator.specs.grid.layer import Assignment, ConflictError, assignments, layer
+from orchestrator.specs.grid.named_rows import label
+from orchestrator.specs.messages import Problem
+from orchestrator.specs.positions import KeyPath, Mark
+from orchestrator.specs.schema import ModelSpec, RunSpec
+
+if TYPE_CHECKING:
+    from orchestrator.specs.rows import Resolver, Row
+    from orchestrator.specs.table_file import TableFile
+
+Part = tuple[str, ...]
+Key = tuple["Bound", ...]
+"""The values that set something in a part."""
+
+NETWORK: tuple[Part, ...] = tuple(("model", name) for name in ("encoder", "decoder", "bridge", "extra_encoder", "context", "regularizers"))
+WIDTHS: Part = ("model",)
+"""All of the model that is not in NETWORK."""
+AROUND: tuple[Part, ...] = (WIDTHS, ("data",))
+"""What a profile looks at when it scales any other part."""
+SECTIONS: tuple[Part, ...] = tuple((name,) for name in check.SECTIONS if name != "model")
+MOST_LINES = 20
+
+
+@dataclass(eq=False)
+class Bound:
+    """A value of an axis with <words> filled in, and the parts that it sets something in."""
+
+    sets: list[Assignment]
+    parts: list[Part]
+
+
+@dataclass
+class Assembled:
+    """unfit: a line for each distinct refusal of a component -> how many combinations have it. refused: name of each of these -> line."""
+
+    rows: list[Row] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    unfit: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def part_of(path: Iterable[str | int]) -> Part:
+    parts = tuple(str(p) for p in path)
+    return parts[:2] if parts[:2] in NETWORK else parts[:1]
+
+
+def assemble(table: TableFile, resolver: Resolver) -> Assembled:
+    """The rows of the table's grid under the resolver's profile, overrides and seed; those without any are made once."""
+    assert table.grid is not None
+    plain = resolver.profile is None and not resolver.sets
+    if not plain:
+        with put_off():
+            return _Assembler(table, table.grid, resolver).run()
+    if table.grid.assembled is None:
+        with put_off():
+            table.grid.assembled = _Assembler(table, table.grid, resolver).run()
+    found: Assembled = table.grid.assembled
+    if found.rows and found.rows[0].spec is not None and found.rows[0].spec.seed != resolver.seed:
+        found = replace(found, rows=[row.at(resolver.seed) for row in found.rows])
+    return found
+
+
+class _Assembler:
+    def __init__(self, table: TableFile, grid: Grid, resolver: Resolver) -> None:
+        self.table, self.grid, self.resolver = table, grid, resolver
+        self.bounds: dict[tuple[Value, tuple[Value, ...]], Bound] = {}
+        self.parts: dict[tuple[Part, Key, Key], RunSpec | None] = {}
+        self.models: dict[tuple[Any, ...], tuple[ModelSpec, list[Problem]] | None] = {}
+        self.refusals: dict[tuple[Any, ...], str | None] = {}
+        self.wholes: dict[tuple[Any, ...], list[Problem]] = {}
+        self.messages: dict[tuple[KeyPath, str], str] = {}
+        self.found = Assembled()
+        self.bad: dict[str, None] = {}
+
+    def run(self) -> Assembled:
+        from orchestrator.specs.rows import Row
+
+        try:
+            address, parent = self._parent()
+        except UserError as error:
+            self.found.problems = error.lines
+            return self.found
+        self.address = address
+        assumed = list(dict.fromkeys([*self.table.assumed, *self.grid.section.assumed]))
+        where, _, line = self.grid.mark.where.rpartition(":")
+        prefix, figures, workers = self.table.address, self.table.figures, self.grid.section.workers
+        bound, means = self.resolver.bound(figures.failed_below), dict(figures.means.data)
+        marked = any(value is not None for value in (figures.analysis, figures.significance, bound))
+        for name, values in self.grid.combinations().items():
+            spec = self._spec(name, values)
+            if spec is None:
+                continue
+            try:
+                also = self.resolver.also(figures, spec) if figures.also.data else {}
+            except UserError as error:
+                self.bad.update(dict.fromkeys(error.lines))
+                continue
+            row = Row(f"{prefix}/{name}", label(values), "run", spec, {}, assumed, workers, False, where, int(line), parent, also, means)
+            row = replace(row, analysis=figures.analysis, significance=figures.significance, failed_below=bound) if marked else row
+            self.found.rows.append(row)
+        if self.grid.section.unfit == "error":
+            self.bad.update(dict.fromkeys(self.found.unfit))
+        lines = list(self.bad)
+        more = [f"{self.grid.mark.where}: grid: and {len(lines) - MOST_LINES} problems more"] if len(lines) > MOST_LINES else []
+        self.found.problems = lines[:MOST_LINES] + more
+        if not self.found.rows and not self.found.problems:
+            self.found.problems = [self.grid.mark.line("every combination is excluded; expected at least one row")]
+        return self.found
+
+    def _parent(self) -> tuple[str | None, Row | None]:
+        """The row that all of the grid's start from. UserError where there is none."""
+        if self.grid.section.init_from is None:
+            return None, None
+        name = next(iter(self.grid.combinations()))
+        home, row = links.parent(self.table, self.table.rows[name])
+        return f"{home.address}/{row}", self.resolver.row(home, row, self._reach())
+
+    def _reach(self) -> Any:
+        """Overrides of components stay with the grid's rows."""
+        return [o for o in self.resolver.sets if part_of(o.path) not in NETWORK]
+
+    def _bound(self, value: Value, words: tuple[Value, ...]) -> Bound:
+        known = self.bounds.get((value, words))
+        if known is None:
+            sets = assignments((*words, value))
+            known = self.bounds[value, words] = Bound(sets, list(dict.fromkeys(part_of(path) for path, _, _ in sets)))
+        return known
+
+    def _spec(self, name: str, values: Combination) -> RunSpec | None:
+        """The resolved spec, or None where something is wrong with it, which is kept."""
+        touching: dict[Part, list[Bound]] = {}
+        words = {value.axis: value for value in values if value.words}
+        for value in values:
+            if value.settings:
+                try:
+                    bound = self._bound(value, tuple(words[name] for name in value.asks if name in words))
+                except ConflictError as error:
+                    self.bad[str(error)] = None
+                    return None
+                for part in bound.parts:
+                    touching.setdefault(part, []).append(bound)
+        keys: dict[Part, Key] = {part: tuple(bounds) for part, bounds in touching.items()}
+        around: Key = keys.get(WIDTHS, ()) + keys.get(("data",), ())
+        network = (around, *(keys.get(part, ()) for part in NETWORK))
+        if network not in self.models:
+            self.models[network] = self._model(keys, around)
+        made = self.models[network]
+        sections = {part[0]: self._part(part, keys.get(part, ()), around) for part in SECTIONS}
+        if made is None or any(spec is None for spec in sections.values()):
+            return None
+        model, problems = made
+        if problems:
+            self._refused(name, values, problems[0])
+            return None
+        data = {name: getattr(spec, name) for name, spec in sections.items()} | {"model": model}
+        spec = RunSpec.model_validate(data | {"seed": self.resolver.seed, "init_from": self.address})
+        asked = (around, model.encoder.num_layers, model.decoder.num_layers, *(keys.get(part, ()) for part in SECTIONS))
+        if asked not in self.wholes:
+            self.wholes[asked] = check.whole(spec)
+        if self.wholes[asked]:
+            row = layer(assignments(values), self.table.shared)
+            self.bad.update(dict.fromkeys(row.line(p.path, p.message) for p in self.wholes[asked]))
+            return None
+        if too_few := precision.refused(spec):
+            self._refused(name, values, too_few[0])
+            return None
+        return spec
+
+    def _part(self, part: Part, key: Key, around: Key) -> RunSpec | None:
+        """A spec in which this part is right: resolved with what is set in it and around it alone."""
+        known = (part, key, around)
+        if known not in self.parts:
+            wanted = {part, *AROUND}
+            sets = [a for bound in dict.fromkeys((*around, *key)) for a in bound.sets if part_of(a[0]) in wanted]
+            overrides = [o for o in self.resolver.sets if part_of(o.path) in wanted]
+            self.parts[known] = None
+            try:
+                row = layer(sets, self.table.shared)
+                self.parts[known] = self.resolver.spec(row, overrides, self.address, fit=False)
+            except ConflictError as error:
+                self.bad[str(error)] = None
+            except UserError as error:
+                self.bad.update(dict.fromkeys(error.lines))
+        return self.parts[known]
+
+    def _model(self, keys: dict[Part, Key], around: Key) -> tuple[ModelSpec, list[Problem]] | None:
+        """The network from its parts, and what does not fit in it; None where a part is wrong by itself."""
+        base = self._part(WIDTHS, keys.get(WIDTHS, ()), around)
+        found = {part[1]: self._part(part, keys.get(part, ()), around) for part in NETWORK}
+        if base is None or any(spec is None for spec in found.values()):
+            return None
+        parts = {name: getattr(spec.model, name) for name, spec in found.items() if spec is not None}
+        rest = {name: getattr(base.model, name) for name in ModelSpec.model_fields if name not in parts}
+        model = ModelSpec.model_validate(rest | parts)
+        return model, self._unfit(model)
+
+    def _unfit(self, model: ModelSpec) -> list[Problem]:
+        """The first component that refuses its place, or that does not fit the others."""
+        depths = {"encoder": {"num_layers": model.encoder.num_layers}, "decoder": {"num_layers": model.decoder.num_layers}}
+        site = depths | {"d_model": model.d_model, "num_heads": model.num_heads, "norm": model.norm}
+        filled: dict[KeyPath, dict[str, Any]] = {}
+        place = (model.encoder.num_layers, model.decoder.num_layers, model.d_model, model.num_heads, model.norm)
+        for path, registry, component in _components(model):
+            filled[path] = component
+            known = (path, tuple(map(str, component.values())), place)
+            if known not in self.refusals:
+                info = site_info(site, path)
+                self.refusals[known] = None if info is None else refusal(registry, component, info)
+            message = self.refusals[known]
+            if message is not None:
+                return [Problem(("model", *path), message)]
+        return [Problem(("model", *p.path), p.message) for p in check_fit(filled)]
+
+    def _refused(self, name: str, values: Combination, problem: Problem) -> None:
+        known = (problem.path, problem.message)
+        if known not in self.messages:
+            row = layer(assignments(values), self.table.shared)
+            row.home = Mark(self.grid.mark.where, ("grid",))
+            self.messages[known] = row.line(problem.path, problem.message)
+        line = self.messages[known]
+        self.found.unfit[line] = self.found.unfit.get(line, 0) + 1
+        self.found.refused[name] = line
+
+
+def _components(model: ModelSpec) -> list[tuple[KeyPath, str, dict[str, Any]]]:
+    """(path below `model`, registry, component), as `components.slots` has them."""
+    found: list[tuple[KeyPath, str, dict[str, Any]]] = []
+    for name in ("encoder", "decoder"):
+        side = getattr(model, name)
+        found += [((name, slot), slot, getattr(side, slot)) for slot in SIDE_SLOTS]
+    found.append((("decoder", "cross_attention"), "cross_attention", model.decoder.cross_attention))
+    found += [((slot,), slot, getattr(model, slot)) for slot in ("bridge", "extra_encoder", "context") if getattr(model, slot) is not None]
+    return found + [(("regularizers", i), "regularizer", each) for i, each in enumerate(model.regularizers)]

@@ -1,0 +1,143 @@
+"""Strict schema of a file's `grid:` section: a design space whose every combination is a row.
+
+    grid:
+      samples: 2                                   # draws of the random axes for each combination of the others
+      unfit: exclude                               # what the components refuse: excluded and counted, or (error, the default) an error
+      axes:                                        # in order; a condition speaks of axes above it
+        side:        {words: {encoder: [encoder], both: [encoder, decoder]}}            # stands for <side> in keys
+        aggregation: {key: model.<side>.aggregation, grid: {top: {kind: top}, mlrf: {kind: mlrf-self-attention}}}
+        hops:        {when: {aggregation: mlrf}, key: model.<side>.aggregation.n_hop, grid: [2, 4]}
+        depth:       {zip: {model.encoder.num_layers: [6, 12], model.decoder.num_layers: [6, 6]}}
+        lambda:      {key: model.regularizers.diversity.weight, loguniform: {low: 0.01, high: 1}}
+      exclude:
+        - {when: {depth: {above: 24}, aggregation: mlrf}, reason: "..."}
+
+Kinds of axes: `grid` (every value), `zip` (several keys together, every position), `choice`, `uniform`, `loguniform` (drawn), `words`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from orchestrator.specs.schema import Strict
+from orchestrator.specs.table import Seed
+
+KINDS = ("grid", "zip", "choice", "uniform", "loguniform", "words")
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+NAME_WORDS = "letters, digits and _ (at most 32, first a letter)"
+TESTS = ("not", "at_least", "at_most", "above", "below", "multiple_of")
+UNSET = "unset"
+"""A value that sets nothing: the row keeps what the file's sections say."""
+
+Condition = dict[str, Any]
+"""Axis -> a value, a list of values, or {not: .., at_least: ..}; all of them hold."""
+Conditions = Condition | list[Condition]
+"""One condition, or several of which one holds."""
+
+
+class Range(Strict):
+    """Numbers drawn between `low` and `high`, rounded to so many significant digits."""
+
+    low: float
+    high: float
+    digits: Annotated[int, Field(ge=1, le=6)] = 2
+
+    @model_validator(mode="after")
+    def _order(self) -> Range:
+        if self.low >= self.high:
+            raise ValueError(f"low is {self.low:g}, high {self.high:g}; expected low below high")
+        return self
+
+
+class Axis(Strict):
+    """One dimension of the grid. `id`: what stands before a value in names of rows (default: the axis, before numbers alone)."""
+
+    key: str | None = None
+    keys: list[str] = Field(default_factory=list)
+    grid: list[Any] | dict[str, Any] | None = None
+    zip: dict[str, list[Any]] | None = None
+    names: list[str | int] = Field(default_factory=list)
+    choice: list[Any] | dict[str, Any] | None = None
+    uniform: Range | None = None
+    loguniform: Range | None = None
+    words: dict[str, list[str]] | None = None
+    when: Conditions | None = None
+    id: Annotated[str, Field(max_length=16, pattern=r"^[A-Za-z0-9._-]*$")] | None = None
+
+    @property
+    def kind(self) -> str:
+        return next(kind for kind in KINDS if getattr(self, kind) is not None)
+
+    @property
+    def random(self) -> bool:
+        return self.kind in ("choice", "uniform", "loguniform")
+
+    @property
+    def targets(self) -> list[str]:
+        """The dotted keys that its values are written to; none where values are sections."""
+        return [*([self.key] if self.key is not None else []), *self.keys, *(self.zip or {})]
+
+    @model_validator(mode="after")
+    def _sound(self) -> Axis:
+        kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
+        if len(kinds) != 1:
+            raise ValueError(f"found {' and '.join(kinds) or 'no values'}; expected one of {', '.join(KINDS)}")
+        values = getattr(self, self.kind)
+        if self.kind not in ("uniform", "loguniform") and not values:
+            raise ValueError(f"{self.kind} is empty; expected at least one value")
+        if self.key is not None and self.keys:
+            raise ValueError("found key and keys; expected one of them")
+        if self.kind in ("zip", "words") and (self.key is not None or self.keys):
+            raise ValueError(f"found a key beside {self.kind}; expected none: {'zip names its keys' if self.zip else 'words set nothing'}")
+        named = isinstance(values, dict)
+        if self.kind not in ("zip", "words") and not named and not self.targets:
+            raise ValueError("key is missing; expected the dotted key that the values are written to, as in model.encoder.num_layers")
+        self._zipped()
+        return self
+
+    def _zipped(self) -> None:
+        lengths = {len(values) for values in (self.zip or {}).values()}
+        if self.zip and (len(lengths) != 1 or lengths == {0}):
+            raise ValueError("zip has lists of different lengths; expected as many values for each key, and at least one")
+        if self.names and not self.zip:
+            raise ValueError("names are given without zip; expected values with names as a mapping NAME: VALUE")
+        if self.names and (len(self.names) not in lengths or len(set(map(str, self.names))) != len(self.names)):
+            raise ValueError(f"names are {len(self.names)}; expected a name of its own for each of the {max(lengths)} positions")
+
+    @model_validator(mode="after")
+    def _positive(self) -> Axis:
+        if self.loguniform is not None and self.loguniform.low <= 0:
+            raise ValueError(f"loguniform has low {self.loguniform.low:g}; expected a number > 0")
+        return self
+
+
+class Exclusion(Strict):
+    """Combinations that are no rows, and why."""
+
+    when: Conditions
+    reason: Annotated[str, Field(min_length=1, max_length=300)]
+
+
+class GridSection(Strict):
+    """`samples` and `seed` belong to the random axes; `init_from`, `workers` and `assumed` are those of every row."""
+
+    axes: Annotated[dict[str, Axis], Field(min_length=1)]
+    exclude: list[Exclusion] = Field(default_factory=list)
+    unfit: Literal["error", "exclude"] = "error"
+    samples: Annotated[int, Field(ge=1, le=10_000)] = 1
+    seed: Seed = 1
+    init_from: str | None = None
+    workers: Annotated[int, Field(ge=1, le=4096)] = 1
+    assumed: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _names(self) -> GridSection:
+        for name in self.axes:
+            if not NAME.fullmatch(name):
+                raise ValueError(f"axes has {name[:60]!r}; expected {NAME_WORDS}")
+        if self.samples > 1 and not any(axis.random for axis in self.axes.values()):
+            raise ValueError(f"samples is {self.samples}; expected an axis of kind choice, uniform or loguniform with it")
+        return self

@@ -1,0 +1,133 @@
+"""Which file holds which table: every YAML file under `search_spaces` except bases, data entries and profiles."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import UserError
+from orchestrator.paths import SEARCH_SPACES
+from orchestrator.specs import table_file
+from orchestrator.specs.positions import display, shown
+from orchestrator.specs.table import segments
+from orchestrator.specs.table_file import TableFile
+
+_APART = ("base", "data", "profiles")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the user named: a file, and the row of it where one was named."""
+
+    table: TableFile
+    row: str | None
+
+
+def table_files() -> list[Path]:
+    """The files of the index, sorted."""
+    found = sorted(SEARCH_SPACES.rglob("*.yaml"))
+    return [path for path in found if path.relative_to(SEARCH_SPACES).parts[0] not in _APART]
+
+
+def tables() -> tuple[dict[str, TableFile], list[str]]:
+    """Address -> file, and the problems of files that cannot be read or claim an address twice."""
+    found: dict[str, TableFile] = {}
+    problems: list[str] = []
+    for path in table_files():
+        try:
+            table = table_file.read(path)
+        except UserError as error:
+            problems += error.lines
+            continue
+        if table.address.casefold() in {address.casefold() for address in found}:
+            problems.append(f"{table.document.file}:1: source: found {table.address}, the address of another file too")
+        else:
+            found[table.address] = table
+    return found, problems
+
+
+def find(text: str) -> Target:
+    """The table or row that `text` names: `FILE.yaml`, `FILE.yaml#ROW`, `paper/table` or `paper/table/row[/part]`. UserError if none."""
+    name, _, row = text.partition("#")
+    if name.endswith((".yaml", ".yml")) or Path(name).is_file() or Path(name).is_absolute() or name.startswith("."):
+        return _in_file(Path(name), row or None, bool(_))
+    if "#" in text or not segments(text, 2, 4):
+        raise UserError(f"{shown(text, 200)}: found no file and no address; expected FILE.yaml, paper/table, paper/table/row or a folder")
+    parts = text.split("/")
+    table = _at_its_place(*parts[:2])
+    if table is None:
+        known, problems = tables()
+        table = known.get("/".join(parts[:2]))
+    if table is None:
+        raise UserError(f"{text}: no such table{_near(text, list(known), 2)}", *problems)
+    if len(parts) == 2:
+        return Target(table, None)
+    return _in_table(table, "/".join(parts[2:]), text)
+
+
+def _at_its_place(paper: str, name: str) -> TableFile | None:
+    """The table whose file is called as its address, so that one row needs no reading of every file; None where `tables` must look."""
+    path = SEARCH_SPACES / paper / f"{name}.yaml"
+    if paper in _APART or not path.is_file():
+        return None
+    try:
+        table = table_file.read(path)
+    except UserError:
+        return None
+    return table if table.address == f"{paper}/{name}" else None
+
+
+def find_all(text: str) -> list[Target]:
+    """What `find` finds, or every table in the folder that `text` names, in order of file names. UserError if there is none.
+
+    Folders below it are not looked into; files with shared sections alone are passed over.
+    """
+    folder = Path(text)
+    if not text or "\0" in text or "#" in text or not folder.is_dir() or text in tables()[0]:
+        return [find(text)]
+    found: dict[str, Target] = {}
+    problems: list[str] = []
+    for path in sorted(folder.glob("[!.]*.yaml")):
+        if not _is_table(path):
+            continue
+        try:
+            table = table_file.read(path)
+        except UserError as error:
+            problems += error.lines
+            continue
+        if table.address in found:
+            problems.append(f"{table.document.file}:1: source: found {table.address}, the address of another file too")
+        elif (table.rows or table.problems) and not table.is_single:
+            found[table.address] = Target(table, None)
+    if problems or not found:
+        raise UserError(*(problems or [f"{display(folder)}: found no table in this folder; expected FILE.yaml with rows"]))
+    return list(found.values())
+
+
+def _is_table(path: Path) -> bool:
+    """Not a base, data entry or profile of ours."""
+    resolved = path.resolve()
+    return not resolved.is_relative_to(SEARCH_SPACES) or resolved.relative_to(SEARCH_SPACES).parts[0] not in _APART
+
+
+def _in_file(path: Path, row: str | None, named: bool) -> Target:
+    if "\0" in str(path) or not path.exists():
+        raise UserError(table_file.missing(path) if "\0" not in str(path) else f"{shown(str(path), 200)}: no such file")
+    table = table_file.read(path)
+    if not named:
+        return Target(table, None)
+    return _in_table(table, row or "", f"{path}#{row or ''}")
+
+
+def _in_table(table: TableFile, row: str, text: str) -> Target:
+    if row not in table.rows:
+        raise UserError(f"{shown(text, 200)}: no such row{_near(row, list(table.rows), 1)}", *table.problems)
+    return Target(table, row)
+
+
+def _near(text: str, known: list[str], parts: int) -> str:
+    wanted = "/".join(text.split("/")[:parts]) if parts == 2 else text
+    close = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
+    listed = f"; expected {'one of ' * (len(known) > 1)}{', '.join(known)}" if 0 < len(known) <= 24 else ""
+    return listed + (f"; did you mean {close[0]}?" if close else "")

@@ -1,0 +1,77 @@
+"""What a row says of other rows: the one it starts from (`init_from`), those that an analysis looks at (`of`)."""
+
+from __future__ import annotations
+
+from orchestrator.errors import UserError
+from orchestrator.specs import index
+from orchestrator.specs.positions import Mark, nearest, shown
+from orchestrator.specs.table import segments
+from orchestrator.specs.table_file import RawRow, TableFile
+
+
+def parent(table: TableFile, raw: RawRow) -> tuple[TableFile, str]:
+    """Where the row lies that `init_from` names: its file and its name there. UserError if nowhere."""
+    path = ("rows", raw.name, "init_from")
+    return _named(table, raw, raw.head.init_from or "", Mark(table.document.mark(path).where, path))
+
+
+def subjects(table: TableFile, raw: RawRow) -> list[str]:
+    """Addresses of the rows in `of`. UserError with a line for each that is no row that runs."""
+    found: list[str] = []
+    problems: list[str] = []
+    for i, name in enumerate(raw.head.of):
+        try:
+            home, row = _named(table, raw, name, table.document.mark(("rows", raw.name, "of", i)))
+            found.append(f"{home.address}/{row}")
+        except UserError as error:
+            problems += error.lines
+    if problems:
+        raise UserError(*problems)
+    return found
+
+
+def problems_of(table: TableFile, raw: RawRow) -> list[str]:
+    """A line for each row that is not there, and one for a circle of `init_from`."""
+    problems: list[str] = []
+    try:
+        subjects(table, raw)
+    except UserError as error:
+        problems += error.lines
+    return problems + ([] if raw.head.init_from is None else _circles(table, raw))
+
+
+def _named(table: TableFile, raw: RawRow, name: str, mark: Mark) -> tuple[TableFile, str]:
+    if name in table.rows:
+        home, row = table, name
+    elif segments(name, 3, 4) and name.startswith(table.address + "/") and name[len(table.address) + 1 :] in table.rows:
+        home, row = table, name[len(table.address) + 1 :]
+    elif segments(name, 3, 4):
+        try:
+            target = index.find(name)
+        except UserError as error:
+            raise UserError(mark.line(f"found '{name}': {error.lines[0]}")) from None
+        home, row = target.table, target.row or ""
+    else:
+        raise UserError(mark.line(f"found '{shown(name)}'; {nearest(name, table.rows)}"))
+    if home.rows[row].head.kind != "run":
+        raise UserError(mark.line(f"found '{name}', a row of kind {home.rows[row].head.kind}; expected one of kind run"))
+    if home is table and row == raw.name:
+        raise UserError(mark.line(f"found the row itself, '{name}'; expected another row"))
+    return home, row
+
+
+def _circles(table: TableFile, raw: RawRow) -> list[str]:
+    seen: list[str] = []
+    home, current, name = table, raw, raw.name
+    try:
+        while current.head.init_from is not None and f"{home.address}/{name}" not in seen:
+            seen.append(f"{home.address}/{name}")
+            home, name = parent(home, current)
+            current = home.rows[name]
+    except UserError as error:
+        return error.lines if len(seen) == 1 else []
+    order = [f"{table.address}/{known}" for known in table.rows]
+    if current is raw and min(seen, key=lambda place: order.index(place) if place in order else len(order)) == seen[0]:
+        mark = table.document.mark(("rows", raw.name, "init_from"))
+        return [mark.line(f"found a circle: {' -> '.join(seen)}; expected a row that does not start from this one")]
+    return []

@@ -1,0 +1,117 @@
+"""Pydantic's errors in our words: `found X; expected Y; did you mean Z?`."""
+
+from __future__ import annotations
+
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from orchestrator.specs.positions import KeyPath, describe, nearest
+
+_EXPECTED = {
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing_size": "a smaller whole number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "list_type": "a list",
+    "finite_number": "a finite number",
+    "none_required": "nothing (null)",
+}
+_BRANCHES = ("int", "constrained-int", "float", "constrained-float", "bool", "str", "none", "list", "dict")
+_BOUNDS = {"greater_than": (">", "gt"), "greater_than_equal": (">=", "ge"), "less_than": ("<", "lt"), "less_than_equal": ("<=", "le")}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong at a key path."""
+
+    path: KeyPath
+    message: str
+
+
+def problems_of(error: ValidationError, model: type[BaseModel], at: KeyPath = ()) -> list[Problem]:
+    """One problem per error, paths below `at`; where several branches of a union failed, the first speaks, and names are added."""
+    found: dict[KeyPath, Problem] = {}
+    for item in error.errors(include_url=False):
+        unknown = item["type"] == "extra_forbidden"  # such a key may be called as a branch is
+        path = (*_clean(item["loc"][:-1], model), item["loc"][-1]) if unknown else _clean(item["loc"], model)
+        if path in found and item["type"] == "literal_error":
+            names = str(item["ctx"]["expected"]).replace("'", "")
+            found[path] = Problem(found[path].path, f"{found[path].message} or {names}")
+        if path in found and item["type"] == "list_type":
+            found[path] = Problem(found[path].path, f"{found[path].message} or a list")
+        if path[:-1] in found and isinstance(item["loc"][-1], int):
+            del found[path[:-1]]  # a list was meant: what is wrong is in it
+        found.setdefault(path, Problem((*at, *path), _message(item, path, model)))
+    return list(found.values())
+
+
+def _message(item: Any, path: KeyPath, model: type[BaseModel]) -> str:
+    kind, value, ctx = item["type"], item.get("input"), item.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"unknown key; {nearest(str(path[-1]), _names(model, path[:-1]))}"
+    if kind == "missing":
+        return "missing; expected a value"
+    if kind == "value_error":
+        return str(ctx.get("error", item["msg"]))
+    if kind == "literal_error":
+        allowed = str(ctx["expected"]).replace("'", "")
+        names = allowed.replace(" or ", ", ").split(", ")
+        return f"found {describe(value)}; {nearest(value if isinstance(value, str) else '', names)}"
+    if kind in _BOUNDS:
+        sign, name = _BOUNDS[kind]
+        return f"found {describe(value)}; expected a number {sign} {ctx[name]}"
+    if kind in ("too_short", "too_long"):
+        return f"found {ctx.get('actual_length')} items; expected {ctx.get('min_length', ctx.get('max_length'))}"
+    if kind in _EXPECTED:
+        return f"found {describe(value)}; expected {_EXPECTED[kind]}"
+    return f"found {describe(value)}; {str(item['msg'])[:1].lower()}{str(item['msg'])[1:]}"
+
+
+def _clean(loc: tuple[str | int, ...], model: type[BaseModel]) -> KeyPath:
+    """Without the names of union branches that pydantic appends."""
+    kept: list[str | int] = []
+    for part in loc:
+        known = _names(model, tuple(kept))
+        is_branch = isinstance(part, str) and part not in known and (part in _BRANCHES or part.startswith(("literal[", "list[")))
+        if not is_branch:
+            kept.append(part)
+    return tuple(kept)
+
+
+def _names(model: type[BaseModel], path: KeyPath) -> list[str]:
+    """Field names of the model that stands at `path` below `model`."""
+    current: Any = model
+    for part in path:
+        fields = getattr(current, "model_fields", None)
+        if fields is None or part not in fields:
+            current = _item(current)
+            continue
+        current = _unwrap(fields[part].annotation)
+    return list(getattr(_unwrap(current), "model_fields", {}))
+
+
+def _item(annotation: Any) -> Any:
+    arguments = typing.get_args(annotation)
+    return _unwrap(arguments[-1]) if arguments else None
+
+
+def _unwrap(annotation: Any) -> Any:
+    """`X` of `X | None` and of `Annotated[X, ...]`."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _unwrap(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        rest = [a for a in typing.get_args(annotation) if a is not type(None)]
+        return _unwrap(rest[0]) if len(rest) == 1 else annotation
+    return annotation

@@ -1,0 +1,60 @@
+"""Components that lower precision than fp32 would change: what is refused, and what is warned of."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from orchestrator.specs.components import SLOTS, registries, site_info
+from orchestrator.specs.messages import Problem
+from orchestrator.specs.positions import KeyPath
+from orchestrator.specs.schema import ModelSpec, RunSpec
+
+
+def needs_fp32(model: ModelSpec) -> str | None:
+    """The first component that says so at its site, and why; None where the model may run in any precision."""
+    for path, cls, component in _particular(model):
+        reason = cls.needs_fp32(site_info(model.model_dump(), path), **{name: value for name, value in component.items() if name != "kind"})
+        if reason is not None:
+            return f"{'.'.join(map(str, path))} {component['kind']}: {reason}"
+    return None
+
+
+def _particular(model: ModelSpec) -> Iterator[tuple[KeyPath, Any, dict[str, Any]]]:
+    """(path below `model`, class, component) of those that have a rule of their own: few, so that thousands of rows are looked at fast."""
+    for path, registry in SLOTS.items():
+        component: Any = model
+        for part in path:
+            component = getattr(component, str(part))
+        if component is not None and (cls := _with_rule(registry, component["kind"])) is not None:
+            yield path, cls, component
+
+
+@functools.cache
+def _with_rule(registry: str, kind: str) -> Any:
+    from models.seams import Component
+
+    cls = registries()[registry].get(kind)
+    return cls if any("needs_fp32" in vars(base) for base in cls.__mro__ if base is not Component) else None
+
+
+def refused(spec: RunSpec) -> list[Problem]:
+    """What is wrong with the precision to decode in: translations and their scores would be others."""
+    found = spec.decode.precision
+    reason = None if found == "fp32" else needs_fp32(spec.model)
+    return [] if reason is None else [Problem(("decode", "precision"), f"found {found}; expected fp32: {reason}")]
+
+
+def warned(specs: Iterable[tuple[str, RunSpec]]) -> list[str]:
+    """A line for each reason against training in bf16, with the rows that do so all the same. specs: (row, its spec)."""
+    rows: dict[str, dict[str, None]] = {}
+    for row, spec in specs:
+        reason = needs_fp32(spec.model) if spec.train.precision == "bf16" else None
+        if reason is not None:
+            rows.setdefault(reason, {})[row] = None
+    return [f"warning: {_few(list(names))}: train.precision bf16: {reason}" for reason, names in rows.items()]
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more rows" if len(names) > 3 else "")

@@ -1,0 +1,131 @@
+"""Profiles: one factor on every width, another corpus and fewer steps. The variant, the axis that a table varies, is never touched.
+
+`smoke`: seconds on a CPU with the built-in corpus; `cpu`, `gpu`: a real corpus at a stated reduction; none: as published.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from orchestrator.errors import UserError
+from orchestrator.paths import SEARCH_SPACES
+from orchestrator.specs import yaml
+from orchestrator.specs.components import slots
+from orchestrator.specs.corpora import list_entries
+from orchestrator.specs.located import Marked
+from orchestrator.specs.messages import problems_of
+from orchestrator.specs.positions import Document, nearest, shown
+from orchestrator.specs.schema import Natural, Positive, Strict
+
+VALID = "valid"
+SECTIONS = ("data", "batch", "train", "decode", "score")
+
+
+class Scale(Strict):
+    """How much smaller: `width` multiplies d_model, d_ff, word_dim, output_dim and every component option `d_*` and `widths` (each of a
+    list); data, batch and train merge onto the row's.
+
+    `warmup` (at most so many steps), `log_gradient_norms` (at most so far apart) and `restart_after_steps` act on what the row has. A
+    smaller width and a shorter warm-up would raise noam's highest rate, d_model^-0.5 * warmup^-0.5: the factor keeps it as published.
+    """
+
+    width: Annotated[float, Field(gt=0, le=4)] = 1.0
+    warmup: Natural | None = None
+    restart_after_steps: Positive | None = None
+    log_gradient_norms: Positive | None = None
+    data: dict[str, Any] = Field(default_factory=dict)
+    batch: dict[str, Any] = Field(default_factory=dict)
+    train: dict[str, Any] = Field(default_factory=dict)
+
+
+class Profile(Scale):
+    """A scale, and sections that merge onto the row's.
+
+    `failed_below`: takes the place of the bound of rows that state one. `corpora`: another scale for the rows that are
+    published on that corpus, since models of small corpora are small themselves.
+    """
+
+    decode: dict[str, Any] = Field(default_factory=dict)
+    score: dict[str, Any] = Field(default_factory=dict)
+    failed_below: Annotated[float, Field(ge=0, le=100)] | None = None
+    corpora: dict[str, Scale] = Field(default_factory=dict)
+
+    def of(self, corpus: str) -> Profile:
+        """What holds for rows that are published on this corpus."""
+        own = self.corpora.get(corpus, Scale()).model_dump(exclude_unset=True)
+        sections = {name: getattr(self, name) | own.get(name, {}) for name in ("data", "batch", "train")}
+        return self.model_copy(update=own | sections)
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in (SEARCH_SPACES / "profiles").glob("*.yaml"))
+
+
+def load(name: str) -> tuple[Profile, Document]:
+    """UserError for an unknown or malformed profile."""
+    if name not in names():
+        raise UserError(f"--profile {shown(name)}: unknown profile; {nearest(name, names())}")
+    document = yaml.load(SEARCH_SPACES / "profiles" / f"{name}.yaml")
+    try:
+        profile = Profile.model_validate(document.data)
+    except ValidationError as error:
+        raise UserError(*(document.mark(p.path).line(p.message) for p in problems_of(error, Profile))) from None
+    known = list_entries()
+    if unknown := [corpus for corpus in profile.corpora if corpus not in known]:
+        raise UserError(*(document.mark(("corpora", corpus)).line(f"unknown corpus; {nearest(corpus, known)}") for corpus in unknown))
+    return profile, document
+
+
+def apply(row: Marked, profile: Profile, document: Document) -> Marked:
+    """A valid, fully written-out row at the profile's scale."""
+    data = copy.deepcopy(row.data)
+    corpus = data["data"]["corpus"]
+    profile = profile.of(corpus)
+    width = data["model"]["d_model"]
+    _scale(data["model"], profile.width)
+    optim = data["optim"]
+    if profile.warmup is not None:
+        for schedule in [optim["schedule"]] + ([optim["restart"]["schedule"]] if optim["restart"] else []):
+            shorter = min(schedule["warmup"], profile.warmup)
+            if schedule["kind"] == "noam" and shorter > 0:
+                ratio = data["model"]["d_model"] / width * shorter / schedule["warmup"]
+                schedule["factor"] = round(schedule["factor"] * ratio**0.5, 6)
+            schedule["warmup"] = shorter
+    if profile.restart_after_steps is not None and optim["restart"]:
+        optim["restart"] |= {"after_steps": profile.restart_after_steps, "after_epochs": None}
+    if profile.log_gradient_norms is not None:
+        data["train"]["log_gradient_norms"] = min(data["train"]["log_gradient_norms"], profile.log_gradient_norms)
+    if profile.batch and optim["restart"] and optim["restart"]["batch"]:
+        optim["restart"]["batch"] = {**optim["restart"]["batch"], **profile.batch}
+    scaled = Marked(data, row.home, row.marks).merged(Marked.of(document, (), lambda key: key in SECTIONS))
+    if corpus in document.data.get("corpora", {}):
+        scaled = scaled.merged(Marked.of(document, ("corpora", corpus), lambda key: key in SECTIONS))
+    scaled.data["score"]["test"] = test_set(data["score"]["test"], profile.score.get("test"))
+    return scaled
+
+
+def test_set(own: str, of_profile: str | None) -> str:
+    """Where a row scored on `own` is scored under a profile. `valid` stays, for every corpus has it; others are of the row's corpus."""
+    return own if of_profile is None or own == VALID else of_profile
+
+
+def _scale(model: dict[str, Any], factor: float) -> None:
+    heads = model["num_heads"]
+    model["d_model"] = max(1, round(model["d_model"] * factor / (2 * heads))) * 2 * heads  # an even head size
+    model["d_ff"] = max(8, round(model["d_ff"] * factor))
+    for name in ("word_dim", "output_dim"):
+        if model.get(name) is not None:
+            model[name] = _narrower(model[name], factor)
+    for _, _, component in slots(model):
+        for name, value in component.items():
+            if name.startswith("d_") and isinstance(value, int) and not isinstance(value, bool):
+                component[name] = _narrower(value, factor)
+            elif name == "widths":
+                component[name] = [_narrower(v, factor) for v in value] if isinstance(value, list) else _narrower(value, factor)
+
+
+def _narrower(width: int, factor: float) -> int:
+    return max(4, round(width * factor))

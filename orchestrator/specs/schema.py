@@ -1,0 +1,265 @@
+# ruff: noqa: RUF012 (pydantic copies defaults; ruff knows that of direct subclasses of BaseModel alone)
+"""What a run is: the strict schema of one resolved row.
+
+Every field here is part of a run's meaning unless its section says otherwise; `keys.py` hashes exactly these.
+Unknown keys, wrong types and out-of-range numbers are errors (pydantic strict mode: "3" is not 3, 3 is a valid 3.0).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from orchestrator.specs.base import Natural, Positive, Probability, Strict
+from orchestrator.specs.optim import BatchSpec, OptimSpec, Restart, Schedule
+
+__all__ = [
+    "BatchSpec",
+    "Component",
+    "DataSpec",
+    "DecodeSpec",
+    "DecoderSpec",
+    "DropoutSpec",
+    "EncoderSpec",
+    "Every",
+    "LengthPenalty",
+    "ModelSpec",
+    "Natural",
+    "OptimSpec",
+    "Positive",
+    "Probability",
+    "Restart",
+    "RunSpec",
+    "Schedule",
+    "ScoreSpec",
+    "Strict",
+    "Subword",
+    "TrainSpec",
+    "Truncate",
+    "VocabSizes",
+]
+
+
+# ---------------------------------------------------------------- data
+
+
+class Subword(Strict):
+    """Segmentation learned on the training text. `size` counts pieces, specials included. `joint`: one vocabulary for both sides.
+
+    merges joint, without a joint vocabulary: learned on both sides' text, and each side keeps the pieces it uses (subword-nmt, fairseq).
+    """
+
+    kind: Literal["bpe", "unigram", "word"] = "bpe"
+    size: Positive = 8000
+    joint: bool = True
+    merges: Literal["own", "joint"] = "own"
+
+    @model_validator(mode="after")
+    def _merges(self) -> Subword:
+        if self.merges == "joint" and (self.joint or self.kind == "word"):
+            raise ValueError(f"merges is joint; expected own with {'joint true' if self.joint else 'kind word'}")
+        return self
+
+
+class VocabSizes(Strict):
+    """Declared vocabulary sizes: used for parameter counts while the data is absent. Data present: its sizes win."""
+
+    src: Positive | None = None
+    tgt: Positive | None = None
+
+
+class Truncate(Strict):
+    """Longer sides are cut after so many subwords (sentence ends counted, the last EOS not), in every split; references stay whole."""
+
+    src: Positive | None = None
+    tgt: Positive | None = None
+
+
+class DataSpec(Strict):
+    """One entry of `search_spaces/data/` and how its text becomes token ids. `truncate` comes before `max_length` and `max_ratio`."""
+
+    corpus: str
+    subword: Subword = Subword()
+    tokenizer: Literal["none", "moses"] = "none"
+    lowercase: bool = False
+    max_words: Positive | None = None
+    max_length: Positive | None = 250
+    max_ratio: Annotated[float, Field(gt=1.0)] | None = None
+    truncate: Truncate | None = None
+    vocab: VocabSizes = VocabSizes()
+
+
+# ---------------------------------------------------------------- model
+
+
+class DropoutSpec(Strict):
+    embedding: Probability = 0.1
+    residual: Probability = 0.1
+    attention: Probability = 0.0
+    ffn: Probability = 0.0
+
+
+Component = dict[str, Any]
+"""`{kind: NAME, **options}`; checked against the constructor of the registered class (`components.py`)."""
+
+
+class EncoderSpec(Strict):
+    num_layers: Positive = 6
+    layer: Component = {"kind": "transformer"}
+    connection: Component = {"kind": "residual"}
+    aggregation: Component = {"kind": "top"}
+    self_attention: Component = {"kind": "single"}
+
+
+class DecoderSpec(EncoderSpec):
+    cross_attention: Component = {"kind": "single"}
+
+
+class ModelSpec(Strict):
+    """The network. Widths are of the whole model; sides differ only by depth and components."""
+
+    d_model: Positive = 512
+    d_ff: Positive = 2048
+    num_heads: Positive = 8
+    norm: Literal["pre", "post"] = "post"
+    norm_eps: Annotated[float, Field(gt=0)] = 1e-6
+    activation: Literal["relu", "gelu"] = "relu"
+    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+    max_positions: Positive = 1024  # rows of the table of learned positions
+    word_dim: Positive | None = None  # width of embedded words; null: d_model, else a linear map stands behind the table
+    output_dim: Positive | None = None  # width in front of the softmax; null: word_dim, or d_model
+    weight_norm: bool = False  # of the linear maps of convolutional components and of the output
+    embeddings: Literal["separate", "tied-output", "three-way"] = "separate"
+    embedding_scale: bool = True
+    encoder_embedding_bias: bool = False
+    output_bias: bool = False
+    init: Literal["xavier", "fan-in", "convs2s"] = "xavier"
+    dropout: DropoutSpec = DropoutSpec()
+    encoder: EncoderSpec = EncoderSpec()
+    decoder: DecoderSpec = DecoderSpec()
+    bridge: Component = {"kind": "top"}
+    extra_encoder: Component | None = None
+    context: Component | None = None
+    regularizers: list[Component] = []
+
+    @model_validator(mode="after")
+    def _heads(self) -> ModelSpec:
+        if self.d_model % self.num_heads:
+            raise ValueError(f"d_model {self.d_model} is not divisible by num_heads {self.num_heads}")
+        return self
+
+
+# ---------------------------------------------------------------- length
+
+
+Every = Positive | Literal["epoch"]
+"""So many updates, or the end of each epoch."""
+
+
+class TrainSpec(Strict):
+    """Length and bookkeeping of a training. Ends at the first of max_steps and max_epochs, at the end of patience or under a plateau's
+    min_lr (`ending.ended_by`)."""
+
+    max_steps: Positive | None = None
+    max_epochs: Positive | None = None
+    validate_every: Every = 1000
+    checkpoint_every: Every = 1000
+    snapshots: Natural = 0  # weight-only snapshots kept for averaging: the last N
+    snapshot_every: Every | None = None  # default: checkpoint_every
+    patience: Positive | None = None  # validations without improvement of validation nll
+    precision: Literal["fp32", "bf16"] = "fp32"
+    threads: Positive = 1
+    compile: bool = False
+    log_gradient_norms: Natural = 0  # updates between two looks at each encoder layer's gradient; 0: none. Never part of the key
+    recompute: Literal["none", "layers"] = "none"  # layers: run again backwards in place of keeping what they computed; same bits
+
+    @model_validator(mode="after")
+    def _recompute(self) -> TrainSpec:
+        if self.compile and self.recompute != "none":
+            raise ValueError(f"recompute is {self.recompute}; expected none with compile, which decides itself what is kept")
+        return self
+
+    @model_validator(mode="after")
+    def _end(self) -> TrainSpec:
+        if self.max_steps is None and self.max_epochs is None:
+            raise ValueError("one of max_steps and max_epochs is needed")
+        return self
+
+
+# ---------------------------------------------------------------- decoding and scoring
+
+
+class LengthPenalty(Strict):
+    """`gnmt`: ((5+|Y|)/6)^alpha; `exponent`: |Y|^alpha; the sum of log-probabilities is divided by it.
+
+    alpha tuned: that of `candidates` which does best on the validation set by the row's metric, the first of equals (see `tuning`).
+    """
+
+    kind: Literal["gnmt", "exponent", "none"] = "gnmt"
+    alpha: Annotated[float, Field(ge=0)] | Literal["tuned"] = 0.6
+    candidates: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _tuned(self) -> LengthPenalty:
+        tuned = self.alpha == "tuned"
+        if tuned and self.kind == "none":
+            raise ValueError("alpha is tuned; expected kind gnmt or exponent")
+        if tuned and self.candidates is None:
+            raise ValueError("candidates are needed by alpha tuned")
+        if self.candidates is not None and not tuned:
+            raise ValueError(f"candidates are used by alpha tuned alone, not by {self.alpha}")
+        return self
+
+
+class DecodeSpec(Strict):
+    """Choice of checkpoint (`best`: lowest validation nll) and search. |Y| <= max_ratio * |X| + max_extra, and <= `max_length`
+    (EOS counted).
+
+    `no_repeat_ngram` n > 0: no output holds the same n subwords twice (3: trigram blocking, Paulus et al. 2018).
+    """
+
+    checkpoint: Literal["last", "best", "average"] = "last"
+    beam_size: Positive = 4
+    length_penalty: LengthPenalty = LengthPenalty()
+    max_ratio: Annotated[float, Field(gt=0)] = 1.0
+    max_extra: Natural = 50
+    max_length: Positive | None = None
+    no_repeat_ngram: Annotated[int, Field(ge=0, le=16)] = 0
+    precision: Literal["fp32", "bf16", "int8"] = "fp32"  # of the linear maps
+
+
+class ScoreSpec(Strict):
+    """`sacrebleu`: detokenised; `multi-bleu`: the papers' tokenised figure, no smoothing; `mteval`: mteval-v13a, detokenised.
+
+    `rouge`: F1 of ROUGE-1, -2 and -L of summaries. beam_size: of the search, in place of `decode`'s (greedy beside beam in `also`).
+    tokenize: what cuts running text into words for sacrebleu and mteval, by sacreBLEU's names; null: zh for zh, ja-mecab for ja, ko-mecab
+    for ko, 13a for all other target languages (`bleu_words`).
+    """
+
+    test: str = "test"
+    metric: Literal["sacrebleu", "multi-bleu", "mteval", "rouge"] = "sacrebleu"
+    tokenize: Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] | None = None
+    lowercase: bool = False
+    split_compounds: bool = False
+    beam_size: Positive | None = None
+
+
+class RunSpec(Strict):
+    """One training, one decoding, one scoring: everything that decides the number in a table's cell."""
+
+    data: DataSpec
+    batch: BatchSpec = BatchSpec()
+    model: ModelSpec = ModelSpec()
+    optim: OptimSpec = OptimSpec()
+    train: TrainSpec
+    decode: DecodeSpec = DecodeSpec()
+    score: ScoreSpec = ScoreSpec()
+    seed: Natural = 1
+    init_from: str | None = None  # address of the row whose trained weights start this one
+
+    @property
+    def search(self) -> DecodeSpec:
+        """`decode` with the beam of the scoring, where it names one."""
+        beam = self.score.beam_size
+        return self.decode if beam is None else self.decode.model_copy(update={"beam_size": beam})

@@ -1,0 +1,93 @@
+"""Figures of a row besides its own score: other scorings of the same training (`also`), means of figures, which analysis it is for,
+which test marks it, and under which BLEU it counts as failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from orchestrator.specs import check, profiles
+from orchestrator.specs.located import Marked
+from orchestrator.specs.positions import Document, KeyPath, Mark, nearest, shown
+from orchestrator.specs.schema import RunSpec, ScoreSpec
+from orchestrator.specs.table import FigureHead, Head
+
+
+def _nothing() -> Marked:
+    return Marked({}, Mark("", ()))
+
+
+@dataclass
+class Figures:
+    """also: name -> differences to the row's `score` section. means: name -> names of figures. Both know where each was written."""
+
+    also: Marked = field(default_factory=_nothing)
+    means: Marked = field(default_factory=_nothing)
+    analysis: str | None = None
+    significance: str | None = None
+    failed_below: float | None = None
+
+    def merged(self, document: Document, at: KeyPath, head: FigureHead) -> Figures:
+        """With what the mapping at `at` says on top; null takes a figure away."""
+        also, means = (_over(below, document, (*at, name)) for below, name in ((self.also, "also"), (self.means, "means")))
+        bound = head.failed_below if "failed_below" in head.model_fields_set else self.failed_below
+        return Figures(also, means, head.analysis or self.analysis, head.significance or self.significance, bound)
+
+
+def of_row(file: Figures, document: Document, at: KeyPath, head: Head, problems: list[str]) -> Figures:
+    """Of the row at `at`, the file's below. Adds a line for each problem. Rows that do not run have no figures, quoted ones no analysis."""
+    found = file.merged(document, at, head)
+    if head.kind == "analysis" and found.analysis is None:
+        problems.append(document.mark(at).line("analysis is missing; expected the row or the file to name one"))
+    if head.kind != "run":
+        return Figures() if head.kind == "quoted" else Figures(analysis=found.analysis, significance=found.significance)
+    for name, parts in found.means.data.items():
+        problems += _mean_problems(found.means.mark((name,)), name, parts, list(found.also.data))
+    return found
+
+
+def resolve(also: Marked, spec: RunSpec, profile_test: str | None = None) -> tuple[dict[str, ScoreSpec], list[str]]:
+    """Name -> whole `score` section, by the differences to that of `spec`; or a line for each problem.
+
+    profile_test: the test set of a profile (see `profiles.test_set`).
+    """
+    found: dict[str, ScoreSpec] = {}
+    problems: list[str] = []
+    for name, differences in also.data.items():
+        score = spec.score.model_dump() | differences
+        score["test"] = profiles.test_set(score["test"], profile_test)
+        if score == spec.score.model_dump():
+            found[name] = spec.score
+            continue
+        marks: dict[KeyPath, Mark] = {("score", key): also.mark((name, key)) for key in differences}
+        data = spec.model_dump(exclude={"seed", "init_from"}) | {"score": score}
+        other, lines = check.check(Marked(data, also.mark((name,)), marks))
+        problems += lines
+        if other is not None:
+            found[name] = other.score
+    return found, problems
+
+
+def differences(score: ScoreSpec, own: ScoreSpec) -> dict[str, object]:
+    """What `also` would say of `score` in a row whose own section is `own`."""
+    mine = own.model_dump()
+    return {key: value for key, value in score.model_dump().items() if value != mine[key]}
+
+
+def _over(below: Marked, document: Document, path: KeyPath) -> Marked:
+    value: object = document.data
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return below
+    found = below.merged(Marked.of(document, path))
+    found.data = {name: item for name, item in found.data.items() if item is not None}
+    return found
+
+
+def _mean_problems(mark: Mark, name: str, parts: list[str], also: list[str]) -> list[str]:
+    if name in also:
+        return [mark.line("found the name of a figure in also; expected another name")]
+    if not parts:
+        return [mark.line("found an empty list; expected figures named in also, or bleu")]
+    unknown = next((part for part in parts if part != "bleu" and part not in also), None)
+    return [] if unknown is None else [mark.line(f"found '{shown(unknown)}'; {nearest(unknown, [*also, 'bleu'])}")]

@@ -1,0 +1,145 @@
+"""A resolved row as YAML that needs no other file, and that file read back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import yaml
+
+from orchestrator.errors import UserError
+from orchestrator.safe_text import visible
+from orchestrator.specs import check, overrides, scorings
+from orchestrator.specs.located import Marked
+from orchestrator.specs.positions import shown
+from orchestrator.specs.rows import Resolver, Row, as_data
+from orchestrator.specs.schema import RunSpec, ScoreSpec
+from orchestrator.specs.scorings import Figures
+from orchestrator.specs.table import SEGMENT_WORDS, SingleHead, segments
+from orchestrator.specs.table_file import TableFile, head_of
+
+_OWN = ("seed", "init_from")
+
+
+def to_yaml(row: Row) -> str:
+    """Row, spec and the specs of the rows it starts from; `resolve` accepts it and gives the same spec."""
+    data = as_data(row)
+    data["spec"] = None if row.spec is None else row.spec.model_dump()
+    parents: dict[str, Any] = {}
+    parent = row.parent
+    while parent is not None and parent.spec is not None:
+        parents[parent.id] = parent.spec.model_dump()
+        parent = parent.parent
+    if parents:
+        data["parents"] = parents
+    return dumped(data)
+
+
+def read_single(table: TableFile, resolver: Resolver | None, seed: int | None) -> Row:
+    """The row in a file that `show` printed. UserError with every problem."""
+    document, problems = table.document, list(table.problems)
+    head = head_of(document, (), SingleHead, list(document.data), problems)
+    if head is None:
+        raise UserError(*problems)
+    if not segments(head.id, 3, 4):
+        problems.append(document.mark(("id",)).line(f"found '{head.id[:80]}'; expected paper/table/row: {SEGMENT_WORDS} each"))
+    problems += [
+        document.mark(("of", i)).line(f"found '{shown(address)}'; expected paper/table/row: {SEGMENT_WORDS} each")
+        for i, address in enumerate(head.of)
+        if not segments(address, 3, 4)
+    ]
+    if (head.spec is None) == (head.kind == "run"):
+        problems.append(
+            document.mark(("kind",)).line(f"found a row of kind {head.kind} {'without' if head.spec is None else 'with'} a spec")
+        )
+    specs = {address: _spec(table, ("parents", address), problems) for address in head.parents}
+    spec = _spec(table, ("spec",), problems) if head.spec is not None else None
+    figures = scorings.of_row(Figures(), document, (), head, problems)
+    also: dict[str, ScoreSpec] = {}
+    if spec is not None:
+        also, found = scorings.resolve(figures.also, spec)
+        problems += found
+    if problems:
+        raise UserError(*dict.fromkeys(problems))
+    row = Row(head.id, head.label, head.kind, spec, head.expect, head.assumed, head.workers, head.pinned, document.file, 1)
+    row = replace(row, also=also, means=dict(figures.means.data), of=head.of, analysis=head.analysis, note=head.note)
+    row = replace(row, significance=head.significance, failed_below=head.failed_below)
+    row = replace(row, parent=_chain(table, row, specs, ()))
+    if resolver is not None:
+        row = _again(table, row, resolver, ("spec",), resolver.sets)
+        row = (
+            row if row.spec is None else replace(row, also=resolver.also(figures, row.spec), failed_below=resolver.bound(row.failed_below))
+        )
+    return row if seed is None else row.at(seed)
+
+
+def _spec(table: TableFile, path: tuple[str, ...], problems: list[str]) -> RunSpec | None:
+    marked = Marked.of(table.document, path)
+    seed, init_from = (marked.data.pop(name, None) for name in _OWN)
+    whole = seed if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 else None
+    if whole is None:
+        problems.append(marked.mark(("seed",)).line("found no seed; expected a whole number >= 0"))
+    if init_from is not None and (not isinstance(init_from, str) or init_from not in (table.document.data.get("parents") or {})):
+        problems.append(marked.mark(("init_from",)).line("found a row that is not among the file's parents"))
+        init_from = None
+    home = table.document.mark(path)
+    base = Marked(check.defaults(), home, {})
+    spec, found = check.check(base.merged(Marked(marked.data, home, marked.marks)), seed=whole or 0, init_from=init_from)
+    problems += found
+    return spec
+
+
+def _chain(table: TableFile, row: Row, specs: dict[str, RunSpec | None], seen: tuple[str, ...]) -> Row | None:
+    address = None if row.spec is None else row.spec.init_from
+    if address is None:
+        return None
+    if address in seen:
+        raise UserError(f"{table.document.file}:1: parents: found a circle through {address}")
+    parent = Row(address, address, "run", specs[address], {}, [], 1, False, table.document.file, 1)
+    return replace(parent, parent=_chain(table, parent, specs, (*seen, address)))
+
+
+def _again(table: TableFile, row: Row, resolver: Resolver, path: tuple[str, ...], sets: list[overrides.Override]) -> Row:
+    """Profile and overrides on a row that was resolved before, and on its parents."""
+    if row.spec is None:
+        return row
+    written = Marked.of(table.document, path)
+    data = row.spec.model_dump(exclude=set(_OWN))
+    spec = resolver.spec(Marked(data, written.home, written.marks), sets, row.spec.init_from).model_copy(update={"seed": row.spec.seed})
+    parent = row.parent
+    if parent is not None and parent.spec is not None:
+        reach = overrides.for_parent(sets, data, parent.spec.model_dump())
+        parent = _again(table, parent, resolver, ("parents", parent.id), reach)
+    return replace(row, spec=spec, parent=parent)
+
+
+def dumped(data: Any) -> str:
+    """YAML in which printable characters stand as they are and all others as escapes, which quotes make readable again."""
+    text = yaml.dump(data, Dumper=Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=140)
+    return "\n".join(map(visible, text.split("\n")))
+
+
+class Dumper(yaml.SafeDumper):
+    """Small lists and mappings stay on one line; floats as YAML 1.2 reads them; text that looks like a number is quoted."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _float(dumper: yaml.SafeDumper, value: float) -> yaml.ScalarNode:
+    mantissa, e, exponent = repr(value).partition("e")
+    return dumper.represent_scalar("tag:yaml.org,2002:float", f"{mantissa}{'' if '.' in mantissa else '.0'}{e}{exponent}")
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    from orchestrator.specs import yaml as yaml_loader
+
+    try:
+        plain = yaml_loader.parse(value, "").data == value and value.isprintable()
+    except UserError:
+        plain = False
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if plain else '"')
+
+
+Dumper.add_representer(float, _float)
+Dumper.add_representer(str, _text)

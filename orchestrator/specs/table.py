@@ -1,0 +1,261 @@
+"""Strict schema of what stands around the specs in a table's file: source, sweep, and the head of each row."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from orchestrator.specs.failure import FAILED
+from orchestrator.specs.schema import Natural, Positive, Strict
+
+SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SEGMENT_WORDS = "letters, digits and ._- (at most 64, first a letter or digit)"
+NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?[kMG]?")
+METRIC_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,63}")
+FIGURE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
+RESERVED = ("bleu", "sacrebleu", "tokenised", "mteval", "rouge1", "rouge2", "rougeL")
+"""Names of figures that every score record has."""
+MAX_SEED = 2**32 - 1
+_UNIT = {"k": 1e3, "M": 1e6, "G": 1e9}
+
+Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
+Kind = Literal["run", "quoted", "analysis"]
+AnalysisName = Literal[
+    "length",
+    "exploitation",
+    "hops",
+    "steps",
+    "accuracy",
+    "layer-attention",
+    "properties",
+    "grid",
+    "probing",
+    "significance",
+    "speed",
+    "degradation",
+    "difficulty",
+    "attention-maps",
+    "gradient-norms",
+    "inference-speed",
+    "lead",
+    "loss-curves",
+    "embedding-size",
+    "parameters",
+    "asha",
+]
+TestName = Literal["both", "sign", "bootstrap"]
+"""Whose p-values give a row its mark."""
+Also = dict[str, dict[str, Any] | None]
+"""Name of a figure -> its differences to the row's `score` section; null takes the file's away."""
+Means = dict[str, list[str] | None]
+"""Name of a figure -> the figures it is the mean of."""
+
+
+def segments(text: str, low: int, high: int) -> bool:
+    """Is `text` `low` to `high` well-formed segments joined by slashes?"""
+    parts = text.split("/")
+    return low <= len(parts) <= high and all(SEGMENT.fullmatch(part) for part in parts)
+
+
+def number(value: float | str | bool | None) -> float | None:
+    """What a paper reports as a number: 27.64, '88.0M' -> 88000000.0, '+0.3' -> 0.3. None for true, false and 'failed'."""
+    if isinstance(value, bool) or value == FAILED:
+        return None
+    if value is None or not isinstance(value, str):
+        return value
+    scale = _UNIT.get(value[-1], 1.0)
+    return round(float(value.rstrip("kMG")) * scale, 6)
+
+
+class Source(Strict):
+    paper: str
+    table: str
+
+    @model_validator(mode="after")
+    def _segments(self) -> Source:
+        for name in ("paper", "table"):
+            if not SEGMENT.fullmatch(getattr(self, name)):
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected {SEGMENT_WORDS}")
+        return self
+
+
+class Retrain(Strict):
+    """After a search its best rows train again, in full, with seeds of their own; pinned rows too."""
+
+    top: Positive = 3
+    seeds: Annotated[list[Seed], Field(min_length=1)]
+
+
+class Scheduler(Strict):
+    """`asha`: a run is compared at each rung (steps) with the runs that came there before; `fifo`: every run runs its full budget."""
+
+    kind: Literal["asha", "fifo"] = "asha"
+    metric: Literal["valid/nll", "valid/ppl", "valid/accuracy", "valid/bleu"] = "valid/nll"
+    mode: Literal["min", "max"] = "min"
+    rungs: list[Positive] = Field(default_factory=list)
+    reduction_factor: Annotated[float, Field(gt=1)] = 2.0
+    shuffle_seed: Natural = 0
+    retrain: Retrain | None = None
+
+    @model_validator(mode="after")
+    def _sound(self) -> Scheduler:
+        if self.kind == "asha" and not self.rungs:
+            raise ValueError("rungs are missing; expected increasing steps such as [200, 400]")
+        if any(a >= b for a, b in zip(self.rungs, self.rungs[1:], strict=False)):
+            raise ValueError(f"rungs {self.rungs} do not increase")
+        wanted = "max" if self.metric in ("valid/accuracy", "valid/bleu") else "min"
+        if self.mode != wanted:
+            raise ValueError(f"mode {self.mode} keeps the worst by {self.metric}; expected {wanted}")
+        return self
+
+
+MAX_SEEDS = 1000
+
+
+def _counted(seeds: Any) -> Any:
+    """`seeds: 3` is 1, 2 and 3."""
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        if not 1 <= seeds <= MAX_SEEDS:
+            raise ValueError(f"seeds is {seeds}; expected how many, from 1 to {MAX_SEEDS}, or a list such as [1, 2]")
+        return list(range(1, seeds + 1))
+    return seeds
+
+
+class Resources(Strict):
+    """Of each worker of each run; no part of a result's meaning. See `orchestrator.engines.packing`.
+
+    gpu: GPUs, a part of one, or auto (as many runs on a GPU as its memory holds, by an estimate). memory: auto (the estimate counts where
+    runs share a machine), none, or a size such as 12G. wait: seconds without resources after which the sweep ends; null: it waits.
+    """
+
+    gpu: Annotated[float, Field(ge=0.01, le=64)] | Literal["auto"] = 1.0
+    memory: str = "auto"
+    wait: Annotated[float, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _sound(self) -> Resources:
+        from orchestrator.engines.packing import size, valid_share
+
+        if self.gpu != "auto" and not valid_share(float(self.gpu)):
+            raise ValueError(f"gpu is {self.gpu}; expected auto, a part of a GPU such as 0.25, or whole ones")
+        if self.memory not in ("auto", "none"):
+            try:
+                size(self.memory)
+            except ValueError:
+                raise ValueError(f"memory is {self.memory[:40]!r}; expected auto, none or a size such as 12G") from None
+        return self
+
+
+class Sweep(Strict):
+    """seeds: a list, or how many: N stands for 1 to N."""
+
+    seeds: Annotated[list[Seed], Field(min_length=1), BeforeValidator(_counted, json_schema_input_type=Positive | list[Seed])] = Field(
+        default_factory=lambda: [1]
+    )
+    concurrency: Positive | None = None
+    resources: Resources = Resources()
+    scheduler: Scheduler = Scheduler(kind="fifo")
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Sweep:
+        again = [] if self.scheduler.retrain is None else self.scheduler.retrain.seeds
+        for seeds in (self.seeds, again):
+            if len(set(seeds)) != len(seeds):
+                raise ValueError(f"seeds {seeds} are not distinct")
+        if both := sorted(set(self.seeds) & set(again)):
+            raise ValueError(f"scheduler.retrain.seeds {both} are seeds of the search; expected others: its best were chosen by those")
+        return self
+
+
+class FigureHead(Strict):
+    """What a file and a row may both say about scoring and looking."""
+
+    also: Also = Field(default_factory=dict)
+    means: Means = Field(default_factory=dict)
+    analysis: AnalysisName | None = None
+    significance: TestName | None = None
+    failed_below: Annotated[float, Field(ge=0, le=100)] | None = None
+    """BLEU under which a finished run counts as `failed`, as one that diverged does then; null: neither does."""
+
+    @model_validator(mode="after")
+    def _names(self) -> FigureHead:
+        for section in ("also", "means"):
+            for name in getattr(self, section):
+                if not FIGURE.fullmatch(name) or name in RESERVED:
+                    wanted = f"letters, digits and _- (at most 32), and none of {', '.join(RESERVED)}"
+                    raise ValueError(f"{section} has the figure {name[:80]!r}; expected {wanted}")
+        return self
+
+
+class Head(FigureHead):
+    """What stands around a row's spec, in a table's file and in a file that `show` printed."""
+
+    label: str = ""
+    kind: Kind = "run"
+    expect: dict[str, Any] = Field(default_factory=dict)
+    assumed: list[str] = Field(default_factory=list)
+    workers: Annotated[int, Field(ge=1, le=4096)] = 1
+    pinned: bool = False
+    of: list[str] = Field(default_factory=list)
+    note: Annotated[str, Field(max_length=1000)] = ""
+
+    @model_validator(mode="after")
+    def _expect(self) -> Head:
+        for name, value in self.expect.items():
+            if not METRIC_NAME.fullmatch(name):
+                raise ValueError(f"expect has the column {name[:80]!r}; expected {SEGMENT_WORDS}")
+            plain = value is None or (isinstance(value, (int, float)) and abs(value) < 1e300) or (name == "bleu" and value == FAILED)
+            if not plain and not (isinstance(value, str) and len(value) < 40 and NUMBER.fullmatch(value)):
+                shown = value if isinstance(value, str) else type(value).__name__
+                raise ValueError(f"expect {name} is {str(shown)[:60]!r}; expected a number such as 27.64, +0.3 or 88.0M, or true or false")
+        return self
+
+    @model_validator(mode="after")
+    def _kind(self) -> Head:
+        if self.of and self.kind != "analysis":
+            raise ValueError(f"of is given in a row of kind {self.kind}; expected only in rows of kind analysis")
+        if self.kind == "analysis" and not self.of:
+            raise ValueError("of is missing; expected the rows that the analysis looks at")
+        if self.kind != "run" and (self.also or self.means):
+            raise ValueError(f"{'also' if self.also else 'means'} is given in a row of kind {self.kind}; expected only in rows of kind run")
+        if self.kind != "run" and self.failed_below is not None:
+            raise ValueError(f"failed_below is given in a row of kind {self.kind}; expected only in rows of kind run")
+        if not self.note.isprintable():
+            raise ValueError("note has more than one line; expected one")
+        return self
+
+
+class RowHead(Head):
+    """A row of a table's file without its spec sections. use: names of templates, merged in this order."""
+
+    init_from: str | None = None
+    use: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _use(self) -> RowHead:
+        if self.use and self.kind != "run":
+            raise ValueError(f"use is given in a row of kind {self.kind}; expected only in rows of kind run")
+        return self
+
+
+class TableHead(FigureHead):
+    """A file without its spec sections and rows. What it says of figures goes for all its rows that run, and for files that extend it."""
+
+    extends: str | None = None
+    source: Source | None = None
+    assumed: list[str] = Field(default_factory=list)
+    sweep: Sweep | None = None
+    expect_columns: list[str] = Field(default_factory=list)
+    templates: dict[str, Any] = Field(default_factory=dict)
+    rows: dict[str, Any] = Field(default_factory=dict)
+    grid: dict[str, Any] | None = None  # see grid_schema
+
+
+class SingleHead(Head):
+    """What `show` prints: one resolved row that needs no other file. `parents`: address of each row it starts from -> its spec."""
+
+    id: str
+    spec: dict[str, Any] | None = None
+    parents: dict[str, dict[str, Any]] = Field(default_factory=dict)

@@ -1,0 +1,208 @@
+"""One YAML file of rows, through `extends`: shared sections, heads of rows, each row's differences, and where every key stands."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from orchestrator.errors import UserError
+from orchestrator.specs import scorings, yaml
+from orchestrator.specs import templates as row_templates
+from orchestrator.specs.check import SECTIONS, defaults
+from orchestrator.specs.grid import named_rows
+from orchestrator.specs.grid.combinations import Grid
+from orchestrator.specs.located import Marked
+from orchestrator.specs.messages import problems_of
+from orchestrator.specs.positions import Document, Mark, describe, display, nearest, shown
+from orchestrator.specs.scorings import Figures
+from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS, RowHead, Source, Sweep, TableHead, segments
+from orchestrator.specs.templates import Template
+
+MAX_PARENTS = 16
+H = TypeVar("H", bound=BaseModel)
+
+
+@dataclass
+class RawRow:
+    """A row before validation of its spec: head, merged sections, place; the file's figures and its own merged."""
+
+    name: str
+    head: RowHead
+    spec: Marked
+    mark: Mark
+    figures: Figures
+
+
+@dataclass
+class TableFile:
+    """A file that has been read. `problems`: complete lines; the rest is as good as they leave it."""
+
+    path: Path
+    document: Document
+    source: Source | None = None
+    shared: Marked = field(default_factory=lambda: Marked(defaults(), Mark("", ())))
+    assumed: list[str] = field(default_factory=list)
+    rows: dict[str, RawRow] = field(default_factory=dict)
+    templates: dict[str, Template] = field(default_factory=dict)
+    sweep: Sweep | None = None
+    columns: list[str] = field(default_factory=list)
+    figures: Figures = field(default_factory=Figures)
+    grid: Grid | None = None
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        """`paper/table`; `local/STEM` where the file names no source."""
+        if self.source is not None:
+            return f"{self.source.paper}/{self.source.table}"
+        return f"local/{self.path.stem if SEGMENT.fullmatch(self.path.stem) else 'table'}"
+
+    @property
+    def is_single(self) -> bool:
+        """A file printed by `show`."""
+        return "spec" in self.document.data or "id" in self.document.data
+
+
+def read(path: Path) -> TableFile:
+    """The file and what it extends. UserError where it cannot be read as YAML; everything else is in `problems`."""
+    return _read(str(path), _stamp(path))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        info = path.stat()
+        return info.st_mtime_ns, info.st_size
+    except (OSError, ValueError):
+        return (0, 0)
+
+
+@functools.lru_cache(maxsize=256)
+def _read(text: str, stamp: tuple[int, int]) -> TableFile:
+    path = Path(text)
+    table = TableFile(path, yaml.load(path))
+    if not table.is_single:
+        _fill(table, ())
+        named_rows.fill(table)
+    return table
+
+
+def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
+    document, data = table.document, table.document.data
+    head = head_of(document, (), TableHead, [n for n in data if n not in SECTIONS], table.problems, extra=SECTIONS)
+    table.shared.home = document.mark(())
+    if isinstance(data.get("extends"), str):
+        _extend(table, data["extends"], chain)
+    sections = Marked.of(document, (), lambda name: name in SECTIONS)
+    _only_mappings(sections, table.problems)
+    table.shared = table.shared.merged(sections)
+    if head is not None:
+        table.source, table.columns = head.source, head.expect_columns
+        table.sweep = head.sweep or table.sweep
+        table.assumed = list(dict.fromkeys([*table.assumed, *head.assumed]))
+        table.figures = table.figures.merged(document, (), head)
+    table.templates = table.templates | row_templates.of_file(document, head_of, table.problems)
+    rows = data.get("rows")
+    if isinstance(rows, dict):
+        _names(table, rows)
+        for name in rows:
+            _row(table, name, rows[name])
+
+
+def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
+    mark = table.document.mark(("extends",))
+    path = (table.path.parent / target).resolve() if "\0" not in target else table.path
+    chain = (*chain, table.path.resolve())
+    if path in chain:
+        table.problems.append(mark.line(f"found {describe(target)}; expected a file that does not extend this one in turn"))
+        return
+    if len(chain) > MAX_PARENTS or Path(target).is_absolute():
+        wanted = f"at most {MAX_PARENTS} files in a row" if len(chain) > MAX_PARENTS else "a path relative to this file"
+        table.problems.append(mark.line(f"found {describe(target)}; expected {wanted}"))
+        return
+    try:
+        parent = TableFile(path, yaml.load(path))
+    except UserError as error:
+        missing = not path.is_file()
+        known = [p.name for p in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
+        lines = [mark.line(f"found {describe(target)}: no such file; {nearest(path.name, known)}")] if missing else error.lines
+        table.problems += lines
+        return
+    if parent.is_single:
+        table.problems.append(mark.line(f"found {describe(target)}, one resolved row; expected a file with shared sections"))
+        return
+    _fill(parent, chain)
+    table.problems += parent.problems
+    table.shared, table.assumed, table.figures, table.templates = parent.shared, parent.assumed, parent.figures, parent.templates
+    table.shared.home = table.document.mark(())
+
+
+def head_of(
+    document: Document, path: tuple[str | int, ...], model: type[H], names: list[str], problems: list[str], extra: Any = ()
+) -> H | None:
+    """The keys `names` of the mapping at `path` as `model`, or None and problems. `extra`: other keys to suggest for an unknown one."""
+    value: Any = document.data
+    for part in path:
+        value = value[part]
+    try:
+        return model.model_validate({name: value[name] for name in names})
+    except ValidationError as error:
+        for problem in problems_of(error, model, path):
+            message = problem.message
+            if message.startswith("unknown key") and len(problem.path) == len(path) + 1:
+                message = f"unknown key; {nearest(str(problem.path[-1]), [*model.model_fields, *extra])}"
+            problems.append(Marked({}, document.mark(()), document.marks).line(problem.path, message))
+        return None
+
+
+def _only_mappings(sections: Marked, problems: list[str]) -> None:
+    for name in [n for n, value in sections.data.items() if not isinstance(value, dict)]:
+        problems.append(sections.mark((name,)).line(f"found {describe(sections.data[name])}; expected a mapping"))
+        del sections.data[name]
+
+
+def _names(table: TableFile, rows: dict[str, Any]) -> None:
+    seen: dict[str, str] = {}
+    for name in rows:
+        mark = table.document.mark(("rows", name))
+        if not segments(name, 1, 2):
+            table.problems.append(f"{mark.where}: rows: found the row name '{shown(name)}'; expected {SEGMENT_WORDS}, with one / at most")
+        elif name.casefold() in seen:
+            table.problems.append(mark.line(f"found a name that differs only by case from {seen[name.casefold()]}; expected another"))
+        seen.setdefault(name.casefold(), name)
+
+
+def _row(table: TableFile, name: str, value: Any) -> None:
+    path, document = ("rows", name), table.document
+    mark = document.mark(path)
+    if not isinstance(value, (dict, type(None))):
+        table.problems.append(mark.line(f"found {describe(value)}; expected a mapping"))
+        return
+    value = {} if value is None else value
+    if value == {} or document.data["rows"][name] is None:
+        document.data["rows"][name] = value
+    problems: list[str] = []
+    head = head_of(document, path, RowHead, [n for n in value if n not in SECTIONS], problems, extra=SECTIONS)
+    table.problems += problems
+    own = Marked.of(document, path, lambda key: key in SECTIONS)
+    if head is not None and head.kind != "run" and own.data:
+        first = next(iter(own.data))
+        table.problems.append(own.mark((first,)).line(f"found in a row of kind {head.kind}; expected only in rows of kind run"))
+    _only_mappings(own, table.problems)
+    head = head or RowHead()
+    base, assumed = row_templates.used(head.use, table.templates, document, path, table.shared, table.problems)
+    head = head.model_copy(update={"assumed": [*assumed, *head.assumed]})
+    figures = scorings.of_row(table.figures, document, path, head, table.problems) if not problems else Figures()
+    table.rows[name] = RawRow(name, head, base.merged(own), mark, figures)
+
+
+def missing(path: Path) -> str:
+    """The message for a file that is not there, with its nearest neighbour."""
+    folder = path.parent
+    known = [p.name for p in folder.glob("*.yaml")] if folder.is_dir() else []
+    close = nearest(path.name, known)
+    hint = f"; did you mean {display(folder / close.rsplit('did you mean ', 1)[1].rstrip('?'))}?" if "did you mean" in close else ""
+    return f"{display(path)}: no such file{hint}"

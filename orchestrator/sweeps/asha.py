@@ -1,0 +1,88 @@
+"""Asynchronous successive halving (Li et al. 2020) as a pure, durable decision: no clock, no randomness, no Ray.
+
+At each rung a run is compared with those that came there before it; it goes on where it is among the best 1/eta of them. The first always
+goes
+on. A decision is made once and kept in a file, so that a resumed sweep decides as the interrupted one did.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import UserError
+from orchestrator.files import atomic
+from orchestrator.specs.positions import display
+
+
+class Asha:
+    """`rungs`: steps; `eta`: reduction factor; `pinned` runs are never stopped (except where the metric is not finite) but count for
+    others."""
+
+    def __init__(self, rungs: list[int], eta: float, mode: str, pinned: set[str], path: Path | None = None) -> None:
+        self.rungs, self.eta, self.sign, self.pinned, self.path = sorted(rungs), eta, (1.0 if mode == "max" else -1.0), pinned, path
+        self.records: dict[int, list[dict[str, Any]]] = {rung: [] for rung in self.rungs}
+        if path is not None and path.exists():
+            try:
+                self._load(json.loads(path.read_bytes()))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise UserError(
+                    f"{display(path)}: holds no decisions of a search; expected the file as the sweep wrote it, or none"
+                ) from None
+
+    def decide(self, run: str, rung: int, value: float) -> bool:
+        """True: go on. The same question always gets the same answer."""
+        earlier = self.records[rung]
+        for record in earlier:
+            if record["run"] == run:
+                return bool(record["continue"])
+        finite = isinstance(value, (int, float)) and math.isfinite(value)
+        cutoff = self._cutoff([r["value"] for r in earlier if r["value"] is not None])
+        good = finite and (cutoff is None or self.sign * value >= cutoff or run in self.pinned)
+        earlier.append(
+            {
+                "run": run,
+                "value": float(value) if finite else None,
+                "cutoff": None if cutoff is None else self.sign * cutoff,
+                "continue": good,
+            }
+        )
+        self._save()
+        return good
+
+    def stopped(self) -> dict[str, int]:
+        """Runs that were stopped, with their rung."""
+        return {r["run"]: rung for rung, records in self.records.items() for r in records if not r["continue"]}
+
+    def _cutoff(self, values: list[float]) -> float | None:
+        """The (1 - 1/eta) quantile of earlier arrivals, linearly interpolated; ties go on."""
+        if not values:
+            return None
+        ordered = sorted(self.sign * v for v in values)
+        at = (1.0 - 1.0 / self.eta) * (len(ordered) - 1)
+        low = math.floor(at)
+        high = min(low + 1, len(ordered) - 1)
+        return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+
+    def _save(self) -> None:
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            atomic.write_json(
+                self.path, {"eta": self.eta, "sign": self.sign, "rungs": {str(k): v for k, v in self.records.items()}}, points="asha"
+            )
+
+    def _load(self, data: dict[str, Any]) -> None:
+        if data["eta"] == self.eta and data["sign"] == self.sign:
+            for rung, records in data["rungs"].items():
+                if int(rung) in self.records:
+                    self.records[int(rung)] = [_checked(record) for record in records]
+
+
+def _checked(record: dict[str, Any]) -> dict[str, Any]:
+    """The record itself. Errors of many kinds where it is none."""
+    value = record["value"]
+    if not isinstance(record["run"], str) or not isinstance(record["continue"], bool) or not (value is None or math.isfinite(value)):
+        raise ValueError
+    return record

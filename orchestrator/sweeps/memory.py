@@ -1,0 +1,73 @@
+"""What a training needs of memory: an estimate, made before it starts, so that several can share a machine or a GPU.
+
+    process + max(weights + moments + activations + loss,            gradients replace activations on the way back
+                  weights + moments + gradients + snapshot)          after the update, while a snapshot is written
+
+Never exact, and on a CPU an upper bound for what surrounds the tensors (PROCESS): allocators keep more than is used, and variants hold
+more or fewer states than a plain layer. The constants were fitted to peaks of plain transformers on a CPU (fp32);
+`tests/unit/training/test_memory.py` holds the formula against such peaks. On a GPU it was not tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orchestrator.specs.schema import RunSpec
+
+MOMENTS = {"adam": 2}
+"""fp32 numbers that the optimiser keeps for each parameter; others: 1."""
+
+STATES_D, STATES_FF = {"encoder": 14, "decoder": 24}, 3
+"""Numbers that a layer keeps for its backward pass, for each token: so many of width d_model and of width d_ff."""
+
+SENTENCE = 50
+"""Tokens of a sentence where a batch is counted in sentences."""
+
+PROCESS = {"cpu": 2700 * 10**6, "cuda": 600 * 10**6}
+"""On a CPU an upper bound: Python, torch and Ray, 0.4 GB, and what oneDNN and malloc keep for up to 1,024 shapes of products, which
+come with the batches of a training. Measured above the tensors (dou2018/table1/row1): 1.0 GB after 60 updates under the profile smoke,
+1.1 and 1.5 GB after 30 and 90 under cpu; chosen so that the largest peak reported of a whole run under cpu, 2.68 GB, is below it.
+Of a GPU's memory its context and libraries (assumed: not measured)."""
+
+LOGITS = {"cpu": 512, "cuda": 8192}
+"""Positions whose logits are there at a time (`models.loss`)."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes, estimated, of one worker. Gradients and snapshot are as large as the weights."""
+
+    weights: int
+    moments: int
+    activations: int
+    loss: int
+    process: int
+
+    @property
+    def total(self) -> int:
+        return self.process + self.weights + self.moments + max(self.activations + self.loss, 2 * self.weights)
+
+
+def estimate(spec: RunSpec, params: int, tgt_vocab: int, *, workers: int = 1, device: str = "cpu") -> Memory:
+    """Of one worker of a training of `params` parameters."""
+    batch, model = spec.batch, spec.model
+    tokens = batch.size if batch.unit == "tokens" else batch.size * min(SENTENCE, spec.data.max_length or SENTENCE)
+    tokens = -(-tokens // workers)
+    layers = {side: getattr(model, side).num_layers for side in STATES_D}
+    kept = sum(layers[side] * (STATES_D[side] * model.d_model + STATES_FF * model.d_ff) for side in layers)
+    if spec.train.recompute == "layers":  # inputs of all layers, and one layer whole
+        kept = sum(layers.values()) * model.d_model + max(STATES_D.values()) * model.d_model + STATES_FF * model.d_ff
+    width = 3 if spec.train.precision == "bf16" else 4  # norms and residual sums stay fp32, and weights are cast
+    return Memory(
+        weights=4 * params,
+        moments=4 * MOMENTS.get(spec.optim.kind, 1) * params,
+        activations=tokens * kept * width,
+        loss=3 * 4 * min(tokens, LOGITS[device]) * tgt_vocab,
+        process=PROCESS[device],
+    )
+
+
+def gigabytes(size: float) -> str:
+    return f"{size / 10**9:.1f} GB"

@@ -1,0 +1,253 @@
+"""What a command would do, without doing it: keys, parameters, and which work is new, done, shared, stopped or lacks its data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.ledger import sources
+from orchestrator.ledger.keys import Keys, keys_of
+from orchestrator.ledger.results import Ledger
+from orchestrator.specs import precision
+from orchestrator.specs.failure import FAILED, stated_failure
+from orchestrator.specs.grid.gc_pause import put_off
+from orchestrator.specs.memoise import kept
+from orchestrator.specs.rows import Row, runs
+from orchestrator.specs.schema import DataSpec
+from orchestrator.sweeps import parameters
+
+if TYPE_CHECKING:
+    from orchestrator.cost.estimate import Cost
+    from orchestrator.cost.totals import Sum
+    from orchestrator.data.store import Prepared
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One row and seed. `same_as`: the earlier row of this plan with the same score key. changed: since it was trained (see `sources`).
+
+    status: new | done | failed | shared | stopped | needs-data. stopped: by ASHA; its sweep leaves it so, `run` goes on from
+    its checkpoint. failed: by the row's own rule (see `outcome`), for this `reason`; nothing is left to do.
+    """
+
+    id: str
+    seed: int
+    keys: Keys
+    params: int | None
+    status: str
+    same_as: str | None = None
+    also: dict[str, Keys] = field(default_factory=dict)
+    reason: str = ""
+    cost: Cost | None = None
+    changed: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "seed": self.seed,
+            "keys": self.keys.as_dict(),
+            "params": self.params,
+            "status": self.status,
+            "same_as": self.same_as,
+            "reason": self.reason,
+            "also": {name: keys.as_dict() for name, keys in self.also.items()},
+            "changed": self.changed,
+        } | ({} if self.cost is None else {"cost": self.cost.as_json(self.params)})
+
+
+@dataclass
+class Plan:
+    """`parents`: rows that are not asked for but train first, because a row starts from them.
+
+    rates: id of a row or parent -> its optimiser and rate.
+    totals: see `cost.totals`; empty where costs were not asked for.
+    """
+
+    rows: list[Planned] = field(default_factory=list)
+    parents: list[Planned] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    rates: dict[str, str] = field(default_factory=dict)
+    totals: dict[str, Sum] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "rows": [row.as_json() for row in self.rows],
+            "parents": [row.as_json() for row in self.parents],
+            "totals": dict(Counter(row.status for row in self.rows)) | {"runs": len(self.rows), "trainings": self.trainings},
+            "notes": self.notes,
+            "rates": self.rates,
+            "cost": {name: each.as_json() for name, each in self.totals.items()},
+        }
+
+    @property
+    def trainings(self) -> int:
+        """Distinct trainings among the new rows and their parents; a stopped parent goes on, for others start from its end."""
+        parents = (row for row in self.parents if row.status in ("new", "stopped"))
+        return len({row.keys.train for row in (*parents, *(row for row in self.rows if row.status == "new"))})
+
+
+class Data:
+    """Manifests and vocabulary sizes, looked up once for each distinct data section."""
+
+    def __init__(self, data_dir: Path | None, cache_dir: Path | None = None) -> None:
+        self.data_dir, self.cache_dir = data_dir, cache_dir
+        self._manifests: dict[str, dict[str, Any] | None] = {}
+        self._prepared: dict[str, Prepared | None] = {}
+
+    def manifest(self, data: DataSpec) -> dict[str, Any] | None:
+        """None where the data is absent."""
+        key = kept("manifest", data, data.model_dump_json)
+        if key not in self._manifests:
+            from orchestrator.data import prepare
+
+            self._manifests[key] = prepare.manifest(data, self.data_dir)
+        return self._manifests[key]
+
+    def prepared(self, row: Row) -> Prepared | None:
+        """The prepared data, where there is some."""
+        assert row.spec is not None
+        manifest = self.manifest(row.spec.data)
+        if self.cache_dir is None or manifest is None:
+            return None
+        from orchestrator.data import prepare, store
+
+        key = kept("manifest key", manifest, lambda: prepare.manifest_key(manifest))
+        if self._prepared.get(key) is None:
+            self._prepared[key] = store.load(self.cache_dir / key[:16], key)
+        return self._prepared[key]
+
+    def unusual(self, rows: Sequence[Row]) -> list[str]:
+        """What the catalogue expects under the names of their corpora and does not find here."""
+        from orchestrator.data import usual
+        from orchestrator.specs.corpora import load_entry
+
+        tests: dict[str, set[str]] = {}
+        first: dict[str, Row] = {}
+        for row in (row for row in rows if row.spec is not None and self.manifest(row.spec.data) is not None):
+            assert row.spec is not None
+            first.setdefault(row.spec.data.corpus, row)
+            tests.setdefault(row.spec.data.corpus, set()).update(score.test for score in (row.spec.score, *row.also.values()))
+        found = []
+        for corpus, row in first.items():
+            splits, ready = {*usual.TRAINING, *tests[corpus]}, self.prepared(row)
+            text = usual.of_files(load_entry(corpus), self.data_dir, splits) if ready is None else usual.of_prepared(ready, splits)
+            found += usual.unusual(corpus, text)
+        return found
+
+    def sizes(self, row: Row) -> tuple[int, int] | None:
+        """Of the prepared data where there is some, else the declared ones."""
+        assert row.spec is not None
+        ready = self.prepared(row)
+        return parameters.declared(row.spec) if ready is None else (ready.src_size, ready.tgt_size)
+
+
+@put_off()
+def plan(
+    rows: Sequence[Row],
+    seeds: Sequence[int],
+    *,
+    ledger: Ledger,
+    data_dir: Path | None = None,
+    cache_dir: Path | None = None,
+    force: bool = False,
+    rungs: Sequence[int] = (),
+    data: Data | None = None,
+) -> Plan:
+    """The plan of every row with every seed. UserError where that is more than MAX_RUNS runs and not forced. data: one that is kept."""
+    data, result = data or Data(data_dir, cache_dir), Plan()
+    first: dict[str, str] = {}
+    wanted = {(row.id, seed) for row, seed in runs(list(rows), list(seeds), force)}
+    added: set[tuple[str, int]] = set()
+    uncounted: list[str] = []
+    for row, seed in runs(list(rows), list(seeds), force):
+        seeded = row.at(seed)
+        result.rates |= {each.id: each.spec.optim.told() for each in (row, *_ancestors(row)) if each.spec is not None}
+        for parent in _ancestors(seeded):
+            if (parent.id, seed) not in wanted | added:
+                added.add((parent.id, seed))
+                result.parents.append(_one(parent, seed, data, ledger, first, []))
+        result.rows.append(_one(seeded, seed, data, ledger, first, uncounted))
+    if uncounted:
+        corpora = sorted({row.spec.data.corpus for row in rows if row.spec is not None and row.id in uncounted})
+        result.notes.append(
+            f"parameters of {len(set(uncounted))} rows need vocabulary sizes: prepare {', '.join(corpora)} "
+            "(nmt-ablate data prepare) or give --set data.vocab.src=N --set data.vocab.tgt=N"
+        )
+    lacking = sorted({row.spec.data.corpus for row in rows if row.spec is not None and data.manifest(row.spec.data) is None})
+    if lacking:
+        result.notes.append(f"data absent: {', '.join(lacking)} (--data-dir, or nmt-ablate data get NAME)")
+    result.notes += [f"warning: {line}" for line in data.unusual(rows)]
+    result.notes += precision.warned((each.id, each.spec) for row in rows for each in (*_ancestors(row), row) if each.spec is not None)
+    return result
+
+
+def keys_for(row: Row, data: Data) -> Keys:
+    """Keys of a row at its seed, its parents' included; null where data is absent."""
+    assert row.spec is not None
+    parent = None if row.parent is None else keys_for(row.parent, data).train
+    manifest = data.manifest(row.spec.data)
+    return keys_of(row.spec, None if row.parent is not None and parent is None else manifest, parent)
+
+
+def also_keys(row: Row, data: Data) -> dict[str, Keys]:
+    """Name -> keys of each other scoring of the row's training."""
+    assert row.spec is not None
+    return {name: keys_for(replace(row, spec=row.spec.model_copy(update={"score": score})), data) for name, score in row.also.items()}
+
+
+def is_done(ledger: Ledger, keys: Keys, also: Mapping[str, Keys] | None = None) -> bool:
+    """Scored in every way that is wanted, or diverged: nothing is left to do."""
+    wanted = [keys, *(also or {}).values()]
+    if keys.train is None or any(k.score is None for k in wanted):
+        return False
+    record = ledger.read_train(keys.train)
+    if record is None:
+        return False
+    scored = all(k.score is not None and ledger.read_score(keys.train, k.score) is not None for k in wanted)
+    return record["status"] == "diverged" or (record["status"] == "done" and scored)
+
+
+def _failure(ledger: Ledger, row: Row, keys: Keys) -> str | None:
+    """Why the run counts as failed by the row's own rule; None where it does not."""
+    if row.failed_below is None or keys.train is None or keys.score is None:
+        return None
+    record, scored = ledger.read_train(keys.train) or {}, ledger.read_score(keys.train, keys.score) or {}
+    return stated_failure(row.failed_below, str(record.get("status", "")), str(record.get("reason") or ""), scored.get("bleu"))
+
+
+def _was_stopped(ledger: Ledger, keys: Keys) -> bool:
+    record = None if keys.train is None else ledger.read_train(keys.train)
+    return record is not None and record["status"] == "stopped"
+
+
+def _ancestors(row: Row) -> list[Row]:
+    found: list[Row] = []
+    while row.parent is not None:
+        row = row.parent
+        found.insert(0, row)
+    return found
+
+
+def _one(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str], uncounted: list[str]) -> Planned:
+    keys = keys_for(row, data)
+    sizes = data.sizes(row)
+    assert row.spec is not None
+    if sizes is None:
+        uncounted.append(row.id)
+    params = None if sizes is None else parameters.params(row.spec, *sizes)
+    if keys.score is None:
+        return Planned(row.id, seed, keys, params, "needs-data")
+    also = also_keys(row, data)
+    wanted = [keys.score, *(k.score for k in also.values() if k.score is not None)]
+    same_as, shared = first.get(keys.score), all(key in first for key in wanted)
+    for key in wanted:
+        first.setdefault(key, row.id)
+    failure = _failure(ledger, row, keys) if is_done(ledger, keys, also) else None
+    changed = [] if keys.train is None else sources.changed(ledger.read_train(keys.train), ledger)
+    if failure is not None:
+        return Planned(row.id, seed, keys, params, FAILED, same_as, also, failure, changed=changed)
+    status = "done" if is_done(ledger, keys, also) else "shared" if shared else "stopped" if _was_stopped(ledger, keys) else "new"
+    return Planned(row.id, seed, keys, params, status, same_as, also, changed=changed)

@@ -1,0 +1,230 @@
+"""One row, from spec to score: train if needed, decode if needed, score if needed. Everything durable goes through the ledger."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from models import native
+from models.transformer import Transformer, build, count_parameters
+from orchestrator import cpu
+from orchestrator.data import usual
+from orchestrator.data.prepare import Prepared, prepare
+from orchestrator.decoding.length_penalty import settled, tune
+from orchestrator.decoding.translate import decode_corpus
+from orchestrator.decoding.validation_bleu import rung_bleu
+from orchestrator.files.json_lines import executed_steps
+from orchestrator.ledger import mirrored, sources
+from orchestrator.ledger.provenance import capsule
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_files import Store
+from orchestrator.ledger.run_lock import RunLock
+from orchestrator.ledger.weights import copy_into
+from orchestrator.scoring.rouge import figures_of
+from orchestrator.scoring.scores import score
+from orchestrator.specs.failure import FAILED, stated_failure
+from orchestrator.specs.schema import RunSpec
+from orchestrator.sweeps import usage
+from orchestrator.sweeps.metric_fit import doubts
+from orchestrator.sweeps.task import Scoring, Task
+from orchestrator.training.loop import Training
+from orchestrator.training.reporters import HistoryReporter, RungReporter
+from orchestrator.training.runtime import Reporter, Runtime
+
+
+def ledger_of(task: Task, lock: RunLock | None = None) -> Ledger:
+    return Ledger(Path(task.results), [Path(m) for m in task.mirrors], lock=lock)
+
+
+def run_row(
+    task: Task,
+    runtime: Runtime,
+    reporters: Sequence[Reporter] = (),
+    decide: Callable[[dict[str, Any]], bool] = lambda metrics: True,
+) -> dict[str, Any]:
+    """Bring `task` to its result and return it (see `result_of`). Work that is done is not done again.
+
+    `decide` is asked at each rung whether to go on. LockedError where another live process has the run.
+    """
+    prepared = prepare(task.run_spec.data, None if task.data_dir is None else Path(task.data_dir), Path(task.cache_dir))
+    task.run_dir.mkdir(parents=True, exist_ok=True)
+    if not runtime.is_main:
+        if _agreed(runtime, False):
+            mirrored.pull(task.run_dir)  # on another machine: the main worker has published what it goes on from
+            _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
+        return {}
+    devices = runtime.world_size * (1 if runtime.device.type == "cuda" else task.run_spec.train.threads)
+    with (
+        RunLock(task.run_dir / "lock", runtime.claim) as lock,
+        usage.counted(Path(task.results), task.sweep, devices),
+        closing(HistoryReporter(task.run_dir / "history.jsonl")) as history,
+    ):
+        ledger = ledger_of(task, lock)
+        ledger.sweep(task.train_key)
+        own: list[Reporter] = [history, RungReporter(ledger, task.train_key, decide), *reporters]
+        record = ledger.read_train(task.train_key)
+        store = Store(task.run_dir, task.train_key, lock)
+        if _agreed(runtime, _to_train(record, _undecoded(task, ledger), store)):
+            record = _train(task, runtime, prepared, ledger, lock, own)
+        assert record is not None
+        if record["status"] == "done":
+            _decode_and_score(task, runtime, prepared, ledger, store)
+        return result_of(task, ledger)
+
+
+def _agreed(runtime: Runtime, wanted: bool) -> bool:
+    """What the main worker wants, told to all: none waits for others in a training that is not to be."""
+    return bool(runtime.sum(torch.tensor(float(wanted), device=runtime.device)) > 0)
+
+
+def _to_train(record: dict[str, Any] | None, undecoded: bool, store: Store) -> bool:
+    """Stopped and failed runs go on when they are asked for again; a finished one without weights (a mirror's) only where a translation
+    is missing."""
+    if record is None or record["status"] in ("stopped", "failed"):
+        return True
+    return record["status"] == "done" and undecoded and not store.has_weights()
+
+
+def _missing(task: Task, ledger: Ledger) -> list[Scoring]:
+    """What has no score yet: the row's own scoring, or one of `also`."""
+    wanted = task.scorings.values()
+    return [s for s in wanted if s.keys.score is None or ledger.read_score(task.train_key, s.keys.score) is None]
+
+
+def _undecoded(task: Task, ledger: Ledger) -> bool:
+    """Is a translation missing that a score needs?"""
+    keys = [s.keys.decode for s in _missing(task, ledger)]
+    return any(key is None or ledger.read_decode(task.train_key, key) is None for key in keys)
+
+
+def _train(
+    task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, lock: RunLock | None, reporters: Sequence[Reporter]
+) -> dict[str, Any]:
+    spec = task.run_spec
+    init, origin = None, dict[str, Any](sources=sources.of_model(spec.model))
+    if task.parent_key is not None:
+        mirrored.pull(Path(task.results) / task.parent_key[:16])
+        init = Store(Path(task.results) / task.parent_key[:16], task.parent_key).weights(spec.decode.checkpoint)
+        weights = (ledger.read_train(task.parent_key) or {}).get("weights_sha256")
+        origin["parent"] = {"key": task.parent_key, "weights_sha256": weights}
+    if runtime.is_main:
+        ledger.write_spec(task.train_key, {"id": task.id, "seed": task.seed, "spec": task.spec, "keys": task.keys})
+    store = Store(task.run_dir, task.train_key, lock)
+    at_rung = rung_bleu(spec, prepared) if task.rung_bleu and runtime.is_main else None
+    result = Training(spec, runtime, list(reporters), prepared, store, frozenset(task.rungs), init, at_rung, origin).run()
+    record = {"key": task.train_key, "sweep": task.sweep, "world_size": runtime.world_size} | result.to_json()
+    record["text"] = usual.of_prepared(prepared)
+    if runtime.is_main:
+        record["executed_steps"] = executed_steps(task.run_dir / "journal.jsonl")
+        ledger.write_capsule(task.train_key, capsule(device=str(runtime.device), threads=spec.train.threads))
+        ledger.write_train(task.train_key, record)
+    return record
+
+
+def load_model(task_spec: RunSpec, prepared: Prepared, store: Store, device: torch.device) -> Transformer:
+    """The trained model that `spec.decode.checkpoint` names, ready to decode."""
+    model = build(task_spec.model.model_dump(), prepared.src_size, prepared.tgt_size, task_spec.seed)
+    weights = store.weights(task_spec.decode.checkpoint)
+    copy_into(model, weights)
+    return model.to(device).eval()
+
+
+def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, store: Store) -> None:
+    """Every scoring that is missing; those of one test set share its decoding, and all share the model."""
+    model: Transformer | None = None
+    for scoring in _missing(task, ledger):
+        decode_key, score_key, test = scoring.keys.decode, scoring.keys.score, scoring.spec.test
+        assert decode_key is not None and score_key is not None
+        decoded = ledger.read_decode(task.train_key, decode_key)
+        if decoded is None:
+            if model is None:
+                cpu.use(task.run_spec.train.threads)
+                model = load_model(task.run_spec, prepared, store, runtime.device)
+            _decode(task, model, prepared, ledger, scoring)
+            decoded = ledger.read_decode(task.train_key, decode_key)
+            assert decoded is not None
+        scored = score(decoded["hypotheses"], decoded["tokens"], prepared, test, scoring.spec)
+        if said := doubts(prepared, task.run_spec.data, scoring.spec):
+            scored["doubts"] = said
+        about = {
+            "key": score_key,
+            "decode_key": decode_key,
+            "train_key": task.train_key,
+            "score": scoring.spec.model_dump(exclude_none=True),
+        }
+        ledger.write_score(task.train_key, score_key, about | scored)
+
+
+def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, scoring: Scoring) -> None:
+    key, search = scoring.keys.decode, task.run_spec.model_copy(update={"score": scoring.spec}).search
+    assert key is not None
+    tuned = {}
+    if scoring.keys.tune is not None:
+        record = ledger.read_tune(task.train_key, scoring.keys.tune)
+        if record is None:
+            record = {"key": scoring.keys.tune} | tune(model, prepared, search, scoring.spec)
+            ledger.write_tune(task.train_key, scoring.keys.tune, record)
+        search, tuned = settled(search, record), {"length_penalty": record["alpha"]}
+    started = time.perf_counter()
+    found = decode_corpus(model, prepared.encode(prepared.sources(scoring.spec.test)), search)
+    seconds = time.perf_counter() - started
+    with torch.inference_mode():
+        in_c = native.runs_on(next(model.parameters()))
+    ids = [hypotheses[0].ids for hypotheses in found]
+    made = {
+        "key": key,
+        "train_key": task.train_key,
+        "sentences": len(ids),
+        "seconds": round(seconds, 3),
+        "sentences_per_second": round(len(ids) / seconds, 2),
+        "tokens_per_second": round(sum(len(i) + 1 for i in ids) / seconds, 1),
+        "params": count_parameters(model),
+        "native": in_c,
+        "tokens": prepared.decode_tokens(ids),
+    }
+    ledger.write_decode(task.train_key, key, made | tuned, prepared.decode(ids))
+
+
+def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
+    """The public result of a row and seed; `status` is `new` where nothing is there, `trained` where a score is missing.
+
+    `failed_as_stated`: it is `failed` by the row's own rule (see `outcome`), which is an outcome and no error.
+    `also`: name -> {"bleu", "signature"} of each other scoring, null where it is missing.
+    `changed`: files of components that were edited since the run was trained (see `sources`).
+    """
+    keys = task.run_keys
+    train_record = ledger.read_train(task.train_key) or {}
+    decoded = ledger.read_decode(task.train_key, keys.decode) if keys.decode else None
+    scores = {name: ledger.read_score(task.train_key, s.keys.score) if s.keys.score else None for name, s in task.scorings.items()}
+    scored = scores[""]
+    status = train_record.get("status", "new")
+    status = status if status != "done" or None not in scores.values() else "trained"
+    failure = stated_failure(task.failed_below, status, train_record.get("reason", ""), scored["bleu"] if scored else None)
+    return {
+        "id": task.id,
+        "seed": task.seed,
+        "keys": task.keys,
+        "status": status if failure is None else FAILED,
+        "reason": train_record.get("reason", "") if failure is None else failure,
+        "failed_as_stated": failure is not None,
+        "steps": train_record.get("steps", 0),
+        **_figure(scored),
+        "chrf": scored["chrf"]["score"] if scored else None,
+        "also": {name: _figure(found) for name, found in scores.items() if name},
+        "params": train_record.get("params"),
+        "tokens_per_second": train_record.get("tokens_per_second"),
+        "sentences_per_second": decoded["sentences_per_second"] if decoded else None,
+        "weights_sha256": train_record.get("weights_sha256"),
+        "seconds": train_record.get("seconds"),
+        "changed": sources.changed(train_record, ledger),
+        "result": mirrored.shown(task.run_dir),
+    }
+
+
+def _figure(scored: dict[str, Any] | None) -> dict[str, Any]:
+    return {"bleu": scored["bleu"] if scored else None, "signature": scored["signature"] if scored else None} | figures_of(scored)

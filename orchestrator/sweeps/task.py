@@ -1,0 +1,89 @@
+"""One row and seed as work: plain data that travels to a worker."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.ledger import mirrored
+from orchestrator.ledger.keys import Keys
+from orchestrator.specs.schema import RunSpec, ScoreSpec
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """A test set and a metric, and the keys of its decoding and its score."""
+
+    spec: ScoreSpec
+    keys: Keys
+
+
+@dataclass(frozen=True)
+class Task:
+    """`workers`, paths, `rungs`, `pinned` and `sweep` are not part of the run's meaning; spec and keys are.
+
+    `rung_bleu`: the validation set is translated at rungs, for a scheduler that compares by it.
+
+    `also`: name -> {"score": section, "keys": {..}} of each other scoring of the same training.
+    `failed_below`: the row's rule of failing (`outcome`), which is not part of its meaning either.
+    `remote`: URL of the bucket that `results` is the scratch copy of; a worker has a copy of its own.
+    `parent_key`: train key of the run whose weights start this one. `mirrors`: read-only ledgers that are looked in too.
+    """
+
+    id: str
+    seed: int
+    spec: dict[str, Any]
+    keys: dict[str, str | None]
+    results: str
+    label: str = ""
+    parent_key: str | None = None
+    data_dir: str | None = None
+    cache_dir: str = ".data-cache"
+    mirrors: list[str] = field(default_factory=list)
+    workers: int = 1
+    pinned: bool = False
+    rungs: list[int] = field(default_factory=list)
+    rung_bleu: bool = False
+    sweep: str | None = None
+    also: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failed_below: float | None = None
+    remote: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Stable, without timestamps: `row:seed`."""
+        return f"{self.id}:{self.seed}"
+
+    @property
+    def run_spec(self) -> RunSpec:
+        return RunSpec.model_validate(self.spec)
+
+    @property
+    def train_key(self) -> str:
+        key = self.keys["train"]
+        assert key is not None, f"{self.name} has no data"
+        return key
+
+    @property
+    def run_keys(self) -> Keys:
+        return Keys(**self.keys)
+
+    @property
+    def scorings(self) -> dict[str, Scoring]:
+        """All that is to be scored, the row's own (named "") first."""
+        own = {"": Scoring(self.run_spec.score, self.run_keys)}
+        others = {name: Scoring(ScoreSpec.model_validate(item["score"]), Keys(**item["keys"])) for name, item in self.also.items()}
+        return own | others
+
+    @property
+    def run_dir(self) -> Path:
+        return Path(self.results) / self.train_key[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Task:
+        here = {} if data.get("remote") is None else {"results": str(mirrored.opened(data["remote"]))}
+        return cls(**(data | here))

@@ -1,0 +1,114 @@
+"""MLflow's settings, addresses and errors: what can be said of a tracking server without importing MLflow."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from pathlib import Path
+
+from orchestrator.errors import UserError
+
+ENVIRONMENT = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # the default, 7 with backoff, blocks 245 s where the server is down
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",  # a thread of its own waits; a shorter one repeats what a busy server still answers
+    "MLFLOW_ENABLE_ASYNC_LOGGING": "false",  # we are the background thread; a second queue would lose what it holds at a kill
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # else two lines on stdout for each run of a server
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_LOGGING_LEVEL": "ERROR",
+    "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    "DO_NOT_TRACK": "true",
+    "GIT_PYTHON_REFRESH": "quiet",
+}
+
+SCHEMES = ("http", "https", "postgresql", "postgresql+psycopg", "postgresql+psycopg2", "sqlite")
+
+_USERINFO = re.compile(r"(?<=://)[^/\s@]+@")
+_SECRET = re.compile(r"(?i)((?:password|passwd|token|secret|api_?key|access_?key)=)[^&;\s]+")
+_CODE = re.compile(r"(?:error code|\bstatus|^)\s*(40[13])\b|\b(40[13]) (?:Client|Unauthorized|Forbidden)")
+
+
+def configure() -> None:
+    """Environment of MLflow, for this process and its children. What the user has set stays. Call it before `import mlflow`."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    for name, level in (("alembic", logging.WARNING), ("urllib3.connectionpool", logging.ERROR)):
+        logging.getLogger(name).setLevel(level)
+
+
+def default_uri(results: Path) -> str:
+    return f"sqlite:///{(results / 'mlflow.db').resolve()}"
+
+
+def sqlite_path(uri: str) -> Path | None:
+    """The database file of a sqlite URI; None for any other."""
+    return Path(uri.partition(":///")[2]) if uri.startswith("sqlite:///") else None
+
+
+def is_server(uri: str) -> bool:
+    """An MLflow server, not a database."""
+    return uri.startswith(("http://", "https://"))
+
+
+def checked_uri(uri: str | None) -> str | None:
+    """The address as the user gave it, without a last slash; None where there is none. UserError for what is not an address."""
+    from orchestrator.specs.positions import nearest
+
+    if not uri:
+        return None
+    scheme, mark, rest = uri.partition("://")
+    if scheme not in SCHEMES:
+        hint = (
+            nearest(scheme, list(SCHEMES)) if mark else "expected http://HOST:PORT, https://HOST, postgresql://HOST/NAME or sqlite:///FILE"
+        )
+        raise UserError(f"--tracking-uri {redact(uri)!r}: {hint}")
+    if not rest.strip("/") or (scheme == "sqlite" and not rest.startswith("/")):
+        raise UserError(f"--tracking-uri {redact(uri)!r}: expected {'sqlite:///FILE' if scheme == 'sqlite' else f'{scheme}://HOST'}")
+    return uri.rstrip("/") if is_server(uri) else uri
+
+
+def with_driver(uri: str) -> str:
+    """`postgresql://` is psycopg 3 to SQLAlchemy; psycopg 2 where that alone is installed."""
+    from importlib.util import find_spec
+
+    scheme, _, rest = uri.partition("://")
+    return f"postgresql+psycopg2://{rest}" if scheme == "postgresql" and find_spec("psycopg") is None else uri
+
+
+def redact(value: str) -> str:
+    """Without the credentials of URIs and of `password=...` options."""
+    return _SECRET.sub(r"\1***", _USERINFO.sub("***@", value))
+
+
+def reason(error: BaseException) -> str:
+    """One line for people: what the store's error comes down to, without credentials."""
+    text = redact(str(error)).strip()
+    if isinstance(error, UserError):
+        return text
+    for cause in _causes(error):
+        if isinstance(cause, ModuleNotFoundError):
+            return f"the driver {cause.name} is not installed: pip install psycopg2-binary"
+        if isinstance(cause, ConnectionRefusedError):
+            return "connection refused"
+    if "Connection refused" in text:
+        return "connection refused"
+    if any(word in text for word in ("Name or service not known", "Failed to resolve", "getaddrinfo", "could not translate host name")):
+        return "no such host"
+    if "timed out" in text or "Timeout" in type(error).__name__:
+        return "no answer in time"
+    code = next((group for found in _CODE.findall(text[:400]) for group in found if group), "")
+    if code == "401":
+        return "login refused; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+    if code == "403":
+        return f"not allowed ({(text.splitlines() or [''])[0][:200]})"
+    line = next(iter(text.splitlines()), "")
+    return f"{type(error).__name__}: {line[:300]}"
+
+
+def _causes(error: BaseException | None) -> list[BaseException]:
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found

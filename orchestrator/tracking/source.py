@@ -1,0 +1,224 @@
+"""What tracking reads: sweep files and the ledger's run directories. Read-only, and never in a training loop.
+
+    ROOT/sweeps/SWEEP.json   {"sweep_id", "name", "started", "rows": [{"id", "label", "seed", "paper", "table", "row",
+                              "keys": {"train", "decode", "score"}, "spec": {..resolved}, "also": {NAME: {"keys"}}, "failed_below": BLEU}]}
+    ROOT/TRAIN16/            train.json, decode/DECODE16.{json,txt}, score/SCORE16.json, history.jsonl, spec.yaml, capsule.json
+
+A file that is missing, torn or of another key counts as absent: the ledger, not tracking, reports damage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from orchestrator.ledger import earlier
+from orchestrator.scoring.rouge import FIGURES as ROUGE
+from orchestrator.specs.failure import FAILED, stated_failure
+from orchestrator.tracking.history import Point, number, read_points
+
+FINAL = ("done", "stopped", "diverged", "failed")
+"""States of a run that will not change by itself. The others: `pending` (nothing yet), `running`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row and seed of a sweep. `id`: full address (`dou2018/table1/row4`). Keys are None while the data is absent."""
+
+    id: str
+    seed: int
+    label: str
+    paper: str
+    table: str
+    row: str
+    train: str | None
+    decode: str | None
+    score: str | None
+    spec: dict[str, Any]
+    also: dict[str, str] = field(default_factory=dict)
+    """Score keys of other scorings of the same training, by name."""
+    again: int = 0
+    """Results of its training that were set aside (see `earlier`): the store has one run for each."""
+    failed_below: float | None = None
+    """BLEU under which it counts as failed, as one that diverged does then (see `outcome`); None: no such rule."""
+
+    @property
+    def key(self) -> str:
+        """Identity of the row within its sweep: address, seed and the three keys. A scoring more is the same row."""
+        parts = [self.id, str(self.seed), self.train or "", self.decode or "", self.score or ""]
+        parts += [f"again {self.again}"] if self.again else []
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """`started`: milliseconds since 1970."""
+
+    id: str
+    name: str
+    started: int
+    rows: list[Row]
+
+
+@dataclass
+class Result:
+    """All that is known of a row. `start`, `end` in milliseconds; `end` is None while it runs. `content` changes when any of it does."""
+
+    state: str
+    start: int
+    end: int | None
+    steps: int
+    metrics: dict[str, float]
+    tags: dict[str, str]
+    points: list[Point] = field(default_factory=list)
+    nonfinite: list[str] = field(default_factory=list)
+    artifacts: dict[str, Path] = field(default_factory=dict)
+    content: str = ""
+
+
+def read_sweep(path: Path) -> Sweep:
+    """ValueError naming the file if it is not a sweep file, OSError if it cannot be read."""
+    try:
+        record = json.loads(path.read_bytes())
+        rows = [_row(item, path.parent.parent) for item in record["rows"]]
+        sweep_id = str(record["sweep_id"])
+        return Sweep(sweep_id, str(record.get("name") or sweep_id), _milliseconds(record.get("started"), path), rows)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"{path}: not a sweep file ({type(error).__name__}: {error})") from error
+
+
+def sweep_files(results: Path) -> list[Path]:
+    """Every sweep file below `results`, by name; not what lies beside them (owners of locks, ASHA's order, temporary files)."""
+    beside = (".lock.json", ".asha.json")
+    return sorted(path for path in (results / "sweeps").glob("*.json") if not path.name.endswith(beside) and not path.name.startswith("."))
+
+
+def run_directory(roots: Sequence[Path], train_key: str) -> Path | None:
+    """Where the run lies: the first root with a finished one, else the first with anything of it."""
+    mine = roots[:1] if earlier.kept(roots[0], train_key[:16]) else roots  # a mirror's is older
+    places = [root / train_key[:16] for root in mine]
+    finished = [place for place in places if (place / "train.json").exists()]
+    return next(iter(finished + [place for place in places if place.is_dir()]), None)
+
+
+def stamp(roots: Sequence[Path], row: Row) -> tuple[Any, ...] | None:
+    """Cheap to compare: changes whenever a file of the row does. None while there is nothing of it."""
+    if row.train is None or (run := run_directory(roots, row.train)) is None:
+        return None
+    marks: list[Any] = [str(run)]
+    for path in _files(run, row):
+        try:
+            status = path.stat()
+            marks.append((status.st_mtime_ns, status.st_size))
+        except OSError:
+            marks.append(None)
+    return tuple(marks) if any(mark is not None for mark in marks[1:]) else None
+
+
+def read_result(roots: Sequence[Path], row: Row, sweep: Sweep) -> Result | None:
+    """Reads everything of the row; None while there is nothing."""
+    if row.train is None or stamp(roots, row) is None or (run := run_directory(roots, row.train)) is None:
+        return None
+    train_path, decode_path, score_path, history_path, spec_path, *also_paths = _files(run, row)
+    train, decode, score = _json(train_path, row.train), _json(decode_path, row.decode), _json(score_path, row.score)
+    also = {name: _json(_score_file(run, key), key) for name, key in row.also.items()}
+    state = str(train.get("status", "running"))
+    if state == "done" and row.score is not None and not (score and all(also.values())):
+        state = "running"
+    reason = train.get("reason")
+    if (failure := stated_failure(row.failed_below, state, str(reason or ""), score.get("bleu"))) is not None:
+        state, reason = FAILED, failure
+    start = _modified(spec_path) or sweep.started
+    points, nonfinite = read_points(history_path, start)
+    result = Result(state, start, None, int(train.get("steps", 0)), _finals(train, decode, score, also), {}, points, nonfinite)
+    if state in FINAL:
+        result.end = max(filter(None, (_modified(path) for path in (train_path, decode_path, score_path, *also_paths))), default=start)
+    named = {"train.json": train_path, "spec.yaml": spec_path, "capsule.json": run / "capsule.json"}
+    if row.decode is not None:
+        named["hypotheses.txt"] = decode_path.with_suffix(".txt")
+    if row.score is not None:
+        named["score.json"] = score_path
+    result.artifacts = {name: path for name, path in named.items() if path.is_file()}
+    said = {
+        "reason": reason,
+        "ended_by": train.get("ended_by"),
+        "signature": score.get("signature"),
+        "weights_sha256": train.get("weights_sha256"),
+    }
+    result.tags = {name: str(value) for name, value in said.items() if value}
+    about = [train, {k: v for k, v in decode.items() if k != "tokens"}, score, len(points), points[-1:], nonfinite]
+    seen = json.dumps(about + [also] * bool(also), default=str)
+    result.content = hashlib.sha256(seen.encode()).hexdigest()
+    return result
+
+
+def _row(item: Mapping[str, Any], results: Path) -> Row:
+    keys = item.get("keys") or {}
+    names: dict[str, Any] = {name: str(item.get(name) or "") for name in ("label", "paper", "table", "row")}
+    identity: dict[str, Any] = {name: keys.get(name) for name in ("train", "decode", "score")}
+    also = {str(name): str(other["keys"]["score"]) for name, other in (item.get("also") or {}).items()}
+    about: dict[str, Any] = {"also": also, "failed_below": item.get("failed_below")}
+    about["again"] = sum(earlier.mark(results, identity["train"]))
+    return Row(id=str(item["id"]), seed=int(item["seed"]), spec=dict(item.get("spec") or {}), **about, **names, **identity)
+
+
+def _milliseconds(value: Any, path: Path) -> int:
+    """Seconds since 1970 or ISO 8601; else when the file was made."""
+    if isinstance(value, (int, float)):
+        return int(value * 1000)
+    if isinstance(value, str):
+        return int(datetime.fromisoformat(value).timestamp() * 1000)
+    return _modified(path) or 0
+
+
+def _files(run: Path, row: Row) -> list[Path]:
+    """train, decode, score, history, spec; then the scores of `also`."""
+    results = [run / "train.json", run / "decode" / f"{(row.decode or 'none')[:16]}.json", _score_file(run, row.score)]
+    return [*results, run / "history.jsonl", run / "spec.yaml", *(_score_file(run, key) for key in row.also.values())]
+
+
+def _score_file(run: Path, key: str | None) -> Path:
+    return run / "score" / f"{(key or 'none')[:16]}.json"
+
+
+def _json(path: Path, key: str | None) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_bytes()) if key is not None else None
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) and record.get("key", key) == key else {}
+
+
+def _modified(path: Path) -> int | None:
+    try:
+        return int(path.stat().st_mtime * 1000)
+    except OSError:
+        return None
+
+
+def _finals(
+    train: Mapping[str, Any], decode: Mapping[str, Any], score: Mapping[str, Any], also: Mapping[str, Mapping[str, Any]]
+) -> dict[str, float]:
+    chrf = score.get("chrf")
+    found = {
+        "params": train.get("params"),
+        "steps": train.get("steps"),
+        "seconds": train.get("seconds"),
+        "tokens_per_second": train.get("tokens_per_second"),
+        "sentences_per_second": decode.get("sentences_per_second"),
+        "bleu": score.get("bleu"),
+        "chrf": chrf.get("score") if isinstance(chrf, Mapping) else chrf,
+    }
+    for name in ("sacrebleu", "tokenised", "mteval"):
+        if isinstance(figure := score.get(name), Mapping):
+            found[f"bleu_{name}"] = figure.get("score")
+    found |= {name: score.get(name) for name in ROUGE}
+    found |= {f"bleu_{name}": other.get("bleu") for name, other in also.items()}
+    found |= {f"{figure}_{name}": other.get(figure) for name, other in also.items() for figure in ROUGE}
+    return {name: figure for name, value in found.items() if (figure := number(value)) is not None and math.isfinite(figure)}

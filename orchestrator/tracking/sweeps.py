@@ -1,0 +1,176 @@
+"""Tracking of a sweep while it runs, and `reconcile`: the one module of tracking that drivers and the CLI call.
+
+A driver runs one `BackgroundProjector`, which reads what the runs write to their own files, so that a slow or dead store costs a warning
+and nothing else: the files hold what it has yet to get. Importing this is cheap; MLflow is imported by the thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import LockedError, UserError
+from orchestrator.ledger.run_lock import RunLock, owner
+from orchestrator.tracking import analyses
+from orchestrator.tracking.environment import reason, redact, sqlite_path
+from orchestrator.tracking.location import leave_room
+from orchestrator.tracking.projector import Projector
+from orchestrator.tracking.source import read_sweep, sweep_files
+from orchestrator.tracking.store import Store
+
+__all__ = ["BackgroundProjector", "Projector", "check", "log_analysis", "reconcile", "sweep_lock"]
+
+TRIES = 3
+"""Of a last write to a server that fails for the moment, with a pause of some seconds between two."""
+
+
+def check(results: Path, uri: str) -> None:
+    """UserError with one line unless `uri` can be written now, by this login."""
+    impatient = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+    before = {name: os.environ.get(name) for name in impatient}
+    os.environ |= {name: value for name, value in impatient.items() if before[name] is None}
+    try:
+        store = Store(results, uri)
+        store.client.set_experiment_tag(store.experiment, "nmt.product", "nmt-ablate")  # a login that may only read ends here
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"MLflow at {redact(uri)} cannot be written: {reason(error)}") from error
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+
+
+class BackgroundProjector:
+    """One daemon thread that projects a sweep until `stop`. Nothing it does can raise in, or block, the caller.
+
+    `interval`: seconds between looks at the files, more where a look takes long. `warn`: takes one line (default: stderr); called once
+    per outage of the store, when it has failed twice.
+    """
+
+    def __init__(
+        self,
+        results: Path,
+        sweep_id: str,
+        uri: str | None = None,
+        *,
+        mirrors: Sequence[Path] = (),
+        interval: float = 2.0,
+        warn: Callable[[str], None] | None = None,
+    ) -> None:
+        self.projector, self.sweep_id, self.interval = Projector(results, uri, mirrors=mirrors), sweep_id, interval
+        self._warn = warn or _say
+        self._stopping, self._failures, self._warned = threading.Event(), 0, False
+        self._lock = RunLock(sweep_lock(results, sweep_id))
+        self._thread = threading.Thread(target=self._run, name="mlflow-projection", daemon=True)
+
+    def start(self) -> None:
+        """Also marks the sweep as alive, for a `reconcile` that runs meanwhile."""
+        with contextlib.suppress(LockedError, UserError, OSError):  # another driver may track the sweep too: they take turns
+            self._lock.acquire()
+        self._thread.start()
+
+    def stop(self, timeout: float = 30.0, *, progress: Callable[[int], None] | None = None) -> bool:
+        """Writes what is left and the last statuses. False: the store is behind (said in a warning).
+
+        Waits until `timeout` seconds went by without a run written; `progress` is told their number.
+        """
+        self._stopping.set()
+        written, since = self.projector.written, time.monotonic()
+        while self._thread.is_alive() and time.monotonic() - since < timeout:
+            self._thread.join(min(0.2, timeout))
+            if self.projector.written != written:
+                written, since = self.projector.written, time.monotonic()
+                if progress is not None:
+                    progress(written)
+        behind = self._thread.is_alive() or self._failures > 0
+        if behind:
+            self._warn("warning: MLflow does not have everything yet; `nmt-ablate reconcile` brings it up to date")
+        self._lock.release()
+        return not behind
+
+    def _run(self) -> None:
+        wait = 0.0
+        while not self._stopping.wait(wait):
+            started = time.monotonic()
+            done = self._try(self.projector.sync)
+            busy = 10 * (time.monotonic() - started)  # a tenth of a core at most: many rows are many files to look at
+            wait = max(self.interval, min(busy, 60.0)) if done else min(max(2 * wait, self.interval), 60.0)
+        tries = TRIES if self.projector.store.server else 1
+        while not self._try(self.projector.finish_sweep, last=tries == 1) and tries > 1:
+            tries -= 1
+            time.sleep(2)
+
+    def _try(self, project: Callable[[str], Any], *, last: bool = False) -> bool:
+        try:
+            if (database := sqlite_path(self.projector.store.uri)) is not None:
+                leave_room(database.parent)
+            project(self.sweep_id)
+        except Exception as error:
+            self._failures += 1
+            if not self._warned and (last or self._failures > 1):
+                self._warned = True
+                where = redact(self.projector.store.uri)
+                self._warn(f"warning: MLflow at {where} cannot be written ({reason(error)}); the work goes on")
+            return False
+        self._failures, self._warned = 0, False
+        return True
+
+
+def reconcile(
+    results: Path, uri: str | None = None, *, mirrors: Sequence[Path] = (), progress: Callable[[int], None] | None = None
+) -> tuple[Counter[str], list[str]]:
+    """Projects every sweep and analysis, from nothing if need be -> rows in each state, and a line for each file that cannot be read.
+
+    Runs that nobody is running any more are no longer RUNNING afterwards. Analyses are not counted. Raises what the store raises, of a
+    server when it failed three times. `progress` is told the number of runs written.
+    """
+    projector = Projector(results, uri, mirrors=mirrors, progress=progress)
+    counts: Counter[str] = Counter()
+    problems: list[str] = []
+    for path in sweep_files(Path(results)):
+        try:
+            sweep = read_sweep(path)
+        except (OSError, ValueError) as error:
+            problems.append(str(error))
+            continue
+        tries = TRIES if projector.store.server else 1
+        while True:
+            try:
+                counts += projector.project(sweep, live=owner(sweep_lock(results, sweep.id)) is not None)
+                break
+            except Exception:
+                tries -= 1
+                if not tries:
+                    raise
+                time.sleep(2)
+    return counts, problems + analyses.project(results, uri)[1]
+
+
+def log_analysis(
+    results: Path, name: str, kind: str, files: Sequence[Path], params: Mapping[str, Any], tags: Mapping[str, str], uri: str | None = None
+) -> str | None:
+    """Logs the files of an analysis to MLflow -> None, or a line saying why the store does not have them (`reconcile` brings them)."""
+    note = analyses.record(results, name, kind, files, params, tags)
+    try:
+        analyses.project(results, uri, note)
+    except Exception as error:
+        return f"warning: MLflow cannot be written ({reason(error)}); `nmt-ablate reconcile` brings it up to date"
+    return None
+
+
+def sweep_lock(results: Path, sweep_id: str) -> Path:
+    """Held by the driver that tracks the sweep."""
+    return Path(results) / ".tracking" / f"{sweep_id}.lock"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,166 @@
+"""The MLflow UI on loopback, for as long as its parent lives."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from orchestrator.errors import UserError
+from orchestrator.tracking.environment import ENVIRONMENT, default_uri, is_server, redact, sqlite_path, with_driver
+from orchestrator.tracking.location import artifacts_of, settle
+from orchestrator.tracking.store import BEST_NAME, EXPERIMENT, VIEW_NAME
+
+HOST = "127.0.0.1"
+START_LIMIT = 120.0
+"""Seconds until the server must answer; about 13 on two cores."""
+
+_WATCHED = """
+import os, signal, subprocess, sys
+server = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
+sys.stdin.buffer.read()   # ends when the parent does, however it ends
+os.killpg(0, signal.SIGKILL)
+"""
+"""Leader of the server's process group: the server has workers of its own, which a signal to the server alone would leave behind."""
+
+
+def runs_page(server: str, experiment: str, view: str = VIEW_NAME) -> str:
+    """Address of the list of runs in one of `tracking_store.VIEW`; without `workflowType` the UI shows its GenAI side."""
+    return f"{server}/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={view}"
+
+
+class UiServer:
+    """A running server. `with` stops it; so does the end of this process, a kill -9 included."""
+
+    def __init__(self, url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.url, self.process, self.log = url, process, log
+
+    @property
+    def page(self) -> str:
+        """Address of the list of runs."""
+        query = urllib.parse.urlencode({"experiment_name": EXPERIMENT})
+        with (
+            contextlib.suppress(OSError, ValueError, KeyError),
+            _open(f"{self.url}/api/2.0/mlflow/experiments/get-by-name?{query}") as answer,
+        ):
+            experiment = json.load(answer)["experiment"]["experiment_id"]
+            return runs_page(self.url, experiment)
+        return self.url
+
+    def stop(self) -> None:
+        """Ends the server and its workers."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def __enter__(self) -> UiServer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+
+def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServer:
+    """Starts the UI of `results` on 127.0.0.1, at the first free port from `port` on, and waits until it answers.
+
+    A default store that does not exist is made from the ledger first. UserError where the server does not come up.
+    """
+    results = Path(results).resolve()
+    uri = uri or default_uri(results)
+    path = sqlite_path(uri)
+    if path is not None and not path.exists():
+        from orchestrator.tracking.sweeps import reconcile
+
+        reconcile(results, uri)
+    elif path is not None:
+        settle(path, results, EXPERIMENT)
+    port = free_port(port)
+    log = results / "mlflow-ui.log"
+    hosts = f"localhost,{HOST},localhost:{port},{HOST}:{port}"
+    command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
+    command += ["--default-artifact-root", artifacts_of(results), "--allowed-hosts", hosts]
+    environment = ENVIRONMENT | dict(os.environ) | {"MLFLOW_BACKEND_STORE_URI": with_driver(uri)}  # no argument: it may hold a password
+    environment |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONUNBUFFERED": "1"}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _WATCHED, *command],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=results,
+            start_new_session=True,
+        )
+    server = UiServer(f"http://{HOST}:{port}", process, log)
+    try:
+        _wait(server)
+    except BaseException:
+        server.stop()
+        raise
+    return server
+
+
+def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, say: Callable[[str], None] = print) -> None:
+    """`start_ui` until Ctrl-C or SIGTERM; tells the address. A remote tracking server has its own UI: its address is all that is told."""
+    if uri is not None and is_server(uri):
+        say(f"MLflow: {redact(uri)}")
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with start_ui(results, port, uri) as server:
+            say(f"MLflow: {server.page}  (Ctrl-C ends it)")
+            if VIEW_NAME in server.page:
+                say(f"best BLEU first: {server.page.replace(f'={VIEW_NAME}', f'={BEST_NAME}')}")
+            while server.process.poll() is None:
+                time.sleep(0.2)
+            raise UserError(f"the MLflow server ended by itself; its log: {server.log}")
+    except KeyboardInterrupt:
+        say("MLflow: ended")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def free_port(first: int, tries: int = 100) -> int:
+    """The first port from `first` on that nobody listens on. UserError if there is none."""
+    for port in range(first, min(first + tries, 65536)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((HOST, port))
+                return port
+    raise UserError(f"no free port from {first} to {first + tries - 1}")
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _open(url: str) -> Any:
+    """An answer of the server on this machine; never through a proxy. OSError if there is none in time."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5)
+
+
+def _wait(server: UiServer) -> None:
+    deadline = time.monotonic() + START_LIMIT
+    while time.monotonic() < deadline and server.process.poll() is None:
+        with contextlib.suppress(OSError), _open(f"{server.url}/health") as answer:
+            if answer.status == 200:
+                return
+        time.sleep(0.2)
+    last = server.log.read_text(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
+    raise UserError(f"the MLflow server did not start: {redact(last[0])} (log: {server.log})")

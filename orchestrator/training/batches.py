@@ -1,0 +1,75 @@
+"""Updates in order: which micro-batches an optimizer step sees, and where the run stands in its data.
+
+The order depends on the seed, the epoch and the batch size alone; N workers share every micro-batch, so 1 and N workers see the same
+updates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.initialise import stream_seed
+from orchestrator.data.batching import Batch, Batches, collate, shard
+from orchestrator.data.store import Pairs
+from orchestrator.specs.schema import BatchSpec, TrainSpec
+from orchestrator.training.state import Progress
+
+
+@dataclass(frozen=True)
+class Update:
+    """One optimizer step: this worker's micro-batches and the real tokens of all workers together.
+
+    idle: this worker has no share of that micro-batch (fewer sentences than workers); it then holds one sentence that must count for
+    nothing, for
+    gradients are summed over all workers. `epoch`, `index`: where the next update starts.
+    """
+
+    micro: list[Batch]
+    idle: list[bool]
+    src_tokens: int
+    tgt_tokens: int
+    padded_tokens: int
+    epoch: int
+    index: int
+
+
+class Feed:
+    """Endless updates over one split from a given position."""
+
+    def __init__(self, pairs: Pairs, batch: BatchSpec, seed: int, rank: int = 0, world_size: int = 1) -> None:
+        self.pairs, self.batch, self.rank, self.world_size = pairs, batch, rank, world_size
+        self.batches = Batches(pairs, batch, stream_seed(seed, "data"))
+        self.src_lengths, self.tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1
+
+    def updates_per_epoch(self) -> int:
+        """Of the first epoch; others differ by a few, for batches are cut afresh."""
+        return -(-len(self.batches.epoch(0)) // self.batch.accumulate)
+
+    def updates(self, epoch: int, index: int) -> Iterator[Update]:
+        """From micro-batch `index` of `epoch`, one epoch after the other."""
+        while True:
+            order = self.batches.epoch(epoch)
+            while index < len(order):
+                group = order[index : index + self.batch.accumulate]
+                index += len(group)
+                ends = index >= len(order)
+                yield self._update(group, *((epoch + 1, 0) if ends else (epoch, index)))
+            epoch, index = epoch + 1, 0
+
+    def _update(self, group: list[np.ndarray], epoch: int, index: int) -> Update:
+        everyone = np.concatenate(group)
+        shares = [shard(indices, self.rank, self.world_size) for indices in group]
+        idle = [len(share) == 0 for share in shares]
+        micro = [collate(self.pairs, indices[:1] if none else share) for indices, share, none in zip(group, shares, idle, strict=True)]
+        padded = sum(len(g) * (int(self.src_lengths[g].max()) + int(self.tgt_lengths[g].max())) for g in group)
+        return Update(micro, idle, int(self.src_lengths[everyone].sum()), int(self.tgt_lengths[everyone].sum()), padded, epoch, index)
+
+
+def total_steps(feed: Feed, train: TrainSpec, progress: Progress) -> int:
+    """Updates of the whole training; an estimate where epochs decide."""
+    epochs = math.inf if train.max_epochs is None else progress.step + (train.max_epochs - progress.epoch) * feed.updates_per_epoch()
+    return int(min(epochs, math.inf if train.max_steps is None else train.max_steps))

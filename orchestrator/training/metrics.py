@@ -1,0 +1,51 @@
+"""Sums between two training reports, kept on the device until they are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from orchestrator.training.batches import Update
+from orchestrator.training.state import Progress
+
+
+class Meter:
+    """Adds up an update's log; `read` turns it into metrics and starts again."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self.sums: dict[str, Tensor] = {}
+        self.steps = self.tokens = 0
+        self.seconds = 0.0
+
+    def add(self, progress: Progress, update: Update, sums: dict[str, Tensor], seconds: float) -> None:
+        self.steps += 1
+        self.tokens += update.tgt_tokens
+        self.seconds += seconds
+        progress.tgt_tokens += update.tgt_tokens
+        progress.real_tokens += update.tgt_tokens + update.src_tokens
+        progress.padded_tokens += update.padded_tokens
+        progress.seconds += seconds
+        for name, value in sums.items():
+            self.sums[name] = self.sums[name] + value if name in self.sums else value
+
+    def read(self, share: float) -> dict[str, Any]:
+        """nll and loss per target token; accuracy of the sampled positions; regularizers as their mean per update.
+
+        `share`: workers, whose local sums these are.
+        """
+        if not self.steps:
+            return {}
+        metrics: dict[str, Any] = {}
+        right, sampled = self.sums.pop("right", None), self.sums.pop("sampled", None)
+        if right is not None and sampled is not None:
+            metrics["train/accuracy"] = float(right) / max(1.0, float(sampled))
+        for name, value in self.sums.items():
+            per = self.tokens / share if name in ("nll", "loss") else self.steps / share
+            metrics[f"train/{name}"] = float(value) / per
+        metrics["train/tokens_per_second"] = round(self.tokens / self.seconds, 1) if self.seconds else 0.0
+        self._clear()
+        return metrics
