@@ -19,8 +19,9 @@ from orchestrator.analysis.base import Context
 from orchestrator.analysis.decoding import Lines, bleu, translations
 from orchestrator.analysis.progress import Bars
 from orchestrator.data.corpus import read_lines
-from orchestrator.data.tokenize import ESCAPED, RAW, Tokenizer, escaped
+from orchestrator.data.tokenize import Tokenizer, escaped
 from orchestrator.errors import UserError
+from orchestrator.specs.text_form import ESCAPED, RAW
 
 LANGUAGES = ["en", "de"]
 Part = tuple[list[str], list[str]]

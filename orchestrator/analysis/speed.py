@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.analysis.base import Analysis, Context, Subject, choice
 from orchestrator.analysis.options import whole
 from orchestrator.files import atomic
-from orchestrator.ledger.keys import digest, short
+from orchestrator.files.canonical import digest
+from orchestrator.ledger.keys import short
 from orchestrator.report.figures import short_id
 from orchestrator.report.speeds import FOLDER, SPEEDS, ratio_of
 from orchestrator.specs.table import number

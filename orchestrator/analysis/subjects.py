@@ -10,7 +10,8 @@ from orchestrator.analysis import base
 from orchestrator.analysis.base import Subject
 from orchestrator.decoding.length_penalty import with_known
 from orchestrator.errors import UserError
-from orchestrator.ledger.keys import Keys, digest
+from orchestrator.files.canonical import digest
+from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.report.find import Finder

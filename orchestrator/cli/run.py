@@ -79,7 +79,7 @@ def run(
 
     Example:  nmt-ablate run dou2018/table1/row9 --profile smoke
     """
-    from orchestrator.engines.packing import parse
+    from orchestrator.specs.resources import parse
     from orchestrator.specs.rows import resolve
 
     rows = resolve(target, sets=sets, profile=profile, seed=seed)
@@ -118,7 +118,7 @@ def sweep(
     Example:  nmt-ablate sweep search_spaces/quickstart.yaml
     """
     from orchestrator.cli.options import parse_seeds
-    from orchestrator.engines.packing import parse
+    from orchestrator.specs.resources import parse
     from orchestrator.specs.rows import resolve, sweep_of
 
     wanted, limits = parse_seeds(seeds), parse(resources)

@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.ledger.keys import digest, model_text
+from orchestrator.files.canonical import digest
+from orchestrator.ledger.keys import model_text
 from orchestrator.ledger.provenance import processor
 from orchestrator.specs.schema import RunSpec
 from orchestrator.training.runtime import best_device
@@ -28,7 +29,7 @@ def machine() -> dict[str, Any]:
 
 def about(spec: RunSpec, manifest: Mapping[str, Any], sizes: tuple[int, int]) -> dict[str, Any]:
     """Plain data: what decides the seconds of an update and of a decoded sentence, and nothing else (no rate, seed or length)."""
-    from orchestrator.data.prepare import training_key
+    from orchestrator.ledger.keys import training_key
 
     train, search = spec.train, spec.search
     return {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.cost import about as abouts
 from orchestrator.cost import cache
 from orchestrator.cost.flops import work
-from orchestrator.ledger.keys import digest
+from orchestrator.files.canonical import digest
 from orchestrator.specs.memoise import kept
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ import numpy as np
 from orchestrator.data import subword
 from orchestrator.data.sentences import MARK, DocumentSegmenter, truncated
 from orchestrator.data.text import Text
-from orchestrator.data.tokenize import RAW, Form, Tokenizer
+from orchestrator.data.tokenize import Tokenizer
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import DataSpec, Truncate
+from orchestrator.specs.text_form import RAW, Form
 
 Progress = Callable[[str, int, int | None], None]
 CHUNK = 4096

@@ -15,16 +15,14 @@ from typing import Any
 from orchestrator.data import sentences, store, toy
 from orchestrator.data.build import Progress, build
 from orchestrator.data.hashes import file_hash
-from orchestrator.data.store import Pairs, Prepared
+from orchestrator.data.store import Prepared
 from orchestrator.data.text import Text, text_of
-from orchestrator.data.tokenize import RAW
 from orchestrator.data.verified import sha256_of
 from orchestrator.errors import UserError
-from orchestrator.ledger.keys import digest, without_grown
+from orchestrator.ledger.keys import manifest_key, without_grown
 from orchestrator.specs.corpora import REQUIRED, Entry, load_entry
 from orchestrator.specs.schema import DataSpec
-
-__all__ = ["Pairs", "Prepared", "manifest", "manifest_key", "prepare", "split_key", "training_key"]
+from orchestrator.specs.text_form import RAW
 
 FORMAT = 1
 """Raised when equal text and equal options give other ids."""
@@ -51,31 +49,6 @@ def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
     if raw := _raw_hashes(entry, data_dir):
         found["raw"] = raw
     return found | {"text": {name: hashes.pop(name) for name in ("train", "valid")}, "tests": hashes}
-
-
-def manifest_key(manifest: dict[str, Any]) -> str:
-    """sha256 of everything in a manifest: names the prepared data."""
-    return _digest(manifest)
-
-
-def training_key(manifest: dict[str, Any]) -> str:
-    """sha256 of what a training sees: without the test sets, so that adding one retrains nothing, and without the raw references.
-
-    How the lines are written changes what it sees where they would be tokenised again without it.
-    """
-    again = "form" in manifest and manifest["preparation"]["tokenizer"] == "moses"
-    unseen = {"tests", "raw"} if again else {"tests", "raw", "form"}
-    return _digest({name: value for name, value in manifest.items() if name not in unseen})
-
-
-def split_key(manifest: dict[str, Any], split: str) -> str:
-    """sha256 of a held-out text: what a decoding and a score depend on beside the training. UserError for an absent split."""
-    if "generator" in manifest["text"]:
-        return _digest([manifest["text"], split])
-    known = manifest["text"] | manifest["tests"]
-    if split not in known:
-        raise UserError(f"test set {split!r} is not there; found: {', '.join(known)}")
-    return _digest([known[split], manifest["form"]] if "form" in manifest else known[split])
 
 
 def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, on_progress: Progress | None = None) -> Prepared:
@@ -185,10 +158,6 @@ def _raw_hashes(entry: Entry, data_dir: Path | None) -> dict[str, list[str]]:
         if data_dir is not None and (paths := entry.raw_references(name, data_dir)):
             found[name] = [file_hash(path) for path in paths]
     return found
-
-
-def _digest(value: Any) -> str:
-    return digest(value)
 
 
 def _fsync(path: Path) -> None:

@@ -20,10 +20,11 @@ import numpy.typing as npt
 from orchestrator.data import subword
 from orchestrator.data.corpus import read_lines
 from orchestrator.data.sentences import DocumentSegmenter, truncated
-from orchestrator.data.tokenize import RAW, Form, Tokenizer
+from orchestrator.data.tokenize import Tokenizer
 from orchestrator.data.verified import Files
 from orchestrator.errors import UserError
-from orchestrator.ledger.keys import digest
+from orchestrator.files.canonical import digest
+from orchestrator.specs.text_form import RAW, Form
 
 ABOUT = "about.json"
 OWN = "about_sha256"

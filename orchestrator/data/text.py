@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.data import corpus, csv_text, sentences, toy
-from orchestrator.data.toy_lexicon import ToyParams
-from orchestrator.specs.corpora import Entry
+from orchestrator.specs.corpora import Entry, ToyParams
 
 
 class Text(Protocol):

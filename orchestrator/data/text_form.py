@@ -9,10 +9,10 @@ from itertools import islice
 from pathlib import Path
 
 from orchestrator.data.text import FileText
-from orchestrator.data.tokenize import ESCAPED, RAW, Form
 from orchestrator.errors import UserError
 from orchestrator.specs import languages
 from orchestrator.specs.corpora import Entry
+from orchestrator.specs.text_form import ESCAPED, RAW, Form
 
 LOOKED_AT = 3000
 FEWEST = 3

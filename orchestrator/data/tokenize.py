@@ -7,11 +7,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from orchestrator.data.sentences import JOINT, sentences_of
-
-Form = Literal["raw", "tokenised", "tokenised-escaped"]
-"""How the lines of a corpus are written: running text, tokens between single spaces, or such tokens with `&apos;` for `'` and the like."""
-RAW: Form = "raw"
-ESCAPED: Form = "tokenised-escaped"
+from orchestrator.specs.text_form import ESCAPED, RAW, Form
 
 
 class Tokenizer:

@@ -8,7 +8,8 @@ from random import Random
 from typing import Any
 
 from orchestrator.data.toy_grammar import Grammar, Token
-from orchestrator.data.toy_lexicon import Lexicon, ToyParams
+from orchestrator.data.toy_lexicon import Lexicon
+from orchestrator.specs.corpora import ToyParams
 
 GENERATOR_VERSION = 1
 """Raised whenever equal parameters give other text."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from orchestrator.data.toy_lexicon import Lexicon, Noun, ToyParams, Verb
+from orchestrator.data.toy_lexicon import Lexicon, Noun, Verb
+from orchestrator.specs.corpora import ToyParams
 
 Token = tuple[str, int]
 """A word and the node that it expresses: equal nodes of both sides are aligned."""

@@ -10,29 +10,12 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import accumulate
 from random import Random
-from typing import Annotated, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from pydantic import Field
-
-from orchestrator.specs.schema import Natural, Positive, Probability, Strict
+from orchestrator.specs.corpora import ToyParams
 
 T = TypeVar("T")
 UNIT = 10**9
-
-
-class ToyParams(Strict):
-    """Size and difficulty of a generated corpus. `vocabulary`: number of lemmas, function words aside."""
-
-    seed: Natural = 1
-    vocabulary: Annotated[int, Field(ge=50, le=60000)] = 400
-    train: Positive = 12000
-    valid: Positive = 400
-    test: Positive = 500
-    min_words: Annotated[int, Field(ge=3)] = 3
-    max_words: Annotated[int, Field(ge=12)] = 40
-    complexity: Probability = 0.3  # of each optional phrase: modifiers, clauses, coordination
-    ambiguity: Probability = 0.2  # share of the lemmas with two meanings
-    idioms: Probability = 0.08  # share of the transitive clauses
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from random import Random
 from orchestrator.data import probing_derived, toy
 from orchestrator.data.senteval import Part, ProbingSet, split_up
 from orchestrator.data.toy_grammar import FUTURE, PLURAL, Grammar
-from orchestrator.data.toy_lexicon import Lexicon, ToyParams
+from orchestrator.data.toy_lexicon import Lexicon
+from orchestrator.specs.corpora import ToyParams
 
 SENTENCES = 600
 """Drawn; repeated ones and those of the corpus are left out."""

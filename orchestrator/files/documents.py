@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.files.atomic import plain
-from orchestrator.ledger.keys import digest
+from orchestrator.files.canonical import digest
 
 KEY = re.compile(r"[0-9a-f]{64}")
 

@@ -13,15 +13,13 @@ Paths, worker counts, row names, addresses and log settings never enter. The tex
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
-import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.errors import UserError
+from orchestrator.files.canonical import canonical, digest, sha256
 from orchestrator.specs.bleu_words import scored_by, target_of
 from orchestrator.specs.memoise import joined, kept, remembered
 from orchestrator.specs.schema import ModelSpec, RunSpec, ScoreSpec
@@ -89,14 +87,13 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
         return Keys(None, None, None)
     if (spec.init_from is None) != (parent_train_key is None):
         raise ValueError(f"init_from is {spec.init_from!r} but the parent's train key is {parent_train_key!r}")
-    from orchestrator.data.prepare import split_key, training_key
 
     def of_split(name: str) -> str:
         key: str = kept(f"split/{name}", manifest, lambda: canonical(split_key(dict(manifest), name)))
         return key
 
     data_key = kept("data", manifest, lambda: training_key(dict(manifest)))
-    train = _sha256(_train_text(spec, data_key, parent_train_key))
+    train = sha256(_train_text(spec, data_key, parent_train_key))
     of_decode = kept(f"decode/{spec.score.beam_size}", spec.decode, lambda: canonical(_decode_meaning(spec)))
     judged = f"score/{target_of(manifest)}/{manifest.get('raw')}"
     of_score = kept(judged, spec.score, lambda: canonical(_score_meaning(spec.score, manifest)))
@@ -104,16 +101,41 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
     tune = None
     if spec.decode.length_penalty.alpha == "tuned":
         metric = _score_meaning(spec.score.model_copy(update={"test": "valid"}), manifest)
-        tune = _sha256(joined(**about, valid=of_split("valid"), score=canonical({n: v for n, v in metric.items() if n != "test"})))
-    decode = _sha256(
+        tune = sha256(joined(**about, valid=of_split("valid"), score=canonical({n: v for n, v in metric.items() if n != "test"})))
+    decode = sha256(
         joined(
             **about,
             test=f"[{canonical(spec.score.test)},{of_split(spec.score.test)}]",
             **({} if tune is None else {"tune": canonical(tune)}),
         )
     )
-    score = _sha256(joined(format=canonical(FORMAT), decode=canonical(decode), score=of_score))
+    score = sha256(joined(format=canonical(FORMAT), decode=canonical(decode), score=of_score))
     return Keys(train, decode, score, tune)
+
+
+def manifest_key(manifest: dict[str, Any]) -> str:
+    """sha256 of everything in a manifest: names the prepared data."""
+    return digest(manifest)
+
+
+def training_key(manifest: dict[str, Any]) -> str:
+    """sha256 of what a training sees: without the test sets, so that adding one retrains nothing, and without the raw references.
+
+    How the lines are written changes what it sees where they would be tokenised again without it.
+    """
+    again = "form" in manifest and manifest["preparation"]["tokenizer"] == "moses"
+    unseen = {"tests", "raw"} if again else {"tests", "raw", "form"}
+    return digest({name: value for name, value in manifest.items() if name not in unseen})
+
+
+def split_key(manifest: dict[str, Any], split: str) -> str:
+    """sha256 of a held-out text: what a decoding and a score depend on beside the training. UserError for an absent split."""
+    if "generator" in manifest["text"]:
+        return digest([manifest["text"], split])
+    known = manifest["text"] | manifest["tests"]
+    if split not in known:
+        raise UserError(f"test set {split!r} is not there; found: {', '.join(known)}")
+    return digest([known[split], manifest["form"]] if "form" in manifest else known[split])
 
 
 def short(key: str) -> str:
@@ -121,24 +143,10 @@ def short(key: str) -> str:
     return key[:16]
 
 
-def digest(value: Any) -> str:
-    """sha256 of the canonical JSON of a value."""
-    return _sha256(canonical(value))
-
-
 def model_text(model: ModelSpec, without: str = "") -> str:
     """Canonical JSON of what a ModelSpec means, one of its keys left out; made once for each part that several models share."""
     parts: dict[str, str] = kept("model", model, lambda: _model_parts(model))
     return joined(**{name: text for name, text in parts.items() if name != without})
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces; equal numbers have one form. TypeError, ValueError for what is not plain finite data."""
-    return json.dumps(_normal(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def component_versions(model: Any) -> dict[str, int]:
@@ -281,20 +289,3 @@ def without_grown(path: str, value: dict[str, Any]) -> dict[str, Any]:
 
 def _as_before(path: str, value: Any) -> bool:
     return path in GROWN and canonical(GROWN[path]) == canonical(value)
-
-
-def _normal(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, str, int)):
-        return value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError(f"{value} has no place in a key")
-        return int(value) if value.is_integer() else value
-    if isinstance(value, Mapping):
-        for name in value:
-            if not isinstance(name, str):
-                raise TypeError(f"mapping key {name!r} is not a string")
-        return {name: _normal(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_normal(item) for item in value]
-    raise TypeError(f"{type(value).__name__} has no place in a key")

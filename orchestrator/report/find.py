@@ -11,12 +11,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from orchestrator.data import prepare, store
+from orchestrator.data import store
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
+from orchestrator.files.canonical import digest
 from orchestrator.files.documents import read_bytes
 from orchestrator.ledger import earlier, sources
-from orchestrator.ledger.keys import Keys, digest
+from orchestrator.ledger.keys import Keys, manifest_key
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.scoring.rouge import figures_of, principal
 from orchestrator.specs.failure import FAILED, stated_failure
@@ -107,7 +108,7 @@ class Finder:
         manifest = self.data.manifest(data)
         if manifest is None or self.data.cache_dir is None:
             return None
-        key = prepare.manifest_key(manifest)
+        key = manifest_key(manifest)
         return store.load(self.data.cache_dir / key[:16], key)
 
     def score(self, row: Row, keys: Keys) -> Record | None:

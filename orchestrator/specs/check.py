@@ -15,7 +15,6 @@ from orchestrator.specs.located import Marked
 from orchestrator.specs.messages import Problem, problems_of
 from orchestrator.specs.positions import KeyPath, nearest
 from orchestrator.specs.schema import BatchSpec, DecodeSpec, ModelSpec, OptimSpec, RunSpec, ScoreSpec
-from orchestrator.training import plateau
 
 SECTIONS = ("data", "batch", "model", "optim", "train", "decode", "score")
 MAX_LAYERS = 1000
@@ -118,7 +117,7 @@ def whole(spec: RunSpec) -> list[Problem]:
     averaged = spec.decode.checkpoint == "average"
     unless(not averaged or spec.train.snapshots > 0, ("decode", "checkpoint"), "found average; expected train.snapshots of at least 1")
     for schedule in (spec.optim.schedule, *([] if spec.optim.restart is None else [spec.optim.restart.schedule])):
-        cuts, patience = plateau.cuts_to_end(schedule) if schedule.kind == "plateau" else 0, spec.train.patience
+        cuts, patience = schedule.cuts_to_end(), spec.train.patience
         unless(
             patience is None or patience >= cuts,
             ("train", "patience"),

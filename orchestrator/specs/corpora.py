@@ -10,21 +10,35 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from orchestrator.data.tokenize import RAW, Form
-from orchestrator.data.toy_lexicon import ToyParams
 from orchestrator.errors import UserError
 from orchestrator.files.no_file import the_file
 from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import yaml
 from orchestrator.specs.messages import problems_of
 from orchestrator.specs.positions import Document
-from orchestrator.specs.schema import Natural, Positive, Strict
+from orchestrator.specs.schema import Natural, Positive, Probability, Strict
+from orchestrator.specs.text_form import RAW, Form
 
 FOLDER = SEARCH_SPACES / "data"
 REQUIRED = ("train", "valid", "test")
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Relative = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$")]
+
+
+class ToyParams(Strict):
+    """Size and difficulty of a generated corpus. `vocabulary`: number of lemmas, function words aside."""
+
+    seed: Natural = 1
+    vocabulary: Annotated[int, Field(ge=50, le=60000)] = 400
+    train: Positive = 12000
+    valid: Positive = 400
+    test: Positive = 500
+    min_words: Annotated[int, Field(ge=3)] = 3
+    max_words: Annotated[int, Field(ge=12)] = 40
+    complexity: Probability = 0.3  # of each optional phrase: modifiers, clauses, coordination
+    ambiguity: Probability = 0.2  # share of the lemmas with two meanings
+    idioms: Probability = 0.08  # share of the transitive clauses
 
 
 class Split(Strict):

@@ -10,8 +10,8 @@ from orchestrator.errors import UserError
 from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import table_file
 from orchestrator.specs.positions import display, shown
+from orchestrator.specs.raw import TableFile
 from orchestrator.specs.table import segments
-from orchestrator.specs.table_file import TableFile
 
 _APART = ("base", "data", "profiles")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from orchestrator.errors import UserError
 from orchestrator.specs import index
 from orchestrator.specs.positions import Mark, nearest, shown
+from orchestrator.specs.raw import RawRow, TableFile
 from orchestrator.specs.table import segments
-from orchestrator.specs.table_file import RawRow, TableFile
 
 
 def parent(table: TableFile, raw: RawRow) -> tuple[TableFile, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -19,6 +20,9 @@ class BatchSpec(Strict):
 
 _PLATEAU: dict[str, Any] = {"shrink": 0.1, "min_lr": 1e-4, "cut": "each_rise"}
 """Options that plateau alone has, and their defaults there."""
+
+ROUNDING = 1e-9
+"""Relative: 0.1 cut three times is not under 1e-4."""
 
 
 class Schedule(Strict):
@@ -64,6 +68,22 @@ class Schedule(Strict):
         if name == "min_lr" and given and lr is not None and value >= lr:
             raise ValueError(f"min_lr is {value:g}; expected less than lr, {lr:g}")
         return value
+
+    def rate_after(self, cuts: int) -> float:
+        """lr * shrink^cuts, of a plateau."""
+        assert self.lr is not None and self.shrink is not None
+        return float(self.lr * self.shrink**cuts)
+
+    def ends_after(self, cuts: int) -> bool:
+        """Has a plateau's rate fallen under the smallest one after so many cuts?"""
+        if self.kind != "plateau":
+            return False
+        assert self.min_lr is not None
+        return self.rate_after(cuts) < self.min_lr * (1 - ROUNDING)
+
+    def cuts_to_end(self) -> int:
+        """Cuts that bring a plateau's rate under the smallest one; 0 for other schedules."""
+        return 0 if self.kind != "plateau" else next(cuts for cuts in itertools.count(1) if self.ends_after(cuts))
 
     def told(self) -> str:
         """The rate in one line."""

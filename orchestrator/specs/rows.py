@@ -11,10 +11,10 @@ from orchestrator.specs import check, index, links, overrides, profiles, scoring
 from orchestrator.specs.grid import named_rows
 from orchestrator.specs.located import Marked
 from orchestrator.specs.overrides import Override
+from orchestrator.specs.raw import RawRow, TableFile
 from orchestrator.specs.schema import RunSpec, ScoreSpec
 from orchestrator.specs.scorings import Figures
 from orchestrator.specs.table import Sweep
-from orchestrator.specs.table_file import RawRow, TableFile
 
 MAX_RUNS = 10_000
 

@@ -12,11 +12,12 @@ from orchestrator.safe_text import visible
 from orchestrator.specs import check, overrides, scorings
 from orchestrator.specs.located import Marked
 from orchestrator.specs.positions import shown
+from orchestrator.specs.raw import TableFile
 from orchestrator.specs.rows import Resolver, Row, as_data
 from orchestrator.specs.schema import RunSpec, ScoreSpec
 from orchestrator.specs.scorings import Figures
 from orchestrator.specs.table import SEGMENT_WORDS, SingleHead, segments
-from orchestrator.specs.table_file import TableFile, head_of
+from orchestrator.specs.table_file import head_of
 
 _OWN = ("seed", "init_from")
 

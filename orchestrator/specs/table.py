@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from orchestrator.specs.failure import FAILED
+from orchestrator.specs.resources import size, valid_share
 from orchestrator.specs.schema import Natural, Positive, Strict
 
 SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -136,8 +137,6 @@ class Resources(Strict):
 
     @model_validator(mode="after")
     def _sound(self) -> Resources:
-        from orchestrator.engines.packing import size, valid_share
-
         if self.gpu != "auto" and not valid_share(float(self.gpu)):
             raise ValueError(f"gpu is {self.gpu}; expected auto, a part of a GPU such as 0.25, or whole ones")
         if self.memory not in ("auto", "none"):

@@ -16,10 +16,10 @@ from orchestrator.engines.ray.address import check_address
 from orchestrator.engines.ray.cluster import local_cpus, preflight, refuse_upload
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
+from orchestrator.files.canonical import digest
 from orchestrator.files.documents import read_document
 from orchestrator.files.folders import make
 from orchestrator.ledger import earlier, mirrored, sources
-from orchestrator.ledger.keys import digest
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.safe_text import say, visible

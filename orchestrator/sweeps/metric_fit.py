@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.data.text_form import consequence, misread, unspaced
-from orchestrator.data.tokenize import RAW
 from orchestrator.errors import UserError
 from orchestrator.specs import corpora, languages
 from orchestrator.specs.bleu_words import BY_LANGUAGE, check_installed, words_by
 from orchestrator.specs.schema import DataSpec, ScoreSpec
+from orchestrator.specs.text_form import RAW
 
 if TYPE_CHECKING:
     from orchestrator.data.store import Prepared

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.ledger import sources
-from orchestrator.ledger.keys import Keys, keys_of
+from orchestrator.ledger.keys import Keys, keys_of, manifest_key
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs import precision
 from orchestrator.specs.failure import FAILED, stated_failure
@@ -112,9 +112,9 @@ class Data:
         manifest = self.manifest(row.spec.data)
         if self.cache_dir is None or manifest is None:
             return None
-        from orchestrator.data import prepare, store
+        from orchestrator.data import store
 
-        key = kept("manifest key", manifest, lambda: prepare.manifest_key(manifest))
+        key = kept("manifest key", manifest, lambda: manifest_key(manifest))
         if self._prepared.get(key) is None:
             self._prepared[key] = store.load(self.cache_dir / key[:16], key)
         return self._prepared[key]

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from models.paths import PATHS
 from orchestrator.specs.schema import OptimSpec, Schedule
-from orchestrator.training import plateau
 
 STATE = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")
 """What the optimisers keep of a parameter."""
@@ -19,7 +18,7 @@ STATE = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")
 def learning_rate(schedule: Schedule, step: int, d_model: int, cuts: int = 0) -> float:
     """The rate of update `step` (from 1), `cuts`: of a plateau, so far. noam: Vaswani et al. 2017, Eq. 3."""
     if schedule.kind == "plateau":
-        return plateau.rate(schedule, cuts)
+        return schedule.rate_after(cuts)
     t, warmup = float(step), float(max(schedule.warmup, 1))
     if schedule.kind == "noam":
         return schedule.factor * d_model**-0.5 * min(t**-0.5, t * warmup**-1.5)

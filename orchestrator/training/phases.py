@@ -49,4 +49,4 @@ def ended_by(spec: RunSpec, progress: Progress) -> str | None:
         return "max_epochs"
     if train.patience is not None and p.worse >= train.patience:
         return "patience"
-    return "min_lr" if plateau.under(settings(spec, p)[1], p) else None
+    return "min_lr" if settings(spec, p)[1].ends_after(p.cuts) else None

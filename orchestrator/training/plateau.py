@@ -12,15 +12,6 @@ from __future__ import annotations
 from orchestrator.specs.optim import Schedule
 from orchestrator.training.state import Progress
 
-ROUNDING = 1e-9
-"""Relative: 0.1 cut three times is not under 1e-4."""
-
-
-def rate(schedule: Schedule, cuts: int) -> float:
-    """lr * shrink^cuts."""
-    assert schedule.lr is not None and schedule.shrink is not None
-    return float(schedule.lr * schedule.shrink**cuts)
-
 
 def observe(schedule: Schedule, progress: Progress, nll: float) -> None:
     """Take in a validation that counts: cuts the rate and writes it down (`Progress.rate_cuts`) where the schedule says so.
@@ -34,23 +25,7 @@ def observe(schedule: Schedule, progress: Progress, nll: float) -> None:
     p.before_nll = nll
     if rise or (schedule.cut == "after_first_rise" and p.cuts > 0):
         p.cuts += 1
-        p.rate_cuts.append({"step": p.step, "epoch": p.epoch, "lr": rate(schedule, p.cuts)})
-
-
-def under(schedule: Schedule, progress: Progress) -> bool:
-    """Has the rate fallen under the smallest one?"""
-    if schedule.kind != "plateau":
-        return False
-    assert schedule.min_lr is not None
-    return rate(schedule, progress.cuts) < schedule.min_lr * (1 - ROUNDING)
-
-
-def cuts_to_end(schedule: Schedule) -> int:
-    """Cuts that bring the rate under the smallest one."""
-    cuts = Progress(cuts=1)
-    while not under(schedule, cuts):
-        cuts.cuts += 1
-    return cuts.cuts
+        p.rate_cuts.append({"step": p.step, "epoch": p.epoch, "lr": schedule.rate_after(p.cuts)})
 
 
 def begin(progress: Progress) -> None:

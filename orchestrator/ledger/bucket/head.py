@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from orchestrator.errors import RemoteError
+from orchestrator.files.canonical import digest
 from orchestrator.ledger.bucket.bucket import Bucket, Found
-from orchestrator.ledger.keys import digest
 
 FORMAT = 1
 

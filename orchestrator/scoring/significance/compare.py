@@ -13,8 +13,9 @@ from typing import Any
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
+from orchestrator.files.canonical import digest
 from orchestrator.ledger import earlier
-from orchestrator.ledger.keys import Keys, digest, short
+from orchestrator.ledger.keys import Keys, short
 from orchestrator.ledger.results import Ledger
 from orchestrator.scoring.significance.bleu_statistics import Counts, corpus_bleu, statistics
 from orchestrator.scoring.significance.tests import SAMPLES, SEED, Comparison, compare

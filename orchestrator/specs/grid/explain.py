@@ -14,8 +14,8 @@ from orchestrator.specs.grid.axes import Compiled, Value
 from orchestrator.specs.grid.combinations import Combination, Grid, row_name
 from orchestrator.specs.grid.conditions import text, words
 from orchestrator.specs.positions import nearest, shown
+from orchestrator.specs.raw import TableFile
 from orchestrator.specs.rows import Resolver, validate
-from orchestrator.specs.table_file import TableFile
 
 EXAMPLES = 5
 

@@ -13,7 +13,7 @@ from orchestrator.specs.scorings import Figures
 from orchestrator.specs.table import RowHead
 
 if TYPE_CHECKING:
-    from orchestrator.specs.table_file import RawRow, TableFile
+    from orchestrator.specs.raw import RawRow, TableFile
 
 
 class GridRows(dict[str, Any]):
@@ -114,7 +114,7 @@ def head(grid: Grid, values: Combination) -> RowHead:
 
 def raw(table: TableFile, name: str, values: Combination) -> RawRow:
     """The row before validation. UserError where two axes set one key."""
-    from orchestrator.specs.table_file import RawRow
+    from orchestrator.specs.raw import RawRow
 
     assert table.grid is not None
     try:

@@ -21,8 +21,8 @@ from orchestrator.specs.positions import KeyPath, Mark
 from orchestrator.specs.schema import ModelSpec, RunSpec
 
 if TYPE_CHECKING:
+    from orchestrator.specs.raw import TableFile
     from orchestrator.specs.rows import Resolver, Row
-    from orchestrator.specs.table_file import TableFile
 
 Part = tuple[str, ...]
 Key = tuple["Bound", ...]

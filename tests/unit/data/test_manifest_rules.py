@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.data.prepare import manifest, split_key, training_key
+from orchestrator.data.prepare import manifest
+from orchestrator.ledger.keys import split_key, training_key
 from orchestrator.specs.schema import DataSpec
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from orchestrator.data import build, subword
 from orchestrator.data import prepare as module
-from orchestrator.data.prepare import manifest, manifest_key, prepare, split_key, training_key
+from orchestrator.data.prepare import manifest, prepare
 from orchestrator.errors import UserError
+from orchestrator.ledger.keys import manifest_key, split_key, training_key
 from orchestrator.specs.schema import DataSpec, Subword
 
 SPEC = DataSpec(corpus="tiny", subword=Subword(size=120))

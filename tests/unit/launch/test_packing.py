@@ -10,6 +10,7 @@ from orchestrator.engines import packing
 from orchestrator.engines.capacity import Capacity, Demand, Node, at_once, why_never
 from orchestrator.engines.packing import Wanted
 from orchestrator.errors import UserError
+from orchestrator.specs import resources
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.memory import Memory, estimate
 from orchestrator.sweeps.task import Task
@@ -118,13 +119,13 @@ def test_memory_none_starts_it_all_the_same():
     ("text", "found"), [("gpu=auto,wait=600", {"gpu": "auto", "wait": 600.0}), ("gpu=0.25", {"gpu": 0.25}), (None, {})]
 )
 def test_the_option(text, found):
-    assert packing.parse(text) == found
+    assert resources.parse(text) == found
 
 
 @pytest.mark.parametrize("text", ["gpu=1.5", "gpu=0", "gpu=nan", "memory=lots", "wait=-1", "cpu=2", "", "gpu"])
 def test_the_option_refuses(text):
     with pytest.raises(UserError, match="--resources"):
-        packing.parse(text)
+        resources.parse(text)
 
 
 def test_the_sweep_section(cli, tmp_path):

@@ -12,13 +12,13 @@ import pytest
 pytest.importorskip("obstore", reason="the extra `s3` is not installed")
 
 from orchestrator.errors import FencedError, LockedError
+from orchestrator.files.canonical import digest
 from orchestrator.ledger import mirrored
 from orchestrator.ledger.bucket import group as groups
 from orchestrator.ledger.bucket.bucket import Bucket
 from orchestrator.ledger.bucket.head import Entry, Head
 from orchestrator.ledger.bucket.index import Index
 from orchestrator.ledger.bucket.mirror import Mirror
-from orchestrator.ledger.keys import digest
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 

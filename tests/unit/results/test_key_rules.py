@@ -8,9 +8,10 @@ from typing import Any
 
 from models.registry import REGISTRIES
 from orchestrator.data import prepare, sentences
-from orchestrator.data.prepare import manifest, training_key
+from orchestrator.data.prepare import manifest
+from orchestrator.files.canonical import canonical
 from orchestrator.ledger import keys
-from orchestrator.ledger.keys import canonical, component_versions, keys_of
+from orchestrator.ledger.keys import component_versions, keys_of, training_key
 from orchestrator.specs import corpora
 from orchestrator.specs.memoise import joined, kept
 from orchestrator.specs.schema import DataSpec, RunSpec

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import UserError
+from orchestrator.files.canonical import canonical, digest
 from orchestrator.ledger import keys
-from orchestrator.ledger.keys import Keys, canonical, component_versions, digest, keys_of, short
+from orchestrator.ledger.keys import Keys, component_versions, keys_of, short
 from orchestrator.specs.schema import RunSpec
 
 MANIFEST = {

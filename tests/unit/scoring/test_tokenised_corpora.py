@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.data.prepare import manifest, manifest_key, prepare, split_key, training_key
+from orchestrator.data.prepare import manifest, prepare
 from orchestrator.errors import UserError
-from orchestrator.ledger.keys import keys_of
+from orchestrator.ledger.keys import keys_of, manifest_key, split_key, training_key
 from orchestrator.scoring.multi_bleu import multi_bleu
 from orchestrator.scoring.scores import sacre_bleu, score
 from orchestrator.scoring.significance.bleu_statistics import corpus_bleu, statistics

@@ -62,7 +62,7 @@ def test_when_the_rate_is_cut(cut, seen, cuts):
         plateau.observe(schedule, p, float(nll))
         found.append(p.cuts)
     assert found == cuts
-    assert [c["lr"] for c in p.rate_cuts] == [plateau.rate(schedule, n) for n in range(1, cuts[-1] + 1)]
+    assert [c["lr"] for c in p.rate_cuts] == [schedule.rate_after(n) for n in range(1, cuts[-1] + 1)]
     assert [c["step"] for c in p.rate_cuts] == [10 * (i + 1) for i in range(len(cuts)) if cuts[i] > (cuts[i - 1] if i else 0)]
 
 
@@ -76,7 +76,7 @@ def test_other_schedules_take_no_notice():
 def test_the_smallest_rate_is_still_trained_with():
     """0.1 cut three times is 1e-4 but for rounding, which must not end the training; the next cut does."""
     for shrink, lr, cuts in ((0.1, 0.1, 4), (0.1, 0.25, 4), (0.5, 0.0016, 5), (0.1, 0.3, 4)):
-        assert plateau.cuts_to_end(Schedule(kind="plateau", lr=lr, shrink=shrink, min_lr=1e-4)) == cuts
+        assert Schedule(kind="plateau", lr=lr, shrink=shrink, min_lr=1e-4).cuts_to_end() == cuts
 
 
 def test_ends_under_the_smallest_rate_and_says_so(prepared, tmp_path, losses):

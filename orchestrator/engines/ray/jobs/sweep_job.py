@@ -47,8 +47,9 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     """
     from orchestrator.cli.options import parse_seeds
     from orchestrator.cli.run import _address, _name, check_engine
-    from orchestrator.engines.packing import parse
-    from orchestrator.ledger.keys import component_versions, digest
+    from orchestrator.files.canonical import digest
+    from orchestrator.ledger.keys import component_versions
+    from orchestrator.specs.resources import parse
     from orchestrator.specs.rows import resolve, runs, sweep_of
 
     env = _folders(options)

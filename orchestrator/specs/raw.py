@@ -1,0 +1,55 @@
+"""A table's file as it was read, before its specs are validated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.specs.check import defaults
+from orchestrator.specs.grid.combinations import Grid
+from orchestrator.specs.located import Marked
+from orchestrator.specs.positions import Document, Mark
+from orchestrator.specs.scorings import Figures
+from orchestrator.specs.table import SEGMENT, RowHead, Source, Sweep
+from orchestrator.specs.templates import Template
+
+
+@dataclass
+class RawRow:
+    """A row before validation of its spec: head, merged sections, place; the file's figures and its own merged."""
+
+    name: str
+    head: RowHead
+    spec: Marked
+    mark: Mark
+    figures: Figures
+
+
+@dataclass
+class TableFile:
+    """A file that has been read. `problems`: complete lines; the rest is as good as they leave it."""
+
+    path: Path
+    document: Document
+    source: Source | None = None
+    shared: Marked = field(default_factory=lambda: Marked(defaults(), Mark("", ())))
+    assumed: list[str] = field(default_factory=list)
+    rows: dict[str, RawRow] = field(default_factory=dict)
+    templates: dict[str, Template] = field(default_factory=dict)
+    sweep: Sweep | None = None
+    columns: list[str] = field(default_factory=list)
+    figures: Figures = field(default_factory=Figures)
+    grid: Grid | None = None
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        """`paper/table`; `local/STEM` where the file names no source."""
+        if self.source is not None:
+            return f"{self.source.paper}/{self.source.table}"
+        return f"local/{self.path.stem if SEGMENT.fullmatch(self.path.stem) else 'table'}"
+
+    @property
+    def is_single(self) -> bool:
+        """A file printed by `show`."""
+        return "spec" in self.document.data or "id" in self.document.data
