@@ -41,7 +41,7 @@ def plan(
 
     Example:  nmt-ablate plan dou2018/table1 --set data.vocab.src=28550 --set data.vocab.tgt=28550
     """
-    from orchestrator.cli.options import console, emit, given, ledger, need_folder, note, parse_seeds
+    from orchestrator.cli.options import console, emit, given, ledger, need_folder, note
     from orchestrator.cost.check import check as compare
     from orchestrator.cost.check import lines as check_lines
     from orchestrator.cost.estimate import Costs
@@ -52,6 +52,7 @@ def plan(
     from orchestrator.files.folders import make as make_folder
     from orchestrator.ledger.sources import warnings
     from orchestrator.specs.rows import resolve, sweep_of
+    from orchestrator.sweeps.names import parse_seeds
     from orchestrator.sweeps.plan import Data
     from orchestrator.sweeps.plan import plan as make
 

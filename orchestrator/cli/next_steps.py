@@ -23,12 +23,6 @@ def labels(rows: list[Row]) -> dict[str, str]:
     return labels
 
 
-def profile_of(name: str) -> str:
-    """` --profile NAME` of a sweep's name, or nothing."""
-    _, at, rest = name.partition("@")
-    return f" --profile {rest.split('+')[0].split(':')[0]}" if at else ""
-
-
 def next_steps(out: Any, rows: list[Row], results: Path, profile: str) -> None:
     from orchestrator.safe_text import visible
 

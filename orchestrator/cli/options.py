@@ -15,6 +15,7 @@ import typer
 from orchestrator.files.folders import need_folder as need_folder
 from orchestrator.files.folders import parser
 from orchestrator.ledger import mirrored
+from orchestrator.ledger.bucket import attach
 from orchestrator.safe_text import json_text
 from orchestrator.safe_text import say as note
 
@@ -38,7 +39,7 @@ CacheDir = Annotated[
 Results = Annotated[
     Path,
     typer.Option(
-        "--results", envvar="NMT_RESULTS", parser=mirrored.place, metavar="DIR|URL", help="The ledger: a folder, or s3://bucket/prefix."
+        "--results", envvar="NMT_RESULTS", parser=attach.place, metavar="DIR|URL", help="The ledger: a folder, or s3://bucket/prefix."
     ),
 ]
 NoTracking = Annotated[bool, typer.Option("--no-tracking", help="Write nothing to MLflow now; `reconcile` brings runs later.")]
@@ -135,22 +136,6 @@ def mirrors() -> list[Path]:
     from orchestrator.paths import PUBLISHED_LEDGER
 
     return [PUBLISHED_LEDGER] if PUBLISHED_LEDGER.is_dir() else []
-
-
-def parse_seeds(text: str | None) -> list[int] | None:
-    """`1,2,5` -> [1, 2, 5]. UserError for anything but distinct whole numbers below 2^32."""
-    if text is None:
-        return None
-    from orchestrator.errors import UserError
-    from orchestrator.specs.positions import shown
-
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and len(part) <= 10 and int(part) < 2**32 for part in parts):
-        raise UserError(f"--seeds {shown(text)}: expected whole numbers from 0 to 4294967295, as in --seeds 1,2")
-    seeds = [int(part) for part in parts]
-    if len(set(seeds)) != len(seeds):
-        raise UserError(f"--seeds {shown(text)}: expected distinct numbers")
-    return seeds
 
 
 def given(profile: str | None, sets: list[str] | None, results: Path) -> str:

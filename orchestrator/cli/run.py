@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.next_steps import labels, next_steps, profile_of
+from orchestrator.cli.next_steps import labels, next_steps
 from orchestrator.cli.options import (
     CACHE,
     RESULTS,
@@ -81,10 +81,11 @@ def run(
     """
     from orchestrator.specs.resources import parse
     from orchestrator.specs.rows import resolve
+    from orchestrator.sweeps.names import address_of, sweep_name
 
     rows = resolve(target, sets=sets, profile=profile, seed=seed)
     seeds = [seed] if seed is not None else sorted({row.spec.seed for row in rows if row.spec is not None} or {1})
-    name = _name(rows[0].id if len(rows) == 1 else _address(target, rows), profile, sets) + "".join(f":{s}" for s in seeds)
+    name = sweep_name(rows[0].id if len(rows) == 1 else address_of(target, rows), profile, sets) + "".join(f":{s}" for s in seeds)
     tracking = _tracking(no_tracking, tracking_uri, tracking_can_wait)
     section = None if resources is None else {"resources": parse(resources)}
     about = tracking | {"again": again, "given": given(profile, sets, results)}
@@ -117,14 +118,14 @@ def sweep(
 
     Example:  nmt-ablate sweep search_spaces/quickstart.yaml
     """
-    from orchestrator.cli.options import parse_seeds
     from orchestrator.specs.resources import parse
     from orchestrator.specs.rows import resolve, sweep_of
+    from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
 
     wanted, limits = parse_seeds(seeds), parse(resources)
     rows = resolve(target, sets=sets, profile=profile)
     section = sweep_of(target, profile)
-    name = _name(_address(target, rows), profile, sets)
+    name = sweep_name(address_of(target, rows), profile, sets)
     _execute(
         rows,
         wanted or section.seeds,
@@ -149,23 +150,6 @@ def _tracking(off: bool, uri: str | None, can_wait: bool) -> dict[str, Any]:
     return {"tracking": not off, "tracking_uri": None if off else checked_uri(uri), "tracking_can_wait": can_wait}
 
 
-def _address(target: str, rows: list[Row]) -> str:
-    """The table's address, or the folder's own name."""
-    from orchestrator.specs.table import SEGMENT
-
-    tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
-    folder = Path(target).resolve().name if len(tables) > 1 or Path(target).is_dir() else ""
-    return (folder if SEGMENT.fullmatch(folder) else "folder") if folder else tables[0]
-
-
-def _name(address: str, profile: str | None, sets: list[str] | None) -> str:
-    """Stable name of a sweep: the same command gives the same one, another profile or override another."""
-    import hashlib
-
-    digest = hashlib.sha256("\0".join(sorted(sets)).encode("utf-8", "replace")).hexdigest()[:8] if sets else ""
-    return address + (f"@{profile}" if profile else "") + (f"+{digest}" if digest else "")
-
-
 def _execute(
     rows: list[Row],
     seeds: list[int],
@@ -182,9 +166,11 @@ def _execute(
     max_hours: float | None = None,
 ) -> None:
     from orchestrator.cli.options import console, mirrors, need_folder, stdout_to_stderr, until_a_cap
+    from orchestrator.engines.execute import check_engine, execute
     from orchestrator.errors import UserError
     from orchestrator.specs.rows import runs
     from orchestrator.sweeps import cap
+    from orchestrator.sweeps.names import profile_of
     from orchestrator.sweeps.retrain import check_seeds
 
     check_engine(engine, workers)
@@ -197,7 +183,6 @@ def _execute(
     scheduler = (section or {}).get("scheduler") or {}
     check_seeds(scheduler.get("retrain"), seeds)
 
-    from orchestrator.sweeps import driver as engines
     from orchestrator.sweeps.tasks import Options
 
     options = Options(
@@ -214,7 +199,7 @@ def _execute(
         **about,
     )
     with stdout_to_stderr(), until_a_cap():
-        records = engines.execute(todo, seeds, options)
+        records = execute(todo, seeds, options)
     out = console(stderr=as_json)
     _tell(records, todo, out, as_json)
     if scheduler.get("retrain") and all(record["status"] in ("done", "stopped", "diverged") for record in records):
@@ -242,8 +227,8 @@ def _retrain(records: list[dict[str, Any]], rows: list[Row], options: Any, sched
     from dataclasses import replace
 
     from orchestrator.cli.options import note, stdout_to_stderr, until_a_cap
+    from orchestrator.engines.execute import execute
     from orchestrator.ledger.results import Ledger
-    from orchestrator.sweeps import driver as engine
     from orchestrator.sweeps.retrain import chosen, said
 
     found = chosen(records, rows, Ledger(options.results, list(options.mirrors)), scheduler)
@@ -254,18 +239,7 @@ def _retrain(records: list[dict[str, Any]], rows: list[Row], options: Any, sched
     again = replace(options, name=f"{options.name}:retrain", sweep=options.sweep | {"scheduler": {"kind": "fifo"}})
     best = {survivor.row for survivor in found}
     with stdout_to_stderr(), until_a_cap():
-        made = engine.execute([row for row in rows if row.id in best], scheduler["retrain"]["seeds"], again)
+        made = execute([row for row in rows if row.id in best], scheduler["retrain"]["seeds"], again)
     made = [record | {"replicate": True} for record in made]
     _tell(made, rows, out, as_json)
     return made
-
-
-def check_engine(engine: str, workers: int | None) -> None:
-    """UserError for a word that these options do not have."""
-    from orchestrator.errors import UserError
-    from orchestrator.specs.positions import nearest, shown
-
-    if engine not in ("local", "ray"):
-        raise UserError(f"--engine {shown(engine)}: {nearest(engine, ['local', 'ray'])}")
-    if engine == "local" and workers is not None and workers > 1:
-        raise UserError(f"--workers {workers}: the local engine has one worker; expected --engine ray")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orchestrator.cli.run import sweep
+
 if TYPE_CHECKING:
     from orchestrator.engines.ray.jobs.api import Client
     from orchestrator.engines.ray.jobs.sweep_job import SweepJob
@@ -85,11 +87,12 @@ def list_jobs(address: str, as_json: bool) -> None:
 
 def _job(arguments: list[str], folders: dict[str, str | None] | None = None) -> SweepJob:
     """`arguments` as `sweep` reads them: its own parser, so that what is wrong is told before anything travels."""
-    from orchestrator.cli.main import app
     from orchestrator.engines.ray.jobs import sweep_job
     from orchestrator.paths import ROOT
 
-    command = typer.main.get_command(app).commands["sweep"]  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False)
+    app.command("sweep")(sweep)
+    command = typer.main.get_command(app)
     # sweep would open the ledger that this machine's environment names
     command.params = [_without_environment(parameter) if parameter.name in sweep_job.FOLDERS else parameter for parameter in command.params]
     with command.make_context("submit", list(arguments)) as parsed:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.cost.about import machine
-from orchestrator.cost.estimate import Cost, Costs
+from orchestrator.cost.estimate import Costs
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.rows import Row
+from orchestrator.sweeps.cost import Cost
 from orchestrator.sweeps.plan import Plan
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.cost.estimate import Cost, Costs
-from orchestrator.cost.totals import Sum, totals
+from orchestrator.cost.estimate import Costs
+from orchestrator.cost.totals import totals
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.rows import Row
+from orchestrator.sweeps.cost import Cost, Sum
 from orchestrator.sweeps.plan import Plan, Planned
 
 BUSY = 0.3

@@ -3,45 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from orchestrator.cost.estimate import Cost
+from orchestrator.sweeps.cost import Cost, Sum
 
 if TYPE_CHECKING:
     from orchestrator.sweeps.plan import Planned
-
-
-@dataclass
-class Sum:
-    """trainings, decodings, scorings: how many. flop: of trainings. hours: device-hours of those that are known; unknown: trainings and
-    decodings whose time is not."""
-
-    trainings: int = 0
-    decodings: int = 0
-    scorings: int = 0
-    flop: float = 0.0
-    hours: float = 0.0
-    unknown: int = 0
-
-    def add(self, kind: str, cost: Cost | None) -> None:
-        """A training, decoding or scoring; the seconds of a scoring are left out."""
-        if kind == "score":
-            self.scorings += 1
-            return
-        seconds = None if cost is None else cost.training_seconds if kind == "train" else cost.decode
-        if kind == "train":
-            self.trainings += 1
-            self.flop += (cost.flop if cost is not None else None) or 0.0
-        else:
-            self.decodings += 1
-        if cost is None or seconds is None:
-            self.unknown += 1
-        else:
-            self.hours += seconds * cost.devices / 3600
-
-    def as_json(self) -> dict[str, Any]:
-        return {**vars(self), "hours": round(self.hours, 6)}
 
 
 def totals(

@@ -1,53 +1,66 @@
-"""What a results folder does more where it is the scratch copy of a bucket (`orchestrator.ledger.bucket`); of any other folder, nothing.
+"""Results folders that are the scratch copy of a bucket: the small interface through which the ledger calls it.
 
-The ledger, the locks and the tensors know these few functions and no network. A process is attached to a bucket by `place`, which reads
-`--results`, or by `opened`, with the URL that a task carries to its worker.
+The ledger, the locks and the tensors know these functions and no network. For any other folder they do nothing. `orchestrator.ledger.bucket`
+registers the copies that this process works in.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from orchestrator.files.folders import checked
 
-if TYPE_CHECKING:
-    from orchestrator.ledger.bucket.lease import Claim
-    from orchestrator.ledger.bucket.mirror import Mirror
-    from orchestrator.ledger.bucket.orphans import Orphan
+class Lease(Protocol):
+    """A run or sweep of the bucket that this process has."""
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:s3|gs|az):")
+    lost: str | None
+
+    def check(self) -> None: ...
+    def release(self, *, quiet: bool = False) -> None: ...
+    def reopen(self) -> None: ...
+
+
+class Orphan(Protocol):
+    """An object of the bucket that nothing refers to."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def why(self) -> str: ...
+
+
+class Mirror(Protocol):
+    """A scratch copy of a bucket's ledger."""
+
+    root: Path
+    url: str
+
+    def pull_all(self) -> None: ...
+    def pull(self, path: Path) -> None: ...
+    def push_all(self) -> None: ...
+    def bring(self, path: Path) -> None: ...
+    def absent_bytes(self, path: Path) -> int: ...
+    def follow(self, path: Path) -> None: ...
+    def following(self) -> AbstractContextManager[None]: ...
+    def claim(self, lock: Path, *, steal: bool, timeout: float) -> Lease | None: ...
+    def orphans(self, *, delete: bool) -> Sequence[Orphan]: ...
+
+
 _mirrors: dict[Path, Mirror] = {}
 
 
-def place(value: str | Path) -> Path:
-    """`--results` as a folder: itself, or the scratch copy of the bucket that it names, brought up to date.
-
-    UserError (one line) for a URL that names none, a server that does not answer, and a scratch copy given by its path.
-    """
-    text = str(value)
-    if _URL.match(text) is None or text.startswith("file://"):
-        path = checked(text.removeprefix("file://"), "--results")
-        _refuse_scratch(path)
-        return path
-    root = opened(text)
-    _mirrors[root].pull_all()
-    return root
-
-
-def opened(url: str) -> Path:
-    """The scratch folder of a bucket's ledger, whose locks and tensors are the bucket's from now on in this process. Fetches nothing."""
-    from orchestrator.ledger.bucket.mirror import connect
-
-    known = next((root for root, mirror in _mirrors.items() if mirror.url == url.rstrip("/")), None)
-    if known is not None:
-        return known
-    mirror = connect(url)
+def register(mirror: Mirror) -> None:
+    """From now on locks and tensors below `mirror.root` are the bucket's in this process."""
     _mirrors[mirror.root] = mirror
-    return mirror.root
+
+
+def registered(url: str) -> Mirror | None:
+    """The mirror of a bucket's URL, if this process has one."""
+    return next((mirror for mirror in _mirrors.values() if mirror.url == url.rstrip("/")), None)
 
 
 def forget() -> None:
@@ -70,7 +83,7 @@ def shown(path: Path) -> str:
     return mirror.url if rest == "." else f"{mirror.url}/{rest}"
 
 
-def claim(lock: Path, *, steal: bool = False, timeout: float = 0.0) -> Claim | None:
+def claim(lock: Path, *, steal: bool = False, timeout: float = 0.0) -> Lease | None:
     """Of the run or sweep that a lock file locks. LockedError names who has it elsewhere; the copy here is then the newest."""
     mirror = _of(lock)
     return None if mirror is None else mirror.claim(lock, steal=steal, timeout=timeout)
@@ -121,14 +134,10 @@ def following(results: Path) -> Iterator[None]:
             yield
 
 
-def orphans(results: Path, *, delete: bool) -> list[Orphan]:
+def orphans(results: Path, *, delete: bool) -> Sequence[Orphan]:
     """Objects in the bucket that nothing refers to: what killed uploads left."""
     mirror = _of(results)
-    if mirror is None:
-        return []
-    from orchestrator.ledger.bucket.orphans import find
-
-    return find(mirror, delete=delete)
+    return [] if mirror is None else mirror.orphans(delete=delete)
 
 
 def _of(path: Path) -> Mirror | None:
@@ -136,11 +145,3 @@ def _of(path: Path) -> Mirror | None:
         return None
     path = path.absolute()
     return next((mirror for root, mirror in _mirrors.items() if path.is_relative_to(root)), None)
-
-
-def _refuse_scratch(path: Path) -> None:
-    marker = path / ".remote" / "url"
-    if marker.is_file():
-        from orchestrator.errors import UserError
-
-        raise UserError(f"--results {path}: is the scratch copy of {marker.read_text().strip()}; expected that URL")

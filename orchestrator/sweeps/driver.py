@@ -8,12 +8,10 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 
-from orchestrator.engines.ray.address import check_address
-from orchestrator.engines.ray.cluster import local_cpus, preflight, refuse_upload
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
@@ -35,17 +33,24 @@ if TYPE_CHECKING:
     from orchestrator.sweeps.asha import Asha
 
 
-def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list[dict[str, Any]]:
-    """Bring every row and seed to its result; one public record each, in the order given (see `pipeline.result_of`).
+class Engine(Protocol):
+    """Where the jobs of a sweep run."""
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """UserError where a task could never start here."""
+
+    def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: Options) -> dict[str, str]:
+        """Run every job; returns why those failed that failed, by task name."""
+
+
+def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options, engine: Engine) -> list[dict[str, Any]]:
+    """Bring every row and seed to its result; one public record each, in the order given (see `row.result_of`).
 
     UserError before anything starts where data, resources, the precision to decode in or initial values are missing;
     LockedError where another driver has this sweep.
     """
-    refuse_upload(options.results)
     tasks = make_tasks(rows, seeds, options)
-    if options.engine == "ray":
-        address = os.environ.get("RAY_ADDRESS")
-        preflight(tasks, local_cpus()) if address is None else check_address(address)
+    engine.check(tasks)
     for folder, option in ((options.results, "--results"), (options.export, "--export"), (options.cache_dir, "--cache-dir")):
         make(folder, option)
     _check_tracking(options)
@@ -53,7 +58,7 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list
     (options.results / "sweeps").mkdir(parents=True, exist_ok=True)
     with RunLock(options.results / "sweeps" / f"{options.slug}.lock"):
         mirrored.push(options.results)  # what an earlier process trained and could not publish
-        sweep = _Sweep(tasks, options)
+        sweep = _Sweep(tasks, options, engine)
         if options.again:
             _check_precision(tasks)
             earlier.begin_anew(tasks, {f"{row.id}:{seed}" for row in rows for seed in seeds}, sweep.ledger)
@@ -93,8 +98,8 @@ def _check_tracking(options: Options) -> None:
 
 
 class _Sweep:
-    def __init__(self, tasks: list[Task], options: Options) -> None:
-        self.tasks, self.options = tasks, options
+    def __init__(self, tasks: list[Task], options: Options, engine: Engine) -> None:
+        self.tasks, self.options, self.engine = tasks, options, engine
         self.console = Console(file=sys.stderr)
         self.ledger = Ledger(options.results, list(options.mirrors))
         self.asha = self._asha()
@@ -136,7 +141,7 @@ class _Sweep:
                 blocked = self._blocked(level, failures)
                 failures |= blocked
                 jobs = jobs_of([t for t in self._order(level) if t.name not in blocked])
-                failures |= self._engine(jobs) if jobs else {}
+                failures |= self.engine.run(jobs, self.asha, self.options) if jobs else {}
         return failures
 
     def _blocked(self, level: list[Task], failures: dict[str, str]) -> dict[str, str]:
@@ -150,18 +155,6 @@ class _Sweep:
                 elif record.get("status") in ("diverged", "failed"):
                     found[task.name] = f"its parent {parent.name} {record['status']}: {record.get('reason') or 'no reason known'}"
         return found
-
-    def _engine(self, jobs: list[list[Task]]) -> dict[str, str]:
-        metric = self.options.scheduler.get("metric", "valid/nll")
-        if self.options.engine == "ray":
-            from orchestrator.engines.ray import tune
-
-            section = self.options.sweep or {}
-            limits = {"concurrency": section.get("concurrency"), "resources": section.get("resources")}
-            return tune.run(jobs, self.asha, metric, name=self.options.slug, results=self.options.results, **limits)
-        from orchestrator.engines import local
-
-        return local.run(jobs, self.asha, metric)
 
     def _final(self, task: Task, stopped: dict[str, int]) -> bool:
         from orchestrator.sweeps.row import result_of

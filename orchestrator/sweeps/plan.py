@@ -18,10 +18,9 @@ from orchestrator.specs.memoise import kept
 from orchestrator.specs.rows import Row, runs
 from orchestrator.specs.schema import DataSpec
 from orchestrator.sweeps import parameters
+from orchestrator.sweeps.cost import Cost, Sum
 
 if TYPE_CHECKING:
-    from orchestrator.cost.estimate import Cost
-    from orchestrator.cost.totals import Sum
     from orchestrator.data.store import Prepared
 
 

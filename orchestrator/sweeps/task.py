@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.ledger import mirrored
+from orchestrator.ledger.bucket import attach
 from orchestrator.ledger.keys import Keys
 from orchestrator.specs.schema import RunSpec, ScoreSpec
 
@@ -85,5 +85,5 @@ class Task:
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Task:
-        here = {} if data.get("remote") is None else {"results": str(mirrored.opened(data["remote"]))}
+        here = {} if data.get("remote") is None else {"results": str(attach.opened(data["remote"]).root)}
         return cls(**(data | here))

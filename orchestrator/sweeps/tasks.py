@@ -49,6 +49,11 @@ class Options:
     def scheduler(self) -> dict[str, Any]:
         return (self.sweep or {}).get("scheduler") or {"kind": "fifo"}
 
+    @property
+    def metric(self) -> str:
+        """What the scheduler compares runs by."""
+        return str(self.scheduler.get("metric", "valid/nll"))
+
 
 def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list[Task]:
     """A task for each row and seed, parents before children. UserError names every row whose data is absent.

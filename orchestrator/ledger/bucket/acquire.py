@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from orchestrator.errors import LockedError, RemoteError
 from orchestrator.ledger.bucket import group as groups
 from orchestrator.ledger.bucket import head as heads
-from orchestrator.ledger.bucket import mirror as mirrors
 from orchestrator.ledger.bucket.bucket import Found, LostRace
 from orchestrator.ledger.bucket.head import Head, described
 from orchestrator.ledger.bucket.lease import LOOK, Claim, mine_of
@@ -48,7 +47,7 @@ def _take(mirror: Mirror, group: str, steal: bool) -> Claim:
         else:
             before, found = answer
             doubtful = before.held and not steal and not is_over(before.owner)
-            if doubtful and (mirror.server_now() - found.modified).total_seconds() < mirrors.LEASE:
+            if doubtful and (mirror.server_now() - found.modified).total_seconds() < heads.LEASE:
                 raise LockedError(f"{mirror.url}/{group}: locked by {described(before)}")
             head = before.next(epoch=before.epoch + 1, held=True, owner=owner)
         try:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import RemoteError
@@ -11,6 +14,13 @@ from orchestrator.files.canonical import digest
 from orchestrator.ledger.bucket.bucket import Bucket, Found
 
 FORMAT = 1
+
+
+LEASE = 60.0
+"""Seconds without a beat after which an owner counts as dead, by the server's clock."""
+BEAT = 15.0
+TRIES = 4
+"""How often a file whose object is gone is looked up in a newer head."""
 
 
 @dataclass(frozen=True)
@@ -79,3 +89,12 @@ def read(bucket: Bucket, group: str) -> tuple[Head, Found] | None:
 def described(head: Head) -> str:
     """Who took the group last, in words."""
     return f"process {head.owner.get('pid')} on {head.owner.get('host')} (epoch {head.epoch})"
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def names_of(entries: Iterable[Entry]) -> set[str]:
+    return {entry.object for entry in entries}

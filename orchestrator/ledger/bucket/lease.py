@@ -14,11 +14,9 @@ from orchestrator.errors import FencedError, RemoteError
 from orchestrator.faults import fault
 from orchestrator.ledger.bucket import group as groups
 from orchestrator.ledger.bucket import head as heads
-from orchestrator.ledger.bucket import mirror as mirrors
 from orchestrator.ledger.bucket.bucket import Found, LostRace
-from orchestrator.ledger.bucket.head import Entry, Head, described
+from orchestrator.ledger.bucket.head import Entry, Head, described, names_of, sha256_of
 from orchestrator.ledger.bucket.index import Index, stat_of
-from orchestrator.ledger.bucket.mirror import names_of, sha256_of
 
 if TYPE_CHECKING:
     from orchestrator.ledger.bucket.mirror import Mirror
@@ -139,7 +137,7 @@ class Claim:
 
     def _due(self) -> bool:
         """A file that is replaced as a whole changed, or the last write is a beat ago."""
-        if time.monotonic() - self._beaten >= mirrors.BEAT:
+        if time.monotonic() - self._beaten >= heads.BEAT:
             return True
         names = [name for name in groups.files_in(self.mirror.root, self.head.group) if not groups.append_only(name)]
         return {name: stat_of(self.mirror.root / name) for name in names} != self._seen
@@ -178,7 +176,7 @@ class Claim:
 
     def _upload(self) -> tuple[dict[str, Entry], dict[str, list[int] | None]]:
         """Entries of all that is to be seen, whose contents are in the bucket, and the stats of the files they were made from."""
-        for _ in range(mirrors.TRIES):
+        for _ in range(heads.TRIES):
             try:
                 return self._upload_once()
             except FileNotFoundError:

@@ -9,33 +9,26 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.errors import LockedError, RemoteError, UserError
 from orchestrator.files import atomic
 from orchestrator.ledger.bucket import group as groups
 from orchestrator.ledger.bucket import head as heads
-from orchestrator.ledger.bucket.bucket import Bucket, Found, LostRace, check_url
-from orchestrator.ledger.bucket.head import Entry, Head
+from orchestrator.ledger.bucket.bucket import Bucket, Found, LostRace
+from orchestrator.ledger.bucket.head import BEAT, LEASE, TRIES, Entry, Head, sha256_of
 from orchestrator.ledger.bucket.index import Index, Indexes, stat_of
+from orchestrator.ledger.mirrored import Lease
 from orchestrator.ledger.run_lock import RunLock, record_of
 
-if TYPE_CHECKING:
-    from orchestrator.ledger.bucket.lease import Claim
-
-LEASE = 60.0
-"""Seconds without a beat after which an owner counts as dead, by the server's clock."""
-BEAT = 15.0
 AT_ONCE = 8
 """Objects fetched at the same time."""
-TRIES = 4
-"""How often a file whose object is gone is looked up in a newer head."""
 
 
 def scratch_of(url: str) -> Path:
@@ -45,22 +38,13 @@ def scratch_of(url: str) -> Path:
     return Path(base).absolute() / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
 
 
-def connect(url: str) -> Mirror:
-    """UserError for a URL that names no bucket, and where the extra is missing. Asks the server nothing."""
-    url = check_url(url)
-    root = scratch_of(url)
-    (root / ".remote").mkdir(parents=True, exist_ok=True)
-    (root / ".remote" / "url").write_text(url + "\n")
-    return Mirror(root, Bucket.open(url))
-
-
 class Mirror:
     """`root`: the scratch folder; `open_claims`: of locks given back whose last state could not be published yet."""
 
     def __init__(self, root: Path, bucket: Bucket) -> None:
         self.root, self.bucket, self.url = root, bucket, bucket.url
         self.indexes = Indexes(root)
-        self.open_claims: dict[str, Claim] = {}
+        self.open_claims: dict[str, Lease] = {}
         self.followed: set[str] = set()
         self._conditional = False
 
@@ -242,12 +226,6 @@ class Mirror:
             with contextlib.suppress(RemoteError):
                 self.bucket.delete([name])
 
-    def claim(self, lock: Path, *, steal: bool, timeout: float) -> Claim | None:
-        from orchestrator.ledger.bucket.acquire import take
-
-        group = groups.group_of_lock(lock, self.root)
-        return None if group is None else take(self, group, steal=steal, timeout=timeout)
-
     # ------------------------------------------------------------ the rest
 
     def push_all(self) -> None:
@@ -287,12 +265,3 @@ class Mirror:
         finally:
             stop.set()
             thread.join()
-
-
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def names_of(entries: Iterable[Entry]) -> set[str]:
-    return {entry.object for entry in entries}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator.ledger.bucket import head as heads
-from orchestrator.ledger.bucket.mirror import names_of
+from orchestrator.ledger.bucket.head import names_of
 
 if TYPE_CHECKING:
     from orchestrator.ledger.bucket.mirror import Mirror

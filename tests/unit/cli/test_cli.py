@@ -139,7 +139,7 @@ class Fake:
     """An engine that gives back records, or raises."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:
-        from orchestrator.sweeps import driver
+        from orchestrator.engines import execute as engines
 
         self.calls: list[tuple[list[str], list[int], object]] = []
 
@@ -150,7 +150,7 @@ class Fake:
             base = {"bleu": None, "params": None, "tokens_per_second": None, "steps": 4}
             return [{"id": row.id, "seed": seed, "status": outcome, **base} for row in rows for seed in seeds]
 
-        monkeypatch.setattr(driver, "execute", execute)
+        monkeypatch.setattr(engines, "execute", execute)
 
 
 @pytest.mark.parametrize(("status", "code"), [("done", 0), ("stopped", 0), ("failed", 1), ("diverged", 1)])

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from models.inference import PrecisionError
+from orchestrator.engines.execute import execute
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.rows import Row, resolve
-from orchestrator.sweeps import driver
 from orchestrator.sweeps import row as pipeline
 from orchestrator.sweeps.row import result_of
 from orchestrator.sweeps.status import sweep_status
@@ -55,13 +55,13 @@ def rows_of(spec: Write, also: str = ALSO) -> list[Row]:
 
 
 def test_every_figure_is_scored_and_nothing_twice(spec: Write, options: Options, counted: dict[str, int]) -> None:
-    (record,) = driver.execute(rows_of(spec), [1], options)
+    (record,) = execute(rows_of(spec), [1], options)
     assert record["status"] == "done" and set(record["also"]) == {"valid", "cased", "same"}
     assert counted == {"train": 1, "decode_corpus": 2}, "test and valid; cased and same share the decoding of test"
     assert record["also"]["same"] == {"bleu": record["bleu"], "signature": record["signature"]}
     assert "mteval" in record["also"]["cased"]["signature"] and record["also"]["cased"]["signature"] != record["signature"]
     assert all(isinstance(figure["bleu"], float) for figure in record["also"].values())
-    again = driver.execute(rows_of(spec), [1], options)
+    again = execute(rows_of(spec), [1], options)
     assert again == [record] and counted == {"train": 1, "decode_corpus": 2}
     json.dumps(record)
 
@@ -71,7 +71,7 @@ def test_a_score_may_name_its_own_beam(spec: Write, options: Options, counted: d
     rows = resolve(
         spec("  r: {decode: {beam_size: 3}, also: {greedy: {beam_size: 1}, same: {beam_size: 3}}}\n  g: {decode: {beam_size: 1}}\n")
     )
-    beam, greedy = driver.execute(rows, [1], options)
+    beam, greedy = execute(rows, [1], options)
     assert counted == {"train": 1, "decode_corpus": 2}
     assert beam["also"]["greedy"] == {"bleu": greedy["bleu"], "signature": greedy["signature"]}
     assert beam["also"]["same"]["bleu"] == beam["bleu"]
@@ -82,29 +82,29 @@ def test_a_score_may_name_its_own_beam(spec: Write, options: Options, counted: d
 
 
 def test_a_figure_that_comes_later_costs_only_its_decoding(spec: Write, options: Options, counted: dict[str, int]) -> None:
-    (bare,) = driver.execute(rows_of(spec, ""), [1], options)
+    (bare,) = execute(rows_of(spec, ""), [1], options)
     assert bare["status"] == "done" and bare["also"] == {}
     (task,) = make_tasks(rows_of(spec), [1], options)
     waiting = result_of(task, Ledger(options.results))
     assert waiting["status"] == "trained" and waiting["bleu"] == bare["bleu"]
     assert waiting["also"]["valid"] == {"bleu": None, "signature": None}
-    (full,) = driver.execute(rows_of(spec), [1], options)
+    (full,) = execute(rows_of(spec), [1], options)
     assert full["status"] == "done" and full["weights_sha256"] == bare["weights_sha256"]
     assert counted == {"train": 1, "decode_corpus": 2}
 
 
 def test_another_metric_needs_no_weights(spec: Write, options: Options, counted: dict[str, int]) -> None:
-    (bare,) = driver.execute(rows_of(spec, ""), [1], options)
+    (bare,) = execute(rows_of(spec, ""), [1], options)
     for gone in ("weights", "snapshots", "ckpt"):
         shutil.rmtree(Path(bare["result"]) / gone, ignore_errors=True)
-    (full,) = driver.execute(rows_of(spec, "also: {cased: {metric: mteval}}"), [1], options)
+    (full,) = execute(rows_of(spec, "also: {cased: {metric: mteval}}"), [1], options)
     assert full["status"] == "done" and full["also"]["cased"]["bleu"] is not None
     assert counted == {"train": 1, "decode_corpus": 1}
 
 
 def test_rows_of_one_training_keep_their_own_records(spec: Write, options: Options, counted: dict[str, int]) -> None:
     path = spec(f"  test: {{{ALSO}}}\n  valid: {{score: {{test: valid}}}}\n")
-    test, valid = driver.execute(resolve(path), [1], options)
+    test, valid = execute(resolve(path), [1], options)
     assert (test["id"], valid["id"]) == ("demo/small/test", "demo/small/valid")
     assert valid["bleu"] == test["also"]["valid"]["bleu"] and valid["weights_sha256"] == test["weights_sha256"]
     assert counted == {"train": 1, "decode_corpus": 2}
@@ -128,7 +128,7 @@ def test_a_precision_that_this_machine_lacks_is_told_before_training(
     monkeypatch.setattr("models.inference.check_precision", lacks)
     rows = resolve(spec("  a: {decode: {precision: int8}}\n  b: {decode: {precision: bf16}}\n  c: {}\n"))
     with pytest.raises(UserError) as raised:
-        driver.execute(rows, [1], options)
+        execute(rows, [1], options)
     assert raised.value.lines == [
         "demo/small/a: decode.precision int8: found a toaster; expected fp32",
         "demo/small/b: decode.precision bf16: found a toaster; expected fp32",

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from orchestrator.cost import measure
-from orchestrator.cost.estimate import Cost
 from orchestrator.cost.planned import lines
-from orchestrator.cost.totals import Sum
 from orchestrator.ledger.keys import Keys
+from orchestrator.sweeps.cost import Cost, Sum
 from orchestrator.sweeps.plan import Plan, Planned
 
 

@@ -12,11 +12,11 @@ import pytest
 from orchestrator.cost import about as abouts
 from orchestrator.cost import cache
 from orchestrator.cost import estimate as estimates
-from orchestrator.cost.estimate import Cost, Costs
+from orchestrator.cost.estimate import Costs
 from orchestrator.cost.flops import work
 from orchestrator.cost.lengths import Lengths
 from orchestrator.cost.planned import _done, add_costs
-from orchestrator.cost.totals import Sum, totals
+from orchestrator.cost.totals import totals
 from orchestrator.data.prepare import prepare
 from orchestrator.files import atomic
 from orchestrator.ledger.keys import Keys
@@ -24,6 +24,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.specs.rows import Row, resolve
 from orchestrator.sweeps import usage
 from orchestrator.sweeps.cap import Cap
+from orchestrator.sweeps.cost import Cost, Sum
 from orchestrator.sweeps.plan import Data, Planned, plan
 
 NOTHING = {

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.cost import about as abouts
 from orchestrator.cost import cache
 from orchestrator.cost.check import check
-from orchestrator.cost.estimate import Cost, Costs
+from orchestrator.cost.estimate import Costs
 from orchestrator.cost.planned import add_costs, duration, lines
 from orchestrator.cost.probing import choose
 from orchestrator.cost.totals import totals
@@ -19,6 +19,7 @@ from orchestrator.data.prepare import prepare
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.rows import Row, resolve
+from orchestrator.sweeps.cost import Cost
 from orchestrator.sweeps.plan import Data, Planned, plan
 
 MEASURES = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.cost.estimate import Cost
 from orchestrator.cost.planned import short
 from orchestrator.specs.schema import RunSpec
+from orchestrator.sweeps.cost import Cost
 from orchestrator.sweeps.memory import estimate
 
 

@@ -15,10 +15,10 @@ from orchestrator.errors import FencedError, LockedError
 from orchestrator.files.canonical import digest
 from orchestrator.ledger import mirrored
 from orchestrator.ledger.bucket import group as groups
+from orchestrator.ledger.bucket.attach import AttachedMirror
 from orchestrator.ledger.bucket.bucket import Bucket
 from orchestrator.ledger.bucket.head import Entry, Head
 from orchestrator.ledger.bucket.index import Index
-from orchestrator.ledger.bucket.mirror import Mirror
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 
@@ -38,7 +38,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         root = tmp_path / name
         (root / ".remote").mkdir(parents=True, exist_ok=True)
         mirrored.forget()
-        mirrored._mirrors[root] = Mirror(root, Bucket("s3://bucket/prefix", store))
+        mirrored.register(AttachedMirror(root, Bucket("s3://bucket/prefix", store)))
         return RunLock(root / RUN / "lock")
 
     yield made

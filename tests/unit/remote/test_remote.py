@@ -15,11 +15,12 @@ pytest.importorskip("obstore", reason="the extra `s3` is not installed")
 
 from orchestrator.errors import FencedError, LockedError, RemoteError, UserError
 from orchestrator.ledger import checkpoint, mirrored, weights
+from orchestrator.ledger.bucket import attach
 from orchestrator.ledger.bucket import lease as claims
 from orchestrator.ledger.bucket import mirror as mirrors
+from orchestrator.ledger.bucket.attach import AttachedMirror
 from orchestrator.ledger.bucket.bucket import Bucket
 from orchestrator.ledger.bucket.head import Head
-from orchestrator.ledger.bucket.mirror import Mirror
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 
@@ -45,13 +46,13 @@ class Machines:
             raise OSError("connection refused")
         return getattr(self.store, name)
 
-    def machine(self, name: str) -> Mirror:
+    def machine(self, name: str) -> AttachedMirror:
         """Attached alone from now on."""
         root = self.base / name
         (root / ".remote").mkdir(parents=True, exist_ok=True)
-        mirror = Mirror(root, Bucket(URL, self))
+        mirror = AttachedMirror(root, Bucket(URL, self))
         mirrored.forget()
-        mirrored._mirrors[root] = mirror
+        mirrored.register(mirror)
         return mirror
 
     def objects(self) -> list[str]:
@@ -67,11 +68,11 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machin
     mirrored.forget()
 
 
-def lock_of(mirror: Mirror) -> RunLock:
+def lock_of(mirror: AttachedMirror) -> RunLock:
     return RunLock(mirror.root / RUN / "lock")
 
 
-def train(mirror: Mirror, lock: RunLock, steps: int = 3) -> None:
+def train(mirror: AttachedMirror, lock: RunLock, steps: int = 3) -> None:
     run = mirror.root / RUN
     for step in range(1, steps + 1):
         checkpoint.save(run / "ckpt", step, {"model": {"w": TENSORS["w"] + step}}, {"step": step}, key=KEY, lock=lock)
@@ -224,7 +225,7 @@ def test_a_server_without_conditions_is_refused(machines: Machines, monkeypatch:
 )
 def test_bad_urls_are_one_line_without_secrets(url: str, said: str) -> None:
     with pytest.raises(UserError) as error:
-        mirrored.place(url)
+        attach.place(url)
     (line,) = error.value.lines
     assert said in line and "geheim" not in line and "AKIAKEY" not in line
 
@@ -233,15 +234,15 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
     monkeypatch.setenv("NMT_SCRATCH", str(tmp_path))
     with pytest.raises(UserError, match=r"needs the package obstore; expected pip install '\.\[s3\]' in the checkout"):
-        mirrored.place(URL)
+        attach.place(URL)
 
 
 def test_the_scratch_copy_is_not_a_results_folder(machines: Machines) -> None:
     root = machines.machine("one").root
     (root / ".remote" / "url").write_text(URL + "\n")
     with pytest.raises(UserError, match=f"is the scratch copy of {URL}; expected that URL"):
-        mirrored.place(root)
-    assert mirrored.place("file:///some/folder") == Path("/some/folder")
+        attach.place(root)
+    assert attach.place("file:///some/folder") == Path("/some/folder")
 
 
 def test_a_damaged_head_says_so(machines: Machines) -> None:

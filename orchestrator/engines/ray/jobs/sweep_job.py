@@ -45,12 +45,12 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     options: by their names in the command, those that were given. arguments: the same as they were written, without the target
     and without the options of FOLDERS.
     """
-    from orchestrator.cli.options import parse_seeds
-    from orchestrator.cli.run import _address, _name, check_engine
+    from orchestrator.engines.execute import check_engine
     from orchestrator.files.canonical import digest
     from orchestrator.ledger.keys import component_versions
     from orchestrator.specs.resources import parse
     from orchestrator.specs.rows import resolve, runs, sweep_of
+    from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
 
     env = _folders(options)
     check_engine(options.get("engine", "ray"), options.get("workers"))
@@ -62,7 +62,7 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     todo = runs(rows, seeds or section.seeds)
     if not todo:
         raise UserError(f"{rows[0].id}: found no row of kind run: nothing to execute")
-    name = _name(_address(target, rows), profile, sets)
+    name = sweep_name(address_of(target, rows), profile, sets)
     meaning = {
         "name": name,
         "rows": [_meaning(row) for row in rows if row.spec is not None],

@@ -1,0 +1,94 @@
+"""What a row costs and what a plan costs, as figures; `orchestrator.cost` estimates them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+STATE_BYTES = 16
+"""Of a parameter in training: fp32 weight and gradient, two moments of Adam."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one training, its decoding and scoring; None: not known. flop*: training alone. updates: at most (patience may end it before).
+
+    basis: probed (this architecture, here) | estimated (rate of the nearest that was probed) | not probed | data absent | not prepared.
+    train: seconds of updates alone, as the ledger records them; around: validations, checkpoints, start. devices: GPUs, or CPU cores.
+    memory: bytes at the peak of the probe; room: bytes at the peak of a worker as `memory` estimates them without one.
+    others: what each core of the machine had to do besides while the probe ran.
+    """
+
+    basis: str
+    devices: int
+    updates: int | None = None
+    flop_update: float | None = None
+    flop: float | None = None
+    train: float | None = None
+    around: float | None = None
+    decode: float | None = None
+    memory: int | None = None
+    room: int | None = None
+    probe: str | None = None
+    others: float | None = None
+
+    @property
+    def training_seconds(self) -> float | None:
+        return None if self.train is None or self.around is None else self.train + self.around
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.training_seconds is None or self.decode is None else self.training_seconds + self.decode
+
+    @property
+    def hours(self) -> float | None:
+        """Device-hours: of GPUs, or of CPU cores."""
+        return None if self.seconds is None else self.seconds * self.devices / 3600
+
+    def as_json(self, params: int | None = None) -> dict[str, Any]:
+        """state_bytes: of weights, gradients and moments, which is less than the peak."""
+        rounded = {name: None if (value := getattr(self, name)) is None else round(value, 3) for name in ("train", "around", "decode")}
+        return {
+            "basis": self.basis,
+            "devices": self.devices,
+            "updates": self.updates,
+            "flop_update": self.flop_update,
+            "flop": self.flop,
+            "seconds": rounded | {"all": None if self.seconds is None else round(self.seconds, 3)},
+            "device_hours": None if self.hours is None else round(self.hours, 6),
+            "memory_bytes": self.memory,
+            "memory_estimated": self.room,
+            "state_bytes": None if params is None else params * STATE_BYTES,
+        }
+
+
+@dataclass
+class Sum:
+    """trainings, decodings, scorings: how many. flop: of trainings. hours: device-hours of those that are known; unknown: trainings and
+    decodings whose time is not."""
+
+    trainings: int = 0
+    decodings: int = 0
+    scorings: int = 0
+    flop: float = 0.0
+    hours: float = 0.0
+    unknown: int = 0
+
+    def add(self, kind: str, cost: Cost | None) -> None:
+        """A training, decoding or scoring; the seconds of a scoring are left out."""
+        if kind == "score":
+            self.scorings += 1
+            return
+        seconds = None if cost is None else cost.training_seconds if kind == "train" else cost.decode
+        if kind == "train":
+            self.trainings += 1
+            self.flop += (cost.flop if cost is not None else None) or 0.0
+        else:
+            self.decodings += 1
+        if cost is None or seconds is None:
+            self.unknown += 1
+        else:
+            self.hours += seconds * cost.devices / 3600
+
+    def as_json(self) -> dict[str, Any]:
+        return {**vars(self), "hours": round(self.hours, 6)}

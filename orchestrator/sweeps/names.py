@@ -1,0 +1,47 @@
+"""Names of sweeps: the same command gives the same name."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import UserError
+from orchestrator.specs.positions import shown
+from orchestrator.specs.table import SEGMENT
+
+if TYPE_CHECKING:
+    from orchestrator.specs.rows import Row
+
+
+def address_of(target: str, rows: Sequence[Row]) -> str:
+    """The table's address, or the folder's own name."""
+    tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
+    folder = Path(target).resolve().name if len(tables) > 1 or Path(target).is_dir() else ""
+    return (folder if SEGMENT.fullmatch(folder) else "folder") if folder else tables[0]
+
+
+def sweep_name(address: str, profile: str | None, sets: Sequence[str] | None) -> str:
+    """Stable name of a sweep: the same command gives the same one, another profile or override another."""
+    digest = hashlib.sha256("\0".join(sorted(sets)).encode("utf-8", "replace")).hexdigest()[:8] if sets else ""
+    return address + (f"@{profile}" if profile else "") + (f"+{digest}" if digest else "")
+
+
+def profile_of(name: str) -> str:
+    """` --profile NAME` of a sweep's name, or nothing."""
+    _, at, rest = name.partition("@")
+    return f" --profile {rest.split('+')[0].split(':')[0]}" if at else ""
+
+
+def parse_seeds(text: str | None) -> list[int] | None:
+    """`1,2,5` -> [1, 2, 5]. UserError for anything but distinct whole numbers below 2^32."""
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) <= 10 and int(part) < 2**32 for part in parts):
+        raise UserError(f"--seeds {shown(text)}: expected whole numbers from 0 to 4294967295, as in --seeds 1,2")
+    seeds = [int(part) for part in parts]
+    if len(set(seeds)) != len(seeds):
+        raise UserError(f"--seeds {shown(text)}: expected distinct numbers")
+    return seeds
