@@ -17,7 +17,8 @@ from pathlib import Path
 from models.flops import Tokens
 from orchestrator.cost.flops import work
 from orchestrator.ledger.keys import Keys, keys_of
-from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
 from orchestrator.specs.schema import RunSpec
 
 ROOT = Path(__file__).parents[1]

@@ -33,7 +33,7 @@ from machine import describe  # noqa: E402
 from sizes import SIZES, Pair, Size, text  # noqa: E402
 
 from models import build, count_parameters  # noqa: E402
-from orchestrator import cpu
+from orchestrator import cpu  # noqa: E402
 from orchestrator.analysis.base import Subject  # noqa: E402
 from orchestrator.analysis.speed import reported  # noqa: E402
 from orchestrator.analysis.timing import Case  # noqa: E402
@@ -41,7 +41,8 @@ from orchestrator.data.store import Pairs  # noqa: E402
 from orchestrator.ledger.keys import Keys  # noqa: E402
 from orchestrator.report.speeds import ratio_of  # noqa: E402
 from orchestrator.specs import index, profiles  # noqa: E402
-from orchestrator.specs.rows import Row, resolve  # noqa: E402
+from orchestrator.specs.row import Row  # noqa: E402
+from orchestrator.specs.rows import resolve  # noqa: E402
 from orchestrator.specs.schema import BatchSpec, ModelSpec, RunSpec  # noqa: E402
 from orchestrator.training.batches import Feed, Update  # noqa: E402
 

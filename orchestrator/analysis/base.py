@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from orchestrator.ledger.keys import Keys
     from orchestrator.ledger.results import Ledger, Record
     from orchestrator.ledger.run_files import Store
-    from orchestrator.specs.rows import Row
+    from orchestrator.specs.row import Row
     from orchestrator.specs.schema import RunSpec
 
 KINDS = {

@@ -25,7 +25,8 @@ from orchestrator.scoring.significance.compare import Comparer
 from orchestrator.scoring.significance.rules import RULES, Rule, rule_of, tests_in_words
 from orchestrator.scoring.significance.tests import Comparison
 from orchestrator.specs.positions import nearest, shown
-from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 
 if TYPE_CHECKING:

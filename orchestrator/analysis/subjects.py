@@ -16,7 +16,8 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.report.find import Finder
 from orchestrator.specs.positions import nearest
-from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 
 

@@ -27,7 +27,7 @@ from orchestrator.ledger import mirrored
 if TYPE_CHECKING:
     from orchestrator.analysis.base import Analysis, Context
     from orchestrator.analysis.subjects import How
-    from orchestrator.specs.rows import Row
+    from orchestrator.specs.row import Row
 
 MAX_SHOWN, MAX_COLUMNS = 40, 9
 """Records and columns on the terminal; all of them are in the files."""

@@ -12,7 +12,7 @@ from orchestrator.files.folders import parser
 
 if TYPE_CHECKING:
     from orchestrator.lifecycle.reproduce import Reproduced
-    from orchestrator.specs.rows import Row
+    from orchestrator.specs.row import Row
 
 
 def register(app: typer.Typer) -> None:

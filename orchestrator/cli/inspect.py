@@ -183,7 +183,7 @@ def list_rows(
     from orchestrator.errors import UserError
     from orchestrator.safe_text import visible
     from orchestrator.specs.index import find_all, tables
-    from orchestrator.specs.rows import written
+    from orchestrator.specs.resolver import written
 
     known, problems = tables()
     if prefix and prefix not in known and Path(prefix).is_dir():

@@ -9,7 +9,7 @@ from orchestrator.cli.options import RESULTS
 from orchestrator.ledger import mirrored
 
 if TYPE_CHECKING:
-    from orchestrator.specs.rows import Row
+    from orchestrator.specs.row import Row
 
 
 def labels(rows: list[Row]) -> dict[str, str]:

@@ -28,7 +28,7 @@ from orchestrator.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from orchestrator.specs.rows import Row
+    from orchestrator.specs.row import Row
 
 Engine = Annotated[str, typer.Option("--engine", help="local: one run after the other, here; ray: Ray Tune and Ray Train.")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Workers of each run (needs --engine ray above 1).")]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from orchestrator.report.find import Finder
     from orchestrator.report.table import Table
     from orchestrator.scoring.significance.compare import Comparer
-    from orchestrator.specs.rows import Row
+    from orchestrator.specs.row import Row
 
 
 def register(app: typer.Typer) -> None:

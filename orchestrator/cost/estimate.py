@@ -15,7 +15,7 @@ from orchestrator.sweeps.cost import Cost
 if TYPE_CHECKING:
     from orchestrator.cost.lengths import Lengths
     from orchestrator.data.store import Prepared
-    from orchestrator.specs.rows import Row
+    from orchestrator.specs.row import Row
     from orchestrator.sweeps.plan import Data
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.cost.estimate import Costs
 from orchestrator.cost.totals import totals
 from orchestrator.ledger.results import Ledger
-from orchestrator.specs.rows import Row
+from orchestrator.specs.row import Row
 from orchestrator.sweeps.cost import Cost, Sum
 from orchestrator.sweeps.plan import Plan, Planned
 

@@ -14,7 +14,7 @@ from orchestrator.cost import about as abouts
 from orchestrator.cost import cache
 from orchestrator.cost.estimate import Costs
 from orchestrator.paths import ROOT
-from orchestrator.specs.rows import Row
+from orchestrator.specs.row import Row
 
 PROBES = 12
 """New probes of one call at most, unless it asks for more."""

@@ -16,7 +16,7 @@ from orchestrator.sweeps.task import Task
 from orchestrator.sweeps.tasks import Options
 
 if TYPE_CHECKING:
-    from orchestrator.specs.rows import Row
+    from orchestrator.specs.row import Row
     from orchestrator.sweeps.asha import Asha
 
 
@@ -45,7 +45,7 @@ class Ray:
         return tune.run(jobs, asha, options.metric, name=options.slug, results=options.results, **limits)
 
 
-ENGINES = {"local": Local, "ray": Ray}
+ENGINES: dict[str, type[driver.Engine]] = {"local": Local, "ray": Ray}
 
 
 def check_engine(engine: str, workers: int | None) -> None:

@@ -1,7 +1,7 @@
 """Results folders that are the scratch copy of a bucket: the small interface through which the ledger calls it.
 
-The ledger, the locks and the tensors know these functions and no network. For any other folder they do nothing. `orchestrator.ledger.bucket`
-registers the copies that this process works in.
+The ledger, the locks and the tensors know these functions and no network. For any other folder they do nothing.
+`orchestrator.ledger.bucket` registers the copies that this process works in.
 """
 
 from __future__ import annotations

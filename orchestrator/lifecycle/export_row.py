@@ -26,7 +26,7 @@ from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import pack, weights_sha256
 from orchestrator.lifecycle.model_card import model_card
 from orchestrator.specs.positions import display
-from orchestrator.specs.rows import Row
+from orchestrator.specs.row import Row
 from orchestrator.specs.show import to_yaml
 from orchestrator.sweeps.task import Task
 

@@ -15,7 +15,7 @@ from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.sweep_files import read_sweeps
 from orchestrator.specs.positions import shown
-from orchestrator.specs.rows import Row
+from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.plan import Data, keys_for
 

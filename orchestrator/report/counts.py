@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
-from orchestrator.specs.rows import Row
+from orchestrator.specs.row import Row
 from orchestrator.specs.table import number
 from orchestrator.sweeps import parameters
 

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.report.find import Outcome
 from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.scoring.rouge import PRINCIPAL
-from orchestrator.specs.rows import Row
+from orchestrator.specs.row import Row
 
 OURS = (
     "params",

@@ -21,7 +21,7 @@ from orchestrator.ledger.keys import Keys, manifest_key
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.scoring.rouge import figures_of, principal
 from orchestrator.specs.failure import FAILED, stated_failure
-from orchestrator.specs.rows import Row
+from orchestrator.specs.row import Row
 from orchestrator.specs.schema import DataSpec, RunSpec, ScoreSpec
 from orchestrator.sweeps.plan import Data, keys_for
 

@@ -11,7 +11,7 @@ from orchestrator.report.find import Outcome
 from orchestrator.scoring.significance.compare import Comparer
 from orchestrator.scoring.significance.rules import rule_of, tests_in_words
 from orchestrator.scoring.significance.tests import SAMPLES
-from orchestrator.specs.rows import Row
+from orchestrator.specs.row import Row
 
 
 def significance(row: Row, found: Sequence[Outcome], base_id: str, base: Sequence[Outcome], comparer: Comparer) -> dict[str, Any] | None:

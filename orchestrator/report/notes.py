@@ -9,7 +9,7 @@ from orchestrator.data.usual import unusual
 from orchestrator.ledger.provenance import differences
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Outcome
-from orchestrator.specs.rows import Row
+from orchestrator.specs.row import Row
 
 
 def notes(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder, Outcome
-from orchestrator.specs.rows import Row
+from orchestrator.specs.row import Row
 
 
 def changed(

@@ -15,7 +15,7 @@ from orchestrator.report.fit import doubted
 from orchestrator.report.notes import notes
 from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.specs.failure import FAILED
-from orchestrator.specs.rows import Row
+from orchestrator.specs.row import Row
 from orchestrator.specs.table import number
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from orchestrator.specs import check, overrides, scorings
 from orchestrator.specs.located import Marked
 from orchestrator.specs.positions import shown
 from orchestrator.specs.raw import TableFile
-from orchestrator.specs.rows import Resolver, Row, as_data
+from orchestrator.specs.resolver import Resolver
+from orchestrator.specs.row import Row, as_data
 from orchestrator.specs.schema import RunSpec, ScoreSpec
 from orchestrator.specs.scorings import Figures
 from orchestrator.specs.table import SEGMENT_WORDS, SingleHead, segments

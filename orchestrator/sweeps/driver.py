@@ -29,7 +29,7 @@ from orchestrator.sweeps.task import Task
 from orchestrator.sweeps.tasks import Options, jobs_of, levels, make_tasks
 
 if TYPE_CHECKING:
-    from orchestrator.specs.rows import Row
+    from orchestrator.specs.row import Row
     from orchestrator.sweeps.asha import Asha
 
 

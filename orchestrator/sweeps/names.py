@@ -12,7 +12,7 @@ from orchestrator.specs.positions import shown
 from orchestrator.specs.table import SEGMENT
 
 if TYPE_CHECKING:
-    from orchestrator.specs.rows import Row
+    from orchestrator.specs.row import Row
 
 
 def address_of(target: str, rows: Sequence[Row]) -> str:

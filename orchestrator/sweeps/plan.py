@@ -15,7 +15,8 @@ from orchestrator.specs import precision
 from orchestrator.specs.failure import FAILED, stated_failure
 from orchestrator.specs.grid.gc_pause import put_off
 from orchestrator.specs.memoise import kept
-from orchestrator.specs.rows import Row, runs
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import runs
 from orchestrator.specs.schema import DataSpec
 from orchestrator.sweeps import parameters
 from orchestrator.sweeps.cost import Cost, Sum

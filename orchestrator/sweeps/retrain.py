@@ -13,7 +13,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.tracking.history import number
 
 if TYPE_CHECKING:
-    from orchestrator.specs.rows import Row
+    from orchestrator.specs.row import Row
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from orchestrator.ledger.keys import keys_of
 from orchestrator.sweeps.task import Task
 
 if TYPE_CHECKING:
-    from orchestrator.specs.rows import Row
+    from orchestrator.specs.row import Row
 
 
 @dataclass(frozen=True)

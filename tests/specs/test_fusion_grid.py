@@ -13,7 +13,8 @@ from orchestrator.ledger.keys import keys_of
 from orchestrator.specs import index
 from orchestrator.specs.grid.combinations import Grid
 from orchestrator.specs.grid.explain import summary
-from orchestrator.specs.rows import MAX_RUNS, Row, resolve
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import MAX_RUNS, resolve
 from orchestrator.sweeps.parameters import params
 
 ADDRESS = "sweeps/fusion-grid"

@@ -17,7 +17,8 @@ import math
 
 import pytest
 
-from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
 from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.table import number
 from orchestrator.sweeps.parameters import declared, params

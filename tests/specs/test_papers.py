@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from orchestrator.ledger.keys import without_grown
-from orchestrator.specs.rows import Row, resolve, runs, sweep_of
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve, runs, sweep_of
 from orchestrator.specs.schema import DataSpec
 from orchestrator.sweeps.plan import Data, also_keys, keys_for
 from orchestrator.sweeps.tasks import Options, jobs_of, levels, make_tasks

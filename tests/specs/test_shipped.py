@@ -11,7 +11,9 @@ from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import index, profiles, table_file, yaml
 from orchestrator.specs.components import SLOTS
 from orchestrator.specs.failure import FAILED
-from orchestrator.specs.rows import Row, resolve, sweep_of, validate, written
+from orchestrator.specs.resolver import written
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve, sweep_of, validate
 from orchestrator.specs.show import to_yaml
 from orchestrator.specs.table import number
 from orchestrator.sweeps.plan import Data, keys_for

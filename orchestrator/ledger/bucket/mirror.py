@@ -24,7 +24,6 @@ from orchestrator.ledger.bucket import head as heads
 from orchestrator.ledger.bucket.bucket import Bucket, Found, LostRace
 from orchestrator.ledger.bucket.head import BEAT, LEASE, TRIES, Entry, Head, sha256_of
 from orchestrator.ledger.bucket.index import Index, Indexes, stat_of
-from orchestrator.ledger.mirrored import Lease
 from orchestrator.ledger.run_lock import RunLock, record_of
 
 AT_ONCE = 8
@@ -44,7 +43,7 @@ class Mirror:
     def __init__(self, root: Path, bucket: Bucket) -> None:
         self.root, self.bucket, self.url = root, bucket, bucket.url
         self.indexes = Indexes(root)
-        self.open_claims: dict[str, Lease] = {}
+        self.open_claims: dict[str, Any] = {}  # Claim, which knows the mirror
         self.followed: set[str] = set()
         self._conditional = False
 

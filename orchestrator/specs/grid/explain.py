@@ -15,7 +15,8 @@ from orchestrator.specs.grid.combinations import Combination, Grid, row_name
 from orchestrator.specs.grid.conditions import text, words
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.raw import TableFile
-from orchestrator.specs.rows import Resolver, validate
+from orchestrator.specs.resolver import Resolver
+from orchestrator.specs.rows import validate
 
 EXAMPLES = 5
 

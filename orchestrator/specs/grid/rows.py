@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.specs import check, links, precision
@@ -18,11 +18,10 @@ from orchestrator.specs.grid.layer import Assignment, ConflictError, assignments
 from orchestrator.specs.grid.named_rows import label
 from orchestrator.specs.messages import Problem
 from orchestrator.specs.positions import KeyPath, Mark
+from orchestrator.specs.raw import TableFile
+from orchestrator.specs.resolver import Resolver
+from orchestrator.specs.row import Row
 from orchestrator.specs.schema import ModelSpec, RunSpec
-
-if TYPE_CHECKING:
-    from orchestrator.specs.raw import TableFile
-    from orchestrator.specs.rows import Resolver, Row
 
 Part = tuple[str, ...]
 Key = tuple["Bound", ...]
@@ -89,8 +88,6 @@ class _Assembler:
         self.bad: dict[str, None] = {}
 
     def run(self) -> Assembled:
-        from orchestrator.specs.rows import Row
-
         try:
             address, parent = self._parent()
         except UserError as error:

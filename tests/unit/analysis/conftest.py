@@ -18,7 +18,8 @@ from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.scoring.scores import score
-from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
 
 HEAD = """\

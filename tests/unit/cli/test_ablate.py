@@ -10,7 +10,8 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.grid.ablate import ablation
-from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import plan
 
 Cli = Callable[..., tuple[int, str, str]]

@@ -11,7 +11,8 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs import table_file
-from orchestrator.specs.rows import Row, resolve, sweep_of
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.sweeps.parameters import params
 from orchestrator.sweeps.plan import plan
 

@@ -12,7 +12,8 @@ import pytest
 
 from orchestrator.specs import table_file
 from orchestrator.specs.grid.conditions import compile_condition
-from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
 
 Write = Callable[..., Path]
 HEAD = """\

@@ -10,7 +10,8 @@ import pytest
 
 from orchestrator.specs import profiles
 from orchestrator.specs.profiles import test_set as where_scored
-from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
 
 Write = Callable[..., Path]
 HEAD = """\

@@ -9,7 +9,8 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.specs.overrides import parse
-from orchestrator.specs.rows import MAX_RUNS, Row, resolve, runs, sweep_of
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import MAX_RUNS, resolve, runs, sweep_of
 from orchestrator.specs.show import to_yaml
 from orchestrator.specs.table import number
 

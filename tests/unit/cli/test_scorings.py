@@ -14,7 +14,8 @@ from models.inference import PrecisionError
 from orchestrator.engines.execute import execute
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
-from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
 from orchestrator.sweeps import row as pipeline
 from orchestrator.sweeps.row import result_of
 from orchestrator.sweeps.status import sweep_status

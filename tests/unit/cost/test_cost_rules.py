@@ -21,7 +21,8 @@ from orchestrator.data.prepare import prepare
 from orchestrator.files import atomic
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
-from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
 from orchestrator.sweeps import usage
 from orchestrator.sweeps.cap import Cap
 from orchestrator.sweeps.cost import Cost, Sum

@@ -18,7 +18,8 @@ from orchestrator.cost.totals import totals
 from orchestrator.data.prepare import prepare
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
-from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.cost import Cost
 from orchestrator.sweeps.plan import Data, Planned, plan
 

@@ -16,7 +16,8 @@ from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import make
 from orchestrator.specs.failure import stated_failure
-from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
 from orchestrator.specs.show import to_yaml
 from orchestrator.sweeps.plan import Data, keys_for, plan
 

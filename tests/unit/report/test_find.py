@@ -9,7 +9,8 @@ import pytest
 
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder, rescored
-from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
 
 HEAD = """\

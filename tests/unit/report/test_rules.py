@@ -24,7 +24,8 @@ from orchestrator.report.summary import summary
 from orchestrator.report.table import Table, baseline, make
 from orchestrator.scoring.significance.rules import rule_of
 from orchestrator.scoring.significance.tests import Bootstrap, Comparison, Sign
-from orchestrator.specs.rows import Row, resolve
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 
 HEAD = """\

@@ -13,7 +13,7 @@ from orchestrator.errors import UserError
 from orchestrator.specs.positions import shown
 
 if TYPE_CHECKING:
-    from orchestrator.specs.rows import Row
+    from orchestrator.specs.row import Row
 
 FOLDERS = {"results": "NMT_RESULTS", "data_dir": "NMT_DATA_DIR", "cache_dir": "NMT_CACHE_DIR"}
 """Options of `sweep` that name a folder of the cluster -> the variable that every process of the job reads."""

@@ -1,0 +1,59 @@
+"""A resolved line of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from orchestrator.specs import scorings
+from orchestrator.specs.schema import RunSpec, ScoreSpec
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table.
+
+    `spec` is None for rows that are quoted or analyses; `parent` is the resolved row that `init_from` names, with the same seed.
+    also: name -> another scoring of the same training. means: name -> figures (named in `also`, or `bleu`) it is the mean of.
+    of: addresses of the rows that an analysis looks at. analysis: the kind of analysis that the row is, or is there for.
+    significance: whose p-values mark it (`analysis.rules`). failed_below: BLEU under which it counts as failed (`outcome`).
+    """
+
+    id: str
+    label: str
+    kind: str
+    spec: RunSpec | None
+    expect: dict[str, float | str | bool | None]
+    assumed: list[str]
+    workers: int
+    pinned: bool
+    source_file: str
+    line: int
+    parent: Row | None = field(default=None, repr=False)
+    also: dict[str, ScoreSpec] = field(default_factory=dict)
+    means: dict[str, list[str]] = field(default_factory=dict)
+    of: list[str] = field(default_factory=list)
+    analysis: str | None = None
+    note: str = ""
+    significance: str | None = None
+    failed_below: float | None = None
+
+    def at(self, seed: int) -> Row:
+        """The same row, and its parents, with another seed."""
+        if self.spec is None:
+            return self
+        return replace(self, spec=self.spec.model_copy(update={"seed": seed}), parent=self.parent and self.parent.at(seed))
+
+
+def as_data(row: Row) -> dict[str, Any]:
+    """The row's head as plain data, without its spec."""
+    also = {} if row.spec is None else {name: scorings.differences(score, row.spec.score) for name, score in row.also.items()}
+    head: dict[str, Any] = {"id": row.id, "label": row.label, "kind": row.kind, "expect": dict(row.expect), "assumed": list(row.assumed)}
+    if row.workers != 1:
+        head["workers"] = row.workers
+    if row.pinned:
+        head["pinned"] = True
+    rest = {"also": also, "means": dict(row.means), "of": list(row.of), "analysis": row.analysis, "note": row.note}
+    rest["significance"] = row.significance
+    bound = {} if row.failed_below is None else {"failed_below": row.failed_below}
+    return head | {name: value for name, value in rest.items() if value} | bound
