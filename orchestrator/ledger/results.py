@@ -177,7 +177,7 @@ class Ledger:
         """Copies a run's records to `dest`: all but locks, journal, tensors and damaged files. Another training's are set aside there."""
         key = run if isinstance(run, str) else run.key
         target = Ledger(dest, on_bad=self._on_bad)
-        earlier.make_room(target, key, self.read_train(key))
+        earlier.make_room(target.root, key, self.read_train(key), target.read_train(key))
         if (spec := self.read_spec(key)) is not None:
             target.write_spec(key, {name: value for name, value in spec.items() if name != "key"})
         for name in ("train", "capsule"):

@@ -17,12 +17,13 @@ from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
 from orchestrator.files.documents import read_document
 from orchestrator.files.folders import make
-from orchestrator.ledger import earlier, mirrored, sources
+from orchestrator.ledger import mirrored, sources
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.safe_text import say, visible
 from orchestrator.specs.precision import warned
 from orchestrator.sweeps import corpora, metric_fit
+from orchestrator.sweeps.again import begin_anew
 from orchestrator.sweeps.cap import within_cap
 from orchestrator.sweeps.parameters import check_initial
 from orchestrator.sweeps.task import Task
@@ -61,7 +62,7 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options, engine:
         sweep = _Sweep(tasks, options, engine)
         if options.again:
             _check_precision(tasks)
-            earlier.begin_anew(tasks, {f"{row.id}:{seed}" for row in rows for seed in seeds}, sweep.ledger)
+            begin_anew(tasks, {f"{row.id}:{seed}" for row in rows for seed in seeds}, sweep.ledger)
         return sweep.run()
 
 
