@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from orchestrator import cpu
 from orchestrator.ledger import commit as source
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -121,8 +122,6 @@ def _matmul() -> dict[str, Any] | None:
     torch = sys.modules.get("torch")
     if torch is None:
         return None
-    from orchestrator import cpu
-
     return {
         "path": cpu.matmul_path(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
