@@ -18,6 +18,7 @@ import typer
 from orchestrator.cli import analyse, components, data, export, grid, inspect, lifecycle, results, service, submit, table
 from orchestrator.cli import run as cli_run
 from orchestrator.errors import Detached, FencedError, LockedError, RemoteError, UserError
+from orchestrator.paths import ROOT
 from orchestrator.safe_text import say
 from orchestrator.specs.positions import shown
 
@@ -125,7 +126,6 @@ def _layout() -> None:
     from pathlib import Path
 
     found = find_spec("models")
-    root = Path(__file__).resolve().parent.parent
-    if found is None or found.origin is None or Path(found.origin).resolve().parent.parent != root:
+    if found is None or found.origin is None or Path(found.origin).resolve().parent.parent != ROOT:
         where = "nowhere" if found is None else str(found.origin)
         raise UserError(f"the package `models` is found at {where}; expected beside `orchestrator`: install with pip install -e .")

@@ -17,8 +17,8 @@ from typing import Any
 
 from orchestrator import cpu
 from orchestrator.ledger import commit as source
+from orchestrator.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 CODE = ("models", "orchestrator", "pyproject.toml", "requirements.lock")
 """What a dirty diff covers: edits of specs, documents and stored results change no run."""
 

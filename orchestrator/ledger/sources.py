@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from models.registry import REGISTRIES
 from orchestrator.ledger.keys import component_versions
 
+from orchestrator.paths import ROOT
+
 if TYPE_CHECKING:
     from orchestrator.ledger.results import Ledger
 
-ROOT = Path(__file__).resolve().parents[1]
 SHARED = "models.transformer"
 SEVERAL = "several"
 """In place of a sha256: the file was edited while the run trained."""

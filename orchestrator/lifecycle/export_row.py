@@ -25,28 +25,29 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import pack, weights_sha256
 from orchestrator.lifecycle.model_card import model_card
+from orchestrator.paths import ROOT
 from orchestrator.specs.positions import display
 from orchestrator.specs.row import Row
 from orchestrator.specs.show import to_yaml
 from orchestrator.sweeps.task import Task
 
 CODE = (
-    "beam.py",
     "cpu.py",
     "data/sentences.py",
     "data/subword.py",
     "data/tokenize.py",
+    "decoding/beam.py",
+    "decoding/next_words.py",
+    "decoding/top_k.py",
+    "decoding/translate.py",
     "errors.py",
-    "largest.py",
     "lifecycle/loader.py",
     "lifecycle/plain_spec.py",
-    "next_words.py",
-    "translate.py",
+    "specs/text_form.py",
 )
 """What of `orchestrator/` is copied into `translator/`."""
 RENAMED = (
-    ("orchestrator.lifecycle.plain_spec", "translator.spec"),
-    ("orchestrator.lifecycle.", "translator."),
+    ("orchestrator.lifecycle.plain_spec", "translator.specs.schema"),
     ("from orchestrator import", "from translator import"),
     ("from orchestrator.", "from translator."),
 )
@@ -59,7 +60,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER))
 
-from translator.loader import main  # noqa: E402
+from translator.lifecycle.loader import main  # noqa: E402
 
 if __name__ == "__main__":
     main(FOLDER)
@@ -167,14 +168,15 @@ def _copy_code(folder: Path) -> None:
     source = Path(str(models.__file__)).parent
     for path in sorted(path for kind in ("*.py", "*.c", "*.h") for path in source.rglob(kind)):
         _write(folder / "models" / path.relative_to(source), path.read_bytes())
-    here = Path(__file__).resolve().parent.parent
+    here, packages = ROOT / "orchestrator", set[Path]()
     for name in CODE:
         text = (here / name).read_text(encoding="utf-8")
         for old, new in RENAMED:
             text = text.replace(old, new)
-        target = name.removeprefix("lifecycle/").replace("plain_spec", "spec")
-        _write(folder / "translator" / target, text.encode())
-    for package in ("translator", "translator/data"):
+        target = Path("translator", "specs/schema.py" if name == "lifecycle/plain_spec.py" else name)
+        _write(folder / target, text.encode())
+        packages |= set(target.parents[:-1])
+    for package in sorted(packages):
         _write(folder / package / "__init__.py", b"")
     _write(folder / "translate.py", SCRIPT.encode())
 
