@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from models.registry import REGISTRIES
 from orchestrator.ledger.keys import component_versions
-
 from orchestrator.paths import ROOT
 
 if TYPE_CHECKING:

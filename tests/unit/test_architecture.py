@@ -7,15 +7,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = sorted(path for top in ("models", "orchestrator") for path in (ROOT / top).rglob("*.py"))
 SCRIPTS = sorted(path for top in ("cluster", "benchmarks") for path in (ROOT / top).rglob("*.py"))
 OURS = {"models", "orchestrator", "cluster", "tests", "benchmarks"}
 MAX_LINES = 300
+MOST_INSIDE = 60
 
 HEAVY = {"torch", "ray", "mlflow", "pydantic", "matplotlib", "numpy", "pandas", "sacrebleu", "sentencepiece", "sacremoses"}
 """What a command's `--help` must not wait for."""
@@ -57,22 +57,80 @@ def test_there_is_something_to_check() -> None:
     assert len(SOURCE) > 20
 
 
-@pytest.mark.parametrize("path", SOURCE + SCRIPTS, ids=name_of)
-def test_import_directions(path: Path) -> None:
-    name, bad = name_of(path), []
-    for module, line in imports(path):
-        top = module.partition(".")[0]
-        if name.startswith("models/"):
-            allowed = top in ("models", "torch") or top in sys.stdlib_module_names
-        else:
-            allowed = top not in OURS - {"models", "orchestrator"}
-        if top == "ray":
-            allowed &= re.fullmatch(r"orchestrator/launch/ray_\w+\.py", name) is not None
-        if top == "mlflow":
-            allowed &= re.fullmatch(r"orchestrator/tracking\w*\.py", name) is not None
-        if not allowed:
-            bad.append(f"{name}:{line}: {module}")
+def test_what_imports_what() -> None:
+    """`models` imports torch alone; ray and mlflow stay in one package each; nothing imports tests, scripts or benchmarks."""
+    bad = []
+    for path in SOURCE + SCRIPTS:
+        name = name_of(path)
+        for module, line in imports(path):
+            top = module.partition(".")[0]
+            if name.startswith("models/"):
+                allowed = top in ("models", "torch") or top in sys.stdlib_module_names
+            else:
+                allowed = top not in OURS - {"models", "orchestrator"}
+            if top == "ray":
+                allowed &= name.startswith("orchestrator/engines/ray/")
+            if top == "mlflow":
+                allowed &= name.startswith("orchestrator/tracking/")
+            if not allowed:
+                bad.append(f"{name}:{line}: {module}")
     assert not bad, "\n".join(bad)
+
+
+ORDER = ["", "files", "specs", "ledger", "data", "scoring", "tracking", "decoding", "training", "sweeps", "engines", "cost", "report"]
+ORDER += ["lifecycle", "analysis", "cli"]
+"""Packages of `orchestrator`, lowest first: one imports only from itself and from those before it."""
+
+
+def own_imports() -> dict[str, set[tuple[str, int]]]:
+    """Module of `orchestrator` -> (module that it imports, line); imports inside functions and under TYPE_CHECKING too."""
+    named = {name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in SOURCE}
+    named = {name: path for name, path in named.items() if name.partition(".")[0] == "orchestrator"}
+    found: dict[str, set[tuple[str, int]]] = {name: set() for name in named}
+    for name, path in named.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    whole = f"{node.module}.{alias.name}"
+                    found[name] |= {(module, node.lineno) for module in ([whole] if whole in named else [node.module]) if module in named}
+            elif isinstance(node, ast.Import):
+                found[name] |= {(alias.name, node.lineno) for alias in node.names if alias.name in named}
+    return found
+
+
+def package_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and (ROOT / "orchestrator" / parts[1]).is_dir() else ""
+
+
+def test_packages_import_downwards() -> None:
+    assert sorted(ORDER[1:]) == sorted(path.parent.name for path in (ROOT / "orchestrator").glob("*/__init__.py"))
+    bad = [
+        f"{name}:{line}: {module}"
+        for name, modules in own_imports().items()
+        for module, line in sorted(modules)
+        if name != "orchestrator.__main__" and ORDER.index(package_of(module)) > ORDER.index(package_of(name))
+    ]
+    assert not bad, "\n".join(bad)
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    graph = {name: {module for module, _ in modules} for name, modules in own_imports().items()}
+    TopologicalSorter(graph).prepare()  # CycleError names the modules
+
+
+def test_few_modules_stand_at_the_top_and_few_imports_in_functions() -> None:
+    """At the top only what everything uses; inside functions only what keeps a heavy library out of `--help`."""
+    assert len(list((ROOT / "orchestrator").glob("*.py"))) <= 8
+    inside = []
+    for path in SOURCE:
+        if not name_of(path).startswith("orchestrator/"):
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        lines = {n.lineno for function in functions for n in ast.walk(function) if isinstance(n, (ast.Import, ast.ImportFrom))}
+        inside += [f"{name_of(path)}:{line}" for line in sorted(lines)]
+    assert len(inside) <= MOST_INSIDE, "\n".join(inside)
 
 
 def top_level(path: Path) -> Iterator[str]:
@@ -88,7 +146,7 @@ def top_level(path: Path) -> Iterator[str]:
 
 def test_help_waits_for_nothing_heavy() -> None:
     """Follows the top-level imports from the CLI's modules through ours."""
-    todo = sorted((ROOT / "orchestrator").glob("cli*.py")) + sorted((ROOT / "orchestrator" / "cli").rglob("*.py"))
+    todo = [path for path in SOURCE if name_of(path).startswith("orchestrator/cli/")]
     seen, bad = set(todo), []
     while todo:
         path = todo.pop()
@@ -103,14 +161,18 @@ def test_help_waits_for_nothing_heavy() -> None:
     assert not bad, "imported at the top level of what the CLI imports:\n" + "\n".join(bad)
 
 
-@pytest.mark.parametrize("path", SOURCE + SCRIPTS, ids=name_of)
-def test_size(path: Path) -> None:
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= MAX_LINES, f"{name_of(path)} has {lines} lines, {MAX_LINES} at most: one concept a module"
+def test_size() -> None:
+    """One concept a module."""
+    lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCE + SCRIPTS}
+    assert {name: count for name, count in lines.items() if count > MAX_LINES} == {}
 
 
-@pytest.mark.parametrize("path", SOURCE + SCRIPTS, ids=name_of)
-def test_nothing_runs_foreign_code(path: Path) -> None:
+def test_nothing_runs_foreign_code() -> None:
+    bad = [line for path in SOURCE + SCRIPTS for line in foreign_code(path)]
+    assert not bad, "\n".join(bad)
+
+
+def foreign_code(path: Path) -> list[str]:
     bad = [f"{name_of(path)}:{line}: {module}" for module, line in imports(path) if module.partition(".")[0] in UNSAFE_MODULES]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.Call):
@@ -122,7 +184,7 @@ def test_nothing_runs_foreign_code(path: Path) -> None:
         for keyword in node.keywords:
             if keyword.arg in ("allow_pickle", "shell") and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is False):
                 bad.append(f"{text} with {keyword.arg}")
-    assert not bad, "\n".join(bad)
+    return bad
 
 
 def test_no_packages_where_there_are_none() -> None:
