@@ -215,6 +215,7 @@ TABLE = """\
 
 def shown(monkeypatch: pytest.MonkeyPatch, found: list[Row], outcomes: dict[str, list[Outcome]], **options: Any) -> Table:
     monkeypatch.setattr(Finder, "outcomes", lambda self, row, seeds=(): outcomes.get(row.id.rpartition("/")[2], []))
+    monkeypatch.setattr(Finder, "score", lambda self, row, keys: None)
     return make("demo/small", found, Finder(Ledger(Path("nowhere")), Data(None)), ["params", "bleu"], **options)
 
 

@@ -27,7 +27,7 @@ tgt: {target}
 folders: [talks]
 splits:
   train: {{src: train.src, tgt: [train.tgt]}}
-  valid: {{src: test.src, tgt: [test.tgt]}}
+  valid: {{src: valid.src, tgt: [valid.tgt]}}
   test: {{src: test.src, tgt: [test.tgt]{raw}}}
 sources: [{{kind: user, obtain: write it yourself}}]
 """
@@ -64,9 +64,9 @@ def talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
         (folder / "talks.yaml").write_text(entry, encoding="utf-8")
         files = tmp_path / "data" / "talks"
         files.mkdir(parents=True, exist_ok=True)
-        for name, content in [("train", lines * 10), ("test", lines)]:
-            for side in ("src", "tgt"):
-                (files / f"{name}.{side}").write_text("".join(line + "\n" for line in content), encoding="utf-8")
+        for name, content in [("train", lines * 10), ("valid", lines[:-1]), ("test", lines)]:
+            for side, text_of_side in (("src", content[1:] + content[:1]), ("tgt", content)):
+                (files / f"{name}.{side}").write_text("".join(line + "\n" for line in text_of_side), encoding="utf-8")
         if raw is not None:
             (files / "test.raw").write_text("".join(line + "\n" for line in raw), encoding="utf-8")
         return tmp_path / "data"

@@ -143,7 +143,7 @@ def test_a_warm_start_trains_from_the_weights_that_its_row_decodes_from(tmp_path
     class Halted(Exception):
         pass
 
-    def training(spec, runtime, reporters, prepared, store, rungs, init, at_rung):
+    def training(spec, runtime, reporters, prepared, store, rungs, init, at_rung, origin):
         seen.update(init)
         raise Halted
 
@@ -156,5 +156,5 @@ def test_a_warm_start_trains_from_the_weights_that_its_row_decodes_from(tmp_path
     )
     task.spec, task.keys, task.rung_bleu, task.rungs, task.run_dir = {}, {}, False, [], tmp_path / KEY[:16]
     with pytest.raises(Halted):
-        list(row._train(task, Runtime(), SIZES, SimpleNamespace(write_spec=lambda *_: None), None, []))
+        list(row._train(task, Runtime(), SIZES, SimpleNamespace(write_spec=lambda *_: None, read_train=lambda *_: None), None, []))
     assert torch.equal(seen["w"], torch.full((2,), 2.0))
