@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.cost import measure
 from orchestrator.cost.planned import lines
+from orchestrator.errors import StopTraining
 from orchestrator.ledger.keys import Keys
 from orchestrator.sweeps.cost import Cost, Sum
 from orchestrator.sweeps.plan import Plan, Planned
@@ -31,21 +32,22 @@ def test_updates_cost_what_they_cost_on_a_free_core(monkeypatch: Any, share: flo
     update = SimpleNamespace(micro=[batch])
     progress = SimpleNamespace(seconds=0.0)
 
-    def gradients(update: Any) -> None:
+    def one_update(self: Any, update: Any, schedule: Any) -> None:
         clocks.wall += 1.0 / clocks.share
         progress.seconds += 1.0 / clocks.share
 
-    def turns() -> Any:
-        while True:
-            yield SimpleNamespace(update=update)
-
-    spec = SimpleNamespace(train=SimpleNamespace(threads=1), model=None)
-    runtime = SimpleNamespace(device=SimpleNamespace(type="cpu"))
-    training = SimpleNamespace(spec=spec, runtime=runtime, progress=progress, turns=turns, gradients=gradients, model=None)
+    monkeypatch.setattr(measure.Training, "update", one_update)
     monkeypatch.setattr(measure, "work", lambda *sizes: SimpleNamespace(training=lambda tokens: 100.0))
     monkeypatch.setattr(measure, "_sizes", lambda model: (1, 1))
     monkeypatch.setattr(measure, "_tokens", lambda *sides: None)
-    found = measure._updates(training, spec)  # type: ignore[arg-type]
+    training = object.__new__(measure._Timed)
+    training.spec = SimpleNamespace(train=SimpleNamespace(threads=1), model=None)
+    training.runtime = SimpleNamespace(device=SimpleNamespace(type="cpu"))
+    training.progress, training.model = progress, None
+    with pytest.raises(StopTraining):
+        while True:
+            training.update(update, None)
+    found = training.measured()
     assert found["train_seconds"] / found["train_flops"] == pytest.approx(0.01)
     assert found["others"] == pytest.approx(1 / share - 1, abs=0.01)
 
