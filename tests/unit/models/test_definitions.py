@@ -106,6 +106,8 @@ def test_a_position_is_the_words_scaled_by_the_model_plus_sines(word_dim):
     src, tgt = batch()
     embedding = model.src_embedding
     embedding.bias.copy_(torch.linspace(-1, 1, 16))
+    if word_dim is not None:
+        embedding.project.bias.copy_(torch.linspace(-2, 1, 16))
     h_0 = model(src, tgt).encoder.outputs[0]
     for t in range(4):
         word = embedding.words.weight[src[1, t]]
