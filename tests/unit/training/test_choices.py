@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +18,8 @@ from orchestrator.ledger.run_files import Store
 from orchestrator.specs.schema import DecodeSpec, ScoreSpec
 from orchestrator.sweeps import row
 from orchestrator.sweeps.task import Scoring
+from orchestrator.training.batches import Feed
+from orchestrator.training.loop import Training
 from orchestrator.training.runtime import Runtime
 
 SIZES = SimpleNamespace(src_size=30, tgt_size=30)
@@ -158,3 +161,22 @@ def test_a_warm_start_trains_from_the_weights_that_its_row_decodes_from(tmp_path
     with pytest.raises(Halted):
         list(row._train(task, Runtime(), SIZES, SimpleNamespace(write_spec=lambda *_: None, read_train=lambda *_: None), None, []))
     assert torch.equal(seen["w"], torch.full((2,), 2.0))
+
+
+def test_a_worker_without_a_share_of_a_batch_adds_nothing(prepared, tmp_path):
+    """It holds one sentence all the same; neither its gradients nor what it logs are of it."""
+    spec = changed(model={"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}, batch={"accumulate": 2})
+    found = []
+    for idle in ([False, False], [False, True], None):
+        training = Training(spec, Runtime(), [], prepared, Store(tmp_path, KEY), frozenset(), None)
+        update = next(iter(Feed(prepared.pairs("train"), spec.batch, 1).updates(0, 0)))
+        if idle is None:
+            update = replace(update, micro=update.micro[:1], idle=[False])
+        else:
+            update = replace(update, idle=idle)
+        log = training.gradients(update)
+        found.append(({name: float(value) for name, value in log.sums.items()}, [p.grad.clone() for p in training.model.parameters()]))
+    both, idle, alone = found
+    assert idle[0] == pytest.approx(alone[0]) and both[0]["nll"] > 1.5 * alone[0]["nll"]
+    for one, two in zip(idle[1], alone[1], strict=True):
+        torch.testing.assert_close(one, two)
