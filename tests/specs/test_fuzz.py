@@ -21,7 +21,7 @@ from orchestrator.specs.overrides import parse
 from orchestrator.specs.rows import resolve, validate
 from orchestrator.specs.schema import RunSpec
 
-FILES = [*row_index.table_files(), *sorted((SEARCH_SPACES / "base").glob("*.yaml"))]
+FILES = [*index.table_files(), *sorted((SEARCH_SPACES / "base").glob("*.yaml"))]
 EDITS = 8
 PARTS = 6
 ALPHABET = "abz019 .:-_{}[],#'\"\n\t&*!|>%@`~=\\/é\u2028\x00\x1b"
