@@ -9,8 +9,6 @@ import json
 import sys
 from typing import Any
 
-from rich.markup import escape
-
 
 def visible(text: str) -> str:
     """One line: control characters, marks that turn text around and lone surrogates as escapes (`\\x1b`, `\\u202e`)."""
@@ -24,6 +22,8 @@ def say(text: str) -> None:
 
 def cell(text: object) -> str:
     """For a table of rich's, whose markup it is none of."""
+    from rich.markup import escape
+
     return escape(visible(str(text)))
 
 

@@ -8,7 +8,6 @@ Shapes: T target positions, S source positions (EOS last on both sides), H heads
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -109,6 +108,8 @@ def _weights(
 
 def summary(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Of each map, how sharp it is: the mean over target positions of the largest weight and of the entropy."""
+    import math
+
     maps: dict[tuple[Any, ...], dict[int, list[float]]] = {}
     for r in records:
         maps.setdefault((r["row"], r["seed"], r["sentence"]), {}).setdefault(r["position"], []).append(r["weight"])

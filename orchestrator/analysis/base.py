@@ -16,14 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from orchestrator import cpu
-from orchestrator.data.prepare import prepare
 from orchestrator.errors import UserError
-from orchestrator.ledger.run_files import Store
 from orchestrator.specs.positions import nearest, shown
-from orchestrator.sweeps.row import load_model
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,14 +96,23 @@ class Context:
 
     def prepared(self, subject: Subject) -> Prepared:
         """The subject's corpus. UserError where its text is absent."""
+        from orchestrator.data.prepare import prepare
+
         return prepare(subject.spec.data, self.data_dir, self.cache_dir)
 
     def store(self, subject: Subject) -> Store:
         """The subject's tensors on disk, to be read only; they lie in the ledger's own root, not in its mirrors."""
+        from orchestrator.ledger.run_files import Store
+
         return Store(self.ledger.run_dir(subject.train_key), subject.train_key)
 
     def model(self, subject: Subject) -> Transformer:
         """The trained model in eval mode, on the CPU. UserError where the text or the weights are gone."""
+        import torch
+
+        from orchestrator import cpu
+        from orchestrator.sweeps.row import load_model
+
         cpu.use(subject.spec.train.threads)
         return load_model(subject.spec, self.prepared(subject), self.store(subject), torch.device("cpu"))
 

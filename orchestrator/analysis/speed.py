@@ -11,15 +11,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from orchestrator.analysis.base import Analysis, Context, Subject, choice
 from orchestrator.analysis.options import whole
-from orchestrator.analysis.timing import Settings, clock_of, device_of, measure
 from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import short
-from orchestrator.ledger.provenance import capsule
 from orchestrator.report.figures import short_id
 from orchestrator.report.speeds import FOLDER, SPEEDS, ratio_of
 from orchestrator.specs.table import number
@@ -46,6 +42,8 @@ COLUMNS = [
 
 def analyse(context: Context) -> Analysis:
     """A record for each row, ratios to the first one. UserError where a corpus is absent."""
+    from orchestrator.analysis.timing import Settings, clock_of, device_of, measure
+
     rounds, steps, sentences = (whole(context, name, 1) for name in ("rounds", "steps", "sentences"))
     device = device_of(choice("device", context.options["device"], ("auto", "cpu", "cuda")))
     clock = clock_of(choice("clock", context.options["clock"], ("auto", "wall", "cpu")), context, device)
@@ -105,6 +103,10 @@ def _keep(context: Context, cases: list[Case], about: dict[str, Any]) -> Path:
 
 def machine(device: Any) -> str:
     """Name of the GPU or the CPU."""
+    import torch
+
+    from orchestrator.ledger.provenance import capsule
+
     return torch.cuda.get_device_name(device) if device.type == "cuda" else str(capsule()["cpu"] or "cpu")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -27,6 +25,8 @@ def marker(index: int) -> str:
 
 def heat(axes: Axes, values: Sequence[Sequence[float | None]], low: float, high: float, colours: str = "viridis") -> Any:
     """A heat map of rows of values in [low, high]; None is an empty cell. Returns the image, for a colour bar."""
+    import numpy as np
+
     table = np.array([[np.nan if value is None else value for value in row] for row in values], dtype=float)
     return axes.imshow(np.ma.masked_invalid(table), cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
 

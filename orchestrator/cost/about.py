@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from orchestrator.files.canonical import digest
-from orchestrator.ledger.keys import model_text, training_key
+from orchestrator.ledger.keys import model_text
 from orchestrator.ledger.provenance import processor
 from orchestrator.specs.schema import RunSpec
 from orchestrator.training.runtime import best_device
@@ -23,6 +20,8 @@ FORMAT = 1
 @functools.cache
 def machine() -> dict[str, Any]:
     """The device that trainings use here, by name, and torch's version."""
+    import torch
+
     device = best_device()
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
     return {"device": device.type, "name": name, "torch": str(torch.__version__)}
@@ -30,6 +29,8 @@ def machine() -> dict[str, Any]:
 
 def about(spec: RunSpec, manifest: Mapping[str, Any], sizes: tuple[int, int]) -> dict[str, Any]:
     """Plain data: what decides the seconds of an update and of a decoded sentence, and nothing else (no rate, seed or length)."""
+    from orchestrator.ledger.keys import training_key
+
     train, search = spec.train, spec.search
     return {
         "format": FORMAT,
@@ -59,6 +60,7 @@ def comparable(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     """How unlike two architectures are: 1 for each other component, and for each factor e in width, depth, vocabulary or batch."""
+    import math
 
     def factor(a: float, b: float) -> float:
         return abs(math.log(max(a, 1e-9) / max(b, 1e-9)))

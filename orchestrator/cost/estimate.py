@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.cost import about as abouts
 from orchestrator.cost import cache
 from orchestrator.cost.flops import work
-from orchestrator.cost.lengths import Lengths
 from orchestrator.files.canonical import digest
 from orchestrator.specs.memoise import kept
-from orchestrator.sweeps import parameters
 from orchestrator.sweeps.cost import Cost
-from orchestrator.sweeps.memory import estimate as memory_of
-from orchestrator.training.runtime import best_device
 
 if TYPE_CHECKING:
     from orchestrator.cost.lengths import Lengths
@@ -57,6 +53,11 @@ class Costs:
         self._near.clear()
 
     def _of(self, row: Row, workers: int, without: str | None) -> Cost:
+        from orchestrator.cost.lengths import Lengths
+        from orchestrator.sweeps import parameters
+        from orchestrator.sweeps.memory import estimate as memory_of
+        from orchestrator.training.runtime import best_device
+
         spec = row.spec
         assert spec is not None
         devices = workers * (1 if best_device().type == "cuda" else spec.train.threads)

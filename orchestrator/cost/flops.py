@@ -7,7 +7,6 @@ weights is left out. Against what torch counts as it runs, the test holds every 
 from __future__ import annotations
 
 from models.flops import Work
-from models.registry import AGGREGATIONS, LAYERS
 from orchestrator.ledger.keys import defaults_of, model_text
 from orchestrator.specs.schema import ModelSpec
 from orchestrator.sweeps import parameters
@@ -24,6 +23,8 @@ def work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
 
 
 def _work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
+    from models.registry import LAYERS
+
     counts = parameters.counts(model, src_vocab, tgt_vocab)
     d, word = model.d_model, model.word_dim or model.d_model
     out = model.output_dim or word
@@ -47,6 +48,8 @@ def _again(model: ModelSpec, side: str) -> float:
     section = getattr(model, side)
     if section.aggregation["kind"] != "mlrf-self-attention":
         return 0.0
+    from models.registry import AGGREGATIONS
+
     options = defaults_of(AGGREGATIONS.get("mlrf-self-attention")) | section.aggregation
     states = section.num_layers + bool(options["word_embedding"])
     once = 1 if options["w1"] != "layer" else 0  # a map of its own for each state meets it once

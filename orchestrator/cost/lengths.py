@@ -9,7 +9,6 @@ import numpy as np
 
 from models.flops import Tokens
 from orchestrator.data.store import Pairs, Prepared
-from orchestrator.decoding.beam import length_limit
 from orchestrator.decoding.translate import batches
 from orchestrator.specs.schema import RunSpec
 from orchestrator.training.batches import Feed, total_steps
@@ -83,6 +82,8 @@ class Lengths:
 
 def expected_steps(pairs: Pairs, indices: list[int], spec: RunSpec) -> int:
     """Steps until a batch is done: between the mean and the longest of its references, within the limits of the search."""
+    from orchestrator.decoding.beam import length_limit
+
     search = spec.search
     wanted = [min(int(pairs.tgt_lengths[i]) + 1, length_limit(search, int(pairs.src_lengths[i]) + 1)) for i in indices]
     return max(1, round((sum(wanted) / len(wanted) + max(wanted)) / 2))

@@ -35,7 +35,6 @@ from orchestrator.ledger.run_files import Store
 from orchestrator.specs.schema import RunSpec, Schedule
 from orchestrator.training.batches import Update
 from orchestrator.training.loop import Training
-from orchestrator.training.objective import token_nll
 from orchestrator.training.runtime import Runtime, best_device
 
 WARM_UP, MOST_UPDATES, SECONDS = 3, 40, 4.0
@@ -103,6 +102,8 @@ class _Timed(Training):
 
 
 def _validation(training: Training, spec: RunSpec) -> dict[str, float]:
+    from orchestrator.training.objective import token_nll
+
     of_model, flops, model = work(spec.model, *_sizes(training.model)), 0.0, training.model.eval()
     clock = time.process_time if _one_thread(training) else partial(_now, training)
     started = clock()

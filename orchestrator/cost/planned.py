@@ -12,7 +12,6 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.cost import Cost, Sum
 from orchestrator.sweeps.plan import Plan, Planned
-from orchestrator.training.runtime import best_device
 
 BUSY = 0.3
 """Others a core from which a probe is not taken to have had the machine for itself."""
@@ -81,6 +80,8 @@ def lines(plan: Plan, scheduler: dict[str, Any] | None = None) -> list[str]:
 
 
 def _on_a_gpu() -> bool:
+    from orchestrator.training.runtime import best_device
+
     return best_device().type == "cuda"
 
 

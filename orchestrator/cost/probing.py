@@ -13,7 +13,6 @@ from typing import Any
 from orchestrator.cost import about as abouts
 from orchestrator.cost import cache
 from orchestrator.cost.estimate import Costs
-from orchestrator.data.prepare import prepare
 from orchestrator.paths import ROOT
 from orchestrator.specs.row import Row
 
@@ -49,6 +48,8 @@ def probed(
     costs: Costs, rows: Sequence[Row], *, data_dir: Path | None, cache_dir: Path, most: int = PROBES, tell: Callable[[str], None]
 ) -> list[str]:
     """Prepares the data of all rows, measures what is not known and keeps it; returns a line for each row whose probe failed."""
+    from orchestrator.data.prepare import prepare
+
     wanted = [each for row in rows for each in _with_parents(row)]
     for data in {row.spec.data.model_dump_json(): row.spec.data for row in wanted if row.spec is not None}.values():
         if costs.data.manifest(data) is not None:

@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sacrebleu.utils import get_reference_files, get_source_file
-
 from orchestrator.data import senteval, senteval_get
 from orchestrator.data.corpus import iter_lines
 from orchestrator.errors import UserError
@@ -166,6 +164,8 @@ def _mtdata(entry: Entry, source: MtData, split: str) -> Iterator[tuple[str, ...
 
 
 def _sacrebleu(source: SacreBleu, split: str) -> Iterator[tuple[str, ...]]:
+    from sacrebleu.utils import get_reference_files, get_source_file
+
     name = source.splits[split]
     with contextlib.redirect_stdout(io.StringIO()):
         paths = [get_source_file(name, source.langpair), *get_reference_files(name, source.langpair)]

@@ -14,8 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-import sentencepiece
-
 from orchestrator.errors import UserError
 
 PAD, UNK, BOS, EOS = range(4)
@@ -41,6 +39,8 @@ class Pieces:
     """A sentencepiece model."""
 
     def __init__(self, proto: bytes) -> None:
+        import sentencepiece
+
         self.proto = proto
         self.processor: Any = sentencepiece.SentencePieceProcessor(model_proto=proto, num_threads=1)
         self.size = int(self.processor.get_piece_size())
@@ -65,6 +65,8 @@ class Pieces:
         marks: Sequence[str] = (),
     ) -> Pieces:
         """From `count` lines; `marks`: pieces of their own, ids 4 on. UserError where `size` cannot hold the alphabet, or for no words."""
+        import sentencepiece
+
         every = -(-count // MAX_LEARNED)
         more: dict[str, Any] = {"user_defined_symbols": list(marks)} if marks else {}
         model = io.BytesIO()

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Literal
 
-from sacremoses import MosesDetokenizer, MosesTokenizer
-
 from orchestrator.data.sentences import JOINT, sentences_of
 from orchestrator.specs.text_form import ESCAPED, RAW, Form
 
@@ -57,4 +55,6 @@ def escaped(line: str) -> str:
 
 @lru_cache(maxsize=8)
 def _moses(language: str) -> tuple[Any, Any]:
+    from sacremoses import MosesDetokenizer, MosesTokenizer
+
     return MosesTokenizer(lang=language), MosesDetokenizer(lang=language)

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from sacrebleu.metrics.bleu import BLEU
-
 from orchestrator.data.toy_grammar import Grammar, Token
 from orchestrator.data.toy_lexicon import Lexicon
 from orchestrator.specs.corpora import ToyParams
@@ -77,6 +75,8 @@ def dictionary(params: ToyParams, pairs: list[Aligned]) -> dict[str, str]:
 
 def dictionary_bleu(params: ToyParams, split: str = "test") -> float:
     """sacreBLEU (13a) of translating `split` word by word with the dictionary of the training set; unknown words are copied."""
+    from sacrebleu.metrics.bleu import BLEU
+
     corpus = aligned(params)
     known = dictionary(params, corpus["train"])
     hypotheses = [" ".join(w for token, _ in a if (w := known.get(token, token))) for a, _ in corpus[split]]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.engines import local
-from orchestrator.engines.ray import tune
 from orchestrator.engines.ray.address import check_address
 from orchestrator.engines.ray.cluster import local_cpus, preflight, refuse_upload
 from orchestrator.errors import UserError
@@ -39,6 +38,8 @@ class Ray:
         preflight(tasks, local_cpus()) if address is None else check_address(address)
 
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: Options) -> dict[str, str]:
+        from orchestrator.engines.ray import tune
+
         section = options.sweep or {}
         limits = {"concurrency": section.get("concurrency"), "resources": section.get("resources")}
         return tune.run(jobs, asha, options.metric, name=options.slug, results=options.results, **limits)

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.data import prepare, store
-from orchestrator.engines.capacity import Capacity, Demand, at_once, count, shares, why_never
+from orchestrator.engines.capacity import Capacity, Demand, count, shares, why_never
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import manifest_key
 from orchestrator.specs.resources import size
-from orchestrator.sweeps import parameters
 from orchestrator.sweeps.memory import Memory, estimate, gigabytes
 from orchestrator.sweeps.task import Task
 
@@ -98,6 +96,8 @@ def _total(memory: Memory | None) -> int | None:
 
 def told(demand: Demand, capacity: Capacity) -> str:
     """One line on what a group of jobs gets."""
+    from orchestrator.engines.capacity import at_once
+
     many = at_once(capacity, demand)
     memory = "" if demand.memory is None else f", {gigabytes(demand.memory)} each (estimated)"
     return f"{demand.told()}{memory}: at most {count(many, 'run')} at a time on {capacity.told()}"
@@ -111,6 +111,8 @@ class _Sizes:
 
     def of(self, job: Sequence[Task], device: str) -> Memory | None:
         """None where the vocabulary is neither prepared nor declared."""
+        from orchestrator.sweeps import parameters
+
         task = job[0]
         spec = task.run_spec
         sizes = self._vocabularies(task)
@@ -119,6 +121,9 @@ class _Sizes:
         return estimate(spec, parameters.params(spec, *sizes), sizes[1], workers=task.workers, device=device)
 
     def _vocabularies(self, task: Task) -> tuple[int, int] | None:
+        from orchestrator.data import prepare, store
+        from orchestrator.sweeps import parameters
+
         spec = task.run_spec
         name = spec.data.model_dump_json()
         if name not in self._sizes:

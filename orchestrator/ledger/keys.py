@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from models.registry import REGISTRIES
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import canonical, digest, sha256
 from orchestrator.specs.bleu_words import scored_by, target_of
@@ -254,6 +253,8 @@ def _components(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _class(registry: str, kind: str) -> Any:
+    from models.registry import REGISTRIES
+
     try:
         return REGISTRIES[registry].get(kind)
     except KeyError as error:

@@ -15,7 +15,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from orchestrator import cpu
 from orchestrator.ledger import commit as source
 from orchestrator.paths import ROOT
 
@@ -122,6 +121,8 @@ def _matmul() -> dict[str, Any] | None:
     torch = sys.modules.get("torch")
     if torch is None:
         return None
+    from orchestrator import cpu
+
     return {
         "path": cpu.matmul_path(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import interrupt
-from orchestrator.engines.ray import tune
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.documents import read_document
@@ -27,10 +26,8 @@ from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle.recorded import Recorded
 from orchestrator.lifecycle.verdict import Evidence, Tolerance, Verdict, compare
 from orchestrator.specs.positions import display
-from orchestrator.sweeps.row import run_row
 from orchestrator.sweeps.task import Task
 from orchestrator.sweeps.tasks import Options, make_tasks
-from orchestrator.training.runtime import Runtime, best_device
 
 
 @dataclass(frozen=True)
@@ -66,9 +63,14 @@ def reproduce(recorded: Recorded, ledger: Ledger, place: Path, data_dir: Path | 
 
 
 def _run(task: Task) -> None:
+    from orchestrator.sweeps.row import run_row
+    from orchestrator.training.runtime import Runtime, best_device
+
     if task.workers == 1:
         run_row(task, Runtime(device=best_device()))
         return
+    from orchestrator.engines.ray import tune
+
     failures = tune.run([[task]], None, "valid/nll", name="repro", results=Path(task.results))
     if failures:
         raise RuntimeError(failures[task.name])

@@ -9,7 +9,6 @@ from orchestrator.data.usual import unusual
 from orchestrator.ledger.provenance import differences
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Outcome
-from orchestrator.report.marks import explained
 from orchestrator.specs.row import Row
 
 
@@ -29,6 +28,8 @@ def notes(
     found += _differences([o for row in rows for o in outcomes[row.id] if o.status == "done"])
     tested = [one["significance"] for one in ours.values() if one is not None and "significance" in one]
     if tested:
+        from orchestrator.report.marks import explained
+
         found.append(explained(tested))
     if any(one is not None and one.get("bleu_spread") is not None for one in ours.values()):
         found.append("spread: sample standard deviation of BLEU over seeds")

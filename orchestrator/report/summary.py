@@ -6,10 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
 from orchestrator.report.cells import figure
-from orchestrator.safe_text import cell
 from orchestrator.scoring.rouge import FIGURES, PRINCIPAL
 
 if TYPE_CHECKING:
@@ -18,6 +15,10 @@ if TYPE_CHECKING:
 
 def summary(records: Sequence[dict[str, Any]], labels: dict[str, str] | None = None) -> Table:
     """From the public records of `engine.execute`. Figures only of runs that are done."""
+    from rich.table import Table
+
+    from orchestrator.safe_text import cell
+
     found_ids = group(records)
     tables = {"/".join(row_id.split("/")[:2]) for row_id in found_ids}
     common = f"{next(iter(tables))}/" if len(tables) == 1 else ""

@@ -12,7 +12,6 @@ from orchestrator.report.counts import differing
 from orchestrator.report.figures import OURS, against, figures, short_id
 from orchestrator.report.find import Finder
 from orchestrator.report.fit import doubted
-from orchestrator.report.marks import significance
 from orchestrator.report.notes import notes
 from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.specs.failure import FAILED
@@ -95,6 +94,8 @@ def make(
     found = {row.id: figures(row, outcomes[row.id]) for row in rows}
     ours = {row_id: against(one, found[start[row_id]]) if one is not None and row_id in start else one for row_id, one in found.items()}
     if comparer is not None:
+        from orchestrator.report.marks import significance
+
         for row in rows:
             if row.id in start and "bleu" in (ours[row.id] or {}):
                 tested = significance(row, outcomes[row.id], start[row.id], outcomes[start[row.id]], comparer)

@@ -18,9 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import sacrebleu
-from sacrebleu.metrics.bleu import BLEU
-
 from orchestrator.scoring.multi_bleu import check_counts, lower_ascii
 
 
@@ -44,6 +41,9 @@ def mteval(
 
     ValueError where the counts of lines differ or there is no reference stream.
     """
+    import sacrebleu
+    from sacrebleu.metrics.bleu import BLEU
+
     check_counts(hypotheses, references)
     if lowercase:
         hypotheses = [lower_ascii(line) for line in hypotheses]

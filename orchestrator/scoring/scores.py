@@ -10,9 +10,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-
 from orchestrator.errors import UserError
 from orchestrator.scoring.mteval import mteval
 from orchestrator.scoring.multi_bleu import check_counts, multi_bleu
@@ -82,6 +79,8 @@ def sacre_bleu(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, tokenize: str = DEFAULT
 ) -> dict[str, Any]:
     """Detokenised BLEU with sacreBLEU's own signature (Post 2018). One list of lines per reference stream. Errors: `check_counts`."""
+    from sacrebleu.metrics.bleu import BLEU
+
     check_counts(hypotheses, references)
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)  # whether the text fits is asked before (`metric_fit`)
     metric.num_refs = len(references)
@@ -106,6 +105,8 @@ def sacre_bleu(
 
 def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
     """chrF2: character 6-gram F-score with beta 2 (Popovic 2015), with sacreBLEU's own signature. Errors: `check_counts`."""
+    from sacrebleu.metrics.chrf import CHRF
+
     check_counts(hypotheses, references)
     metric = CHRF()
     metric.num_refs = len(references)

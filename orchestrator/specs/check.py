@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import precision
 from orchestrator.specs.components import check_components
-from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.located import Marked
 from orchestrator.specs.messages import Problem, problems_of
 from orchestrator.specs.positions import KeyPath, nearest
@@ -137,6 +136,8 @@ def whole(spec: RunSpec) -> list[Problem]:
 @functools.cache
 def _splits(corpus: str) -> tuple[str, ...]:
     """The held-out splits of a corpus."""
+    from orchestrator.specs.corpora import load_entry
+
     return tuple(name for name in load_entry(corpus).splits if name != "train") or ("valid", "test")
 
 

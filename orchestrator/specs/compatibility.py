@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from models.registry import REGISTRIES
 from orchestrator.specs.messages import Problem
 from orchestrator.specs.positions import KeyPath
 from orchestrator.specs.widths import check_widths
@@ -15,6 +14,8 @@ SELF_ATTENTION: KeyPath = ("encoder", "self_attention", "kind")
 
 def check_fit(filled: dict[KeyPath, dict[str, Any]]) -> list[Problem]:
     """The first thing that does not fit. filled: path below `model` -> component with its defaults."""
+    from models.registry import REGISTRIES
+
     registries: dict[str, Any] = dict(REGISTRIES)
     return check_widths(filled, registries) or _check_contexts(filled, registries) or _check_memories(filled, registries)
 

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from models.registry import REGISTRIES
 from orchestrator.specs.compatibility import check_fit
 from orchestrator.specs.messages import Problem, problems_of
 from orchestrator.specs.positions import KeyPath, describe, nearest
@@ -44,6 +43,8 @@ def slots(model: dict[str, Any]) -> Iterator[tuple[KeyPath, str, Any]]:
 
 def registries() -> dict[str, Any]:
     """Kind -> registry. Imports torch."""
+    from models.registry import REGISTRIES
+
     return dict(REGISTRIES)
 
 

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from models.seams import Component
 from orchestrator.specs.components import SLOTS, registries, site_info
 from orchestrator.specs.messages import Problem
 from orchestrator.specs.positions import KeyPath
@@ -34,6 +33,8 @@ def _particular(model: ModelSpec) -> Iterator[tuple[KeyPath, Any, dict[str, Any]
 
 @functools.cache
 def _with_rule(registry: str, kind: str) -> Any:
+    from models.seams import Component
+
     cls = registries()[registry].get(kind)
     return cls if any("needs_fp32" in vars(base) for base in cls.__mro__ if base is not Component) else None
 

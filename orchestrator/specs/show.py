@@ -10,7 +10,6 @@ import yaml
 from orchestrator.errors import UserError
 from orchestrator.safe_text import visible
 from orchestrator.specs import check, overrides, scorings
-from orchestrator.specs import yaml as yaml_loader
 from orchestrator.specs.located import Marked
 from orchestrator.specs.positions import shown
 from orchestrator.specs.raw import TableFile
@@ -135,6 +134,8 @@ def _float(dumper: yaml.SafeDumper, value: float) -> yaml.ScalarNode:
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    from orchestrator.specs import yaml as yaml_loader
+
     try:
         plain = yaml_loader.parse(value, "").data == value and value.isprintable()
     except UserError:

@@ -14,11 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from orchestrator import interrupt
 from orchestrator.errors import UserError
 from orchestrator.ledger import mirrored
 from orchestrator.sweeps import usage
-from orchestrator.training.runtime import best_device
 
 if TYPE_CHECKING:
     from orchestrator.sweeps.tasks import Options
@@ -133,6 +131,9 @@ def together(options: Options) -> list[str]:
 
 def cap_of(options: Options) -> Cap:
     """Of a sweep on its engine: the local one is told in this process, Ray's workers by the sweep's stop file."""
+    from orchestrator import interrupt
+    from orchestrator.training.runtime import best_device
+
     unit = "GPU-hours" if best_device().type == "cuda" else "core-hours"
     stop, ray = interrupt.stop_file(options.results, options.slug), options.engine == "ray"
 

@@ -8,16 +8,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from orchestrator.data import usual
-from orchestrator.data.prepare import prepare
 from orchestrator.specs.schema import DataSpec
-from orchestrator.sweeps import metric_fit
-from orchestrator.sweeps.lengths import check_longest
 from orchestrator.sweeps.task import Task
 
 
 def prepare_all(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path) -> None:
     """Prepares what is not prepared; a line on stderr for a corpus that is not what the catalogue expects. UserError as `prepare`."""
+    from orchestrator.data import usual
+    from orchestrator.data.prepare import prepare
+    from orchestrator.sweeps import metric_fit
+    from orchestrator.sweeps.lengths import check_longest
+
     console, unusual = Console(file=sys.stderr), set[str]()
     for data, theirs in _by_data(tasks):
         with console.status(f"preparing {data.corpus}"):
@@ -33,6 +34,8 @@ def prepare_all(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path) -
 
 def verify(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path) -> None:
     """UserError for a prepared file that is not as it was written, before hours of training that could not be scored."""
+    from orchestrator.data.prepare import prepare
+
     for data, _ in _by_data(tasks):
         prepare(data, data_dir, cache_dir).files.check()
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 
-from models.inference import PrecisionError, check_precision
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
@@ -25,16 +24,10 @@ from orchestrator.safe_text import say, visible
 from orchestrator.specs.precision import warned
 from orchestrator.sweeps import corpora, metric_fit
 from orchestrator.sweeps.again import begin_anew
-from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.cap import within_cap
 from orchestrator.sweeps.parameters import check_initial
-from orchestrator.sweeps.progress_bars import LiveProgress
-from orchestrator.sweeps.row import result_of
 from orchestrator.sweeps.task import Task
 from orchestrator.sweeps.tasks import Options, jobs_of, levels, make_tasks
-from orchestrator.tracking import sweeps
-from orchestrator.tracking.sweeps import BackgroundProjector
-from orchestrator.training.runtime import best_device
 
 if TYPE_CHECKING:
     from orchestrator.specs.row import Row
@@ -78,6 +71,9 @@ def _check_precision(tasks: Sequence[Task]) -> None:
     asked = {task.id: task.run_spec.decode.precision for task in tasks if task.run_spec.decode.precision != "fp32"}
     if not asked or "RAY_ADDRESS" in os.environ:  # a cluster's machines decode
         return
+    from models.inference import PrecisionError, check_precision
+    from orchestrator.training.runtime import best_device
+
     problems = []
     for row, precision in asked.items():
         try:
@@ -92,6 +88,8 @@ def _check_tracking(options: Options) -> None:
     """UserError where a tracking server was named that cannot be written, unless it may wait: then a line on stderr."""
     if not options.tracking or options.tracking_uri is None:
         return
+    from orchestrator.tracking import sweeps
+
     try:
         sweeps.check(options.results, options.tracking_uri)
     except UserError as error:
@@ -136,6 +134,8 @@ class _Sweep:
         return results
 
     def _work(self, pending: list[Task]) -> dict[str, str]:
+        from orchestrator.sweeps.progress_bars import LiveProgress
+
         failures: dict[str, str] = {}
         with LiveProgress(pending, self.console):
             for level in levels(pending):
@@ -158,6 +158,8 @@ class _Sweep:
         return found
 
     def _final(self, task: Task, stopped: dict[str, int]) -> bool:
+        from orchestrator.sweeps.row import result_of
+
         result = result_of(task, self.ledger)
         status = result["status"]
         return result["failed_as_stated"] or status in ("done", "diverged") or (status == "stopped" and task.name in stopped)
@@ -171,6 +173,8 @@ class _Sweep:
         return [task for task in tasks if task.pinned] + rest
 
     def _asha(self) -> Asha | None:
+        from orchestrator.sweeps.asha import Asha
+
         s = self.options.scheduler
         if s["kind"] != "asha":
             return None
@@ -213,6 +217,8 @@ class _Sweep:
                     )
 
     def _result(self, task: Task, failures: dict[str, str]) -> dict[str, Any]:
+        from orchestrator.sweeps.row import result_of
+
         result = result_of(task, self.ledger)
         if not result["failed_as_stated"] and result["status"] not in ("done", "stopped", "diverged") and task.name in failures:
             result |= {"status": "failed", "reason": failures[task.name]}
@@ -243,6 +249,8 @@ class _Sweep:
         if not self.options.tracking:
             yield
             return
+        from orchestrator.tracking.sweeps import BackgroundProjector
+
         projector = BackgroundProjector(
             self.options.results,
             self.options.slug,

@@ -9,14 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from models.config import ModelConfig, options
-from models.initialise import NoInitialValueError, require_all
-from models.registry import REGULARIZERS
-from models.site import Site
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import model_text
 from orchestrator.specs.schema import ModelSpec, RunSpec
-from orchestrator.sweeps.parts import count
 
 if TYPE_CHECKING:
     from orchestrator.sweeps.parts import Counts
@@ -36,6 +31,11 @@ def _of_regularizer(model: ModelSpec, component: dict[str, Any]) -> int:
     """Of a regularizer by itself: its weight is what searches vary, and no model is another for it."""
     key = (component["kind"], model.d_model, model.encoder.num_layers, model.decoder.num_layers)
     if key not in _extra:
+        from models.config import ModelConfig, options
+        from models.initialise import NoInitialValueError, require_all
+        from models.registry import REGULARIZERS
+        from models.site import Site
+
         config = ModelConfig.of(model.model_dump())
         made = REGULARIZERS.get(component["kind"])(Site("encoder", 0, config.encoder.num_layers, config), **options(component))
         try:
@@ -50,6 +50,9 @@ def counts(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Counts:
     """Of the model without its regularizers, its stacks apart. UserError where a parameter has no declared initial value."""
     key = (model_text(model, without="regularizers"), src_vocab, tgt_vocab)
     if key not in _counts:
+        from models.initialise import NoInitialValueError
+        from orchestrator.sweeps.parts import count
+
         try:
             _counts[key] = count(model.model_dump(exclude={"regularizers"}), src_vocab, tgt_vocab)
         except NoInitialValueError as error:

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.data import prepare, store, usual
 from orchestrator.ledger import sources
 from orchestrator.ledger.keys import Keys, keys_of, manifest_key
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs import precision
-from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.failure import FAILED, stated_failure
 from orchestrator.specs.grid.gc_pause import put_off
 from orchestrator.specs.memoise import kept
@@ -103,6 +101,8 @@ class Data:
         """None where the data is absent."""
         key = kept("manifest", data, data.model_dump_json)
         if key not in self._manifests:
+            from orchestrator.data import prepare
+
             self._manifests[key] = prepare.manifest(data, self.data_dir)
         return self._manifests[key]
 
@@ -112,6 +112,8 @@ class Data:
         manifest = self.manifest(row.spec.data)
         if self.cache_dir is None or manifest is None:
             return None
+        from orchestrator.data import store
+
         key = kept("manifest key", manifest, lambda: manifest_key(manifest))
         if self._prepared.get(key) is None:
             self._prepared[key] = store.load(self.cache_dir / key[:16], key)
@@ -119,6 +121,9 @@ class Data:
 
     def unusual(self, rows: Sequence[Row]) -> list[str]:
         """What the catalogue expects under the names of their corpora and does not find here."""
+        from orchestrator.data import usual
+        from orchestrator.specs.corpora import load_entry
+
         tests: dict[str, set[str]] = {}
         first: dict[str, Row] = {}
         for row in (row for row in rows if row.spec is not None and self.manifest(row.spec.data) is not None):

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner
 from orchestrator.ledger.sweep_files import BESIDE, rows_of
-from orchestrator.safe_text import cell, say
+from orchestrator.safe_text import say
 from orchestrator.specs.failure import FAILED, stated_failure
 from orchestrator.specs.positions import display
 
@@ -50,6 +48,10 @@ def _why(error: Exception) -> str:
 
 
 def sweep_table(sweep: dict[str, Any]) -> Table:
+    from rich.table import Table
+
+    from orchestrator.safe_text import cell
+
     driver = sweep["driver"]
     state = "not running" if driver is None else f"driven by process {driver['pid']} on {driver['host']}"
     table = Table(title=cell(f"{sweep['sweep']}: {state}"), title_justify="left")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.data.prepare import manifest
 from orchestrator.errors import UserError
 from orchestrator.ledger import mirrored
 from orchestrator.ledger.keys import keys_of
@@ -61,6 +60,8 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> l
 
     Paths are absolute: workers have a working directory of their own.
     """
+    from orchestrator.data.prepare import manifest
+
     manifests: dict[str, Any] = {}
     tasks: dict[str, Task] = {}
     missing: list[str] = []

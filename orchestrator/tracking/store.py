@@ -19,9 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import event
-from sqlalchemy.engine import Engine
-
 from orchestrator.errors import UserError
 from orchestrator.tracking.environment import configure, default_uri, is_server, redact, sqlite_path, with_driver
 from orchestrator.tracking.history import Point, flatten
@@ -234,6 +231,9 @@ def _quick_creation(path: Path | None) -> Iterator[None]:
     if path is None or (path.exists() and path.stat().st_size):
         yield
         return
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
     opened: list[sqlite3.Connection] = []
 
     def connected(connection: Any, record: Any) -> None:

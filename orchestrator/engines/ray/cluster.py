@@ -8,8 +8,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from orchestrator.engines.capacity import Capacity, Node
 from orchestrator.engines.ray.environment import for_workers, inherited, settings
 from orchestrator.engines.ray.session_folder import ray_folder
@@ -78,6 +76,7 @@ def _start(folder: Path, cpus: int | None) -> None:
 def _capacity(*, local: bool) -> Capacity:
     """Of the nodes that are alive. On a cluster Ray's word counts, for the head may have no GPU; here torch must find the GPUs too."""
     import ray
+    import torch
 
     nodes, gpus = [], not local or torch.cuda.is_available()
     for node in ray.nodes():
@@ -107,6 +106,8 @@ def with_gpu_memory(capacity: Capacity, timeout: float = 60.0) -> Capacity:
 
 
 def _gpu_memory() -> int | None:
+    import torch
+
     return int(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None
 
 

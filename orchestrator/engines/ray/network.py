@@ -7,13 +7,14 @@ import os
 import socket
 from typing import Any
 
-import psutil
 import ray
 from ray.train.torch import TorchConfig
 
 
 def interface_of(address: str) -> str | None:
     """The network interface that has the IP `address` on this machine; None where none has it."""
+    import psutil  # type: ignore[import-untyped]  # Ray brings it, once it is imported
+
     for name, found in psutil.net_if_addrs().items():
         if any(entry.family in (socket.AF_INET, socket.AF_INET6) and entry.address.partition("%")[0] == address for entry in found):
             return str(name)

@@ -14,13 +14,10 @@ from orchestrator.engines import packing
 from orchestrator.engines.capacity import Capacity, Demand, at_once
 from orchestrator.engines.packing import Wanted
 from orchestrator.engines.ray.cluster import DRIVER, cluster, local_cpus, preflight, with_gpu_memory
-from orchestrator.engines.ray.environment import pass_no_secrets
-from orchestrator.engines.ray.worker import asked, run_until_asked
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.task import Task
-from orchestrator.training.runtime import Runtime
 
 
 def run(
@@ -71,6 +68,9 @@ def trial(config: dict[str, Any]) -> None:
     import ray
     from ray import tune
 
+    from orchestrator.engines.ray.worker import asked, run_until_asked
+    from orchestrator.training.runtime import Runtime
+
     tasks = [Task.of(data) for data in config["job"]]
     claim = f"{ray.get_runtime_context().get_job_id()}-{tune.get_context().get_trial_id()}"
     if config["train"]:
@@ -116,6 +116,7 @@ def _phase(
     from ray.tune.stopper import CombinedStopper
 
     from orchestrator.engines.ray.asha import AblationASHA
+    from orchestrator.engines.ray.environment import pass_no_secrets
     from orchestrator.engines.ray.stopping import UntilAsked
     from orchestrator.engines.ray.waiting import Waiting
     from orchestrator.engines.ray.watch import NODES_WAIT, Room, seconds

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sacrebleu.metrics.bleu import BLEU
 
 from orchestrator.errors import UserError
 from orchestrator.scoring.multi_bleu import MAX_ORDER, check_counts, lower_ascii, multi_bleu
@@ -77,6 +76,8 @@ def _tokenised(hypotheses: Sequence[str], references: Sequence[Sequence[str]], s
 
 
 def _detokenised(hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool, tokenize: str) -> Counts:
+    from sacrebleu.metrics.bleu import BLEU
+
     check_counts(hypotheses, references)
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
     found = np.zeros((len(hypotheses), STATISTICS), dtype=np.int64)

@@ -9,7 +9,6 @@ from orchestrator.errors import UserError
 from orchestrator.specs.grid.combinations import Combination, Grid, read_grid
 from orchestrator.specs.grid.layer import ConflictError, assignments, layer
 from orchestrator.specs.positions import Mark
-from orchestrator.specs.raw import RawRow
 from orchestrator.specs.scorings import Figures
 from orchestrator.specs.table import RowHead
 
@@ -115,6 +114,8 @@ def head(grid: Grid, values: Combination) -> RowHead:
 
 def raw(table: TableFile, name: str, values: Combination) -> RawRow:
     """The row before validation. UserError where two axes set one key."""
+    from orchestrator.specs.raw import RawRow
+
     assert table.grid is not None
     try:
         merged = layer(assignments(values), table.shared)

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import requests
-
 from orchestrator.engines.ray.jobs.upload import Ignored
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import shown
@@ -112,6 +110,7 @@ class Client:
     @contextmanager
     def _told(self) -> Iterator[None]:
         """Errors of the network and of the cluster in one line each, the token not in it."""
+        import requests
         from ray.exceptions import AuthenticationError
 
         try:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from orchestrator.engines.ray.jobs.api import DONE, Taken
 from orchestrator.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,6 +53,8 @@ def join(cluster: Cluster, base: str, submit: Callable[[str], None], *, again: b
 
     again: a new attempt after one that has succeeded, too.
     """
+    from orchestrator.engines.ray.jobs.api import DONE, Taken
+
     last = latest(cluster.jobs(), base)
     for _ in range(100):
         if last is not None and (last[1].live or (last[1].status == DONE and not again)):

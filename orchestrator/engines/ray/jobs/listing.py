@@ -6,10 +6,6 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
-from orchestrator.safe_text import cell
-
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -29,6 +25,10 @@ def as_json(job: Job) -> dict[str, Any]:
 
 
 def job_table(jobs: Iterable[Job]) -> Table:
+    from rich.table import Table
+
+    from orchestrator.safe_text import cell
+
     table = Table()
     for name in ("job", "sweep", "commit", "status", "exit code", "started", "minutes"):
         table.add_column(name, justify="right" if name in ("exit code", "minutes") else "left", overflow="fold")

@@ -8,16 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.engines.execute import check_engine
 from orchestrator.engines.ray.jobs.attempts import sweep_id
 from orchestrator.errors import UserError
-from orchestrator.files.canonical import digest
-from orchestrator.ledger.keys import component_versions
-from orchestrator.specs import index, yaml
 from orchestrator.specs.positions import shown
-from orchestrator.specs.resources import parse
-from orchestrator.specs.rows import resolve, runs, sweep_of
-from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
 
 if TYPE_CHECKING:
     from orchestrator.specs.row import Row
@@ -52,6 +45,13 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     options: by their names in the command, those that were given. arguments: the same as they were written, without the target
     and without the options of FOLDERS.
     """
+    from orchestrator.engines.execute import check_engine
+    from orchestrator.files.canonical import digest
+    from orchestrator.ledger.keys import component_versions
+    from orchestrator.specs.resources import parse
+    from orchestrator.specs.rows import resolve, runs, sweep_of
+    from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
+
     env = _folders(options)
     check_engine(options.get("engine", "ray"), options.get("workers"))
     parse(options.get("resources"))
@@ -114,6 +114,8 @@ def _place(root: Path, target: str) -> str:
 
 def _files(target: str, rows: Sequence[Row]) -> list[Path]:
     """The files that the target's rows were read from, through `extends` and `init_from`."""
+    from orchestrator.specs import index, yaml
+
     found: dict[Path, None] = {}
 
     def add(path: Path) -> None:
