@@ -26,7 +26,7 @@ PHASES = {
     "orchestrator.training.loop": {
         "Training.__init__": "model and optimiser",
         "Training._resume": "checkpoints",
-        "Training.gradients": "gradients",
+        "Training._gradients": "gradients",
         "Training._step": "step",
     },
     "orchestrator.sweeps.row": {"_decode_and_score": "decode and score"},

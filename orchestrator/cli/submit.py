@@ -132,7 +132,7 @@ def _upload(job: SweepJob) -> Any:
     if not (ROOT / "cluster" / "sweep.sh").is_file():
         raise UserError("submit uploads the checkout that it runs from; expected cluster/sweep.sh in it (pip install -e .)")
     found = upload.collect(ROOT, ignored_by)
-    upload.check_readable(found, [*job.files, ROOT / "cluster" / "sweep.sh", ROOT / "orchestrator" / "cli.py"])
+    upload.check_readable(found, [*job.files, ROOT / "cluster" / "sweep.sh", ROOT / "orchestrator" / "cli" / "main.py"])
     return found
 
 

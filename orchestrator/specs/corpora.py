@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from orchestrator.errors import UserError
 from orchestrator.files.no_file import the_file
 from orchestrator.paths import SEARCH_SPACES
-from orchestrator.specs import yaml
+from orchestrator.specs import yaml_file
 from orchestrator.specs.messages import problems_of
 from orchestrator.specs.positions import Document
 from orchestrator.specs.schema import Natural, Positive, Probability, Strict
@@ -234,7 +234,7 @@ def load_entry(name: str) -> Entry:
         near = difflib.get_close_matches(name, list_entries(), n=1, cutoff=0.4)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UserError(f"unknown corpus {name!r}; {hint}known: {', '.join(list_entries())}")
-    return parse_entry(yaml.load(path), name)
+    return parse_entry(yaml_file.load(path), name)
 
 
 def parse_entry(document: Document, name: str) -> Entry:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.specs import yaml
+from orchestrator.specs import yaml_file
 from orchestrator.specs.check import SECTIONS
 from orchestrator.specs.components import SLOTS
 from orchestrator.specs.located import Marked
@@ -77,7 +77,7 @@ def _one(text: str) -> Override:
         raise UserError(f"{where}: {path[0]} cannot be set here: {_ELSEWHERE[path[0]]}")
     if path[0] not in SECTIONS or not all(path):
         raise UserError(f"{where}: {shown(key)}: unknown key; {nearest(path[0], SECTIONS)}")
-    document = yaml.parse(value, where)
+    document = yaml_file.parse(value, where)
     return Override(path, document.data, text)
 
 

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 from orchestrator.errors import UserError
 from orchestrator.paths import SEARCH_SPACES
-from orchestrator.specs import yaml
+from orchestrator.specs import yaml_file
 from orchestrator.specs.components import slots
 from orchestrator.specs.corpora import list_entries
 from orchestrator.specs.located import Marked
@@ -68,7 +68,7 @@ def load(name: str) -> tuple[Profile, Document]:
     """UserError for an unknown or malformed profile."""
     if name not in names():
         raise UserError(f"--profile {shown(name)}: unknown profile; {nearest(name, names())}")
-    document = yaml.load(SEARCH_SPACES / "profiles" / f"{name}.yaml")
+    document = yaml_file.load(SEARCH_SPACES / "profiles" / f"{name}.yaml")
     try:
         profile = Profile.model_validate(document.data)
     except ValidationError as error:

@@ -134,7 +134,7 @@ def _float(dumper: yaml.SafeDumper, value: float) -> yaml.ScalarNode:
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    from orchestrator.specs import yaml as yaml_loader
+    from orchestrator.specs import yaml_file as yaml_loader
 
     try:
         plain = yaml_loader.parse(value, "").data == value and value.isprintable()

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from orchestrator.errors import UserError
-from orchestrator.specs import scorings, yaml
+from orchestrator.specs import scorings, yaml_file
 from orchestrator.specs import templates as row_templates
 from orchestrator.specs.check import SECTIONS
 from orchestrator.specs.grid import named_rows
@@ -40,7 +40,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 @functools.lru_cache(maxsize=256)
 def _read(text: str, stamp: tuple[int, int]) -> TableFile:
     path = Path(text)
-    table = TableFile(path, yaml.load(path))
+    table = TableFile(path, yaml_file.load(path))
     if not table.is_single:
         _fill(table, ())
         named_rows.fill(table)
@@ -81,7 +81,7 @@ def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
         table.problems.append(mark.line(f"found {describe(target)}; expected {wanted}"))
         return
     try:
-        parent = TableFile(path, yaml.load(path))
+        parent = TableFile(path, yaml_file.load(path))
     except UserError as error:
         missing = not path.is_file()
         known = [p.name for p in path.parent.glob("*.yaml")] if path.parent.is_dir() else []

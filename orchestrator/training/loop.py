@@ -56,9 +56,8 @@ def train(
 ) -> TrainResult:
     """Train from the last good checkpoint under `run_dir`, or from the start, to the end of `spec.train`.
 
-    rungs: steps at which a validation is reported exactly, after a checkpoint is durable. They never change the weights.
-    init_weights: tensors of a trained parent; those that match by name and shape are copied.
-    at_rung: more to measure at rungs and at the end.
+    rungs: steps at which a validation is reported, after a checkpoint is durable; they never change the weights. at_rung: more to measure.
+    init_weights: of a trained parent; those that match by name and shape are copied.
     """
     store = Store(run_dir, train_key, lock)
     return Training(spec, runtime, list(reporters), prepared, store, frozenset(rungs), init_weights, at_rung).run()
@@ -103,7 +102,6 @@ class Training:
     # ------------------------------------------------------------ the loop
 
     def run(self) -> TrainResult:
-        """Trains to the end, or until the run diverges or is stopped."""
         status, reason = "done", ""
         self.journal = Journal(self.store.run_dir / "journal.jsonl") if self.runtime.is_main else None
         try:

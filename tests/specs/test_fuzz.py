@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import UserError
 from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import index, table_file
-from orchestrator.specs import yaml as yaml_loader
+from orchestrator.specs import yaml_file as yaml_loader
 from orchestrator.specs.overrides import parse
 from orchestrator.specs.rows import resolve, validate
 from orchestrator.specs.schema import RunSpec

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.paths import SEARCH_SPACES
-from orchestrator.specs import index, profiles, table_file, yaml
+from orchestrator.specs import index, profiles, table_file, yaml_file
 from orchestrator.specs.components import SLOTS
 from orchestrator.specs.failure import FAILED
 from orchestrator.specs.resolver import written
@@ -40,7 +40,7 @@ def test_file_is_valid_and_says_how_to_run_it(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((SEARCH_SPACES / "base").glob("*.yaml")), ids=lambda p: p.stem)
 def test_base_has_no_rows(path: Path) -> None:
-    assert "rows" not in yaml.load(path).data
+    assert "rows" not in yaml_file.load(path).data
 
 
 @pytest.mark.parametrize("profile", [None, *profiles.names()])

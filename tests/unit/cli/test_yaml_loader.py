@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.specs import yaml
+from orchestrator.specs import yaml_file
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ from orchestrator.specs import yaml
     ],
 )
 def test_scalars_are_yaml_1_2(text: str, value: object) -> None:
-    found = yaml.parse(f"a: {text}", "f").data["a"]
+    found = yaml_file.parse(f"a: {text}", "f").data["a"]
     assert found == value and type(found) is type(value)
 
 
 def test_lines_of_keys_and_items() -> None:
-    document = yaml.parse("a:\n  b:\n    - 1\n    - {c: 2}\n", "f")
+    document = yaml_file.parse("a:\n  b:\n    - 1\n    - {c: 2}\n", "f")
     assert document.mark(("a", "b", 1, "c")).where == "f:4"
     assert document.mark(("a", "b", "nowhere")).where == "f:2", "an unknown key points at its nearest ancestor"
 
@@ -71,13 +71,13 @@ def test_lines_of_keys_and_items() -> None:
 )
 def test_what_is_refused(text: str, line: int, word: str) -> None:
     with pytest.raises(UserError) as caught:
-        yaml.parse(text, "f.yaml")
+        yaml_file.parse(text, "f.yaml")
     assert any(message.startswith(f"f.yaml:{line}: ") and word in message for message in caught.value.lines), caught.value.lines
 
 
 def test_all_faults_of_a_file_at_once() -> None:
     with pytest.raises(UserError) as caught:
-        yaml.parse("a: 012\nb: !x 1\nc: 1\nc: 2\nd: &q 1\n", "f")
+        yaml_file.parse("a: 012\nb: !x 1\nc: 1\nc: 2\nd: &q 1\n", "f")
     assert [line.split(":")[1] for line in caught.value.lines] == ["1", "2", "4", "5"]
 
 
@@ -103,11 +103,11 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         (Path("/dev/zero"), "special file"),
     ):
         with pytest.raises(UserError, match=word) as caught:
-            yaml.load(path)
+            yaml_file.load(path)
         assert len(caught.value.lines) == 1
 
 
 def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
     path = tmp_path / "bom.yaml"
     path.write_bytes(b"\xef\xbb\xbfa: 1\r\nb: 2\r\n")
-    assert yaml.load(path).data == {"a": 1, "b": 2}
+    assert yaml_file.load(path).data == {"a": 1, "b": 2}

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.data import fetch
 from orchestrator.errors import UserError
-from orchestrator.specs import corpora, yaml
+from orchestrator.specs import corpora, yaml_file
 from orchestrator.specs.corpora import load_entry, parse_entry
 
 TOY = """description: d
@@ -47,7 +47,7 @@ def test_an_unknown_corpus_names_the_nearest():
 )
 def test_faults_of_an_entry_name_file_line_and_key(old, new, expected):
     with pytest.raises(UserError) as caught:
-        parse_entry(yaml.parse(TOY.replace(old, new), "x.yaml"), "x")
+        parse_entry(yaml_file.parse(TOY.replace(old, new), "x.yaml"), "x")
     assert any(line.startswith("x.yaml:") and expected in line for line in caught.value.lines), caught.value.lines
 
 

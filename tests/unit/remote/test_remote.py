@@ -16,8 +16,8 @@ pytest.importorskip("obstore", reason="the extra `s3` is not installed")
 from orchestrator.errors import FencedError, LockedError, RemoteError, UserError
 from orchestrator.ledger import checkpoint, mirrored, weights
 from orchestrator.ledger.bucket import attach
+from orchestrator.ledger.bucket import head as heads
 from orchestrator.ledger.bucket import lease as claims
-from orchestrator.ledger.bucket import mirror as mirrors
 from orchestrator.ledger.bucket.attach import AttachedMirror
 from orchestrator.ledger.bucket.bucket import Bucket
 from orchestrator.ledger.bucket.head import Head
@@ -122,7 +122,7 @@ def test_a_second_process_is_refused_by_name_and_a_silent_one_is_followed(machin
     second = machines.machine("two")
     with pytest.raises(LockedError, match=rf"{URL}/{RUN}: locked by process {os.getpid()} on .* \(epoch 1\)"):
         lock_of(second).acquire()
-    monkeypatch.setattr(mirrors, "LEASE", -1.0)
+    monkeypatch.setattr(heads, "LEASE", -1.0)
     claim = lock._claim
     claim._end_thread()  # the owner hangs, and wakes up too late
     claim.publish()
@@ -154,7 +154,7 @@ def test_killed_between_contents_and_head(machines: Machines, monkeypatch: pytes
     other.pull_all()
     assert Ledger(other.root).read_train(KEY) is None and not list((other.root / RUN).glob("ckpt"))
     assert mirrored.orphans(other.root, delete=False) == []  # a process has the run: an upload may be under way
-    monkeypatch.setattr(mirrors, "LEASE", -1.0)
+    monkeypatch.setattr(heads, "LEASE", -1.0)
     with lock_of(other):
         pass
     lost = mirrored.orphans(other.root, delete=False)

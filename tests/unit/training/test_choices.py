@@ -174,8 +174,8 @@ def test_a_worker_without_a_share_of_a_batch_adds_nothing(prepared, tmp_path):
             update = replace(update, micro=update.micro[:1], idle=[False])
         else:
             update = replace(update, idle=idle)
-        log = training.gradients(update)
-        found.append(({name: float(value) for name, value in log.sums.items()}, [p.grad.clone() for p in training.model.parameters()]))
+        sums = training._gradients(update)
+        found.append(({name: float(value) for name, value in sums.items()}, [p.grad.clone() for p in training.model.parameters()]))
     both, idle, alone = found
     assert idle[0] == pytest.approx(alone[0]) and both[0]["nll"] > 1.5 * alone[0]["nll"]
     for one, two in zip(idle[1], alone[1], strict=True):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.engines.execute import Local
 from orchestrator.ledger.results import Ledger
 from orchestrator.sweeps import row as pipeline
 from orchestrator.sweeps.driver import _Sweep
@@ -23,7 +24,7 @@ def task(name: str, *, pinned: bool = False, key: str | None = None, parent: str
 
 
 def sweep(tasks: list[Task], tmp_path: Any, **scheduler: Any) -> _Sweep:
-    return _Sweep(tasks, Options("demo", results=tmp_path, sweep={"scheduler": {"kind": "fifo", "rungs": [5]} | scheduler}))
+    return _Sweep(tasks, Options("demo", results=tmp_path, sweep={"scheduler": {"kind": "fifo", "rungs": [5]} | scheduler}), Local())
 
 
 def names(tasks: list[Task]) -> str:

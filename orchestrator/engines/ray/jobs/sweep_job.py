@@ -114,7 +114,7 @@ def _place(root: Path, target: str) -> str:
 
 def _files(target: str, rows: Sequence[Row]) -> list[Path]:
     """The files that the target's rows were read from, through `extends` and `init_from`."""
-    from orchestrator.specs import index, yaml
+    from orchestrator.specs import index, yaml_file
 
     found: dict[Path, None] = {}
 
@@ -123,7 +123,7 @@ def _files(target: str, rows: Sequence[Row]) -> list[Path]:
         if path in found:
             return
         found[path] = None
-        base = yaml.load(path).data.get("extends")
+        base = yaml_file.load(path).data.get("extends")
         if isinstance(base, str):
             add((path.parent / base).resolve())
 
