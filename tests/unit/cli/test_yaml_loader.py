@@ -83,7 +83,7 @@ def test_all_faults_of_a_file_at_once() -> None:
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     big = tmp_path / "big.yaml"
-    big.write_bytes(b"#" * (yaml.MAX_BYTES + 1))
+    big.write_bytes(b"#" * (yaml_file.MAX_BYTES + 1))
     latin = tmp_path / "latin.yaml"
     latin.write_bytes(b"a: 1\nb: \xff\n")
     fifo = tmp_path / "fifo.yaml"
