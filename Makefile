@@ -1,4 +1,4 @@
-# make setup | quickstart | test | test-slow | test-gpu | check | format | lock | clean
+# make setup | quickstart | test | test-slow | test-gpu | check | format | docs | lock | clean
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -23,7 +23,7 @@ ALONE := (ray or browser) and not gpu
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 JOBS ?= 2
 
-.PHONY: help setup quickstart test test-slow test-gpu check format lock peers clean chromium iproute2 mlflow-server
+.PHONY: help setup quickstart test test-slow test-gpu check format docs lock peers clean chromium iproute2 mlflow-server
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -93,6 +93,9 @@ check: setup  ## ruff and mypy
 format: setup  ## ruff, repairing
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: setup  ## docs/commands.md from --help
+	$(BIN)/python -m typer orchestrator.cli.main utils docs --name nmt-ablate --title Commands --output docs/commands.md
 
 peers: setup  ## other toolkits, each in .peers/NAME, for benchmarks --peers
 	$(BIN)/python benchmarks/peers/environments.py
