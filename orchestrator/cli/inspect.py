@@ -116,7 +116,11 @@ def _grid_lines(grid: dict[str, Any]) -> list[str]:
     return lines + [f"  {each['combinations']:,}: {each['line']}" for each in grid["excluded"]]
 
 
+MOST_ROWS, LAST_ROWS = 200, 10
+
+
 def _plan_table(found: Plan) -> Any:
+    """The rows as a table; of more than MOST_ROWS the first and the last."""
     from rich.table import Table
 
     from orchestrator.cost.planned import short
@@ -136,7 +140,12 @@ def _plan_table(found: Plan) -> Any:
         ("status", "left"),
     ):
         out.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
-    for row in (*found.parents, *found.rows):
+    rows = (*found.parents, *found.rows)
+    for number, row in enumerate(rows):
+        if len(rows) > MOST_ROWS and MOST_ROWS - LAST_ROWS <= number < len(rows) - LAST_ROWS:
+            if number == MOST_ROWS - LAST_ROWS:
+                out.add_row(f"({len(rows) - MOST_ROWS:,} rows more; --json prints all)")
+            continue
         status = (
             row.status
             + (f" as {row.same_as}" if row.status == "shared" else "")

@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 _NAME = re.compile(r"[0-9a-f]{16}")
 _DAMAGED = "not a whole record (damaged JSON or digest)"
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # without tags, as `safe_load`, and in C where there is libyaml
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,6 @@ class Ledger:
     def run_dir(self, train_key: str) -> Path:
         """Where the run is written. It need not exist."""
         return self.root / short(checked(train_key))
-
-    # ------------------------------------------------------------ results
 
     def read_train(self, train_key: str) -> Record | None:
         return self._find(train_key, "train.json", train_key)
@@ -256,7 +255,7 @@ class Ledger:
         if data is None:
             return None
         try:
-            return dict(yaml.safe_load(data))
+            return dict(_LOADER(data).get_single_data())
         except (yaml.YAMLError, TypeError, ValueError):
             self._set_aside(run / "spec.yaml", "not readable YAML")
             return None

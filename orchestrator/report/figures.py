@@ -43,7 +43,7 @@ def figures(row: Row, found: Sequence[Outcome]) -> dict[str, Any] | None:
         if first.stated:
             known |= {"failed_as_stated": True, "params": first.params, "steps": [o.steps for o in found], "data": _corpus(row)}
         return known
-    bleus = [o.bleu for o in done if o.bleu is not None]
+    bleus, seeds = [o.bleu for o in done if o.bleu is not None], {o.seed for o in done}
     ours = {
         "status": "done",
         "seeds": [o.seed for o in done],
@@ -56,7 +56,7 @@ def figures(row: Row, found: Sequence[Outcome]) -> dict[str, Any] | None:
         "data": _corpus(row),
         "steps": [o.steps for o in done],
         "signature": done[0].signature,
-        "unfinished": {str(o.seed): status(o.status, o.reason, o.steps) for o in found if o not in done},
+        "unfinished": {str(o.seed): status(o.status, o.reason, o.steps) for o in found if o.seed not in seeds},
     }
     return _others(row, done) | ours
 
