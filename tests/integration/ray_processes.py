@@ -13,7 +13,7 @@ def folder_of(driver: int) -> Path:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             words = path.read_text().split("\0")
-            if words[-4:-3] and words[-4].endswith("ray_folder.py") and words[-3] == str(driver):
+            if words[-4:-3] and words[-4].endswith("session_folder.py") and words[-3] == str(driver):
                 return Path(words[-2])
     raise AssertionError("no watcher")
 
