@@ -144,7 +144,7 @@ def sweep(
 
 
 def _tracking(off: bool, uri: str | None, can_wait: bool) -> dict[str, Any]:
-    """The options of tracking as fields of `make_tasks.Options`."""
+    """The options of tracking as fields of `sweeps.tasks.Options`."""
     from orchestrator.tracking.environment import checked_uri
 
     return {"tracking": not off, "tracking_uri": None if off else checked_uri(uri), "tracking_can_wait": can_wait}

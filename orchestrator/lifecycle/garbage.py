@@ -237,7 +237,7 @@ def _stale_lock(path: Path, run: str, row: str) -> Iterator[Item]:
 
 
 def _ray(results: Path, sweeps: Sweeps) -> list[Item]:
-    """Newest experiment first: Ray's names count what is there, so that those left keep theirs unique (`launch.ray_tune`)."""
+    """Newest experiment first: Ray's names count what is there, so that those left keep theirs unique (`engines.ray.tune`)."""
     folder = results / "ray"
     if sweeps.live or not folder.is_dir() or folder.is_symlink():
         return []

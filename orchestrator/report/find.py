@@ -32,7 +32,7 @@ NO_KEYS = Keys(None, None, None)
 class Outcome:
     """One seed of a row. status: done | stopped | diverged | failed | trained; figures only where it is done.
 
-    stated: `failed` by the row's own rule (see `outcome`); its parameters are there, its BLEU is in the reason.
+    stated: `failed` by the row's own rule (see `specs.failure`); its parameters are there, its BLEU is in the reason.
     also: BLEU (ROUGE-L) by the name of each other scoring that has a record, and the row's own ROUGE figures.
     keys: what the figures, hypotheses and tensors are found by. text: what it was trained and scored on (`data.usual`).
     keys: what the figures, hypotheses and tensors are found by. changed: since it was trained (see `sources`). earlier: results kept.

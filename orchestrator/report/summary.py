@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def summary(records: Sequence[dict[str, Any]], labels: dict[str, str] | None = None) -> Table:
-    """From the public records of `engine.execute`. Figures only of runs that are done."""
+    """From the public records of `driver.execute`. Figures only of runs that are done."""
     from rich.table import Table
 
     from orchestrator.safe_text import cell

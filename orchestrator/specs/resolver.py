@@ -66,7 +66,7 @@ class Resolver:
         )
 
     def spec(self, row: Marked, sets: list[Override], init_from: str | None, *, fit: bool = True) -> RunSpec:
-        """File, then profile, then overrides. fit: as in `spec_check.check`."""
+        """File, then profile, then overrides. fit: as in `specs.check.check`."""
         spec, problems = check.check(row, seed=self.seed, init_from=init_from, fit=fit)
         if spec is not None and (self.profile is not None or sets):
             data = spec.model_dump(exclude={"seed", "init_from"})

@@ -249,7 +249,7 @@ class TableHead(FigureHead):
     expect_columns: list[str] = Field(default_factory=list)
     templates: dict[str, Any] = Field(default_factory=dict)
     rows: dict[str, Any] = Field(default_factory=dict)
-    grid: dict[str, Any] | None = None  # see grid_schema
+    grid: dict[str, Any] | None = None  # see specs.grid.schema
 
 
 class SingleHead(Head):

@@ -30,7 +30,7 @@ class Planned:
     """One row and seed. `same_as`: the earlier row of this plan with the same score key. changed: since it was trained (see `sources`).
 
     status: new | done | failed | shared | stopped | needs-data. stopped: by ASHA; its sweep leaves it so, `run` goes on from
-    its checkpoint. failed: by the row's own rule (see `outcome`), for this `reason`; nothing is left to do.
+    its checkpoint. failed: by the row's own rule (see `specs.failure`), for this `reason`; nothing is left to do.
     """
 
     id: str

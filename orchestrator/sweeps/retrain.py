@@ -37,7 +37,7 @@ def check_seeds(retrain: dict[str, Any] | None, seeds: Sequence[int]) -> None:
 
 
 def ranked(records: Sequence[dict[str, Any]], ledger: Ledger, metric: str, mode: str) -> list[Survivor]:
-    """Rows that a search (public records, see `engine.execute`) brought to their end with some seed, best first.
+    """Rows that a search (public records, see `driver.execute`) brought to their end with some seed, best first.
 
     First by the seeds that were not stopped, then by the mean of `metric` at their ends.
     """

@@ -193,7 +193,7 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
 def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
     """The public result of a row and seed; `status` is `new` where nothing is there, `trained` where a score is missing.
 
-    `failed_as_stated`: it is `failed` by the row's own rule (see `outcome`), which is an outcome and no error.
+    `failed_as_stated`: it is `failed` by the row's own rule (see `specs.failure`), which is an outcome and no error.
     `also`: name -> {"bleu", "signature"} of each other scoring, null where it is missing.
     `changed`: files of components that were edited since the run was trained (see `sources`).
     """

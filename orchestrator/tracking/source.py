@@ -46,7 +46,7 @@ class Row:
     again: int = 0
     """Results of its training that were set aside (see `earlier`): the store has one run for each."""
     failed_below: float | None = None
-    """BLEU under which it counts as failed, as one that diverged does then (see `outcome`); None: no such rule."""
+    """BLEU under which it counts as failed, as one that diverged does then (see `specs.failure`); None: no such rule."""
 
     @property
     def key(self) -> str:

@@ -38,7 +38,7 @@ def settings(results: Path) -> None:
         "RAY_AUTH_MODE": "token",
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
         "RAY_TRAIN_V2_ENABLED": "1",
-        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # rows wait for each other; for nodes that were lost see `ray_watch`
+        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # rows wait for each other; for nodes that were lost see `engines.ray.watch`
         "RAY_AIR_NEW_OUTPUT": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "TUNE_DISABLE_SIGINT_HANDLER": "1",  # ours lets workers save first
