@@ -48,9 +48,10 @@ def export(
 
     from orchestrator.data.prepare import prepare
     from orchestrator.lifecycle.export_row import export_row
-    from orchestrator.sweeps.tasks import Options, make_tasks
+    from orchestrator.sweeps.options import ExecutionOptions
+    from orchestrator.sweeps.tasks import make_tasks
 
-    options = Options(name=found.id, results=results, data_dir=data_dir, cache_dir=cache_dir)
+    options = ExecutionOptions(name=found.id, results=results, data_dir=data_dir, cache_dir=cache_dir)
     task = make_tasks([found], [found.spec.seed], options)[-1]
     made = export_row(found, task, prepare(found.spec.data, data_dir, cache_dir), ledger(results), to)
     if as_json:

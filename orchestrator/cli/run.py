@@ -24,7 +24,6 @@ from orchestrator.cli.options import (
     Sets,
     TrackingCanWait,
     TrackingUri,
-    given,
 )
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def run(
     name = sweep_name(rows[0].id if len(rows) == 1 else address_of(target, rows), profile, sets) + "".join(f":{s}" for s in seeds)
     tracking = _tracking(no_tracking, tracking_uri, tracking_can_wait)
     section = None if resources is None else {"resources": parse(resources)}
-    about = tracking | {"again": again, "given": given(profile, sets, results)}
+    about = tracking | {"again": again, "profile": profile, "sets": sets}
     _execute(rows, seeds, name, section, engine, workers, results, data_dir, cache_dir, export, about, as_json)
 
 
@@ -137,7 +136,7 @@ def sweep(
         data_dir,
         cache_dir,
         export,
-        _tracking(no_tracking, tracking_uri, tracking_can_wait) | {"given": given(profile, sets, results)},
+        _tracking(no_tracking, tracking_uri, tracking_can_wait) | {"profile": profile, "sets": sets},
         as_json,
         max_hours,
     )
@@ -183,9 +182,9 @@ def _execute(
     scheduler = (section or {}).get("scheduler") or {}
     check_seeds(scheduler.get("retrain"), seeds)
 
-    from orchestrator.sweeps.tasks import Options
+    from orchestrator.sweeps.options import ExecutionOptions
 
-    options = Options(
+    options = ExecutionOptions(
         name=name,
         engine=engine,
         workers=workers,

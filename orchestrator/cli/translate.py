@@ -34,11 +34,12 @@ def translate_stream(
     from orchestrator.ledger.results import Ledger
     from orchestrator.ledger.run_files import Store
     from orchestrator.safe_text import say
-    from orchestrator.sweeps.driver import Options, make_tasks
+    from orchestrator.sweeps.driver import make_tasks
+    from orchestrator.sweeps.options import ExecutionOptions
     from orchestrator.sweeps.row import load_model
     from orchestrator.training.runtime import best_device
 
-    options = Options(name=rows[0].id, results=results, data_dir=data_dir, cache_dir=cache_dir)
+    options = ExecutionOptions(name=rows[0].id, results=results, data_dir=data_dir, cache_dir=cache_dir)
     task = make_tasks(rows, [spec.seed], options)[-1]
     store = Store(task.run_dir, task.train_key)
     if not store.has_weights():

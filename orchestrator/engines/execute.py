@@ -12,8 +12,8 @@ from orchestrator.engines.ray.cluster import local_cpus, preflight, refuse_uploa
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.sweeps import driver
+from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.task import Task
-from orchestrator.sweeps.tasks import Options
 
 if TYPE_CHECKING:
     from orchestrator.specs.row import Row
@@ -26,7 +26,7 @@ class Local:
     def check(self, tasks: Sequence[Task]) -> None:
         """Every task can run in this process."""
 
-    def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: Options) -> dict[str, str]:
+    def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
         return local.run(jobs, asha, options.metric)
 
 
@@ -37,7 +37,7 @@ class Ray:
         address = os.environ.get("RAY_ADDRESS")
         preflight(tasks, local_cpus()) if address is None else check_address(address)
 
-    def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: Options) -> dict[str, str]:
+    def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
         from orchestrator.engines.ray import tune
 
         section = options.sweep or {}
@@ -56,7 +56,7 @@ def check_engine(engine: str, workers: int | None) -> None:
         raise UserError(f"--workers {workers}: the local engine has one worker; expected --engine ray")
 
 
-def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list[dict[str, Any]]:
+def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[dict[str, Any]]:
     """Bring every row and seed to its result (see `sweeps.driver.execute`). UserError where the results would not outlive a job."""
     refuse_upload(options.results)
     return driver.execute(rows, seeds, options, ENGINES[options.engine]())

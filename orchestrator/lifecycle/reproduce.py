@@ -26,8 +26,9 @@ from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle.recorded import Recorded
 from orchestrator.lifecycle.verdict import Evidence, Tolerance, Verdict, compare
 from orchestrator.specs.positions import display
+from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.task import Task
-from orchestrator.sweeps.tasks import Options, make_tasks
+from orchestrator.sweeps.tasks import make_tasks
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Reproduced:
 def reproduce(recorded: Recorded, ledger: Ledger, place: Path, data_dir: Path | None, cache_dir: Path, tolerance: Tolerance) -> Reproduced:
     """Train, decode and score below `place`, then compare. UserError where the data is absent or a parent is not recorded."""
     assert recorded.row.spec is not None
-    options = Options(name="repro", results=place, data_dir=data_dir, cache_dir=cache_dir)
+    options = ExecutionOptions(name="repro", results=place, data_dir=data_dir, cache_dir=cache_dir)
     tasks = make_tasks([recorded.row], [recorded.row.spec.seed], options)
     kept = {task.id: ledger.read_train(_recorded_keys(recorded, task).train or "") for task in tasks}
     for task in tasks:

@@ -19,7 +19,7 @@ from orchestrator.ledger import mirrored
 from orchestrator.sweeps import usage
 
 if TYPE_CHECKING:
-    from orchestrator.sweeps.tasks import Options
+    from orchestrator.sweeps.options import ExecutionOptions
 
 T = TypeVar("T")
 RESERVE = 60.0
@@ -97,7 +97,7 @@ class Cap:
         return "ask" if left <= min(0.1 * self.hours * 3600, devices * RESERVE) else "go on"
 
 
-def within_cap(options: Options, work: Callable[[], T]) -> T:
+def within_cap(options: ExecutionOptions, work: Callable[[], T]) -> T:
     """What `work` returns; CapError where the sweep's device-hours end it, or leave nothing to begin with."""
     if options.max_hours is None:
         return work()
@@ -123,13 +123,13 @@ def check(hours: float | None, results: Path) -> None:
         raise UserError("--max-gpu-hours: hours are not added up in a bucket yet; expected --results in a folder that all machines share")
 
 
-def together(options: Options) -> list[str]:
+def together(options: ExecutionOptions) -> list[str]:
     """A search and the sweep that retrains its best rows have one cap."""
     search = replace(options, name=options.name.removesuffix(":retrain"))
     return [search.slug, replace(search, name=f"{search.name}:retrain").slug]
 
 
-def cap_of(options: Options) -> Cap:
+def cap_of(options: ExecutionOptions) -> Cap:
     """Of a sweep on its engine: the local one is told in this process, Ray's workers by the sweep's stop file."""
     from orchestrator import interrupt
     from orchestrator.training.runtime import best_device

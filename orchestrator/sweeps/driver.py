@@ -25,9 +25,10 @@ from orchestrator.specs.precision import warned
 from orchestrator.sweeps import corpora, metric_fit
 from orchestrator.sweeps.again import begin_anew
 from orchestrator.sweeps.cap import within_cap
+from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.parameters import check_initial
 from orchestrator.sweeps.task import Task
-from orchestrator.sweeps.tasks import Options, jobs_of, levels, make_tasks
+from orchestrator.sweeps.tasks import jobs_of, levels, make_tasks
 
 if TYPE_CHECKING:
     from orchestrator.specs.row import Row
@@ -40,11 +41,11 @@ class Engine(Protocol):
     def check(self, tasks: Sequence[Task]) -> None:
         """UserError where a task could never start here."""
 
-    def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: Options) -> dict[str, str]:
+    def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
         """Run every job; returns why those failed that failed, by task name."""
 
 
-def execute(rows: Sequence[Row], seeds: Sequence[int], options: Options, engine: Engine) -> list[dict[str, Any]]:
+def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions, engine: Engine) -> list[dict[str, Any]]:
     """Bring every row and seed to its result; one public record each, in the order given (see `row.result_of`).
 
     UserError before anything starts where data, resources, the precision to decode in or initial values are missing;
@@ -84,7 +85,7 @@ def _check_precision(tasks: Sequence[Task]) -> None:
         raise UserError(*problems)
 
 
-def _check_tracking(options: Options) -> None:
+def _check_tracking(options: ExecutionOptions) -> None:
     """UserError where a tracking server was named that cannot be written, unless it may wait: then a line on stderr."""
     if not options.tracking or options.tracking_uri is None:
         return
@@ -99,7 +100,7 @@ def _check_tracking(options: Options) -> None:
 
 
 class _Sweep:
-    def __init__(self, tasks: list[Task], options: Options, engine: Engine) -> None:
+    def __init__(self, tasks: list[Task], options: ExecutionOptions, engine: Engine) -> None:
         self.tasks, self.options, self.engine = tasks, options, engine
         self.console = Console(file=sys.stderr)
         self.ledger = Ledger(options.results, list(options.mirrors))
@@ -107,7 +108,7 @@ class _Sweep:
 
     def run(self) -> list[dict[str, Any]]:
         self._write_sweep()
-        sources.tell({(t.id, t.seed): self.ledger.read_train(t.train_key) for t in self.tasks}, self.ledger, self.options.given)
+        sources.tell({(t.id, t.seed): self.ledger.read_train(t.train_key) for t in self.tasks}, self.ledger, self.options.arguments)
         stopped = {} if self.asha is None else self.asha.stopped()
         pending = [task for task in self.tasks if not self._final(task, stopped)]
         specs = [(name, task.run_spec) for name, task in {task.id: task for task in pending}.items()]

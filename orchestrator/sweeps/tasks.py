@@ -3,59 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import UserError
 from orchestrator.ledger import mirrored
 from orchestrator.ledger.keys import keys_of
+from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.task import Task
 
 if TYPE_CHECKING:
     from orchestrator.specs.row import Row
 
 
-@dataclass(frozen=True)
-class Options:
-    """How and where to run; nothing here is part of a result's meaning. `sweep`: the `sweep` section of a spec, as plain data.
-
-    tracking_uri: of MLflow; None: a file among the results.
-    tracking_can_wait: start though it cannot be written. max_hours: device-hours that the sweep may use (see `cost.cap`).
-    again: rows that were asked for train anew (see `earlier`). given: what names the rows on a command line beside their address.
-    """
-
-    name: str
-    engine: str = "local"
-    workers: int | None = None
-    results: Path = Path("results")
-    data_dir: Path | None = None
-    cache_dir: Path = Path(".data-cache")
-    mirrors: tuple[Path, ...] = ()
-    export: Path | None = None
-    sweep: dict[str, Any] | None = None
-    tracking: bool = True
-    tracking_uri: str | None = None
-    tracking_can_wait: bool = False
-    max_hours: float | None = None
-    again: bool = False
-    given: str = ""
-
-    @property
-    def slug(self) -> str:
-        return self.name.replace("/", "-").replace(":", "-")
-
-    @property
-    def scheduler(self) -> dict[str, Any]:
-        return (self.sweep or {}).get("scheduler") or {"kind": "fifo"}
-
-    @property
-    def metric(self) -> str:
-        """What the scheduler compares runs by."""
-        return str(self.scheduler.get("metric", "valid/nll"))
-
-
-def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: Options) -> list[Task]:
+def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[Task]:
     """A task for each row and seed, parents before children. UserError names every row whose data is absent.
 
     Paths are absolute: workers have a working directory of their own.

@@ -11,8 +11,9 @@ from orchestrator.ledger.keys import without_grown
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve, runs, sweep_of
 from orchestrator.specs.schema import DataSpec
+from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, also_keys, keys_for
-from orchestrator.sweeps.tasks import Options, jobs_of, levels, make_tasks
+from orchestrator.sweeps.tasks import jobs_of, levels, make_tasks
 from tests.specs.papers import KINDS, OWN, PAPERS, QUOTED, RUN, SAME, STEPS
 
 
@@ -101,7 +102,7 @@ def test_one_training_gives_all_figures_of_the_nist_table() -> None:
 def test_a_sweep_of_a_paper_makes_a_task_for_every_row_and_trains_none_twice(folder: str) -> None:
     found = {row.id: row for row in resolve(folder, profile="smoke")}
     todo = [row for row, _ in runs(list(found.values()), [1])]
-    tasks = make_tasks(todo, sweep_of(folder, "smoke").seeds, Options("demo"))
+    tasks = make_tasks(todo, sweep_of(folder, "smoke").seeds, ExecutionOptions(name="demo"))
     assert {task.id for task in tasks} == {name for name, row in found.items() if row.kind == "run"}
     assert not {task.id for task in tasks} & set(QUOTED)
     jobs = [job for level in levels(tasks) for job in jobs_of(level)]

@@ -10,8 +10,9 @@ import pytest
 from orchestrator.ledger.keys import keys_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.rows import resolve, sweep_of
+from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, keys_for, plan
-from orchestrator.sweeps.tasks import Options, make_tasks
+from orchestrator.sweeps.tasks import make_tasks
 
 Write = Callable[..., Path]
 
@@ -118,11 +119,11 @@ def test_asha_cuts_no_row_that_others_start_from(spec: Write, tmp_path: Path) ->
     sweep = "sweep: {seeds: [1], scheduler: {kind: asha, rungs: [2]}}\n"
     rows = resolve(spec("  b: {init_from: a, decode: {beam_size: 2}}\n  a: {}\n  c: {decode: {beam_size: 3}, model: {d_ff: 48}}\n" + sweep))
     section = sweep_of(tmp_path / "spec.yaml").model_dump()
-    made = make_tasks(rows, [1], Options("demo", results=tmp_path / "r", sweep=section))
+    made = make_tasks(rows, [1], ExecutionOptions(name="demo", results=tmp_path / "r", sweep=section))
     assert {task.name: (task.rungs, task.pinned) for task in made} == {
         "demo/small/a:1": ([2], True),
         "demo/small/b:1": ([2], False),
         "demo/small/c:1": ([2], False),
     }
-    (parent, _) = make_tasks(rows[:1], [1], Options("demo", results=tmp_path / "r", sweep=section))
+    (parent, _) = make_tasks(rows[:1], [1], ExecutionOptions(name="demo", results=tmp_path / "r", sweep=section))
     assert (parent.name, parent.rungs) == ("demo/small/a:1", []), "not asked for: no part of the search"

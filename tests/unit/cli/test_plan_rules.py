@@ -10,8 +10,9 @@ import pytest
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.rows import resolve
+from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, Plan, Planned, also_keys, is_done, keys_for, plan
-from orchestrator.sweeps.tasks import Options, make_tasks
+from orchestrator.sweeps.tasks import make_tasks
 
 Write = Callable[..., Path]
 FAMILY = """\
@@ -25,7 +26,7 @@ def test_a_task_has_the_keys_of_the_plan_seed_by_seed(spec: Write, tmp_path: Pat
     (row,) = resolve(f"{spec(FAMILY)}#third")
     made = plan([row], [2, 3], ledger=Ledger(tmp_path))
     planned = {f"{each.id}:{each.seed}": each for each in (*made.parents, *made.rows)}
-    tasks = {task.name: task for task in make_tasks([row], [2, 3], Options("demo", results=tmp_path, cache_dir=tmp_path))}
+    tasks = {task.name: task for task in make_tasks([row], [2, 3], ExecutionOptions(name="demo", results=tmp_path, cache_dir=tmp_path))}
     assert [f"{each.id}:{each.seed}" for each in made.parents] == [f"demo/small/{n}:{seed}" for seed in (2, 3) for n in ("first", "second")]
     assert {name: task.keys for name, task in tasks.items()} == {name: each.keys.as_dict() for name, each in planned.items()}
     assert len({each.keys.train for each in planned.values()}) == 6
@@ -53,7 +54,7 @@ def test_a_parent_that_is_asked_for_at_one_seed_is_a_parent_at_another(spec: Wri
 def test_workers_of_the_command_line_win_over_the_rows(spec: Write, tmp_path: Path) -> None:
     rows = resolve(spec("  a: {workers: 3}\n  b: {}\n"))
     for asked, found in ((None, [3, 1]), (2, [2, 2])):
-        made = make_tasks(rows, [1], Options("demo", results=tmp_path, cache_dir=tmp_path, workers=asked))
+        made = make_tasks(rows, [1], ExecutionOptions(name="demo", results=tmp_path, cache_dir=tmp_path, workers=asked))
         assert [task.workers for task in made] == found
 
 

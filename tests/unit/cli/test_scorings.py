@@ -17,18 +17,19 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps import row as pipeline
+from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.row import result_of
 from orchestrator.sweeps.status import sweep_status
 from orchestrator.sweeps.task import Task
-from orchestrator.sweeps.tasks import Options, make_tasks
+from orchestrator.sweeps.tasks import make_tasks
 
 Write = Callable[..., Path]
 ALSO = "also: {valid: {test: valid}, cased: {metric: mteval}, same: {test: test}}"
 
 
 @pytest.fixture
-def options(tmp_path: Path) -> Options:
-    return Options("demo", results=tmp_path / "results", cache_dir=tmp_path / "cache", tracking=False)
+def options(tmp_path: Path) -> ExecutionOptions:
+    return ExecutionOptions(name="demo", results=tmp_path / "results", cache_dir=tmp_path / "cache", tracking=False)
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def rows_of(spec: Write, also: str = ALSO) -> list[Row]:
     return resolve(spec(f"  r: {{{also}}}\n" if also else "  r: {}\n"))
 
 
-def test_every_figure_is_scored_and_nothing_twice(spec: Write, options: Options, counted: dict[str, int]) -> None:
+def test_every_figure_is_scored_and_nothing_twice(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
     (record,) = execute(rows_of(spec), [1], options)
     assert record["status"] == "done" and set(record["also"]) == {"valid", "cased", "same"}
     assert counted == {"train": 1, "decode_corpus": 2}, "test and valid; cased and same share the decoding of test"
@@ -67,7 +68,7 @@ def test_every_figure_is_scored_and_nothing_twice(spec: Write, options: Options,
     json.dumps(record)
 
 
-def test_a_score_may_name_its_own_beam(spec: Write, options: Options, counted: dict[str, int]) -> None:
+def test_a_score_may_name_its_own_beam(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
     """Greedy beside beam: one training, two searches; a row that searches greedily itself shares the second."""
     rows = resolve(
         spec("  r: {decode: {beam_size: 3}, also: {greedy: {beam_size: 1}, same: {beam_size: 3}}}\n  g: {decode: {beam_size: 1}}\n")
@@ -82,7 +83,7 @@ def test_a_score_may_name_its_own_beam(spec: Write, options: Options, counted: d
     assert result_of(tasks["r"], Ledger(options.results))["also"] == beam["also"]
 
 
-def test_a_figure_that_comes_later_costs_only_its_decoding(spec: Write, options: Options, counted: dict[str, int]) -> None:
+def test_a_figure_that_comes_later_costs_only_its_decoding(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
     (bare,) = execute(rows_of(spec, ""), [1], options)
     assert bare["status"] == "done" and bare["also"] == {}
     (task,) = make_tasks(rows_of(spec), [1], options)
@@ -94,7 +95,7 @@ def test_a_figure_that_comes_later_costs_only_its_decoding(spec: Write, options:
     assert counted == {"train": 1, "decode_corpus": 2}
 
 
-def test_another_metric_needs_no_weights(spec: Write, options: Options, counted: dict[str, int]) -> None:
+def test_another_metric_needs_no_weights(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
     (bare,) = execute(rows_of(spec, ""), [1], options)
     for gone in ("weights", "snapshots", "ckpt"):
         shutil.rmtree(Path(bare["result"]) / gone, ignore_errors=True)
@@ -103,7 +104,7 @@ def test_another_metric_needs_no_weights(spec: Write, options: Options, counted:
     assert counted == {"train": 1, "decode_corpus": 1}
 
 
-def test_rows_of_one_training_keep_their_own_records(spec: Write, options: Options, counted: dict[str, int]) -> None:
+def test_rows_of_one_training_keep_their_own_records(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
     path = spec(f"  test: {{{ALSO}}}\n  valid: {{score: {{test: valid}}}}\n")
     test, valid = execute(resolve(path), [1], options)
     assert (test["id"], valid["id"]) == ("demo/small/test", "demo/small/valid")
@@ -113,7 +114,7 @@ def test_rows_of_one_training_keep_their_own_records(spec: Write, options: Optio
     assert [row["status"] for row in sweep["rows"]] == ["done", "done"]
 
 
-def test_a_task_travels_with_its_scorings(spec: Write, options: Options) -> None:
+def test_a_task_travels_with_its_scorings(spec: Write, options: ExecutionOptions) -> None:
     (task,) = make_tasks(rows_of(spec), [1], options)
     again = Task.of(json.loads(json.dumps(task.to_json())))
     assert again == task and list(again.scorings) == ["", "valid", "cased", "same"]
@@ -121,7 +122,7 @@ def test_a_task_travels_with_its_scorings(spec: Write, options: Options) -> None
 
 
 def test_a_precision_that_this_machine_lacks_is_told_before_training(
-    spec: Write, options: Options, counted: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    spec: Write, options: ExecutionOptions, counted: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lacks(precision: str, device: Any) -> None:
         raise PrecisionError(f"precision {precision}: found a toaster; expected fp32")

@@ -14,7 +14,7 @@ from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.sweeps import usage
 from orchestrator.sweeps.cap import RESERVE, Cap, check, together
-from orchestrator.sweeps.tasks import Options
+from orchestrator.sweeps.options import ExecutionOptions
 
 SWEEP = "demo-cap"
 
@@ -72,7 +72,7 @@ def test_the_cap_asks_before_it_ends_and_reserves_for_every_device(tmp_path: Pat
 
 def test_a_search_and_what_it_retrains_have_one_cap(tmp_path: Path) -> None:
     for name in ("a/b", "a/b:retrain"):
-        assert together(Options(name, results=tmp_path)) == ["a-b", "a-b-retrain"]
+        assert together(ExecutionOptions(name=name, results=tmp_path)) == ["a-b", "a-b-retrain"]
     one = cap(tmp_path, 1.0)
     process(tmp_path, "search", 1800.0)
     with usage.counted(tmp_path, "demo-cap-retrain", 1):

@@ -18,8 +18,9 @@ from orchestrator.scoring.scores import sacre_bleu
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.specs.schema import DecodeSpec
 from orchestrator.specs.table import Sweep
+from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.retrain import check_seeds, ranked
-from orchestrator.sweeps.tasks import Options, make_tasks
+from orchestrator.sweeps.tasks import make_tasks
 
 FILE = """\
 source: {paper: demo, table: search}
@@ -134,5 +135,5 @@ def test_runs_measure_bleu_at_rungs_where_the_scheduler_compares_by_it(tmp_path)
     path = tmp_path / "search.yaml"
     path.write_text(FILE.replace("valid/nll, mode: min", "valid/bleu, mode: max"))
     for name, section in (("search", sweep_of(str(path)).model_dump()), ("table", None)):
-        tasks = make_tasks(resolve(str(path)), [1], Options(name, results=tmp_path, cache_dir=tmp_path, sweep=section))
+        tasks = make_tasks(resolve(str(path)), [1], ExecutionOptions(name=name, results=tmp_path, cache_dir=tmp_path, sweep=section))
         assert {task.rung_bleu for task in tasks} == {section is not None}

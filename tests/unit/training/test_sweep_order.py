@@ -12,9 +12,10 @@ from orchestrator.engines.execute import Local
 from orchestrator.ledger.results import Ledger
 from orchestrator.sweeps import row as pipeline
 from orchestrator.sweeps.driver import _Sweep
+from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.retrain import chosen, ranked
 from orchestrator.sweeps.task import Task
-from orchestrator.sweeps.tasks import Options, jobs_of, levels
+from orchestrator.sweeps.tasks import jobs_of, levels
 
 
 def task(name: str, *, pinned: bool = False, key: str | None = None, parent: str | None = None, workers: int = 1) -> Task:
@@ -24,7 +25,9 @@ def task(name: str, *, pinned: bool = False, key: str | None = None, parent: str
 
 
 def sweep(tasks: list[Task], tmp_path: Any, **scheduler: Any) -> _Sweep:
-    return _Sweep(tasks, Options("demo", results=tmp_path, sweep={"scheduler": {"kind": "fifo", "rungs": [5]} | scheduler}), Local())
+    return _Sweep(
+        tasks, ExecutionOptions(name="demo", results=tmp_path, sweep={"scheduler": {"kind": "fifo", "rungs": [5]} | scheduler}), Local()
+    )
 
 
 def names(tasks: list[Task]) -> str:

@@ -1,0 +1,89 @@
+"""Options that commands share. Standard library only: `--help` imports this module."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.ledger import mirrored
+
+RESULTS = Path("results")
+CACHE = Path(".data-cache")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowOptions:
+    """How rows are resolved, and where their data and results are.
+
+    Args:
+        profile: Scale of the rows; None: as published.
+        sets: Overrides of the spec, as `KEY=VALUE`.
+        data_dir: Folder of the corpora; None: the built-in corpora only.
+        results: The ledger.
+        cache_dir: Prepared corpora.
+    """
+
+    profile: str | None = None
+    sets: list[str] | None = None
+    data_dir: Path | None = None
+    results: Path = RESULTS
+    cache_dir: Path = CACHE
+
+    @property
+    def arguments(self) -> str:
+        """Command-line arguments that, after a row's address, name the same row in the same ledger; with a leading space."""
+        words = ["--profile", self.profile] if self.profile else []
+        words += [word for text in self.sets or [] for word in ("--set", text)]
+        words += [] if self.results == RESULTS else ["--results", mirrored.shown(self.results)]
+        return "".join(f" {shlex.quote(word)}" for word in words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionOptions(RowOptions):
+    """How rows are executed. Nothing here is part of a key.
+
+    Args:
+        engine: `local` or `ray`.
+        workers: Workers of each run; None: as the row says.
+        export: Folder that receives a copy of the JSON that tables read.
+        tracking: Whether to write to MLflow.
+        tracking_uri: MLflow's; None: a file among the results.
+        tracking_can_wait: Start even if the tracking server cannot be written.
+        resources: `--resources`, merged over the sweep section.
+        as_json: Print records as JSON lines.
+        name: Of the sweep.
+        sweep: The `sweep` section of the spec as plain data, resources included.
+        mirrors: Read-only ledgers behind `results`.
+        max_hours: Device-hours that the sweep may use (see `sweeps.cap`).
+        again: Train requested rows anew (see `sweeps.again`).
+    """
+
+    engine: str = "local"
+    workers: int | None = None
+    export: Path | None = None
+    tracking: bool = True
+    tracking_uri: str | None = None
+    tracking_can_wait: bool = False
+    resources: str | None = None
+    as_json: bool = False
+    name: str = ""
+    sweep: dict[str, Any] | None = None
+    mirrors: tuple[Path, ...] = ()
+    max_hours: float | None = None
+    again: bool = False
+
+    @property
+    def slug(self) -> str:
+        """The name as a file name."""
+        return self.name.replace("/", "-").replace(":", "-")
+
+    @property
+    def scheduler(self) -> dict[str, Any]:
+        return (self.sweep or {}).get("scheduler") or {"kind": "fifo"}
+
+    @property
+    def metric(self) -> str:
+        """The metric by which the scheduler compares runs."""
+        return str(self.scheduler.get("metric", "valid/nll"))
