@@ -22,8 +22,8 @@ from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
 from orchestrator.report.table import baseline
 from orchestrator.scoring.significance.compare import Comparer
+from orchestrator.scoring.significance.paired_tests import Comparison
 from orchestrator.scoring.significance.rules import RULES, Rule, rule_of, tests_in_words
-from orchestrator.scoring.significance.tests import Comparison
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve

@@ -9,8 +9,8 @@ from orchestrator.errors import UserError
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Outcome
 from orchestrator.scoring.significance.compare import Comparer
+from orchestrator.scoring.significance.paired_tests import SAMPLES
 from orchestrator.scoring.significance.rules import rule_of, tests_in_words
-from orchestrator.scoring.significance.tests import SAMPLES
 from orchestrator.specs.row import Row
 
 

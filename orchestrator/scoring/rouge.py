@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.data.sentences import MARK, sentences_of
 from orchestrator.errors import UserError
-from orchestrator.scoring.multi_bleu import check_counts
+from orchestrator.scoring.lines import check_counts
 
 FIGURES = ("rouge1", "rouge2", "rougeL")
 PRINCIPAL = "rougeL"

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
+from sacrebleu.metrics.chrf import CHRF
+
 from orchestrator.errors import UserError
-from orchestrator.scoring.mteval import mteval
-from orchestrator.scoring.multi_bleu import check_counts, multi_bleu
+from orchestrator.scoring.bleu import mteval, multi_bleu, sacre_bleu, signature_of
+from orchestrator.scoring.lines import check_counts
 from orchestrator.scoring.rouge import rouge, without_marks
-from orchestrator.specs.bleu_words import DEFAULT, words_by
+from orchestrator.specs.bleu_words import words_by
 from orchestrator.specs.schema import ScoreSpec
 
 
@@ -75,45 +77,10 @@ def score(
     }
 
 
-def sacre_bleu(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, tokenize: str = DEFAULT
-) -> dict[str, Any]:
-    """Detokenised BLEU with sacreBLEU's own signature (Post 2018). One list of lines per reference stream. Errors: `check_counts`."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    check_counts(hypotheses, references)
-    metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)  # whether the text fits is asked before (`metric_fit`)
-    metric.num_refs = len(references)
-    if not hypotheses:
-        return {
-            "score": 0.0,
-            "signature": _signature("BLEU", metric),
-            "brevity_penalty": 0.0,
-            "hypothesis_length": 0,
-            "reference_length": 0,
-        }
-    result = metric.corpus_score(list(hypotheses), [list(stream) for stream in references])
-    return {
-        "score": min(result.score, 100.0),
-        "signature": _signature("BLEU", metric),
-        "precisions": [float(p) for p in result.precisions],
-        "brevity_penalty": float(result.bp),
-        "hypothesis_length": int(result.sys_len),
-        "reference_length": int(result.ref_len),
-    }
-
-
 def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
     """chrF2: character 6-gram F-score with beta 2 (Popovic 2015), with sacreBLEU's own signature. Errors: `check_counts`."""
-    from sacrebleu.metrics.chrf import CHRF
-
     check_counts(hypotheses, references)
     metric = CHRF()
     metric.num_refs = len(references)
     value = metric.corpus_score(list(hypotheses), [list(stream) for stream in references]).score if hypotheses else 0.0
-    return {"score": value, "signature": _signature("chrF2", metric)}
-
-
-def _signature(name: str, metric: Any) -> str:
-    """As sacreBLEU prints it: the score's name, then the metric's signature."""
-    return f"{name}|{metric.get_signature()}"
+    return {"score": value, "signature": signature_of("chrF2", metric)}

@@ -1,4 +1,4 @@
-"""BLEU from what each sentence adds to it, so that a corpus with some sentences exchanged costs one sum and not another count of n-grams.
+"""BLEU from sufficient statistics of each sentence: exchanging sentences of a corpus costs one sum instead of a new count of n-grams.
 
 Shapes: N sentences, 10 statistics a sentence (STATISTICS); `...` any leading axes.
 """
@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sacrebleu.metrics.bleu import BLEU
 
 from orchestrator.errors import UserError
-from orchestrator.scoring.multi_bleu import MAX_ORDER, check_counts, lower_ascii, multi_bleu
+from orchestrator.scoring.bleu import MAX_ORDER, as_multi_bleu, multi_bleu_metric
+from orchestrator.scoring.lines import check_counts, lower_ascii
 from orchestrator.scoring.scores import References
 from orchestrator.specs.bleu_words import words_by
 from orchestrator.specs.schema import ScoreSpec
@@ -21,27 +23,28 @@ Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 STATISTICS = 2 + 2 * MAX_ORDER
-"""Hypothesis length, closest reference length, matches of order 1 to 4 (clipped), n-grams of order 1 to 4. All add up over sentences."""
+"""Hypothesis length, closest reference length, clipped matches of order 1 to 4, n-grams of order 1 to 4. Additive over sentences."""
 
 
 def statistics(
     hypotheses_text: Sequence[str], hypotheses_tokens: Sequence[str], prepared: References, split: str, spec: ScoreSpec
 ) -> Counts:
-    """[N, 10] of the metric that `spec` asks for; arguments as for `evaluate.score`.
+    """Statistics [N, 10] for the metric of `spec`; arguments as for `scores.score`.
 
-    `corpus_bleu` of their sum is the `bleu` that `evaluate.score` gives. ValueError where the counts of lines differ.
+    `corpus_bleu` of their sum equals the `bleu` of `scores.score`. Raises ValueError if the numbers of lines differ.
     """
     if spec.metric == "rouge":
         raise UserError("score.metric rouge: no paired test of ROUGE is here; expected a metric of BLEU")
     if spec.metric == "multi-bleu":
-        tokenised = [prepared.tokenise(list(stream), "tgt") for stream in prepared.references(split)]
-        return _tokenised(hypotheses_tokens, tokenised, spec)
-    references = prepared.reference_text(split)
-    lower = spec.metric == "mteval" and spec.lowercase  # mteval lowers A-Z alone, sacreBLEU all of Unicode
-    lines = [lower_ascii(line) for line in hypotheses_text] if lower else hypotheses_text
-    streams = [[lower_ascii(line) for line in stream] for stream in references] if lower else references
-    by = words_by(spec, prepared.target_language)
-    return _detokenised(lines, streams, lowercase=spec.lowercase and spec.metric == "sacrebleu", tokenize=by)
+        streams = [prepared.tokenise(list(stream), "tgt") for stream in prepared.references(split)]
+        lines, *streams = (as_multi_bleu(stream, spec.lowercase, spec.split_compounds) for stream in (hypotheses_tokens, *streams))
+        return _sentence_statistics(multi_bleu_metric(), lines, streams)
+    lines, *streams = (list(stream) for stream in (hypotheses_text, *prepared.reference_text(split)))
+    if spec.metric == "mteval" and spec.lowercase:  # mteval lowers A-Z alone, sacreBLEU all of Unicode
+        lines, *streams = ([lower_ascii(line) for line in stream] for stream in (lines, *streams))
+    lowercase = spec.lowercase and spec.metric == "sacrebleu"
+    metric = BLEU(lowercase=lowercase, tokenize=words_by(spec, prepared.target_language), force=True)
+    return _sentence_statistics(metric, lines, streams)
 
 
 def corpus_bleu(sums: npt.NDArray[Any], spec: ScoreSpec) -> Floats:
@@ -64,24 +67,10 @@ def corpus_bleu(sums: npt.NDArray[Any], spec: ScoreSpec) -> Floats:
     return score
 
 
-def _tokenised(hypotheses: Sequence[str], references: Sequence[Sequence[str]], spec: ScoreSpec) -> Counts:
+def _sentence_statistics(metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Counts:
     check_counts(hypotheses, references)
-    found = np.zeros((len(hypotheses), STATISTICS), dtype=np.int64)
+    counts = np.zeros((len(hypotheses), STATISTICS), dtype=np.int64)
     for i, (line, *others) in enumerate(zip(hypotheses, *references, strict=True)):
-        one = multi_bleu([line], [[other] for other in others], lowercase=spec.lowercase, split_compounds=spec.split_compounds)
-        totals = [max(0, one.hypothesis_length - n) for n in range(MAX_ORDER)]
-        matches = [round(percent * total / 100) for percent, total in zip(one.precisions, totals, strict=True)]
-        found[i] = [one.hypothesis_length, one.reference_length, *matches, *totals]
-    return found
-
-
-def _detokenised(hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool, tokenize: str) -> Counts:
-    from sacrebleu.metrics.bleu import BLEU
-
-    check_counts(hypotheses, references)
-    metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
-    found = np.zeros((len(hypotheses), STATISTICS), dtype=np.int64)
-    for i, (line, *others) in enumerate(zip(hypotheses, *references, strict=True)):
-        one = metric.corpus_score([line], [[other] for other in others])
-        found[i] = [one.sys_len, one.ref_len, *one.counts, *one.totals]
-    return found
+        score = metric.corpus_score([line], [[other] for other in others])
+        counts[i] = [score.sys_len, score.ref_len, *score.counts, *score.totals]
+    return counts

@@ -18,7 +18,7 @@ from orchestrator.ledger import earlier
 from orchestrator.ledger.keys import Keys, short
 from orchestrator.ledger.results import Ledger
 from orchestrator.scoring.significance.bleu_statistics import Counts, corpus_bleu, statistics
-from orchestrator.scoring.significance.tests import SAMPLES, SEED, Comparison, compare
+from orchestrator.scoring.significance.paired_tests import SAMPLES, SEED, Comparison, compare
 from orchestrator.specs.schema import DataSpec, RunSpec
 
 FORMAT = 1

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from orchestrator.scoring.significance.tests import Comparison, Test
+from orchestrator.scoring.significance.paired_tests import Comparison, Test
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import pytest
 
 from orchestrator.scoring.scores import score
 from orchestrator.scoring.significance.bleu_statistics import Counts, corpus_bleu, statistics
+from orchestrator.scoring.significance.paired_tests import Bootstrap, Comparison, Sign, binomial, bootstrap, compare, sign_test
 from orchestrator.scoring.significance.rules import RULES, rule_of
-from orchestrator.scoring.significance.tests import Bootstrap, Comparison, Sign, binomial, bootstrap, compare, sign_test
 from orchestrator.specs.schema import ScoreSpec
 
 WORDS = ["the", "a", "old", "new", "red", "house", "tree", "well-known", "Dog", "CAT", "runs", "sees", ",", ".", "in", "Ä", "3.5", "it's"]

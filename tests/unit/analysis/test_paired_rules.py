@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.scoring.scores import score
 from orchestrator.scoring.significance.bleu_statistics import corpus_bleu, statistics
-from orchestrator.scoring.significance.tests import bootstrap
+from orchestrator.scoring.significance.paired_tests import bootstrap
 from orchestrator.specs.schema import ScoreSpec
 
 METRICS = ["sacrebleu", "multi-bleu", "mteval"]

@@ -17,7 +17,7 @@ from orchestrator.report.find import Finder, rescored
 from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import Table, baseline, make
 from orchestrator.scoring.significance.compare import Comparer
-from orchestrator.scoring.significance.tests import Bootstrap, Comparison, Sign
+from orchestrator.scoring.significance.paired_tests import Bootstrap, Comparison, Sign
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for

@@ -22,8 +22,8 @@ from orchestrator.report.notes import notes
 from orchestrator.report.speeds import ratio_of, ratios
 from orchestrator.report.summary import summary
 from orchestrator.report.table import Table, baseline, make
+from orchestrator.scoring.significance.paired_tests import Bootstrap, Comparison, Sign
 from orchestrator.scoring.significance.rules import rule_of
-from orchestrator.scoring.significance.tests import Bootstrap, Comparison, Sign
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data

@@ -10,7 +10,7 @@ import pytest
 import sacrebleu
 
 from orchestrator.errors import UserError
-from orchestrator.scoring.mteval import mteval
+from orchestrator.scoring.bleu import mteval
 from orchestrator.scoring.scores import score
 from orchestrator.scoring.significance.bleu_statistics import corpus_bleu, statistics
 from orchestrator.specs import bleu_words, languages

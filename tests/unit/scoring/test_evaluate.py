@@ -8,7 +8,7 @@ import math
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.scoring.mteval import mteval
+from orchestrator.scoring.bleu import mteval
 from orchestrator.scoring.scores import chrf, sacre_bleu, score
 from orchestrator.specs.schema import ScoreSpec
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.scoring.mteval import mteval
-from orchestrator.scoring.multi_bleu import multi_bleu
+from orchestrator.scoring.bleu import mteval, multi_bleu
 from orchestrator.scoring.scores import sacre_bleu, score
 from orchestrator.specs.schema import ScoreSpec
 

@@ -83,13 +83,10 @@ def sign_test(system: Counts, baseline: Counts, spec: ScoreSpec) -> Sign:
 
 
 def binomial(better: int, worse: int) -> float:
-    """Two-sided exact probability of a split at least so uneven, if either side were as likely."""
-    n, few = better + worse, min(better, worse)
-    term, tail = 1, 1  # C(n, 0)
-    for k in range(1, few + 1):
-        term = term * (n - k + 1) // k
-        tail += term
-    return min(1.0, 2 * tail / 2**n) if n else 1.0
+    """The p-value of an exact binomial test of equal chances, 1 without any trial."""
+    from scipy.stats import binomtest  # seconds to import, and most tables need no test
+
+    return float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
 
 
 def bootstrap(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int = SAMPLES, seed: int = SEED) -> Bootstrap:

@@ -1,0 +1,138 @@
+"""BLEU in three variants (Papineni et al. 2002), all computed by sacreBLEU (Post 2018), in percent.
+
+* `sacre_bleu`: detokenised text with sacreBLEU's own signature.
+* `multi_bleu`: tokenised text as Moses' `multi-bleu.perl` scores it: tokens as given, no smoothing, so that a precision of 0 gives BLEU 0.
+* `mteval`: detokenised text as NIST's `mteval-v13a.pl` scores it (moses-smt/mosesdecoder, scripts/generic): tokenisation 13a; closest
+  reference lengths in the brevity penalty (versions before 13 took the shortest, `brevity="shortest"`); precisions without a match are
+  smoothed by 1/2, 1/4, ... of a match. The script ignores the case of A-Z unless `-c` is given; here `lowercase` decides.
+
+Hypotheses are one line per sentence; references are one list of such lines per reference stream. All functions raise ValueError if there
+is no reference stream or the numbers of lines differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import sacrebleu
+from sacrebleu.metrics.bleu import BLEU, BLEUScore
+
+from orchestrator.scoring.lines import check_counts, lower_ascii, split_hyphenated
+from orchestrator.specs.bleu_words import DEFAULT
+
+MAX_ORDER = 4
+EMPTY = BLEUScore(0.0, [0] * MAX_ORDER, [0] * MAX_ORDER, [0.0] * MAX_ORDER, 0.0, 0, 0)
+
+_OTHER_SPACE = {ord(c): 0xF0000 + ord(c) for c in map(chr, range(0x3001)) if c.isspace() and c not in " \t\n\r\f\v"}
+"""White space that is not ASCII -> private characters. multi-bleu.perl reads bytes and splits at ASCII white space only."""
+
+
+@dataclass(frozen=True)
+class MultiBleu:
+    """Score and precisions in percent, lengths in tokens. The signature names everything that the score depends on."""
+
+    score: float
+    precisions: tuple[float, ...]
+    brevity_penalty: float
+    hypothesis_length: int
+    reference_length: int
+    signature: str
+
+
+@dataclass(frozen=True)
+class Mteval:
+    """Score in percent. The signature names everything that the score depends on."""
+
+    score: float
+    signature: str
+
+
+def sacre_bleu(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, tokenize: str = DEFAULT
+) -> dict[str, Any]:
+    metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)  # `specs.metric_fit` checks that the text fits the metric
+    metric.num_refs = len(references)
+    result = corpus_score(metric, hypotheses, references)
+    return {
+        "score": min(result.score, 100.0),
+        "signature": signature_of("BLEU", metric),
+        "precisions": [float(p) for p in result.precisions],
+        "brevity_penalty": float(result.bp),
+        "hypothesis_length": int(result.sys_len),
+        "reference_length": int(result.ref_len),
+    }
+
+
+def multi_bleu(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, split_compounds: bool = False
+) -> MultiBleu:
+    """Of tokenised lines. `split_compounds`: see `split_hyphenated`."""
+    lines, *streams = (as_multi_bleu(stream, lowercase, split_compounds) for stream in (hypotheses, *references))
+    result = corpus_score(multi_bleu_metric(), lines, streams)
+    signature = "|".join(
+        (
+            "multi-bleu",
+            f"nrefs:{len(references)}",
+            f"case:{'lc' if lowercase else 'mixed'}",
+            f"tok:{'data+compounds' if split_compounds else 'data'}",
+            "smooth:none",
+            "bp:closest",
+        )
+    )
+    penalty = float(result.bp) if result.ref_len else 0.0
+    return MultiBleu(min(result.score, 100.0), tuple(result.precisions), penalty, result.sys_len, result.ref_len, signature)
+
+
+def mteval(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    lowercase: bool = False,
+    brevity: Literal["closest", "shortest"] = "closest",
+    tokenize: str = DEFAULT,
+) -> Mteval:
+    """Of detokenised lines. `tokenize` other than 13a: another tokenisation of sacreBLEU, named in the signature (Chinese, for example)."""
+    lines, *streams = ([lower_ascii(line) for line in stream] if lowercase else stream for stream in (hypotheses, *references))
+    metric = BLEU(tokenize=tokenize, smooth_method="exp", force=True)
+    result = corpus_score(metric, lines, streams)
+    if lines and brevity == "shortest":
+        shortest = sum(min(len(metric.tokenizer(line.rstrip()).split()) for line in others) for others in zip(*streams, strict=True))
+        result = BLEU.compute_bleu(result.counts, result.totals, result.sys_len, shortest, smooth_method="exp")
+    signature = "|".join(
+        (
+            "mteval-v13a",
+            f"nrefs:{len(references)}",
+            f"case:{'lc' if lowercase else 'mixed'}",
+            f"tok:{metric.tokenizer_signature}",
+            "smooth:exp",
+            f"bp:{brevity}",
+            f"sacrebleu:{sacrebleu.__version__}",
+        )
+    )
+    return Mteval(min(result.score, 100.0), signature)
+
+
+def multi_bleu_metric() -> BLEU:
+    """For lines that `as_multi_bleu` prepared."""
+    return BLEU(tokenize="none", smooth_method="none", force=True)
+
+
+def as_multi_bleu(lines: Sequence[str], lowercase: bool, split_compounds: bool) -> list[str]:
+    """Tokenised lines in a form that sacreBLEU splits into the tokens of multi-bleu.perl."""
+    prepared = [line.translate(_OTHER_SPACE) for line in lines]
+    if split_compounds:
+        prepared = [split_hyphenated(line) for line in prepared]
+    return [lower_ascii(line) for line in prepared] if lowercase else prepared
+
+
+def corpus_score(metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> BLEUScore:
+    """sacreBLEU's score, which has none for a corpus without sentences."""
+    check_counts(hypotheses, references)
+    return metric.corpus_score(list(hypotheses), [list(stream) for stream in references]) if hypotheses else EMPTY
+
+
+def signature_of(name: str, metric: Any) -> str:
+    """As sacreBLEU prints it: the name of the score, then the signature of the metric."""
+    return f"{name}|{metric.get_signature()}"
