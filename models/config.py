@@ -1,10 +1,13 @@
-"""The configuration of a model as plain frozen data. `orchestrator/specs/schema.py` validates it; this is what the modules read."""
+"""The configuration of a model as plain frozen data. `orchestrator/specs/schema.py` adds bounds and strict validation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
+
+Component = dict[str, Any]
+"""`{kind: NAME, **options}`; the options are the keyword-only arguments of the registered class."""
 
 
 @dataclass(frozen=True)
@@ -17,41 +20,43 @@ class DropoutConfig:
 
 @dataclass(frozen=True)
 class StackConfig:
-    """One side. Each component is `{kind: NAME, **options}`."""
+    """One side. An encoder has no cross-attention."""
 
     num_layers: int = 6
-    layer: Mapping[str, Any] = field(default_factory=lambda: {"kind": "transformer"})
-    connection: Mapping[str, Any] = field(default_factory=lambda: {"kind": "residual"})
-    aggregation: Mapping[str, Any] = field(default_factory=lambda: {"kind": "top"})
-    self_attention: Mapping[str, Any] = field(default_factory=lambda: {"kind": "single"})
-    cross_attention: Mapping[str, Any] | None = None
+    layer: Component = field(default_factory=lambda: {"kind": "transformer"})
+    connection: Component = field(default_factory=lambda: {"kind": "residual"})
+    aggregation: Component = field(default_factory=lambda: {"kind": "top"})
+    self_attention: Component = field(default_factory=lambda: {"kind": "single"})
+    cross_attention: Component | None = None
 
 
 @dataclass(frozen=True)
 class ModelConfig:
+    """The network. Widths are of the whole model; sides differ only by depth and components."""
+
     d_model: int = 512
     d_ff: int = 2048
     num_heads: int = 8
-    norm: str = "post"
+    norm: Literal["pre", "post"] = "post"
     norm_eps: float = 1e-6
-    activation: str = "relu"
-    positions: str = "sinusoidal"
-    max_positions: int = 1024
-    word_dim: int | None = None
-    output_dim: int | None = None
-    weight_norm: bool = False
-    embeddings: str = "separate"
+    activation: Literal["relu", "gelu"] = "relu"
+    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+    max_positions: int = 1024  # rows of the table of learned positions
+    word_dim: int | None = None  # width of embedded words; None: d_model, else a linear map follows the table
+    output_dim: int | None = None  # width in front of the softmax; None: word_dim, or d_model
+    weight_norm: bool = False  # of the linear maps of convolutional components and of the output
+    embeddings: Literal["separate", "tied-output", "three-way"] = "separate"
     embedding_scale: bool = True
     encoder_embedding_bias: bool = False
     output_bias: bool = False
-    init: str = "xavier"
+    init: Literal["xavier", "fan-in", "convs2s"] = "xavier"
     dropout: DropoutConfig = DropoutConfig()
     encoder: StackConfig = field(default_factory=StackConfig)
     decoder: StackConfig = field(default_factory=lambda: StackConfig(cross_attention={"kind": "single"}))
-    bridge: Mapping[str, Any] = field(default_factory=lambda: {"kind": "top"})
-    extra_encoder: Mapping[str, Any] | None = None
-    context: Mapping[str, Any] | None = None
-    regularizers: tuple[Mapping[str, Any], ...] = ()
+    bridge: Component = field(default_factory=lambda: {"kind": "top"})
+    extra_encoder: Component | None = None
+    context: Component | None = None
+    regularizers: Sequence[Component] = ()
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> ModelConfig:

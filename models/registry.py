@@ -1,8 +1,7 @@
 """Registries of components. A variant is one file in one package that registers one class.
 
-A registered class takes a positional `Site` (where it sits) and keyword-only options (its schema). `version` is raised when the meaning
-of a
-class changes, so that results of the old meaning are not taken for results of the new one.
+A registered class takes a positional `Site` (its place in the network) and keyword-only options (its schema). `version` is raised when
+the meaning of a class changes, so that results of the old meaning are not taken for results of the new one.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T", bound=type)
 
@@ -37,7 +36,7 @@ class Registry:
         self._load()
         return sorted(self._classes)
 
-    def get(self, name: str) -> type:
+    def get(self, name: str) -> Any:
         """The class called `name`; KeyError where there is none."""
         self._load()
         return self._classes[name]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from models.registry import REGISTRIES
 from orchestrator.analysis import style
 from orchestrator.analysis.base import Analysis, Context, Subject
 from orchestrator.errors import UserError
@@ -125,8 +126,6 @@ def option_of(registry: str, component: Mapping[str, Any], option: str) -> Any:
     """An option as a component has it, written out or by default."""
     if option in component:
         return component[option]
-    from models.registry import REGISTRIES
-
     return inspect.signature(REGISTRIES[registry].get(component["kind"])).parameters[option].default
 
 

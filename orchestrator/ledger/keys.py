@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from models.registry import REGISTRIES
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import canonical, digest, sha256
 from orchestrator.specs.bleu_words import scored_by, target_of
@@ -247,14 +248,12 @@ def _component(path: str, registry: str, component: Mapping[str, Any]) -> str:
 
 def _components(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     for side in (model.encoder, model.decoder):
-        yield from ((name, getattr(side, name)) for name in _SIDE if hasattr(side, name))
+        yield from ((name, getattr(side, name)) for name in _SIDE if getattr(side, name) is not None)
     yield from ((name, getattr(model, name)) for name in _WHOLE if getattr(model, name) is not None)
     yield from (("regularizer", component) for component in model.regularizers)
 
 
 def _class(registry: str, kind: str) -> Any:
-    from models.registry import REGISTRIES
-
     try:
         return REGISTRIES[registry].get(kind)
     except KeyError as error:

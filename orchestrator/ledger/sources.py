@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.registry import REGISTRIES
+from orchestrator.ledger.keys import component_versions
 from orchestrator.paths import ROOT
 
 if TYPE_CHECKING:
@@ -30,9 +32,6 @@ LISTED = 5
 
 def of_model(model: Any) -> dict[str, str]:
     """`{"models/aggregations/linear.py": sha256, ...}` of every component that a ModelSpec uses."""
-    from models.registry import REGISTRIES
-    from orchestrator.ledger.keys import component_versions
-
     shared = _closure([SHARED])
     used = (name.split("/") for name in component_versions(model))
     modules = _closure(REGISTRIES[registry].get(kind).__module__ for registry, kind in used)

@@ -22,14 +22,10 @@ MAX_WIDTH = 100_000
 SPECIALS = 4
 
 
-@functools.cache
-def _defaults() -> RunSpec:
-    return RunSpec.model_construct(batch=BatchSpec(), model=ModelSpec(), optim=OptimSpec(), decode=DecodeSpec(), score=ScoreSpec())
-
-
 def defaults() -> dict[str, Any]:
     """The sections that have defaults, written out; rows merge onto them."""
-    return {name: getattr(_defaults(), name).model_dump() for name in ("batch", "model", "optim", "decode", "score")}
+    sections = {"batch": BatchSpec(), "model": ModelSpec(), "optim": OptimSpec(), "decode": DecodeSpec(), "score": ScoreSpec()}
+    return {name: section.model_dump() for name, section in sections.items()}
 
 
 def check(row: Marked, *, seed: int = 1, init_from: str | None = None, fit: bool = True) -> tuple[RunSpec | None, list[str]]:

@@ -1,78 +1,135 @@
-"""Whether the components of one model fit each other, each being right by itself."""
+"""Whether the components of one model are compatible with each other, each being valid by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from models.registry import REGISTRIES
 from orchestrator.specs.messages import Problem
 from orchestrator.specs.positions import KeyPath
-from orchestrator.specs.widths import check_widths
 
-SELF_ATTENTION: KeyPath = ("encoder", "self_attention", "kind")
-
-
-def check_fit(filled: dict[KeyPath, dict[str, Any]]) -> list[Problem]:
-    """The first thing that does not fit. filled: path below `model` -> component with its defaults."""
-    from models.registry import REGISTRIES
-
-    registries: dict[str, Any] = dict(REGISTRIES)
-    return check_widths(filled, registries) or _check_contexts(filled, registries) or _check_memories(filled, registries)
+Components = dict[KeyPath, dict[str, Any]]
+"""Path below `model` -> component with its defaults."""
 
 
-def _check_contexts(filled: dict[KeyPath, dict[str, Any]], registries: dict[str, Any]) -> list[Problem]:
-    """Blocks, their contexts and whoever reads them."""
-    bridge = filled.get(("bridge",), {"kind": "top"})
-    context = filled.get(("context",))
-    attention = filled.get(("encoder", "self_attention"), {"kind": "single"})["kind"]
-    aggregation = filled.get(("encoder", "aggregation"), {"kind": "top"})["kind"]
-    reader = registries["bridge"].get(bridge["kind"])
-    in_encoder = registries["self_attention"].get(attention).reads_context
-    if in_encoder and context is None:
-        return [Problem(SELF_ATTENTION, f"found {attention} without context; expected model.context.kind multiscale")]
-    if context is not None and not reader.reads_context and (not in_encoder or context["blocks"] == 1):
+def check_compatibility(components: Components) -> list[Problem]:
+    """The first incompatibility; empty where there is none."""
+    return (
+        _check_side("encoder", components)
+        or _check_side("decoder", components)
+        or _check_encoder_states(components)
+        or _check_cross_attention(components)
+        or _check_contexts(components)
+        or _check_memories(components)
+    )
+
+
+def _check_side(side: str, components: Components) -> list[Problem]:
+    """A layer and its connection, and what reads the states of all layers."""
+    layer, layer_class = _find(components, (side, "layer"), "transformer")
+    connection, connection_class = _find(components, (side, "connection"), "residual")
+    kind, name = layer["kind"], connection["kind"]
+    if layer_class.any_width != connection_class.any_width:
+        expected = _names("connection", lambda c: c.any_width == layer_class.any_width)
+        return [Problem((side, "connection", "kind"), f"found {name} with layer {kind}; expected {expected}")]
+    if not layer_class.any_width:
+        return []
+    at: KeyPath = (side, "layer", "residual")
+    if connection_class.passes_attended and layer["residual"]:
+        return [Problem(at, f"found true; expected false: connection {name} hands on all layers itself")]
+    if side == "decoder" and not connection_class.passes_attended and not layer["residual"]:
+        return [Problem(at, f"found false; expected true: connection {name} hands on nothing of what layers attended to")]
+    for slot, default in (("aggregation", "top"), ("self_attention", "single")):
+        found = components.get((side, slot), {"kind": default})["kind"]
+        if found != default:
+            return [Problem((side, slot, "kind"), f"found {found} with layer {kind}; expected {default}")]
+    widths = layer["widths"] if isinstance(layer["widths"], list) else [layer["widths"]]
+    for path, component in components.items():
+        if component["kind"] == "diversity" and component["sides"] in ("both", side) and len(set(widths)) > 1:
+            return [Problem((*path, "kind"), f"found diversity over {side} layers of unequal widths; expected one width")]
+    return []
+
+
+def _check_encoder_states(components: Components) -> list[Problem]:
+    """Encoder states of other widths than d_model, and what reads them."""
+    layer, layer_class = _find(components, ("encoder", "layer"), "transformer")
+    bridge, bridge_class = _find(components, ("bridge",), "top")
+    where = f"with layer {layer['kind']} in the encoder"
+    if layer_class.any_width and not bridge_class.any_width:
+        return [Problem(("bridge", "kind"), f"found {bridge['kind']} {where}; expected {_names('bridge', lambda b: b.any_width)}")]
+    if layer_class.any_width and ("context",) in components:
+        return [Problem(("context", "kind"), f"found {components[('context',)]['kind']} {where}; expected no context")]
+    return []
+
+
+def _check_cross_attention(components: Components) -> list[Problem]:
+    """A decoder's layer, cross-attention and bridge are of one family."""
+    layer, layer_class = _find(components, ("decoder", "layer"), "transformer")
+    bridge, bridge_class = _find(components, ("bridge",), "top")
+    cross, attention = _find(components, ("decoder", "cross_attention"), "single")
+    if attention.bare != layer_class.adds_attended:
+        expected = _names("cross_attention", lambda c: c.bare == layer_class.adds_attended)
+        return [Problem(("decoder", "cross_attention", "kind"), f"found {cross['kind']} with layer {layer['kind']}; expected {expected}")]
+    if attention.bare != bridge_class.mapped:
+        expected = _names("bridge", lambda b: b.mapped == attention.bare)
+        return [Problem(("bridge", "kind"), f"found {bridge['kind']} with cross_attention {cross['kind']}; expected {expected}")]
+    return []
+
+
+def _check_contexts(components: Components) -> list[Problem]:
+    """Blocks of layers, their contexts and what reads them."""
+    bridge, bridge_class = _find(components, ("bridge",), "top")
+    context = components.get(("context",))
+    attention, attention_class = _find(components, ("encoder", "self_attention"), "single")
+    aggregation, aggregation_class = _find(components, ("encoder", "aggregation"), "top")
+    if attention_class.reads_context and context is None:
+        message = f"found {attention['kind']} without context; expected model.context.kind multiscale"
+        return [Problem(("encoder", "self_attention", "kind"), message)]
+    if context is not None and not bridge_class.reads_context and (not attention_class.reads_context or context["blocks"] == 1):
         return [Problem(("context", "kind"), f"found {context['kind']}, which nothing reads; expected bridge.kind multiscale")]
     if context is not None and bridge.get("blocks", context["blocks"]) != context["blocks"]:
         return [Problem(("bridge", "blocks"), f"found {bridge['blocks']}; expected {context['blocks']}, the blocks of the context")]
     cut = "context" if context is not None else "bridge" if "blocks" in bridge else None
-    if cut is not None and not registries["aggregation"].get(aggregation).top_alone:
-        path: KeyPath = ("encoder", "aggregation", "kind")
-        return [Problem(path, f"found {aggregation}; expected top: {cut} {filled[(cut,)]['kind']} cuts the encoder into blocks")]
-    if not reader.needs_output and aggregation != "top":
-        path = ("encoder", "aggregation", "kind")
-        return [Problem(path, f"found {aggregation}, which bridge {bridge['kind']} does not read; expected top")]
+    at: KeyPath = ("encoder", "aggregation", "kind")
+    if cut is not None and not aggregation_class.top_alone:
+        cutting = f"{cut} {components[(cut,)]['kind']} cuts the encoder into blocks"
+        return [Problem(at, f"found {aggregation['kind']}; expected top: {cutting}")]
+    if not bridge_class.needs_output and aggregation["kind"] != "top":
+        return [Problem(at, f"found {aggregation['kind']}, which bridge {bridge['kind']} does not read; expected top")]
     return []
 
 
-def _check_memories(filled: dict[KeyPath, dict[str, Any]], registries: dict[str, Any]) -> list[Problem]:
+def _check_memories(components: Components) -> list[Problem]:
     """Extra encoder, bridge and cross-attention."""
-
-    def find(path: KeyPath, registry: str, default: str | None) -> tuple[str, Any]:
-        kind = filled.get(path, {"kind": default})["kind"]
-        return kind, None if kind is None else registries[registry].get(kind)
-
-    def names(registry: str, wanted: Callable[[Any], bool]) -> str:
-        return " or ".join(name for name in registries[registry].names() if wanted(registries[registry].get(name)))
-
-    extra, encoder = find(("extra_encoder",), "extra_encoder", None)
-    bridge, reader = find(("bridge",), "bridge", "top")
-    cross, attention = find(("decoder", "cross_attention"), "cross_attention", "single")
-    at, extras = ("bridge", "kind"), names("bridge", lambda b: b.reads_extra)
-    if reader.reads_extra and encoder is None:
-        aligned = names("extra_encoder", lambda e: e.aligned or not reader.needs_aligned)
-        return [Problem(at, f"found {bridge} without extra_encoder; expected model.extra_encoder.kind {aligned}")]
-    if encoder is not None and not reader.reads_extra:
-        return [
-            Problem(("extra_encoder", "kind"), f"found {extra}, whose memory bridge {bridge} does not read; expected bridge.kind {extras}")
-        ]
-    if reader.needs_aligned and not encoder.aligned:
-        aligned = names("extra_encoder", lambda e: e.aligned)
-        return [
-            Problem(("extra_encoder", "kind"), f"found {extra}; expected {aligned}: bridge {bridge} merges source position by position")
-        ]
-    given = reader.num_memories + int(reader.reads_context and ("context",) in filled)
-    if given > attention.max_memories:
-        two = names("cross_attention", lambda c: c.max_memories >= given and c.bare == attention.bare)
-        few = f"found {bridge}, which gives {given} memories, of which {cross} reads {attention.max_memories}"
-        return [Problem(at, f"{few}; expected model.decoder.cross_attention.kind {two}")]
+    extra = components.get(("extra_encoder",))
+    bridge, bridge_class = _find(components, ("bridge",), "top")
+    cross, attention = _find(components, ("decoder", "cross_attention"), "single")
+    at: KeyPath = ("bridge", "kind")
+    if bridge_class.reads_extra and extra is None:
+        expected = _names("extra_encoder", lambda e: e.aligned or not bridge_class.needs_aligned)
+        return [Problem(at, f"found {bridge['kind']} without extra_encoder; expected model.extra_encoder.kind {expected}")]
+    if extra is not None and not bridge_class.reads_extra:
+        unread = f"found {extra['kind']}, whose memory bridge {bridge['kind']} does not read"
+        return [Problem(("extra_encoder", "kind"), f"{unread}; expected bridge.kind {_names('bridge', lambda b: b.reads_extra)}")]
+    if extra is not None and bridge_class.needs_aligned and not REGISTRIES["extra_encoder"].get(extra["kind"]).aligned:
+        expected = _names("extra_encoder", lambda e: e.aligned)
+        message = f"found {extra['kind']}; expected {expected}: bridge {bridge['kind']} merges source position by position"
+        return [Problem(("extra_encoder", "kind"), message)]
+    memories = bridge_class.num_memories + int(bridge_class.reads_context and ("context",) in components)
+    if memories > attention.max_memories:
+        expected = _names("cross_attention", lambda c: c.max_memories >= memories and c.bare == attention.bare)
+        few = f"found {bridge['kind']}, which gives {memories} memories, of which {cross['kind']} reads {attention.max_memories}"
+        return [Problem(at, f"{few}; expected model.decoder.cross_attention.kind {expected}")]
     return []
+
+
+def _find(components: Components, path: KeyPath, default: str) -> tuple[dict[str, Any], Any]:
+    """A component and its class; where the section does not name it, the default kind."""
+    component = components.get(path, {"kind": default})
+    return component, REGISTRIES[str(path[-1])].get(component["kind"])
+
+
+def _names(registry: str, accepts: Callable[[Any], bool]) -> str:
+    known = REGISTRIES[registry]
+    return " or ".join(name for name in known.names() if accepts(known.get(name)))

@@ -14,7 +14,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from orchestrator.specs.compatibility import check_fit
+from models.registry import REGISTRIES
+from orchestrator.specs.compatibility import check_compatibility
 from orchestrator.specs.messages import Problem, problems_of
 from orchestrator.specs.positions import KeyPath, describe, nearest
 
@@ -41,17 +42,10 @@ def slots(model: dict[str, Any]) -> Iterator[tuple[KeyPath, str, Any]]:
         yield ("regularizers", i), "regularizer", value
 
 
-def registries() -> dict[str, Any]:
-    """Kind -> registry. Imports torch."""
-    from models.registry import REGISTRIES
-
-    return dict(REGISTRIES)
-
-
 @functools.cache
 def schema(registry: str, kind: str) -> type[BaseModel]:
     """The strict model of one component's options, `kind` included. KeyError if there is no such component."""
-    cls = registries()[registry].get(kind)
+    cls = REGISTRIES[registry].get(kind)
     hints = typing.get_type_hints(cls.__init__)
     fields: dict[str, Any] = {"kind": (typing.Literal[kind], kind)}
     for parameter in inspect.signature(cls).parameters.values():
@@ -72,8 +66,8 @@ def check_component(
     if not isinstance(value, dict):
         return None, [Problem(at, f"found {describe(value)}; expected a mapping such as {{kind: {_example(registry)}}}")]
     if "kind" not in value:
-        return None, [Problem(at, f"kind is missing; {nearest('', registries()[registry].names())}")]
-    kind, names = value["kind"], registries()[registry].names()
+        return None, [Problem(at, f"kind is missing; {nearest('', REGISTRIES[registry].names())}")]
+    kind, names = value["kind"], REGISTRIES[registry].names()
     if not isinstance(kind, str) or kind not in names:
         return None, [Problem((*at, "kind"), f"found {describe(kind)}; {nearest(kind if isinstance(kind, str) else '', names)}")]
     model = schema(registry, kind)
@@ -87,7 +81,7 @@ def check_component(
 
 def refusal(registry: str, component: dict[str, Any], site: dict[str, Any]) -> str | None:
     """Why the component's own `check` does not want it at this site; None where it does. Options are written out and of the right types."""
-    own = getattr(registries()[registry].get(component["kind"]), "check", None)
+    own = getattr(REGISTRIES[registry].get(component["kind"]), "check", None)
     return None if own is None else own(site, **{k: v for k, v in component.items() if k != "kind"})
 
 
@@ -103,7 +97,7 @@ def check_components(model: dict[str, Any], *, fit: bool = True) -> tuple[dict[K
         problems += found
         if options is not None:
             filled[path] = options
-    return filled, problems or (check_fit(filled) if fit else [])
+    return filled, problems or (check_compatibility(filled) if fit else [])
 
 
 def site_info(model: dict[str, Any], path: KeyPath) -> dict[str, Any] | None:
@@ -132,5 +126,5 @@ def _bounded(hint: Any, default: Any) -> Any:
 
 
 def _example(registry: str) -> str:
-    names: list[str] = registries()[registry].names()
+    names = REGISTRIES[registry].names()
     return names[0] if names else "NAME"

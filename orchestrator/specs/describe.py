@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from models.registry import REGISTRIES
 from orchestrator.errors import UserError
-from orchestrator.specs.components import registries, schema
+from orchestrator.specs.components import schema
 from orchestrator.specs.positions import nearest, shown
 
 
 def registry_list() -> dict[str, list[str]]:
     """Kind of registry -> names, those without any too."""
-    return {kind: registry.names() for kind, registry in registries().items()}
+    return {kind: registry.names() for kind, registry in REGISTRIES.items()}
 
 
 def describe(name: str) -> list[dict[str, Any]]:
@@ -29,7 +30,7 @@ def describe(name: str) -> list[dict[str, Any]]:
 
 
 def _one(registry: str, name: str) -> dict[str, Any]:
-    cls = registries()[registry].get(name)
+    cls = REGISTRIES[registry].get(name)
     options = []
     for option, info in schema(registry, name).model_fields.items():
         if option != "kind":

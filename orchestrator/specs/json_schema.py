@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from models.registry import REGISTRIES
 from orchestrator.specs.check import SECTIONS
-from orchestrator.specs.components import SLOTS, registries, schema
+from orchestrator.specs.components import SLOTS, schema
 from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.table import RowHead, TableHead
 from orchestrator.specs.templates import TemplateHead
@@ -44,7 +45,7 @@ def json_schema() -> dict[str, Any]:
 
 def _component(registry: str, optional: bool) -> dict[str, Any]:
     branches: list[dict[str, Any]] = []
-    for name in registries()[registry].names():
+    for name in REGISTRIES[registry].names():
         own = schema(registry, name).model_json_schema()
         own.pop("title", None)
         own["required"] = ["kind", *(n for n in own.get("required", []) if n != "kind")]

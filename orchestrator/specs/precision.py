@@ -6,7 +6,8 @@ import functools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from orchestrator.specs.components import SLOTS, registries, site_info
+from models.registry import REGISTRIES
+from orchestrator.specs.components import SLOTS, site_info
 from orchestrator.specs.messages import Problem
 from orchestrator.specs.positions import KeyPath
 from orchestrator.specs.schema import ModelSpec, RunSpec
@@ -35,7 +36,7 @@ def _particular(model: ModelSpec) -> Iterator[tuple[KeyPath, Any, dict[str, Any]
 def _with_rule(registry: str, kind: str) -> Any:
     from models.seams import Component
 
-    cls = registries()[registry].get(kind)
+    cls = REGISTRIES[registry].get(kind)
     return cls if any("needs_fp32" in vars(base) for base in cls.__mro__ if base is not Component) else None
 
 

@@ -7,10 +7,11 @@ Unknown keys, wrong types and out-of-range numbers are errors (pydantic strict m
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from models.config import Component, DropoutConfig, ModelConfig, StackConfig
 from orchestrator.specs.base import Natural, Positive, Probability, Strict
 from orchestrator.specs.optim import BatchSpec, OptimSpec, Restart, Schedule
 
@@ -93,54 +94,45 @@ class DataSpec(Strict):
 # ---------------------------------------------------------------- model
 
 
-class DropoutSpec(Strict):
-    embedding: Probability = 0.1
-    residual: Probability = 0.1
-    attention: Probability = 0.0
-    ffn: Probability = 0.0
+# The fields, their order and their defaults are those of `models.config`; what is repeated here gets bounds or a stricter type.
+_DROPOUT, _STACK, _MODEL = DropoutConfig(), StackConfig(), ModelConfig()
 
 
-Component = dict[str, Any]
-"""`{kind: NAME, **options}`; checked against the constructor of the registered class (`components.py`)."""
+class DropoutSpec(Strict, DropoutConfig):
+    embedding: Probability = _DROPOUT.embedding
+    residual: Probability = _DROPOUT.residual
+    attention: Probability = _DROPOUT.attention
+    ffn: Probability = _DROPOUT.ffn
 
 
-class EncoderSpec(Strict):
-    num_layers: Positive = 6
-    layer: Component = {"kind": "transformer"}
-    connection: Component = {"kind": "residual"}
-    aggregation: Component = {"kind": "top"}
-    self_attention: Component = {"kind": "single"}
+class EncoderSpec(Strict, StackConfig):
+    num_layers: Positive = _STACK.num_layers
+    layer: Component = _STACK.layer
+    connection: Component = _STACK.connection
+    aggregation: Component = _STACK.aggregation
+    self_attention: Component = _STACK.self_attention
+    cross_attention: ClassVar[None] = None  # type: ignore[misc]  # the key is refused
 
 
 class DecoderSpec(EncoderSpec):
-    cross_attention: Component = {"kind": "single"}
+    num_layers: Positive = _STACK.num_layers
+    cross_attention: Component = {"kind": "single"}  # type: ignore[misc, assignment]
 
 
-class ModelSpec(Strict):
+class ModelSpec(Strict, ModelConfig):
     """The network. Widths are of the whole model; sides differ only by depth and components."""
 
-    d_model: Positive = 512
-    d_ff: Positive = 2048
-    num_heads: Positive = 8
-    norm: Literal["pre", "post"] = "post"
-    norm_eps: Annotated[float, Field(gt=0)] = 1e-6
-    activation: Literal["relu", "gelu"] = "relu"
-    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
-    max_positions: Positive = 1024  # rows of the table of learned positions
-    word_dim: Positive | None = None  # width of embedded words; null: d_model, else a linear map stands behind the table
-    output_dim: Positive | None = None  # width in front of the softmax; null: word_dim, or d_model
-    weight_norm: bool = False  # of the linear maps of convolutional components and of the output
-    embeddings: Literal["separate", "tied-output", "three-way"] = "separate"
-    embedding_scale: bool = True
-    encoder_embedding_bias: bool = False
-    output_bias: bool = False
-    init: Literal["xavier", "fan-in", "convs2s"] = "xavier"
+    d_model: Positive = _MODEL.d_model
+    d_ff: Positive = _MODEL.d_ff
+    num_heads: Positive = _MODEL.num_heads
+    norm_eps: Annotated[float, Field(gt=0)] = _MODEL.norm_eps
+    max_positions: Positive = _MODEL.max_positions
+    word_dim: Positive | None = _MODEL.word_dim
+    output_dim: Positive | None = _MODEL.output_dim
     dropout: DropoutSpec = DropoutSpec()
     encoder: EncoderSpec = EncoderSpec()
     decoder: DecoderSpec = DecoderSpec()
-    bridge: Component = {"kind": "top"}
-    extra_encoder: Component | None = None
-    context: Component | None = None
+    bridge: Component = _MODEL.bridge
     regularizers: list[Component] = []
 
     @model_validator(mode="after")

@@ -66,10 +66,10 @@ class Bucket:
         except ImportError:
             raise UserError(f"--results {url}: needs the package obstore; expected pip install '.[s3]' in the checkout") from None
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT")
-        config: dict[str, Any] = {"endpoint": endpoint} if endpoint and url.startswith("s3:") else {}
+        config: Any = {"endpoint": endpoint} if endpoint and url.startswith("s3:") else {}
         if url.startswith("s3:") and not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
             config["region"] = "us-east-1"
-        client: dict[str, Any] = {"connect_timeout": "5s", "timeout": "120s", "allow_http": bool(endpoint and endpoint.startswith("http:"))}
+        client: Any = {"connect_timeout": "5s", "timeout": "120s", "allow_http": bool(endpoint and endpoint.startswith("http:"))}
         retry: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
         try:
             return cls(url, from_url(url, config=config, client_options=client, retry_config=retry))

@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.specs import check, links, precision
-from orchestrator.specs.compatibility import check_fit
+from orchestrator.specs.compatibility import check_compatibility
 from orchestrator.specs.components import SIDE_SLOTS, refusal, site_info
 from orchestrator.specs.grid.axes import Value
 from orchestrator.specs.grid.combinations import Combination, Grid
@@ -222,7 +222,7 @@ class _Assembler:
             message = self.refusals[known]
             if message is not None:
                 return [Problem(("model", *path), message)]
-        return [Problem(("model", *p.path), p.message) for p in check_fit(filled)]
+        return [Problem(("model", *p.path), p.message) for p in check_compatibility(filled)]
 
     def _refused(self, name: str, values: Combination, problem: Problem) -> None:
         known = (problem.path, problem.message)

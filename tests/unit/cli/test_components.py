@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 import pytest
 
+from models.registry import REGISTRIES
 from orchestrator.specs import components
-from orchestrator.specs.components import check_component, registries, schema, slots
+from orchestrator.specs.components import check_component, schema, slots
 
-EVERY = [(kind, name) for kind, registry in registries().items() for name in registry.names()]
+EVERY = [(kind, name) for kind, registry in REGISTRIES.items() for name in registry.names()]
 
 
 class Registry:
@@ -50,7 +51,7 @@ class Thing:
 
 @pytest.fixture
 def thing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(components, "registries", lambda: {"connection": Registry(Thing)})
+    monkeypatch.setattr(components, "REGISTRIES", {"connection": Registry(Thing)})
     schema.cache_clear()
     monkeypatch.setattr(schema, "cache_clear", schema.cache_clear)
 
@@ -99,7 +100,7 @@ def test_what_is_no_component(value: Any) -> None:
 
 @pytest.mark.parametrize(("registry", "name"), EVERY)
 def test_every_registered_class_has_a_strict_schema(registry: str, name: str) -> None:
-    cls = registries()[registry].get(name)
+    cls = REGISTRIES[registry].get(name)
     assert inspect.getdoc(cls), "the docstring is the equation"
     keyword_only = {p.name for p in inspect.signature(cls).parameters.values() if p.kind is p.KEYWORD_ONLY}
     assert set(schema(registry, name).model_fields) == keyword_only | {"kind"}
@@ -118,7 +119,7 @@ def test_options_are_plain_values(registry: str, name: str) -> None:
 
 
 def test_every_registry_has_its_place_in_a_spec() -> None:
-    assert {*components.SLOTS.values(), "regularizer"} == set(registries())
+    assert {*components.SLOTS.values(), "regularizer"} == set(REGISTRIES)
 
 
 def test_slots_of_a_model() -> None:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import copy
-import sys
-import types
 from typing import Any
 
 import pytest
@@ -43,9 +41,7 @@ def stubs(monkeypatch):
     names = ("connection", "aggregation", "self_attention", "cross_attention", "layer", "bridge", "extra_encoder", "context", "regularizer")
     kinds = dict.fromkeys(("residual", "top", "single", "transformer", "dense", "birnn", "gru", "diversity"), Plain)
     registries = {name: type("Registry", (), {"get": staticmethod(dict(kinds).__getitem__)}) for name in names}
-    registry = types.ModuleType("models.registry")
-    registry.REGISTRIES = registries
-    monkeypatch.setitem(sys.modules, "models.registry", registry)
+    monkeypatch.setattr("orchestrator.ledger.keys.REGISTRIES", registries)
     return registries
 
 
