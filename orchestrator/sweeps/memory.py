@@ -5,7 +5,7 @@
 
 Never exact, and on a CPU an upper bound for what surrounds the tensors (PROCESS): allocators keep more than is used, and variants hold
 more or fewer states than a plain layer. The constants were fitted to peaks of plain transformers on a CPU (fp32);
-`tests/unit/training/test_memory.py` holds the formula against such peaks. On a GPU it was not tried.
+`tests/unit/sweeps/test_memory.py` holds the formula against such peaks. On a GPU it was not tried.
 """
 
 from __future__ import annotations

@@ -118,6 +118,14 @@ def test_no_module_imports_itself_through_others() -> None:
     TopologicalSorter(graph).prepare()  # CycleError names the modules
 
 
+def test_tests_lie_as_the_packages_do() -> None:
+    """`tests/unit/A/B` tests `orchestrator/A/B`, or what lies beside `orchestrator`."""
+    folders = {path.parent.relative_to(ROOT / "tests" / "unit") for path in (ROOT / "tests" / "unit").rglob("test_*.py")}
+    assert [str(name) for name in folders if not any((ROOT / top / name).is_dir() for top in ("orchestrator", ""))] == []
+    files = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "unit").glob("test_*.py")}
+    assert files - {path.stem for path in (ROOT / "orchestrator").glob("*.py")} == {"architecture"}
+
+
 def test_few_modules_stand_at_the_top() -> None:
     """At the top only what everything uses."""
     assert len(list((ROOT / "orchestrator").glob("*.py"))) <= 8

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from life import rows_in, tree
 
 from orchestrator.errors import UserError
 from orchestrator.files.documents import sealed
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle import archive
 from orchestrator.lifecycle.carry import export_ledger, import_ledger
+from tests.unit.lifecycle.life import rows_in, tree
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def test_a_run_or_sweep_that_is_at_work_is_left_alone(carried, copy, cli):
 
 @pytest.mark.parametrize("point", ["import_member", "import_pre_rename", "import_post_rename"])
 @pytest.mark.parametrize("damaged", [False, True], ids=["empty", "partly there"])
-def test_killed_half_way_every_run_is_whole_and_calling_again_does_the_rest(carried, copy, killed, tmp_path, point, damaged):
+def test_killed_half_way_every_run_is_whole_and_calling_again_does_the_rest(carried, copy, forked, tmp_path, point, damaged):
     want = tree(copy)
     target = copy if damaged else tmp_path / "new"
     if damaged:
@@ -148,7 +148,7 @@ def test_killed_half_way_every_run_is_whole_and_calling_again_does_the_rest(carr
         for name in ("train.json", "capsule.json"):
             (copy / key / name).unlink()
         shutil.rmtree(copy / key / "weights")
-    assert killed(lambda: import_ledger(carried[1], target), f"{point}:kill") == -signal.SIGKILL
+    assert forked(lambda: import_ledger(carried[1], target), f"{point}:kill") == -signal.SIGKILL
     after = {name: data for name, data in tree(target).items() if not name.startswith(".import-")}
     assert after.items() <= want.items()
     for run in {name.partition("/")[0] for name in after} - {"sweeps"}:
@@ -161,12 +161,12 @@ def test_killed_half_way_every_run_is_whole_and_calling_again_does_the_rest(carr
     assert tree(target) == want and not list(target.glob(".import-*"))
 
 
-def test_export_is_the_same_bytes_each_time_and_never_half_there(trained, tmp_path, killed):
+def test_export_is_the_same_bytes_each_time_and_never_half_there(trained, tmp_path, forked):
     _, results, _ = trained
     for name in ("a.tar", "b.tar"):
         export_ledger(results, tmp_path / name, weights=True)
     assert (tmp_path / "a.tar").read_bytes() == (tmp_path / "b.tar").read_bytes()
-    assert killed(lambda: export_ledger(results, tmp_path / "c.tar"), "archive_member:kill") == -signal.SIGKILL
+    assert forked(lambda: export_ledger(results, tmp_path / "c.tar"), "archive_member:kill") == -signal.SIGKILL
     assert not (tmp_path / "c.tar").exists()
     with pytest.raises(UserError, match="is there already"):
         export_ledger(results, tmp_path / "a.tar")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from life import put, tensors
 
 from orchestrator.files.documents import sealed
 from orchestrator.ledger import layout
@@ -20,6 +19,7 @@ from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle import archive, garbage, merging
 from orchestrator.lifecycle.carry import _late
 from orchestrator.lifecycle.garbage import Needs
+from tests.unit.lifecycle.life import put, tensors
 
 KEY = "ab" * 32
 RUN = KEY[:16]

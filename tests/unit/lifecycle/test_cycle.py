@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from life import ROOT, SPEC, rows_in, tree
+
+from tests.unit.lifecycle.life import ROOT, SPEC, rows_in, tree
 
 
 @pytest.fixture

@@ -90,12 +90,12 @@ def test_every_decode_option_has_its_place(exported):
     assert set(config["decode"]) == set(Full.model_fields) == set(vars(DecodeSpec.of(config["decode"])))
 
 
-def test_killed_half_way_nothing_is_there(trained, tmp_path, killed):
+def test_killed_half_way_nothing_is_there(trained, tmp_path, forked):
     from orchestrator.cli.main import run
 
     spec, results, cache = trained
     arguments = ["export", f"{spec}#base", "--results", str(results), "--cache-dir", str(cache), "--to", str(tmp_path / "model")]
-    assert killed(lambda: run(arguments), "export_pre_rename:kill") == -signal.SIGKILL
+    assert forked(lambda: run(arguments), "export_pre_rename:kill") == -signal.SIGKILL
     assert not (tmp_path / "model").exists()
 
 

@@ -7,12 +7,12 @@ import signal
 from pathlib import Path
 
 import pytest
-from life import put, tensors, tree
 
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle import garbage
 from orchestrator.lifecycle.collect import collect
 from orchestrator.lifecycle.garbage import Needs
+from tests.unit.lifecycle.life import put, tensors, tree
 
 LEDGER = ("train.json", "capsule.json", "spec.yaml", "history.jsonl")
 
@@ -177,10 +177,10 @@ def test_links_are_never_followed(states, tmp_path):
 
 
 @pytest.mark.parametrize("point", ["gc_pre_rename", "gc_post_rename", "gc_pre_delete", "lock_post_rename"])
-def test_killed_at_any_moment_every_folder_is_whole_or_gone_and_calling_again_ends_it(states, killed, point):
+def test_killed_at_any_moment_every_folder_is_whole_or_gone_and_calling_again_ends_it(states, forked, point):
     results, runs, _ = states
     before, plan = tree(results), garbage.find(results)
-    assert killed(lambda: collect(results, plan), f"{point}:kill") == -signal.SIGKILL
+    assert forked(lambda: collect(results, plan), f"{point}:kill") == -signal.SIGKILL
     for item in plan.items:
         inside = {name: data for name, data in before.items() if results / name == item.path or item.path in (results / name).parents}
         now = {name for name in tree(results) if name in inside}

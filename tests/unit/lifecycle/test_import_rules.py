@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from life import put, tree
 
 from orchestrator.errors import LockedError, UserError
 from orchestrator.ledger import layout
@@ -17,6 +16,7 @@ from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.weights import save_weights
 from orchestrator.lifecycle import carry
 from orchestrator.lifecycle.carry import export_ledger, import_ledger
+from tests.unit.lifecycle.life import put, tree
 
 KEYS = {"mine": "ab" * 32, "other": "cd" * 32}
 

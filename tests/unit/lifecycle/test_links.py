@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from life import put
 
 from orchestrator.errors import UserError
 from orchestrator.files.documents import sealed
 from orchestrator.lifecycle.carry import export_ledger, import_ledger
+from tests.unit.lifecycle.life import put
 
 KEY, SCORE = "a" * 64, "b" * 64
 RUN = KEY[:16]

@@ -8,10 +8,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from life import SPEC, rows_in, tree
 
 from orchestrator.files.documents import sealed
 from orchestrator.lifecycle.verdict import DECIDING, Evidence, Tolerance, compare
+from tests.unit.lifecycle.life import SPEC, rows_in, tree
 
 TRAIN = {"status": "done", "steps": 6, "params": 10, "weights_sha256": "a" * 64, "valid": {"nll": 2.0}, "seconds": 1.0}
 CAPSULE = {"git_commit": "c", "libraries": {"torch": "2.13.0", "mlflow": "3"}, "device": "cpu", "threads": 1, "matmul": {"path": "default"}}
@@ -100,12 +100,12 @@ def test_a_row_that_changed_since_is_run_as_it_was_recorded(trained, copy, cli, 
     assert {one["what"]: one["again"] for one in json.loads(out)["runs"][0]["measures"]}["steps"] == 6
 
 
-def test_killed_it_goes_on_in_the_place_it_was_given(trained, cli, tmp_path, killed):
+def test_killed_it_goes_on_in_the_place_it_was_given(trained, cli, tmp_path, forked):
     from orchestrator.cli.main import run
 
     spec, results, cache = trained
     command = ["repro", f"{spec}#base", "--results", str(results), "--cache-dir", str(cache), "--into", str(tmp_path / "again")]
-    assert killed(lambda: run(command), "step@5:kill") == -signal.SIGKILL
+    assert forked(lambda: run(command), "step@5:kill") == -signal.SIGKILL
     code, out, _ = cli(*command, "--json")
     assert code == 0 and json.loads(out)["verdict"] == "same bits"
     (journal,) = (tmp_path / "again").glob("*/journal.jsonl")

@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
-from life import ROOT, put
 
 from orchestrator import interrupt
 from orchestrator.errors import UserError
 from orchestrator.ledger.run_lock import RunLock, owner
 from orchestrator.lifecycle.stopping import stop
+from tests.unit.lifecycle.life import ROOT, put
 
 DRIVER = """
 import sys, time

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from torch.nn import functional as F
-
-sys.path.insert(0, str(Path(__file__).parent))
-from conv_cases import both, dense, residual
-from model_cases import VOCAB, batch
 
 from models import Cache, build
 from models.config import ModelConfig
@@ -24,6 +18,8 @@ from models.initialise import initialise
 from models.linear import NormedLinear, linear
 from models.loss import label_smoothed_loss
 from models.site import Flow, History, Site
+from tests.unit.models.conv_cases import both, dense, residual
+from tests.unit.models.model_cases import VOCAB, batch
 
 SMALL = {"d_model": 16, "d_ff": 8, "num_heads": 2, "word_dim": 10, "max_positions": 16}
 CONVS2S = both(residual(2, 6), "multistep", **SMALL)

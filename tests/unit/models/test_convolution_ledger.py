@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
-from conv_cases import TABLE1, dense, model, residual
-
 from models import build, count_parameters
+from tests.unit.models.conv_cases import TABLE1, dense, model, residual
 
 ROWS = {"de-en": 45_000, "tr-en": 89_000, "tr-en-morph": 120_000}
 """Rows of the three word matrices together, from the slopes of the printed sizes over the width of words."""

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_cases import COMPONENTS, VOCAB, batch, config, variant
 
 from models import build
 from models.dropout import Dropout
 from models.inference import prepared
 from models.loss import label_smoothed_loss
 from models.paths import PATHS
+from tests.unit.models.model_cases import COMPONENTS, VOCAB, batch, config, variant
 
 PLACES = {"embedding": 0.11, "residual": 0.22, "attention": 0.33, "ffn": 0.44}
 WHERE = (

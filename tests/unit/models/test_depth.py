@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
-from model_cases import CASES, VOCAB, batch, config, tiny, variant
-from test_equations import different_values, layer_norm, same
-
 from models import build
 from models.running_mix import RunningMix
+from tests.unit.models.model_cases import CASES, VOCAB, batch, config, tiny, variant
+from tests.unit.models.test_equations import different_values, layer_norm, same
 
 
 def both(**component):

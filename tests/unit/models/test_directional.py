@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_cases import VOCAB, batch, config
 
 from models import build, count_parameters
 from models.paths import PATHS
 from models.site import Flow
 from models.transformer import padding_bias
 from orchestrator.specs.components import check_components
+from tests.unit.models.model_cases import VOCAB, batch, config
 
 
 def directional(masks="heads", **changes):

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
-from model_cases import VOCAB, batch, config
-
 from models import build
 from models.dropout import Dropout, draw_bits, keep_mask
 from models.loss import label_smoothed_loss
+from tests.unit.models.model_cases import VOCAB, batch, config
 
 
 def states(model, src, tgt):

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from safetensors.torch import load, save
 
-sys.path.insert(0, str(Path(__file__).parent))
-from model_cases import CASES, IDS, VOCAB, batch, tiny, variant
-
 from models import Cache, build, count_parameters
 from models.loss import label_smoothed_loss
 from models.paths import PATHS
+from tests.unit.models.model_cases import CASES, IDS, VOCAB, batch, tiny, variant
 
 pytestmark = pytest.mark.parametrize("case", CASES, ids=IDS)
 

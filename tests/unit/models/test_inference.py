@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_cases import CASES, IDS, batch, tiny
 
 import models.inference
 from models import Cache
 from models.inference import PrecisionError, prepared
+from tests.unit.models.model_cases import CASES, IDS, batch, tiny
 
 PRE = [case for case in CASES if case[2] == "pre"]
 PLAIN = ("connection", "residual", "pre")

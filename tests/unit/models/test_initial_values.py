@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_cases import VOCAB, config
 
 from models import build
 from models.initialise import NoInitialValueError, initialise, stream_seed
 from models.registry import CONNECTIONS
 from models.seams import Connection
 from models.site import Flow, History, Site
+from tests.unit.models.model_cases import VOCAB, config
 
 
 class Mixed(Connection):

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
-from model_cases import VOCAB, batch, config, variant
-from test_equations import attention, layer_norm, same
-
 from models import Cache, build
 from models.attention import MultiHeadAttention
 from models.contextual import ContextAttention
+from tests.unit.models.model_cases import VOCAB, batch, config, variant
+from tests.unit.models.test_equations import attention, layer_norm, same
 
 ABLATIONS = {
     "gate": ("self_attention", "contextual"),

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
-from model_cases import VOCAB, batch, config
-
 from models import build
 from models.inference import prepared
+from tests.unit.models.model_cases import VOCAB, batch, config
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])

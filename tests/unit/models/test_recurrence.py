@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_cases import STACKED, VOCAB, batch, config
-from test_equations import attention, layer_norm, same
 
 from models import Cache, build, count_parameters
 from models.config import ModelConfig
@@ -19,6 +12,8 @@ from models.packing import Packing
 from models.paths import PATHS
 from models.recurrence import BiArn, BiRnn
 from models.site import Site
+from tests.unit.models.model_cases import STACKED, VOCAB, batch, config
+from tests.unit.models.test_equations import attention, layer_norm, same
 
 MASKS = {
     "ragged": torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0]]).bool(),

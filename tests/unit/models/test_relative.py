@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_cases import VOCAB, batch, config
 
 import models.cache
 from models import Cache, build, count_parameters
@@ -20,6 +15,7 @@ from models.site import Flow
 from models.transformer import causal_bias, padding_bias
 from orchestrator.decoding.beam import beam_search
 from orchestrator.specs.schema import DecodeSpec
+from tests.unit.models.model_cases import VOCAB, batch, config
 
 LONG = 12
 

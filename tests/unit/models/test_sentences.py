@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
-from model_cases import VOCAB, config
 
 from models import build
 from models.attention import padding_bias
 from models.embedding import sinusoids
 from models.sentences import Sentences
 from models.site import Flow
+from tests.unit.models.model_cases import VOCAB, config
 
 DOCUMENTS = torch.tensor(
     [

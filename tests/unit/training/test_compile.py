@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from support import Recorder, changed, fit
+
+from tests.unit.training.support import Recorder, changed, fit
 
 
 @pytest.mark.slow

@@ -6,12 +6,10 @@ import os
 import shutil
 import signal
 import socket
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from support import KEY, Recorder, changed, fit
 from torch import nn
 
 from orchestrator import interrupt
@@ -23,6 +21,7 @@ from orchestrator.sweeps.row import ledger_of, result_of, run_row
 from orchestrator.sweeps.task import Task
 from orchestrator.training.loop import ASK_EVERY
 from orchestrator.training.runtime import Runtime
+from tests.unit.training.support import KEY, Recorder, changed, fit
 
 NO_DROPOUT = {"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}}
 CONVOLUTIONAL = {
@@ -87,7 +86,6 @@ def _runtime(rank: int, port: int) -> Runtime:
 
 
 def _worker(rank: int, port: int, name: str, run_dir: str, cache: str, recorder: Recorder | None = None) -> None:
-    sys.path.insert(0, str(Path(__file__).parent))
     from orchestrator.data.prepare import prepare
 
     runtime, spec = _runtime(rank, port), _spec(name)

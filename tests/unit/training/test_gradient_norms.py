@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from support import KEY, Recorder, changed, fit
 from torch import nn
 
 from models.transformer import build
@@ -23,6 +21,7 @@ from orchestrator.training.gradient_norms import METRIC, SAMPLES, GradientNorms,
 from orchestrator.training.objective import Objective, Share
 from orchestrator.training.reporters import HistoryReporter, RungReporter
 from orchestrator.training.runtime import Runtime
+from tests.unit.training.support import KEY, Recorder, changed, fit
 
 STILL = {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}
 EVERY_3 = {"log_gradient_norms": 3}
@@ -145,7 +144,6 @@ def test_a_rung_holds_none_of_it(tmp_path):
 
 
 def _worker(rank: int, port: int, run_dir: str, cache: str) -> None:
-    sys.path.insert(0, str(Path(__file__).parent))
     from orchestrator.data.prepare import prepare
 
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from support import SPEC, Recorder, changed, fit
 
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.specs.schema import Schedule
@@ -11,6 +10,7 @@ from orchestrator.training import phases, plateau
 from orchestrator.training.batches import Feed
 from orchestrator.training.state import Progress
 from orchestrator.training.validation import Validator
+from tests.unit.training.support import SPEC, Recorder, changed, fit
 
 OPTIM = {
     "kind": "nag",

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from support import KEY, SPEC, Recorder, changed, fit
 
 from models import build
 from models.paths import PATHS, Paths
@@ -14,6 +13,7 @@ from orchestrator.ledger.weights import weights_sha256
 from orchestrator.training.batches import Feed
 from orchestrator.training.objective import token_nll
 from orchestrator.training.warm_start import told, warm_start
+from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
 
 
 def test_learns_and_repeats_bit_for_bit(prepared, tmp_path):

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from support import KEY, SPEC, Recorder, changed, fit
 
 from models import build
 from models.initialise import stream_seed
@@ -24,6 +23,7 @@ from orchestrator.training.optim import learning_rate
 from orchestrator.training.runtime import Runtime
 from orchestrator.training.state import Progress
 from orchestrator.training.validation import Validator
+from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
 
 OFF = dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)
 BOS, EOS = 2, 3

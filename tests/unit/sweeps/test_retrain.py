@@ -6,7 +6,6 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from support import Recorder, changed, fit
 
 from models.transformer import build
 from orchestrator.cli.main import run
@@ -21,6 +20,7 @@ from orchestrator.specs.table import Sweep
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.retrain import check_seeds, ranked
 from orchestrator.sweeps.tasks import make_tasks
+from tests.unit.training.support import Recorder, changed, fit
 
 FILE = """\
 source: {paper: demo, table: search}

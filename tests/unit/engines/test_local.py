@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 import pytest
-from support import changed
 
 from orchestrator.engines import local
 from orchestrator.sweeps import row
 from orchestrator.sweeps.task import Task
 from orchestrator.training.reporters import HistoryReporter
+from tests.unit.training.support import changed
 
 FILES = ("journal.jsonl", "history.jsonl", "lock")
 

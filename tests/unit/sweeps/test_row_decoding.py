@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from support import KEY, SPEC, changed
 
 from models import build
 from orchestrator.decoding import length_penalty, validation_bleu
@@ -21,6 +20,7 @@ from orchestrator.sweeps.task import Scoring
 from orchestrator.training.batches import Feed
 from orchestrator.training.loop import Training
 from orchestrator.training.runtime import Runtime
+from tests.unit.training.support import KEY, SPEC, changed
 
 SIZES = SimpleNamespace(src_size=30, tgt_size=30)
 

@@ -111,8 +111,8 @@ POINTS = ("pre_write", "pre_fsync", "pre_rename", "post_rename")
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("kind", ["train", "rung", "score", "tune", "capsule", "spec", "decode", "hypotheses"])
-def test_killed_at_each_point(ledger, child, bad, kind, point):
-    assert child(lambda: fill(ledger), f"{kind}_{point}:kill") == -signal.SIGKILL
+def test_killed_at_each_point(ledger, forked, bad, kind, point):
+    assert forked(lambda: fill(ledger), f"{kind}_{point}:kill") == -signal.SIGKILL
     present = {
         "train": ledger.read_train(TRAIN),
         "rung": ledger.read_rungs(TRAIN).get(50),

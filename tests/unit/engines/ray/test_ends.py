@@ -25,7 +25,7 @@ from orchestrator.engines.ray.report_queue import Empty, _QueueActor, _Quiet
 from orchestrator.engines.ray.stopping import UntilAsked
 from orchestrator.errors import UserError
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
 
 

@@ -60,7 +60,7 @@ def test_enospc_nan_sleep(monkeypatch):
     assert time.monotonic() - started >= 0.05
 
 
-def test_once_over_processes(monkeypatch, tmp_path, child):
+def test_once_over_processes(monkeypatch, tmp_path, forked):
     once = str(tmp_path / "once")
     text = "step@2:kill,step@2:kill"
 
@@ -68,14 +68,14 @@ def test_once_over_processes(monkeypatch, tmp_path, child):
         fault("step", 1)
         fault("step", 2)
 
-    assert [child(work, text, once) for _ in range(3)] == [-signal.SIGKILL, -signal.SIGKILL, 0]
+    assert [forked(work, text, once) for _ in range(3)] == [-signal.SIGKILL, -signal.SIGKILL, 0]
 
 
-def test_term_kills_and_can_be_caught(child):
-    assert child(lambda: fault("step", 1), "step@1:term") == -signal.SIGTERM
+def test_term_kills_and_can_be_caught(forked):
+    assert forked(lambda: fault("step", 1), "step@1:term") == -signal.SIGTERM
 
     def caught() -> None:
         signal.signal(signal.SIGTERM, lambda *_: None)
         fault("step", 1)
 
-    assert child(caught, "step@1:term") == 0
+    assert forked(caught, "step@1:term") == 0

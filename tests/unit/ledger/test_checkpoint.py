@@ -74,8 +74,8 @@ def test_same_bytes_for_same_tensors(ckpt, tmp_path):
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_at_each_point(ckpt, child, point):
-    assert child(lambda: save(ckpt, 60), f"ckpt_{point}@60:kill") == -signal.SIGKILL
+def test_killed_at_each_point(ckpt, forked, point):
+    assert forked(lambda: save(ckpt, 60), f"ckpt_{point}@60:kill") == -signal.SIGKILL
     done = point in ("post_rename", "pre_delete", "post_delete")
     bad = Bad()
     assert_holds(checkpoint.latest_good(ckpt, bad, key=KEY), 60 if done else 40)
@@ -95,13 +95,13 @@ def test_disk_full_keeps_the_old(ckpt, monkeypatch, point):
     assert_holds(checkpoint.latest_good(ckpt, key=KEY), 40)
 
 
-def test_file_size_limit(ckpt, child):
+def test_file_size_limit(ckpt, forked):
     def work() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))
         with pytest.raises(OSError, match=r"writing \d+ bytes.*model.safetensors"):
             save(ckpt, 60)
 
-    assert child(work) == 0
+    assert forked(work) == 0
     assert steps(ckpt) == [20, 40] and len(list(ckpt.iterdir())) == 2
 
 
@@ -241,10 +241,10 @@ def test_last_snapshots_are_kept(tmp_path):
 @pytest.mark.parametrize(
     "point", [f"{p}_{s}" for p in ("snapshot", "snapshot_manifest") for s in ("pre_write", "pre_rename", "post_rename")]
 )
-def test_killed_in_a_snapshot(tmp_path, child, point):
+def test_killed_in_a_snapshot(tmp_path, forked, point):
     for step in (10, 20):
         snapshot(tmp_path, step)
-    assert child(lambda: snapshot(tmp_path, 30), f"{point}@30:kill") == -signal.SIGKILL
+    assert forked(lambda: snapshot(tmp_path, 30), f"{point}@30:kill") == -signal.SIGKILL
     for path in checkpoint.snapshots(tmp_path):
         checkpoint.load_snapshot(path, key=KEY)
     assert snapshot_steps(tmp_path)[:2] == [10, 20]
@@ -252,11 +252,11 @@ def test_killed_in_a_snapshot(tmp_path, child, point):
     assert snapshot_steps(tmp_path) == [10, 20, 30] and len(list(tmp_path.iterdir())) == 6
 
 
-def test_killed_while_replacing_a_snapshot(tmp_path, child):
+def test_killed_while_replacing_a_snapshot(tmp_path, forked):
     snapshot(tmp_path, 10)
     other = {"w": torch.zeros(2)}
     work = lambda: checkpoint.save_snapshot(tmp_path, 10, other, 3, key=KEY)  # noqa: E731
-    assert child(work, "snapshot_post_rename:kill") == -signal.SIGKILL
+    assert forked(work, "snapshot_post_rename:kill") == -signal.SIGKILL
     assert checkpoint.snapshots(tmp_path) == []
     assert torch.equal(checkpoint.load_snapshot(work(), key=KEY)["w"], other["w"])
 
@@ -287,13 +287,13 @@ def test_weights_of_another_run(tmp_path):
 @pytest.mark.parametrize(
     "point", [f"{p}_{s}" for p in ("weights", "weights_manifest") for s in ("pre_write", "pre_fsync", "pre_rename", "post_rename")]
 )
-def test_slot_changes_with_its_meta_or_not_at_all(tmp_path, child, point):
+def test_slot_changes_with_its_meta_or_not_at_all(tmp_path, forked, point):
     def store(value: int) -> None:
         checkpoint.save_weights(tmp_path, "best", {"w": torch.full((2,), float(value))}, {"step": value}, key=KEY)
 
     assert checkpoint.load_weights(tmp_path, "best", key=KEY) is None
     store(1)
-    assert child(lambda: store(2), f"{point}:kill") == -signal.SIGKILL
+    assert forked(lambda: store(2), f"{point}:kill") == -signal.SIGKILL
     weights, meta = checkpoint.load_weights(tmp_path, "best", key=KEY)
     assert meta["step"] == (2 if point == "weights_manifest_post_rename" else 1) and torch.equal(
         weights["w"], torch.full((2,), float(meta["step"]))

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support import changed
 
 from orchestrator.data.store import Pairs
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import ScoreSpec
 from orchestrator.sweeps.lengths import check_longest
+from tests.unit.training.support import changed
 
 
 def pairs(*lengths):

@@ -24,7 +24,7 @@ def test_counts_every_execution(tmp_path):
     assert {line["pid"] for line in lines} == {os.getpid()} and set(lines[0]) == {"step", "pid", "t"}
 
 
-def test_lines_are_there_after_sigkill(tmp_path, child):
+def test_lines_are_there_after_sigkill(tmp_path, forked):
     path = tmp_path / "journal.jsonl"
 
     def work() -> None:
@@ -33,7 +33,7 @@ def test_lines_are_there_after_sigkill(tmp_path, child):
             fault("step", step)
             journal.step(step)
 
-    assert child(work, "step@6:kill") == -signal.SIGKILL
+    assert forked(work, "step@6:kill") == -signal.SIGKILL
     assert executed_steps(path) == 5
 
 
@@ -47,7 +47,7 @@ def test_torn_last_line_is_skipped_and_not_glued(tmp_path, torn):
     assert [line["step"] for line in read_lines(path)] == [1, 2, 3]
 
 
-def test_lines_of_two_processes_do_not_mix(tmp_path, child):
+def test_lines_of_two_processes_do_not_mix(tmp_path, forked):
     path = tmp_path / "lines.jsonl"
     ours = JsonLines(path)
 
@@ -57,7 +57,7 @@ def test_lines_of_two_processes_do_not_mix(tmp_path, child):
                 lines.append({"step": step, "who": "child" * 20})
 
     ours.append({"step": -1})
-    assert child(work) == 0
+    assert forked(work) == 0
     ours.append({"step": -2})
     assert executed_steps(path) == 202
 

@@ -16,10 +16,10 @@ POINTS = ("pre_write", "pre_fsync", "pre_rename", "post_rename")
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_at_each_point_old_or_new(tmp_path, child, point):
+def test_killed_at_each_point_old_or_new(tmp_path, forked, point):
     path = tmp_path / "value.json"
     atomic.write_json(path, {"value": 1})
-    assert child(lambda: atomic.write_json(path, {"value": 2}, points="result", step=5), f"result_{point}@5:kill") == -signal.SIGKILL
+    assert forked(lambda: atomic.write_json(path, {"value": 2}, points="result", step=5), f"result_{point}@5:kill") == -signal.SIGKILL
     assert json.loads(path.read_text()) == {"value": 2 if point == "post_rename" else 1}
     atomic.sweep(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["value.json"]
@@ -36,7 +36,7 @@ def test_disk_full_leaves_the_old_content_alone(tmp_path, monkeypatch, point):
     assert json.loads(path.read_text()) == {"value": 1} and len(list(tmp_path.iterdir())) == 1
 
 
-def test_file_size_limit(tmp_path, child):
+def test_file_size_limit(tmp_path, forked):
     path = tmp_path / "big"
     path.write_bytes(b"old")
 
@@ -46,7 +46,7 @@ def test_file_size_limit(tmp_path, child):
             atomic.write_bytes(path, bytes(5000))
         assert caught.value.errno == errno.EFBIG
 
-    assert child(work) == 0
+    assert forked(work) == 0
     assert path.read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1
 
 

@@ -150,14 +150,14 @@ def test_children_do_not_keep_it(tmp_path):
         executed.wait()
 
 
-def test_forked_child_may_check_but_does_not_release(tmp_path, child):
+def test_forked_child_may_check_but_does_not_release(tmp_path, forked):
     with RunLock(tmp_path / "lock") as lock:
 
         def work() -> None:
             lock.check()
             lock.release()
 
-        assert child(work) == 0
+        assert forked(work) == 0
         lock.check()
         with pytest.raises(LockedError):
             RunLock(tmp_path / "lock").acquire()
@@ -182,7 +182,7 @@ def test_damaged_record(tmp_path):
 
 
 @pytest.mark.parametrize("point", ["pre_write", "pre_rename", "post_rename"])
-def test_killed_while_taking_it(tmp_path, child, point):
-    assert child(lambda: RunLock(tmp_path / "lock").acquire(), f"lock_{point}:kill") == -signal.SIGKILL
+def test_killed_while_taking_it(tmp_path, forked, point):
+    assert forked(lambda: RunLock(tmp_path / "lock").acquire(), f"lock_{point}:kill") == -signal.SIGKILL
     with RunLock(tmp_path / "lock") as lock:
         assert lock.epoch == (2 if point == "post_rename" else 1)

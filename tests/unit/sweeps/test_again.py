@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from life import ROOT, rows_in, tree
 
 from orchestrator.ledger import earlier, sources
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
+from tests.unit.lifecycle.life import ROOT, rows_in, tree
 
 TOP, LINEAR = "models/aggregations/top.py", "models/aggregations/linear.py"
 Cli = Callable[..., tuple[int, str, str]]
@@ -112,7 +112,7 @@ def test_again_trains_anew_and_the_old_result_stays_readable(trained, copy: Path
     ("fault", "moved", "steps"), [("again_pre_rename:kill", False, 0), ("again_post_rename:kill", True, 0), ("step@5:kill", True, 4)]
 )
 def test_killed_it_leaves_the_old_result_or_the_old_beside_and_goes_on(
-    trained, copy: Path, cli: Cli, killed, repaired, fault: str, moved: bool, steps: int
+    trained, copy: Path, cli: Cli, forked, repaired, fault: str, moved: bool, steps: int
 ) -> None:
     spec, _, cache = trained
     arguments = ["run", f"{spec}#base", "--results", str(copy), "--cache-dir", str(cache), "--no-tracking", "--json"]
@@ -124,7 +124,7 @@ def test_killed_it_leaves_the_old_result_or_the_old_beside_and_goes_on(
 
         run([*arguments, "--again"])
 
-    assert killed(again, fault) == -9
+    assert forked(again, fault) == -9
     beside = copy / "earlier" / "1"
     assert sha(beside if moved else copy, key) == old and (copy / key[:16] / "train.json").exists() != moved
     if steps:  # the same command goes on too: what is unfinished is of this very code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from support import changed
 
 from orchestrator.data.prepare import manifest
 from orchestrator.decoding import length_penalty
@@ -12,6 +11,7 @@ from orchestrator.ledger.keys import keys_of
 from orchestrator.sweeps.row import ledger_of, run_row
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime
+from tests.unit.training.support import changed
 
 CANDIDATES = [0.0, 1.0, 3.0]
 
