@@ -1,6 +1,6 @@
-"""Waits until the cluster of RAY_ADDRESS has so many CPUs: a sweep counts them once, when it starts, and uses no more than it found.
+"""Waits until the cluster of RAY_ADDRESS has enough CPUs: a sweep counts them once, when it starts, and never uses more.
 
-Exit codes: 0 they are there, 1 they are not, in time.
+Exit codes: 0 the CPUs are there, 1 they were not in time.
 """
 
 from __future__ import annotations
@@ -11,23 +11,27 @@ import sys
 import time
 from pathlib import Path
 
-from orchestrator.engines.ray.cluster import cluster
+from orchestrator.engines.ray import environment
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cpus", type=int)
-    parser.add_argument("--seconds", type=float, default=900.0, help="at most so long")
+    parser.add_argument("--seconds", type=float, default=900.0, help="time limit")
     arguments = parser.parse_args()
+    results = Path(os.environ.get("NMT_RESULTS", "results"))
+    environment.configure(results)
+    from orchestrator.engines.ray.cluster import cluster  # Ray reads its variables when it is imported
+
     deadline = time.monotonic() + arguments.seconds
     while True:
-        with cluster(Path(os.environ.get("NMT_RESULTS", "results"))) as capacity:
-            found = capacity.cpus
-        if found >= arguments.cpus:
-            print(f"the cluster has {found} CPUs", file=sys.stderr)
+        with cluster(results) as capacity:
+            cpus = capacity.cpus
+        if cpus >= arguments.cpus:
+            print(f"the cluster has {cpus} CPUs", file=sys.stderr)
             return 0
         if time.monotonic() >= deadline:
-            print(f"error: the cluster has {found} of {arguments.cpus} CPUs after {arguments.seconds:.0f} s", file=sys.stderr)
+            print(f"error: the cluster has {cpus} of {arguments.cpus} CPUs after {arguments.seconds:.0f} s", file=sys.stderr)
             return 1
         time.sleep(min(5.0, max(0.0, deadline - time.monotonic())))
 

@@ -39,7 +39,7 @@ def analyse(context: Context) -> Analysis:
 
 
 def _sizes(context: Context, subject: Subject, lacking: list[str]) -> tuple[int, int] | None:
-    sizes = Data(context.data_dir, context.cache_dir).sizes(subject.row)
+    sizes = Data(context.data_dir, context.cache_dir).vocabulary_sizes(subject.spec)
     if sizes is not None:
         return sizes
     try:

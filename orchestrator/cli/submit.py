@@ -60,7 +60,7 @@ def submit(
     joined = _submitted(client, job, again)
     if not joined.new:
         known = client.job(joined.id)
-        state = "runs already: attached" if known is not None and known.live else "has succeeded already: nothing is run (--again would)"
+        state = "runs already: attached" if known is not None and known.active else "has succeeded already: nothing is run (--again would)"
         note(f"{joined.id}: {state}")
     if no_wait:
         typer.echo(joined.id)
@@ -72,13 +72,12 @@ def list_jobs(address: str, as_json: bool) -> None:
     """What `status --address` prints."""
     from orchestrator.cli.options import console, emit
     from orchestrator.engines.ray.jobs.access import find_address, find_token
-    from orchestrator.engines.ray.jobs.listing import as_json as plain
     from orchestrator.engines.ray.jobs.listing import job_table
 
     url = find_address(address)
     found = _client(url, find_token()).jobs()
     if as_json:
-        emit({"address": url, "jobs": [plain(job) for job in found]})
+        emit({"address": url, "jobs": [job.to_json() for job in found]})
     elif not found:
         typer.echo(f"no jobs at {url}")
     else:
@@ -147,7 +146,7 @@ def _tell(job: SweepJob) -> None:
         f"command: {job.entrypoint}",
         *(f"         {name}={value}" for name, value in job.env.items()),
         f"upload:  {len(found.files)} files, {mib(found.bytes)}",
-        *(f"left out, for its name: {name}" for name in found.left_out if name.parts[0] not in (".git", ".venv")),
+        *(f"left out, for its name: {name}" for name in found.withheld if name.parts[0] not in (".git", ".venv")),
     ):
         typer.echo(visible(line))
 

@@ -44,7 +44,7 @@ class Costs:
         assert row.spec is not None
         key = kept("manifest", row.spec.data, row.spec.data.model_dump_json)
         if key not in self._prepared:
-            self._prepared[key] = self.data.prepared(row)
+            self._prepared[key] = self.data.prepared(row.spec.data)
         return self._prepared[key]
 
     def forget(self) -> None:

@@ -1,23 +1,24 @@
-"""Run rows on the engine that the options name."""
+"""Runs rows on the engine that the options name."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from orchestrator.engines import local
+from orchestrator.engines.ray import environment
 from orchestrator.engines.ray.address import check_address
-from orchestrator.engines.ray.cluster import local_cpus, preflight, refuse_upload
+from orchestrator.engines.resources import check_local
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import nearest, shown
+from orchestrator.specs.row import Row
 from orchestrator.sweeps import driver
+from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.task import Task
-
-if TYPE_CHECKING:
-    from orchestrator.specs.row import Row
-    from orchestrator.sweeps.asha import Asha
 
 
 class Local:
@@ -35,21 +36,27 @@ class Ray:
 
     def check(self, tasks: Sequence[Task]) -> None:
         address = os.environ.get("RAY_ADDRESS")
-        preflight(tasks, local_cpus()) if address is None else check_address(address)
+        check_local(tasks) if address is None else check_address(address)
 
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
-        from orchestrator.engines.ray import tune
-
         section = options.sweep or {}
         limits = {"concurrency": section.get("concurrency"), "resources": section.get("resources")}
-        return tune.run(jobs, asha, options.metric, name=options.slug, results=options.results, **limits)
+        return ray_engine(options.results).run(jobs, asha, options.metric, name=options.slug, results=options.results, **limits)
 
 
 ENGINES: dict[str, type[driver.Engine]] = {"local": Local, "ray": Ray}
 
 
+def ray_engine(results: Path) -> ModuleType:
+    """`engines.ray.tune`, imported after the environment variables are set that Ray reads when it is imported."""
+    environment.configure(results)
+    from orchestrator.engines.ray import tune
+
+    return tune
+
+
 def check_engine(engine: str, workers: int | None) -> None:
-    """UserError for a word that these options do not have."""
+    """UserError for an unknown engine, or one that cannot run so many workers."""
     if engine not in ENGINES:
         raise UserError(f"--engine {shown(engine)}: {nearest(engine, ENGINES)}")
     if engine == "local" and workers is not None and workers > 1:
@@ -57,6 +64,9 @@ def check_engine(engine: str, workers: int | None) -> None:
 
 
 def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[dict[str, Any]]:
-    """Bring every row and seed to its result (see `sweeps.driver.execute`). UserError where the results would not outlive a job."""
-    refuse_upload(options.results)
+    """Runs every row with every seed (see `sweeps.driver.execute`). UserError if the results would be deleted with a Ray job."""
+    if "working_dir_files" in options.results.resolve().parts:
+        raise UserError(
+            f"--results {options.results}: lies in the job's upload, which Ray deletes; expected --results or NMT_RESULTS on shared storage"
+        )
     return driver.execute(rows, seeds, options, ENGINES[options.engine]())

@@ -1,4 +1,4 @@
-"""The local engine: one row after the other in this process."""
+"""The local engine: one run after the other in this process."""
 
 from __future__ import annotations
 
@@ -14,26 +14,20 @@ from orchestrator.training.runtime import Runtime, best_device
 
 
 def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[str, str]:
-    """Run every task of every job; returns why those failed that failed, by name. One failure does not end the others."""
+    """Runs every task of every job; returns the failures: task name -> reason. A failure does not end the others."""
     failures: dict[str, str] = {}
     with interrupt.listening():
-        for job in jobs:
-            for task in job:
-                try:
-                    run_row(task, Runtime(device=best_device()), decide=_decider(asha, task.name, metric))
-                except (UserError, LockedError):
-                    raise
-                except Exception as error:
-                    failures[task.name] = f"{type(error).__name__}: {error}"
-                _end_if_asked()
+        for task in (task for job in jobs for task in job):
+            try:
+                run_row(task, Runtime(device=best_device()), decide=_decide(asha, task.name, metric))
+            except (UserError, LockedError):
+                raise
+            except Exception as error:
+                failures[task.name] = f"{type(error).__name__}: {error}"
+            if interrupt.requested():  # during decoding, which runs to its end because it keeps no partial results
+                raise KeyboardInterrupt
     return failures
 
 
-def _end_if_asked() -> None:
-    """Asked while a row was decoded: that is finished, for nothing of it is kept half done; the next row is not begun."""
-    if interrupt.requested():
-        raise KeyboardInterrupt
-
-
-def _decider(asha: Asha | None, name: str, metric: str) -> Callable[[dict[str, Any]], bool]:
+def _decide(asha: Asha | None, name: str, metric: str) -> Callable[[dict[str, Any]], bool]:
     return lambda metrics: asha is None or asha.decide(name, metrics["rung"], metrics[metric])

@@ -70,9 +70,10 @@ def _run(task: Task) -> None:
     if task.workers == 1:
         run_row(task, Runtime(device=best_device()))
         return
-    from orchestrator.engines.ray import tune
+    from orchestrator.engines.execute import ray_engine
 
-    failures = tune.run([[task]], None, "valid/nll", name="repro", results=Path(task.results))
+    results = Path(task.results)
+    failures = ray_engine(results).run([[task]], None, "valid/nll", name="repro", results=results)
     if failures:
         raise RuntimeError(failures[task.name])
 

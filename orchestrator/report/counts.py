@@ -41,5 +41,7 @@ def unit(reported: Any) -> float:
 
 
 def _count(row: Row, finder: Finder) -> int | None:
-    sizes = None if row.spec is None else finder.data.sizes(row)
-    return None if sizes is None or row.spec is None else parameters.params(row.spec, *sizes)
+    if row.spec is None:
+        return None
+    sizes = finder.data.vocabulary_sizes(row.spec)
+    return None if sizes is None else parameters.params(row.spec, *sizes)

@@ -125,7 +125,7 @@ def _counted(seeds: Any) -> Any:
 
 
 class Resources(Strict):
-    """Of each worker of each run; no part of a result's meaning. See `orchestrator.engines.packing`.
+    """Of each worker of each run; no part of a result's meaning. See `orchestrator.engines.resources`.
 
     gpu: GPUs, a part of one, or auto (as many runs on a GPU as its memory holds, by an estimate). memory: auto (the estimate counts where
     runs share a machine), none, or a size such as 12G. wait: seconds without resources after which the sweep ends; null: it waits.

@@ -6,23 +6,23 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from orchestrator.data import prepare, store, usual
+from orchestrator.data.store import Prepared
 from orchestrator.ledger import sources
 from orchestrator.ledger.keys import Keys, keys_of, manifest_key
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs import precision
+from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.failure import FAILED, stated_failure
 from orchestrator.specs.grid.gc_pause import put_off
 from orchestrator.specs.memoise import kept
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import runs
-from orchestrator.specs.schema import DataSpec
+from orchestrator.specs.schema import DataSpec, RunSpec
 from orchestrator.sweeps import parameters
 from orchestrator.sweeps.cost import Cost, Sum
-
-if TYPE_CHECKING:
-    from orchestrator.data.store import Prepared
 
 
 @dataclass(frozen=True)
@@ -101,19 +101,14 @@ class Data:
         """None where the data is absent."""
         key = kept("manifest", data, data.model_dump_json)
         if key not in self._manifests:
-            from orchestrator.data import prepare
-
             self._manifests[key] = prepare.manifest(data, self.data_dir)
         return self._manifests[key]
 
-    def prepared(self, row: Row) -> Prepared | None:
-        """The prepared data, where there is some."""
-        assert row.spec is not None
-        manifest = self.manifest(row.spec.data)
+    def prepared(self, data: DataSpec) -> Prepared | None:
+        """The prepared data; None where the data is absent or not prepared."""
+        manifest = self.manifest(data)
         if self.cache_dir is None or manifest is None:
             return None
-        from orchestrator.data import store
-
         key = kept("manifest key", manifest, lambda: manifest_key(manifest))
         if self._prepared.get(key) is None:
             self._prepared[key] = store.load(self.cache_dir / key[:16], key)
@@ -121,27 +116,23 @@ class Data:
 
     def unusual(self, rows: Sequence[Row]) -> list[str]:
         """What the catalogue expects under the names of their corpora and does not find here."""
-        from orchestrator.data import usual
-        from orchestrator.specs.corpora import load_entry
-
         tests: dict[str, set[str]] = {}
-        first: dict[str, Row] = {}
-        for row in (row for row in rows if row.spec is not None and self.manifest(row.spec.data) is not None):
-            assert row.spec is not None
-            first.setdefault(row.spec.data.corpus, row)
-            tests.setdefault(row.spec.data.corpus, set()).update(score.test for score in (row.spec.score, *row.also.values()))
-        found = []
-        for corpus, row in first.items():
-            splits, ready = {*usual.TRAINING, *tests[corpus]}, self.prepared(row)
-            text = usual.of_files(load_entry(corpus), self.data_dir, splits) if ready is None else usual.of_prepared(ready, splits)
-            found += usual.unusual(corpus, text)
-        return found
+        sections: dict[str, DataSpec] = {}
+        for row in rows:
+            if row.spec is not None and self.manifest(row.spec.data) is not None:
+                sections.setdefault(row.spec.data.corpus, row.spec.data)
+                tests.setdefault(row.spec.data.corpus, set()).update(score.test for score in (row.spec.score, *row.also.values()))
+        differences = []
+        for corpus, data in sections.items():
+            splits, prepared = {*usual.TRAINING, *tests[corpus]}, self.prepared(data)
+            text = usual.of_files(load_entry(corpus), self.data_dir, splits) if prepared is None else usual.of_prepared(prepared, splits)
+            differences += usual.unusual(corpus, text)
+        return differences
 
-    def sizes(self, row: Row) -> tuple[int, int] | None:
-        """Of the prepared data where there is some, else the declared ones."""
-        assert row.spec is not None
-        ready = self.prepared(row)
-        return parameters.declared(row.spec) if ready is None else (ready.src_size, ready.tgt_size)
+    def vocabulary_sizes(self, spec: RunSpec) -> tuple[int, int] | None:
+        """(source, target): of the prepared data if there is some, else as declared; None where neither is known."""
+        prepared = self.prepared(spec.data)
+        return parameters.declared(spec) if prepared is None else (prepared.src_size, prepared.tgt_size)
 
 
 @put_off()
@@ -233,8 +224,8 @@ def _ancestors(row: Row) -> list[Row]:
 
 def _one(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str], uncounted: list[str]) -> Planned:
     keys = keys_for(row, data)
-    sizes = data.sizes(row)
     assert row.spec is not None
+    sizes = data.vocabulary_sizes(row.spec)
     if sizes is None:
         uncounted.append(row.id)
     params = None if sizes is None else parameters.params(row.spec, *sizes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ class Task:
         """Stable, without timestamps: `row:seed`."""
         return f"{self.id}:{self.seed}"
 
-    @property
+    @cached_property
     def run_spec(self) -> RunSpec:
         return RunSpec.model_validate(self.spec)
 

@@ -1,4 +1,4 @@
-"""What Ray's processes inherit: settings, a folder for temporary files, no secret that their rows do not need."""
+"""Environment variables of Ray's processes: settings, a temporary folder, and no secret that the runs do not need. Imports no Ray."""
 
 from __future__ import annotations
 
@@ -31,24 +31,27 @@ SECRET_WORDS = frozenset(
 CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
 
 
-def settings(results: Path) -> None:
-    """Settings Ray reads at start. The token file is made here with mode 0600; Ray's own is world-readable."""
+def configure(results: Path) -> None:
+    """Sets the variables that Ray reads when it is imported or started, unless they are set. Call it before importing Ray.
+
+    The token file is created here with mode 0600; Ray's own is world-readable.
+    """
     defaults = {
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_AUTH_MODE": "token",
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
         "RAY_TRAIN_V2_ENABLED": "1",
-        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # rows wait for each other; for nodes that were lost see `engines.ray.watch`
+        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # runs wait for each other; lost nodes are detected by `NodeLossStopper`
         "RAY_AIR_NEW_OUTPUT": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-        "TUNE_DISABLE_SIGINT_HANDLER": "1",  # ours lets workers save first
+        "TUNE_DISABLE_SIGINT_HANDLER": "1",  # ours lets the workers save first
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
         "TUNE_DISABLE_AUTO_CALLBACK_SYNCER": "1",
         "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
         "OMP_NUM_THREADS": "1",
     }
     if "RAY_ADDRESS" not in os.environ:
-        # On any system, not only those in its name: the node's address is 127.0.0.1, and Ray then listens nowhere else
+        # Despite its name it holds on any system: the node's address is 127.0.0.1, and Ray listens nowhere else
         defaults["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
@@ -62,16 +65,16 @@ def settings(results: Path) -> None:
         os.environ["RAY_AUTH_TOKEN_PATH"] = str(path.resolve())
 
 
-def for_workers() -> dict[str, str]:
-    """What processes of a cluster that runs already get from this one. Ray refuses what the job's own environment names too."""
+def worker_variables() -> dict[str, str]:
+    """Variables passed to the processes of a running cluster. Ray refuses those that the job's own runtime environment sets too."""
     job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
     return {name: os.environ[name] for name in WORKER_VARIABLES if name in os.environ and name not in job.get("env_vars", {})}
 
 
-def withheld(names: Iterable[str], *, bucket: bool) -> list[str]:
-    """Variables that Ray's processes do without: secrets by their names, and where MLflow is, to which this process alone writes.
+def secret_variables(names: Iterable[str], *, bucket: bool) -> list[str]:
+    """Variables to withhold from Ray's processes: secrets, recognised by name, and MLflow's address, to which only the driver writes.
 
-    bucket: the results lie in one; workers need what AWS, Azure and Google have in their variables.
+    bucket: the results are in a bucket, so workers need the variables of AWS, Azure and Google.
     """
     return [
         name
@@ -83,14 +86,14 @@ def withheld(names: Iterable[str], *, bucket: bool) -> list[str]:
 
 
 @contextmanager
-def inherited(folder: Path, results: Path) -> Iterator[None]:
-    """Within: the environment with which Ray's processes are to start. Its own comes back at the end."""
+def ray_environment(folder: Path, results: Path) -> Iterator[None]:
+    """Within: the environment in which Ray's processes start. The previous one is restored at the end."""
     before = dict(os.environ)
-    kernels = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"  # asked first: Python keeps its answer for this process
-    for name in withheld(before, bucket=mirrored.url(results) is not None):
+    kernels = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"  # before TMPDIR changes: Python caches gettempdir()
+    for name in secret_variables(before, bucket=mirrored.url(results) is not None):
         del os.environ[name]
     os.environ["TMPDIR"] = str(temporary(folder))
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))  # torch's own default: what it compiled serves the next sweep too
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))  # torch's default, so that compiled kernels serve the next sweep too
     try:
         yield
     finally:
@@ -99,15 +102,3 @@ def inherited(folder: Path, results: Path) -> Iterator[None]:
                 os.environ[name] = before[name]
             else:
                 del os.environ[name]
-
-
-def pass_no_secrets(results: Path) -> None:
-    """Tune passes keys of AWS on to its trials by a runtime environment, which Ray writes into a log.
-
-    Trials of a Ray that was started here have them from it, where the results lie in a bucket. On a cluster that runs already they come
-    this way, and only then.
-    """
-    if "RAY_ADDRESS" not in os.environ or mirrored.url(results) is None:
-        from ray.tune.execution import class_cache
-
-        class_cache.ENV_VARS_TO_PROPAGATE.difference_update(withheld(list(class_cache.ENV_VARS_TO_PROPAGATE), bucket=False))

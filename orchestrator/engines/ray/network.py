@@ -1,4 +1,4 @@
-"""How the workers of one row find each other where they sit on several machines."""
+"""The network interface over which the workers of one run talk to each other on several machines."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ray.train.torch import TorchConfig
 
 
 def interface_of(address: str) -> str | None:
-    """The network interface that has the IP `address` on this machine; None where none has it."""
-    import psutil  # type: ignore[import-untyped]  # Ray brings it, once it is imported
+    """This machine's network interface with the IP `address`, None if there is none."""
+    import psutil  # type: ignore[import-untyped]  # Ray bundles it: importable once Ray is
 
-    for name, found in psutil.net_if_addrs().items():
-        if any(entry.family in (socket.AF_INET, socket.AF_INET6) and entry.address.partition("%")[0] == address for entry in found):
+    for name, entries in psutil.net_if_addrs().items():
+        if any(entry.family in (socket.AF_INET, socket.AF_INET6) and entry.address.partition("%")[0] == address for entry in entries):
             return str(name)
     return None
 
 
 def use_node_interface() -> None:
-    """gloo talks through the interface that joins the Ray nodes, unless the node's environment names one.
+    """Makes gloo use the interface that connects the Ray nodes, unless the node's environment names one.
 
-    Left to itself it takes the address that the machine's own name resolves to: 127.0.1.1 on a Debian, and then no worker reaches another.
+    By default gloo takes the address that the host name resolves to, 127.0.1.1 on Debian, where no worker reaches another.
     """
     name = interface_of(ray.util.get_node_ip_address())
     if name is not None:
@@ -37,14 +37,14 @@ class _Backend(TorchConfig().backend_cls):  # type: ignore[misc]
             worker_group.execute(use_node_interface)
             super().on_start(worker_group, backend_config)
         except BaseException:
-            # Ray 2.60 forgets a group that fails here without giving its resources back: the next attempt would wait for them for ever
+            # Ray 2.60 does not release the resources of a group that fails here: the next attempt would wait for them for ever
             with contextlib.suppress(Exception):
                 worker_group.get_worker_group_state().shutdown()
             raise
 
 
-class TorchOnNodes(TorchConfig):
-    """Ray Train's process group, between the nodes' own addresses."""
+class NodeTorchConfig(TorchConfig):
+    """Ray Train's process group over the interface that connects the nodes."""
 
     @property
     def backend_cls(self) -> type[Any]:

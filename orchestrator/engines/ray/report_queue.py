@@ -1,7 +1,7 @@
-"""The way of a Train run's reports to its Tune trial, without failures that are none.
+"""A queue for a Train run's reports to its Tune trial that does not raise when it is empty.
 
-Tune asks Ray's queue several times a second for a report. Each time there is none, Ray's queue raises `Empty` in its actor, and the
-dashboard counts a failed task: a hundred in a healthy job. This queue answers None, which Tune takes for the same.
+Tune polls the queue several times a second. Ray's own queue raises `Empty` in its actor, and the dashboard counts a failed task each
+time: a hundred in a healthy job. This one returns None, which Tune treats alike.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ray.train._internal.session import get_session
 from ray.util.queue import Empty, Queue, _QueueActor
 
 
-class _Quiet(_QueueActor):
+class _QuietActor(_QueueActor):
     async def get(self, timeout: float | None = None) -> Any:
         try:
             return await super().get(timeout)
@@ -24,11 +24,11 @@ class _Quiet(_QueueActor):
 class QuietQueue(Queue):
     def __init__(self, maxsize: int = 0) -> None:
         self.maxsize = maxsize
-        self.actor = ray.remote(_Quiet).options(num_cpus=0).remote(maxsize)
+        self.actor = ray.remote(_QuietActor).options(num_cpus=0).remote(maxsize)
 
 
-def report_quietly() -> None:
-    """In a Tune trial, before a `TuneReportCallback` is made: reports come by a quiet queue."""
+def use_quiet_queue() -> None:
+    """Call it in a Tune trial before a `TuneReportCallback` is created."""
     session = get_session()
     if session is not None:
         session._inter_actor_queue = QuietQueue(1)

@@ -1,7 +1,7 @@
-"""The folder of a Ray that a sweep starts: sockets, logs, temporary files. Nothing of it outlives the sweep, however that ends.
+"""The session folder of a Ray that a sweep starts: sockets, logs, temporary files. It does not outlive the sweep, however that ends.
 
-Run as a program, with a process's number and a folder, it is that folder's watcher: once the process is gone, it ends what is left of its
-Ray and removes the folder. Only the standard library is imported, for the watcher starts at once and stays small.
+Run as a program with a process id and a folder, this module is the folder's watcher: once the process is gone, it kills the remaining
+processes of its Ray and removes the folder. It imports only the standard library, so that the watcher starts at once and stays small.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from pathlib import Path
 
 PREFIX = "nmt-ray-"
 PATIENCE = 5.0
-"""Seconds in which processes of a Ray that was shut down end by themselves."""
+"""Seconds within which the processes of a Ray that was shut down should exit by themselves."""
 
 
 def temporary(folder: Path) -> Path:
-    """Where Ray's processes put their temporary files; as TMPDIR it is in the environment of each, and in nobody else's."""
+    """The TMPDIR of Ray's processes. It identifies them: no other process has it in its environment."""
     return folder / "tmp"
 
 
 @contextmanager
 def ray_folder() -> Iterator[Path]:
-    """Within: a new folder, which dead processes' folders make room for. At the end, or when this process dies, it is gone."""
+    """Within: a new folder; it is removed at the end, or when this process dies. Folders of dead processes are removed first."""
     parent = Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())  # short: Ray's sockets lie below it
     remove_dead(parent)
     folder, lock = _make(parent)
@@ -42,13 +42,13 @@ def ray_folder() -> Iterator[Path]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        pass_fds=[lock],  # it holds the lock too
-        start_new_session=True,  # Ctrl-C in a terminal is not for it
+        pass_fds=[lock],  # the watcher holds the lock too
+        start_new_session=True,  # not interrupted by Ctrl-C in the terminal
     )
     try:
         yield folder
     finally:
-        end_users(folder, PATIENCE)
+        kill_users(folder, PATIENCE)
         remove(folder)
         watcher.kill()
         watcher.wait()
@@ -60,14 +60,14 @@ def _make(parent: Path) -> tuple[Path, int]:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         lock = os.open(folder, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with contextlib.suppress(FileNotFoundError):  # another start took it for a dead one's
+        with contextlib.suppress(FileNotFoundError):  # removed by another start, which took it for a dead one
             temporary(folder).mkdir()
             return folder, lock
         os.close(lock)
 
 
 def remove_dead(parent: Path) -> None:
-    """Removes the folders that no live process has: neither a sweep by its lock, nor any by its environment or command line."""
+    """Removes the folders that no live process uses: no sweep by its lock, and no process by its environment or command line."""
     for folder in parent.glob(f"{PREFIX}*"):
         try:
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
@@ -77,7 +77,7 @@ def remove_dead(parent: Path) -> None:
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _found(lambda entry, folder=folder: _uses(entry, folder) or _names(entry, folder)):  # type: ignore[misc]
+            if not _processes(lambda entry, folder=folder: _uses(entry, folder) or _names(entry, folder)):  # type: ignore[misc]
                 remove(folder)
         except BlockingIOError:
             pass
@@ -86,7 +86,7 @@ def remove_dead(parent: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Again and again for a second: a process that ends may write a last file."""
+    """Retries for a second: a process that exits may still write a file."""
     for _ in range(10):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
@@ -94,27 +94,27 @@ def remove(folder: Path) -> None:
         time.sleep(0.1)
 
 
-def end_users(folder: Path, patience: float) -> None:
-    """Ends the processes of the folder's Ray that do not end by themselves within `patience` seconds."""
+def kill_users(folder: Path, patience: float) -> None:
+    """Kills the processes of the folder's Ray that do not exit by themselves within `patience` seconds."""
     deadline = time.monotonic() + patience
-    while pids := _found(lambda entry: _uses(entry, folder)):
+    while pids := _processes(lambda entry: _uses(entry, folder)):
         if time.monotonic() >= deadline:
             for pid in pids:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
-            if time.monotonic() >= deadline + PATIENCE:  # one that the kernel does not let go
+            if time.monotonic() >= deadline + PATIENCE:  # not killable, e.g. blocked in the kernel
                 return
         time.sleep(0.1)
 
 
-def _found(whose: Callable[[Path], bool]) -> list[int]:
-    """Numbers of this user's other processes for which `whose` (of their /proc entry) holds."""
-    found = []
+def _processes(matches: Callable[[Path], bool]) -> list[int]:
+    """Ids of this user's other processes whose /proc entry `matches`."""
+    pids = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if entry.stat().st_uid == os.getuid() and int(entry.name) != os.getpid() and whose(entry):
-                found.append(int(entry.name))
-    return found
+            if entry.stat().st_uid == os.getuid() and int(entry.name) != os.getpid() and matches(entry):
+                pids.append(int(entry.name))
+    return pids
 
 
 def _uses(entry: Path, folder: Path) -> bool:
@@ -128,7 +128,7 @@ def _names(entry: Path, folder: Path) -> bool:
 def watch(driver: int, folder: Path) -> None:
     while os.getppid() == driver:
         time.sleep(0.5)
-    end_users(folder, 0.0)
+    kill_users(folder, 0.0)
     remove(folder)
 
 

@@ -1,4 +1,4 @@
-"""One row on several workers by Ray Train: the same loop, one process a worker, DDP between them."""
+"""A run on several workers by Ray Train: the same loop, one process per worker, DDP between them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ray.train.torch import TorchTrainer
 from ray.tune.integration.ray_train import TuneReportCallback
 from torch import nn
 
-from orchestrator.engines.ray.network import TorchOnNodes
-from orchestrator.engines.ray.report_queue import report_quietly
-from orchestrator.engines.ray.worker import run_until_asked
+from orchestrator.engines.ray.network import NodeTorchConfig
+from orchestrator.engines.ray.report_queue import use_quiet_queue
+from orchestrator.engines.ray.worker import run_task
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime
 
 
 class TrainReporter:
-    """Sends a rung's metrics from every worker (Ray Train's report is a barrier) to the driver."""
+    """Sends a rung's metrics to the driver, from every worker: Ray Train's report is a barrier."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -32,13 +32,13 @@ class TrainReporter:
 
 
 def worker_loop(config: dict[str, Any]) -> None:
-    """What each worker runs: the pipeline with a runtime that knows its rank."""
+    """The function that each worker runs."""
     context = ray.train.get_context()
     device = ray.train.torch.get_device()
     runtime = Runtime(context.get_world_rank(), context.get_world_size(), device, _distributed, claim=config["claim"])
     tasks = [Task.of(data) for data in config["job"]]
     for task in tasks:
-        if not run_until_asked(task, runtime, [TrainReporter(task.name)]):
+        if not run_task(task, runtime, [TrainReporter(task.name)]):
             return
 
 
@@ -49,17 +49,17 @@ def _distributed(module: nn.Module) -> nn.Module:
 
 
 def fit(job: list[dict[str, Any]], workers: int, resources: dict[str, float], storage: str, claim: str) -> None:
-    """Drive one Train run from inside a Tune trial. Our own checkpoints resume it, so its name is never used twice.
+    """Runs a job by Ray Train from inside a Tune trial. It resumes from our own checkpoints, so its name is never used twice.
 
-    resources: of each worker, {"CPU": n} or {"GPU": share}; the sweep's driver has decided (this process may see no GPU).
+    resources: of each worker, {"CPU": n} or {"GPU": fraction}, as the driver decided (this process may see no GPU).
     """
     use_gpu = "GPU" in resources
-    report_quietly()
+    use_quiet_queue()
     TorchTrainer(
         worker_loop,
         train_loop_config={"job": job, "claim": claim},
-        # one worker talks to nobody: gloo does on any device, and NCCL would refuse two that share a GPU
-        torch_config=TorchOnNodes(backend="nccl" if use_gpu and workers > 1 else "gloo"),
+        # gloo for a single worker: NCCL refuses two processes that share a GPU
+        torch_config=NodeTorchConfig(backend="nccl" if use_gpu and workers > 1 else "gloo"),
         scaling_config=ray.train.ScalingConfig(num_workers=workers, use_gpu=use_gpu, resources_per_worker=resources),
         run_config=ray.train.RunConfig(
             name=f"{job[0]['keys']['train'][:16]}-{os.getpid()}",

@@ -1,4 +1,7 @@
-"""The Ray engine: one Tune trial a job, scheduled by ASHA where the sweep asks for it."""
+"""The Ray engine: one Tune trial per job, scheduled by ASHA where the sweep asks for it.
+
+Import it through `engines.execute.ray_engine`, which first sets the environment variables that Ray reads when it is imported.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import ray
+from ray import tune
+from ray.tune.execution import class_cache
+from ray.tune.stopper import CombinedStopper
+
 from orchestrator import interrupt
-from orchestrator.engines import packing
-from orchestrator.engines.capacity import Capacity, Demand, at_once
-from orchestrator.engines.packing import Wanted
-from orchestrator.engines.ray.cluster import DRIVER, cluster, local_cpus, preflight, with_gpu_memory
+from orchestrator.engines.ray.cluster import DRIVER, cluster, with_gpu_memory
+from orchestrator.engines.ray.environment import secret_variables
+from orchestrator.engines.ray.schedulers import AblationASHA, StoppableFIFO
+from orchestrator.engines.ray.shared_folders import check_shared
+from orchestrator.engines.ray.stoppers import NODES_WAIT, NodeLossStopper, ResourceWaitStopper
+from orchestrator.engines.ray.worker import run_task, stop_requested
+from orchestrator.engines.resources import Capacity, Demand, ResourceOptions, job_demands, max_concurrent, summary
 from orchestrator.errors import UserError
+from orchestrator.ledger import mirrored
 from orchestrator.ledger.results import Ledger
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.task import Task
+from orchestrator.training.runtime import Runtime
 
 
 def run(
@@ -30,31 +43,30 @@ def run(
     concurrency: int | None = None,
     resources: dict[str, Any] | None = None,
 ) -> dict[str, str]:
-    """Run every job; returns why those failed that failed, by task name. UserError where a job could never start, or waited too long.
+    """Runs every job, at most `concurrency` at a time; returns the failures: task name -> reason.
+
+    Jobs of equal size run together, small ones first: a large one beside small ones could wait for its workers for ever.
+    resources: the sweep's `resources` section (see `ResourceOptions`).
 
     At the first Ctrl-C or SIGTERM every worker saves and ends, then KeyboardInterrupt is raised; at the second it is raised at once.
-    At most `concurrency` run at a time. Jobs of equal size run together, small ones first: a large one beside small ones could wait
-    for ever for its workers. resources: of each job, as the sweep's section has them (see `packing.Wanted`).
+    UserError where a job could never start, or waited too long.
     """
-    flat, wanted = [task for job in jobs for task in job], Wanted.of(resources)
-    if "RAY_ADDRESS" not in os.environ:
-        preflight(flat, local_cpus())
-    failures: dict[str, str] = {}
+    options, failures = ResourceOptions.of(resources), dict[str, str]()
     stop = interrupt.stop_file(results, name)
     with cluster(results) as capacity, interrupt.passing_on(stop):
-        if capacity.gpus and wanted.gpu == "auto":
+        if capacity.gpus and options.gpu == "auto":
             capacity = with_gpu_memory(capacity)
-        sized = list(zip(jobs, packing.demands(jobs, capacity, wanted), strict=True))
-        _check_folders(flat, results)
-        for size in sorted({_size(demand) for _, demand in sized}):
-            _end_if_asked(stop)
-            same = [(job, demand) for job, demand in sized if _size(demand) == size]
-            failures |= _phase(same, asha, metric, capacity, wanted, name, results, concurrency)
-        _end_if_asked(stop)
+        demands = list(zip(jobs, job_demands(jobs, capacity, options), strict=True))
+        _check_folders([task for job in jobs for task in job], results)
+        for size in sorted({_size(demand) for _, demand in demands}):
+            _raise_if_stopped(stop)
+            group = [(job, demand) for job, demand in demands if _size(demand) == size]
+            failures |= _run_group(group, asha, metric, capacity, options, name, results, concurrency)
+        _raise_if_stopped(stop)
     return failures
 
 
-def _end_if_asked(stop: Path) -> None:
+def _raise_if_stopped(stop: Path) -> None:
     if stop.exists():
         raise KeyboardInterrupt
 
@@ -63,86 +75,67 @@ def _size(demand: Demand) -> tuple[int, float, float]:
     return demand.workers, demand.gpus, demand.cpus
 
 
+class TuneReporter:
+    """Sends a rung's metrics to the driver."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
+        if "rung" in metrics:
+            tune.report({"run": self.name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))})
+
+
 def trial(config: dict[str, Any]) -> None:
-    """One Tune trial. In this process where one CPU worker does it; else the driver of a Train run."""
-    import ray
-    from ray import tune
-
-    from orchestrator.engines.ray.worker import asked, run_until_asked
-    from orchestrator.training.runtime import Runtime
-
+    """One Tune trial: runs the job in this process if one CPU worker suffices, else drives a Train run."""
     tasks = [Task.of(data) for data in config["job"]]
     claim = f"{ray.get_runtime_context().get_job_id()}-{tune.get_context().get_trial_id()}"
     if config["train"]:
-        from orchestrator.engines.ray import train
+        from orchestrator.engines.ray import train  # a second to import, which trials in their own process do not need
 
-        if asked(tasks[0], Runtime()):  # a Train run takes a while to start, and all its workers
-            return
-
-        train.fit(config["job"], tasks[0].workers, config["resources"], config["storage"], claim)
+        if not stop_requested(tasks[0], Runtime()):  # asked here because a Train run takes long to start
+            train.fit(config["job"], tasks[0].workers, config["resources"], config["storage"], claim)
         return
-
     for task in tasks:
-
-        class TuneReporter:
-            def on_report(self, metrics: dict[str, Any], checkpoint: Path | None, name: str = task.name) -> None:
-                if "rung" in metrics:
-                    tune.report({"run": name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))})
-
-        if not run_until_asked(task, Runtime(claim=claim), [TuneReporter()]):
+        if not run_task(task, Runtime(claim=claim), [TuneReporter(task.name)]):
             return
 
 
-def _resources(config: dict[str, Any]) -> Any:
-    from ray import tune
-
+def _trial_resources(config: dict[str, Any]) -> tune.PlacementGroupFactory:
     return tune.PlacementGroupFactory([{DRIVER: 1} if config["train"] else config["resources"]])
 
 
-def _phase(
-    sized: Sequence[tuple[Sequence[Task], Demand]],
+def _run_group(
+    group: Sequence[tuple[Sequence[Task], Demand]],
     asha: Asha | None,
     metric: str,
     capacity: Capacity,
-    wanted: Wanted,
+    options: ResourceOptions,
     name: str,
     results: Path,
     concurrency: int | None,
 ) -> dict[str, str]:
-    """Jobs of one size, as many at a time as fit by their largest memory. One is in the trial's own process where one CPU worker does it;
-    else the trial drives a Train run."""
-    import ray
-    from ray import tune
-    from ray.tune.stopper import CombinedStopper
-
-    from orchestrator.engines.ray.asha import AblationASHA
-    from orchestrator.engines.ray.environment import pass_no_secrets
-    from orchestrator.engines.ray.stopping import UntilAsked
-    from orchestrator.engines.ray.waiting import Waiting
-    from orchestrator.engines.ray.watch import NODES_WAIT, Room, seconds
-
-    pass_no_secrets(results)
+    """Runs jobs of one size, as many at a time as fit by their largest memory; returns the failures."""
+    withhold_secrets(results)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
-    storage = (results / "ray").resolve()
-    configs = [[task.to_json() for task in job] for job, _ in sized]
-    _, demand = max(sized, key=lambda pair: pair[1].memory or 0)
-    print(packing.told(demand, capacity), file=sys.stderr, flush=True)
-    stop = interrupt.stop_file(results, name).resolve()
-    waiting = Waiting(capacity, stop, wanted.wait)
+    storage, stop = (results / "ray").resolve(), interrupt.stop_file(results, name).resolve()
+    demand = max((demand for _, demand in group), key=lambda demand: demand.memory or 0)
+    print(summary(demand, capacity), file=sys.stderr, flush=True)
     ((resource, amount),) = demand.resources.items()
-    room = Room(resource, amount, demand.workers, seconds(NODES_WAIT, 600.0), ray.nodes)
+    node_loss = NodeLossStopper(resource, amount, demand.workers, float(os.environ.get(NODES_WAIT, 600.0)), ray.nodes)
+    resource_wait = ResourceWaitStopper(capacity, stop, options.wait)
     tuner = tune.Tuner(
-        tune.with_resources(trial, _resources),
+        tune.with_resources(trial, _trial_resources),
         param_space={
-            "job": tune.grid_search(configs),
+            "job": tune.grid_search([[task.to_json() for task in job] for job, _ in group]),
             "storage": str(storage / "train"),
             "train": demand.driver,
             "resources": demand.resources,
         },
         tune_config=tune.TuneConfig(
-            scheduler=UntilAsked(stop) if asha is None else AblationASHA(stop, asha, metric),
-            max_concurrent_trials=min(at_once(capacity, demand), concurrency or capacity.cpus or 1),
-            reuse_actors=not demand.driver,  # the next trial finds torch loaded
+            scheduler=StoppableFIFO(stop) if asha is None else AblationASHA(stop, asha, metric),
+            max_concurrent_trials=min(max_concurrent(capacity, demand), concurrency or capacity.cpus or 1),
+            reuse_actors=not demand.driver,  # the next trial finds torch imported
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,
         ),
@@ -151,30 +144,38 @@ def _phase(
             storage_path=str(storage),
             failure_config=tune.FailureConfig(max_failures=3),
             verbose=0,
-            stop=CombinedStopper(room, waiting),
+            stop=CombinedStopper(node_loss, resource_wait),
         ),
     )
-    outcome = tuner.fit()
-    if waiting.reason is not None:
-        raise UserError(f"{waiting.reason}; the same command goes on from the last checkpoint")
-    failures = {}
-    for result in outcome:
-        if result.error is not None:
-            for task in (result.config or {}).get("job", []):
-                failures[f"{task['id']}:{task['seed']}"] = str(result.error).strip().splitlines()[-1]
-    if room.reason is not None:
-        trained = {
-            task.name for job, _ in sized for task in job if (Ledger(results).read_train(task.train_key) or {}).get("status") == "done"
-        }
-        failures |= {task.name: room.reason for job, _ in sized for task in job if task.name not in {*trained, *failures}}
+    trials = tuner.fit()
+    if resource_wait.reason is not None:
+        raise UserError(f"{resource_wait.reason}; the same command goes on from the last checkpoint")
+    failures = {
+        f"{task['id']}:{task['seed']}": str(result.error).strip().splitlines()[-1]
+        for result in trials
+        if result.error is not None
+        for task in (result.config or {}).get("job", [])
+    }
+    if node_loss.reason is not None:
+        ledger = Ledger(results)
+        for task in (task for job, _ in group for task in job):
+            if (ledger.read_train(task.train_key) or {}).get("status") != "done":
+                failures.setdefault(task.name, node_loss.reason)
     return failures
 
 
-def _check_folders(tasks: Sequence[Task], results: Path) -> None:
-    """Nodes of a cluster that runs already must share the folders; those of one that was started here do."""
-    if "RAY_ADDRESS" in os.environ:
-        from orchestrator.engines.ray.shared import check_shared
+def withhold_secrets(results: Path) -> None:
+    """Tune passes AWS keys to its trials in a runtime environment, which Ray writes to a log. This removes them.
 
+    They stay only where they are needed and have no other way: results in a bucket, on a cluster that was already running.
+    """
+    if "RAY_ADDRESS" not in os.environ or mirrored.url(results) is None:
+        class_cache.ENV_VARS_TO_PROPAGATE.difference_update(secret_variables(list(class_cache.ENV_VARS_TO_PROPAGATE), bucket=False))
+
+
+def _check_folders(tasks: Sequence[Task], results: Path) -> None:
+    """All nodes of a cluster that was already running must share the folders."""
+    if "RAY_ADDRESS" in os.environ:
         data = {Path(task.data_dir) for task in tasks if task.data_dir is not None and Path(task.data_dir).is_dir()}
         check_shared(sorted({results.resolve(), *(Path(task.cache_dir) for task in tasks)}), sorted(data))
 

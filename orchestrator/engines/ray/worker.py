@@ -1,4 +1,4 @@
-"""What a Ray worker does with a task: its row, unless the sweep is asked to end."""
+"""What a Ray worker does with a task: run its row, unless the sweep is asked to stop."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Reporter, Runtime
 
 
-def run_until_asked(task: Task, runtime: Runtime, reporters: Sequence[Reporter]) -> bool:
-    """Brings `task` to its result; False where the driver asked to end: then its checkpoint is what the next call goes on from.
+def run_task(task: Task, runtime: Runtime, reporters: Sequence[Reporter]) -> bool:
+    """Runs `task` to its result. False if the sweep was asked to stop; the next call resumes from the checkpoint.
 
-    Ray takes it for done, so that it does not try again; the driver knows better (`interrupt.passing_on`).
+    To Ray the trial succeeded either way, so that it is not retried; the driver knows that it was interrupted.
     """
-    if asked(task, runtime):
+    if stop_requested(task, runtime):
         return False
     try:
         run_row(task, runtime, reporters)
@@ -28,8 +28,8 @@ def run_until_asked(task: Task, runtime: Runtime, reporters: Sequence[Reporter])
     return True
 
 
-def asked(task: Task, runtime: Runtime) -> bool:
-    """Is the sweep of `task` asked to end? All workers of a row come to one answer. From now on this process looks for it."""
+def stop_requested(task: Task, runtime: Runtime) -> bool:
+    """Was the sweep of `task` asked to stop? All workers of a row agree. This process polls the sweep's stop file from now on."""
     if task.sweep is not None:
         stop = interrupt.stop_file(Path(task.results), task.sweep)
         mirrored.follow(stop)

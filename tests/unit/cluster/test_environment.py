@@ -42,7 +42,7 @@ def product(monkeypatch, tmp_path) -> dict[str, str]:
     found = {"RAY_ADDRESS": "elsewhere"}
     with monkeypatch.context() as patch:
         patch.setattr(os, "environ", found)
-        ray_environment.settings(tmp_path)
+        ray_environment.configure(tmp_path)
     return {name: value for name, value in found.items() if name != "RAY_ADDRESS"}
 
 

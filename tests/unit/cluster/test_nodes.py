@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("ray")
-from orchestrator.engines.ray.address import answers
+from orchestrator.engines.ray.address import is_listening
+from orchestrator.engines.ray.head_watchdog import HEAD_LOST
 from orchestrator.engines.ray.network import interface_of
-from orchestrator.engines.ray.shared import problems
-from orchestrator.engines.ray.watch import HEAD_LOST, Room, fits
+from orchestrator.engines.ray.shared_folders import problems
+from orchestrator.engines.ray.stoppers import NodeLossStopper, fits
 from orchestrator.ledger.run_lock import RunLock
 
 ROOT = Path(__file__).parents[3]
@@ -33,7 +34,7 @@ def test_workers_fit_whole_into_nodes_that_live(have, amount, workers, room):
 
 def test_trials_end_where_there_is_no_room_for_long_enough_and_not_before(capsys):
     alive = [nodes(1, 1), nodes(1, -1), nodes(1, -1)]
-    room = Room("CPU", 1.0, 2, 0.0, lambda: alive.pop(0))
+    room = NodeLossStopper("CPU", 1.0, 2, 0.0, lambda: alive.pop(0))
     assert [room.stop_all() for _ in range(4)] == [False, False, True, True]
     assert room.reason == "nodes were lost: 2 x 1 CPU are needed, the nodes that are left have 1; waited 0 s"
     assert "waiting at most" in capsys.readouterr().err and room("trial", {}) is False
@@ -41,7 +42,7 @@ def test_trials_end_where_there_is_no_room_for_long_enough_and_not_before(capsys
 
 def test_room_that_comes_back_ends_the_waiting(capsys):
     alive = [nodes(1), nodes(2), nodes(1), nodes(2)]
-    room = Room("CPU", 2.0, 1, 0.0, lambda: alive.pop(0))
+    room = NodeLossStopper("CPU", 2.0, 1, 0.0, lambda: alive.pop(0))
     assert not any(room.stop_all() for _ in range(4))
     assert capsys.readouterr().err.count("there is room again") == 2
 
@@ -51,8 +52,9 @@ def test_a_driver_whose_head_does_not_answer_ends_though_its_main_thread_waits()
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         address = f"127.0.0.1:{listening.getsockname()[1]}"
-        assert answers(address)
-    program = "import sys, time\nfrom orchestrator.engines.ray.watch import watching\nwith watching(sys.argv[1]):\n    time.sleep(60)"
+        assert is_listening(address)
+    program = "import sys, time\n"
+    program += "from orchestrator.engines.ray.head_watchdog import head_watchdog\nwith head_watchdog(sys.argv[1]):\n    time.sleep(60)"
     environment = {"NMT_HEAD_WAIT_S": "0.2", "PYTHONPATH": str(ROOT), "PATH": ""}
     done = subprocess.run([sys.executable, "-c", program, address], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == HEAD_LOST

@@ -76,7 +76,7 @@ def test_device_hours() -> None:
 def test_each_part_of_an_estimate_scales_with_what_it_is_of(data: Data, tmp_path: Path) -> None:
     """7 updates, a validation and a checkpoint after 2, 4, 6 and at the end; one part at a time takes a second."""
     row = with_train(rows()[0], max_steps=7, max_epochs=None, validate_every=2, checkpoint_every=2)
-    ready = data.prepared(row)
+    ready = data.prepared(row.spec.data)
     assert ready is not None
     model, lengths = work(spec_of(row).model, ready.src_size, ready.tgt_size), Lengths()
     update = model.training(lengths.training(spec_of(row), ready).tokens)
@@ -121,7 +121,7 @@ def test_the_nearest_probe_of_this_machine_stands_in(data: Data, tmp_path: Path,
     found = costs.of(row)
     assert found.basis == "estimated" and found.probe is not None and keys[found.probe] == "near" and found.memory is None
     assert found.train == pytest.approx((found.flop or 0) * 7.0)
-    ready = data.prepared(row)
+    ready = data.prepared(row.spec.data)
     assert ready is not None
     weights = work(spec_of(row).model, ready.src_size, ready.tgt_size).tgt
     assert found.decode == pytest.approx(Lengths().row_steps(ready, spec_of(row)) / 10 * weights / 50)

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.engines import packing
-from orchestrator.engines.capacity import Capacity, Demand, Node, at_once, why_never
-from orchestrator.engines.packing import Wanted
+from orchestrator.engines import resources as engine_resources
+from orchestrator.engines.resources import Capacity, Demand, Node, ResourceOptions, infeasible, job_demands, max_concurrent
 from orchestrator.errors import UserError
 from orchestrator.specs import resources
 from orchestrator.specs.rows import resolve
-from orchestrator.sweeps.memory import Memory, estimate
+from orchestrator.sweeps.memory import estimate
 from orchestrator.sweeps.task import Task
 
 GB = 10**9
@@ -28,7 +27,7 @@ def task(workers: int = 1, **train: object) -> Task:
 @pytest.fixture(autouse=True)
 def known_size(monkeypatch):
     """Every job needs 10 GB."""
-    monkeypatch.setattr(packing._Sizes, "of", lambda self, job, device: Memory(0, 0, 9 * GB, 0, 1 * GB))
+    monkeypatch.setattr(engine_resources, "estimated_memory", lambda task, device, data: 10 * GB)
 
 
 def cluster(*nodes: Node, gpu_memory: int | None = None) -> Capacity:
@@ -36,7 +35,7 @@ def cluster(*nodes: Node, gpu_memory: int | None = None) -> Capacity:
 
 
 def of(capacity: Capacity, *tasks: Task, **wanted: object) -> list[Demand]:
-    return packing.demands([[one] for one in tasks], capacity, Wanted.of(wanted))
+    return job_demands([[one] for one in tasks], capacity, ResourceOptions.of(wanted))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def of(capacity: Capacity, *tasks: Task, **wanted: object) -> list[Demand]:
 def test_on_cpus_as_many_as_cores_threads_and_memory_allow(nodes, threads, workers, many):
     (demand,) = of(cluster(*nodes), task(workers, threads=threads))
     assert demand.resources == {"CPU": threads} and demand.driver == (workers > 1)
-    assert at_once(cluster(*nodes), demand) == many
+    assert max_concurrent(cluster(*nodes), demand) == many
 
 
 @pytest.mark.parametrize(
@@ -78,7 +77,7 @@ def test_on_gpus_trials_share_one_by_their_memory(gpu_memory, workers, wanted, s
     have = cluster(Node(4, drivers=64), Node(16, gpus=2), gpu_memory=gpu_memory)
     (demand,) = of(have, task(workers), **wanted)
     assert demand.gpus == pytest.approx(share) and demand.driver and set(demand.resources) == {"GPU"}
-    assert at_once(have, demand) == many
+    assert max_concurrent(have, demand) == many
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ def test_every_row_that_cannot_fit_is_named():
 
 def test_memory_none_starts_it_all_the_same():
     (demand,) = of(cluster(Node(8, memory=6 * GB)), task(), memory="none")
-    assert why_never(cluster(Node(8, memory=6 * GB)), demand, 1) is None
+    assert infeasible(cluster(Node(8, memory=6 * GB)), demand, 1) is None
 
 
 @pytest.mark.parametrize(

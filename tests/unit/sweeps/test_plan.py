@@ -94,8 +94,8 @@ def test_prepared_sizes_win_over_declared_ones(spec: Write, tmp_path: Path) -> N
     (row,) = resolve(spec())
     assert row.spec is not None
     ready = prepare(row.spec.data, None, tmp_path / "cache")
-    assert Data(None, tmp_path / "cache").sizes(row) == (ready.src_size, ready.tgt_size)
-    assert Data(None, tmp_path / "none").sizes(row) == (200, 200)
+    assert Data(None, tmp_path / "cache").vocabulary_sizes(row.spec) == (ready.src_size, ready.tgt_size)
+    assert Data(None, tmp_path / "none").vocabulary_sizes(row.spec) == (200, 200)
 
 
 def test_keys_of_a_row_are_those_of_the_keys_module(spec: Write) -> None:

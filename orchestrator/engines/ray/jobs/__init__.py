@@ -1,1 +1,1 @@
-"""Sweeps as jobs of a Ray cluster: what is uploaded, under which name, and how a terminal follows and comes back."""
+"""Sweeps as jobs of a Ray cluster: the upload, the job's id, following its logs."""

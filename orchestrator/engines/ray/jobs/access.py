@@ -1,4 +1,4 @@
-"""Where the cluster is and how one gets in: its dashboard's address and the token, found as Ray finds it and told to nobody."""
+"""The cluster's dashboard address and the authentication token, looked up as Ray does; the token is never printed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def find_address(text: str | None) -> str:
 
 
 def find_token() -> str:
-    """From RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token. UserError where there is none: a cluster without one is not used."""
+    """From RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token. UserError if there is none: clusters without a token are not used."""
     token = os.environ.get("RAY_AUTH_TOKEN", "").strip()
     if not token:
         named = os.environ.get("RAY_AUTH_TOKEN_PATH")

@@ -1,34 +1,17 @@
-"""`status --address`: the sweeps that were submitted to a cluster."""
+"""`status --address`: a table of the sweeps that were submitted to a cluster."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from rich.table import Table
+from rich.table import Table
 
-    from orchestrator.engines.ray.jobs.api import Job
-
-
-def as_json(job: Job) -> dict[str, Any]:
-    return {
-        "job": job.id,
-        "sweep": job.metadata.get("nmt_sweep"),
-        "commit": job.metadata.get("nmt_commit"),
-        "status": job.status,
-        "exit_code": job.exit_code,
-        "started": job.started,
-        "ended": job.ended,
-    }
+from orchestrator.engines.ray.jobs.job import Job
+from orchestrator.safe_text import cell
 
 
 def job_table(jobs: Iterable[Job]) -> Table:
-    from rich.table import Table
-
-    from orchestrator.safe_text import cell
-
     table = Table()
     for name in ("job", "sweep", "commit", "status", "exit code", "started", "minutes"):
         table.add_column(name, justify="right" if name in ("exit code", "minutes") else "left", overflow="fold")

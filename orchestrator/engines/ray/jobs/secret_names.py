@@ -1,4 +1,4 @@
-"""Files that never leave this machine, whatever .gitignore and .rayignore say: known by their names."""
+"""Names of files that are never uploaded, whatever .gitignore and .rayignore say."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ NAMES = (
 )
 WORDS = ("token", "secret", "passw", "credential")
 CODE = (".py", ".pyi", ".sh", ".md")
-"""`tokenize.py` is none: source and documents may have such a word in their name."""
+"""Source and documents may have such a word in their name: `tokenize.py` is no secret."""
 
 
 def is_secret(path: PurePath) -> bool:
-    """By its name alone. `path`: relative to what is uploaded."""
+    """Judges by the name. path: relative to the upload."""
     name = path.name.lower()
     if any(part.lower() in FOLDERS for part in path.parts):
         return True

@@ -1,4 +1,4 @@
-"""A sweep as a job: checked here before anything travels, named by what it means, run there by `cluster/sweep.sh`."""
+"""A sweep as a job of a cluster: validated here, named by its content, run there by `cluster/sweep.sh`."""
 
 from __future__ import annotations
 
@@ -6,25 +6,30 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from orchestrator.engines.execute import check_engine
 from orchestrator.engines.ray.jobs.attempts import sweep_id
 from orchestrator.errors import UserError
+from orchestrator.files.canonical import digest
+from orchestrator.ledger.keys import component_versions
+from orchestrator.specs import index, yaml_file
 from orchestrator.specs.positions import shown
-
-if TYPE_CHECKING:
-    from orchestrator.specs.row import Row
+from orchestrator.specs.resources import parse
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve, runs, sweep_of
+from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
 
 FOLDERS = {"results": "NMT_RESULTS", "data_dir": "NMT_DATA_DIR", "cache_dir": "NMT_CACHE_DIR"}
-"""Options of `sweep` that name a folder of the cluster -> the variable that every process of the job reads."""
+"""Options of `sweep` that name a folder of the cluster -> the environment variable that the job's processes read."""
 
-NO_MEANING = ("as_json", "no_tracking", "debug")
-"""Options that make it no other sweep."""
+NOT_IN_ID = ("as_json", "no_tracking", "debug")
+"""Options that do not change what a sweep computes."""
 
 
 @dataclass(frozen=True)
 class SweepJob:
-    """`arguments`: of `nmt-ablate sweep`, as the job calls it. `files`: what it must be able to read. `env`: of its processes."""
+    """arguments: of `nmt-ablate sweep`. files: those that the job must be able to read. env: variables of its processes."""
 
     id: str
     name: str
@@ -35,23 +40,16 @@ class SweepJob:
 
     @property
     def entrypoint(self) -> str:
-        """One line for the shell that Ray gives it to."""
+        """The shell command of the job."""
         return shlex.join(["bash", "cluster/sweep.sh", *self.arguments])
 
 
 def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequence[str]) -> SweepJob:
-    """The job of `sweep TARGET`. UserError, all at once, for whatever `sweep` itself would refuse before it starts.
+    """The job of `sweep TARGET`. UserError for everything that `sweep` itself would refuse before it starts.
 
-    options: by their names in the command, those that were given. arguments: the same as they were written, without the target
-    and without the options of FOLDERS.
+    options: name -> value of the options that were given. arguments: the same as command-line words, without the target and without the
+    options in FOLDERS.
     """
-    from orchestrator.engines.execute import check_engine
-    from orchestrator.files.canonical import digest
-    from orchestrator.ledger.keys import component_versions
-    from orchestrator.specs.resources import parse
-    from orchestrator.specs.rows import resolve, runs, sweep_of
-    from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
-
     env = _folders(options)
     check_engine(options.get("engine", "ray"), options.get("workers"))
     parse(options.get("resources"))
@@ -59,24 +57,25 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     seeds = parse_seeds(options.get("seeds"))
     rows = resolve(target, sets=sets, profile=profile)
     section = sweep_of(target, profile)
-    todo = runs(rows, seeds or section.seeds)
-    if not todo:
+    planned = runs(rows, seeds or section.seeds)
+    if not planned:
         raise UserError(f"{rows[0].id}: found no row of kind run: nothing to execute")
     name = sweep_name(address_of(target, rows), profile, sets)
-    meaning = {
+    content = {
         "name": name,
-        "rows": [_meaning(row) for row in rows if row.spec is not None],
+        "rows": [_row_content(row) for row in rows if row.spec is not None],
         "seeds": seeds or section.seeds,
         "section": section.model_dump(mode="json"),
         "components": [component_versions(row.spec.model) for row in rows if row.spec is not None],
-        "options": {key: str(value) for key, value in sorted(options.items()) if key not in NO_MEANING},
+        "options": {key: str(value) for key, value in sorted(options.items()) if key not in NOT_IN_ID},
     }
-    place = _place(root, target)
-    return SweepJob(sweep_id(digest(meaning)), name, (place, *arguments), len(todo), tuple(_files(target, rows)), env)
+    return SweepJob(
+        sweep_id(digest(content)), name, (_uploaded_target(root, target), *arguments), len(planned), tuple(_source_files(target, rows)), env
+    )
 
 
 def _folders(options: Mapping[str, Any]) -> dict[str, str]:
-    """UserError for a relative one: the job's own folder is its upload, which Ray deletes."""
+    """Environment variables for the given folders. UserError for a relative path: it would lie in the job's upload, which Ray deletes."""
     problems, env = [], {}
     for name, variable in FOLDERS.items():
         value = options.get(name)
@@ -92,16 +91,16 @@ def _folders(options: Mapping[str, Any]) -> dict[str, str]:
     return env
 
 
-def _meaning(row: Row) -> Any:
-    """What the row and those that it starts from are to become."""
-    parent = None if row.parent is None else _meaning(row.parent)
+def _row_content(row: Row) -> Any:
+    """The row's spec and options and those of the rows that it starts from."""
+    parent = None if row.parent is None else _row_content(row.parent)
     assert row.spec is not None
     also = {name: score.model_dump(mode="json") for name, score in row.also.items()}
     return [row.id, row.spec.model_dump(mode="json"), row.workers, row.pinned, also, parent]
 
 
-def _place(root: Path, target: str) -> str:
-    """The target as the job names it: a path in the upload, or the address that it is."""
+def _uploaded_target(root: Path, target: str) -> str:
+    """The target on the cluster: a path relative to the upload, or an address as it is."""
     name, mark, row = target.partition("#")
     path = Path(name)
     if not (path.exists() or name.endswith((".yaml", ".yml"))):
@@ -112,26 +111,24 @@ def _place(root: Path, target: str) -> str:
     return resolved.relative_to(root).as_posix() + mark + row
 
 
-def _files(target: str, rows: Sequence[Row]) -> list[Path]:
-    """The files that the target's rows were read from, through `extends` and `init_from`."""
-    from orchestrator.specs import index, yaml_file
-
-    found: dict[Path, None] = {}
+def _source_files(target: str, rows: Sequence[Row]) -> list[Path]:
+    """The files that the target's rows are read from, through `extends` and `init_from`."""
+    files: dict[Path, None] = {}
 
     def add(path: Path) -> None:
         path = path.absolute()
-        if path in found:
+        if path in files:
             return
-        found[path] = None
+        files[path] = None
         base = yaml_file.load(path).data.get("extends")
         if isinstance(base, str):
             add((path.parent / base).resolve())
 
-    for one in index.find_all(target):
-        add(one.table.path)
+    for match in index.find_all(target):
+        add(match.table.path)
     for row in rows:
         current: Row | None = row
         while current is not None:
             add(Path(current.source_file))
             current = current.parent
-    return list(found)
+    return list(files)

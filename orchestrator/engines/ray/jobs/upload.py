@@ -1,4 +1,4 @@
-"""What travels to the cluster: the checkout by Ray's own rules (.gitignore, .rayignore), without secrets, small enough, as one zip."""
+"""The upload of a job: the checkout without ignored files (.gitignore, .rayignore) and without secrets, as one zip."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from orchestrator.specs.positions import display, shown
 
 MIB = 2**20
 MAX_BYTES = 100 * MIB
-"""Ray's own limit for one request; held against sizes before compression."""
+"""Ray's limit for one request; compared with sizes before compression."""
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same files make the same zip, which Ray then stores once
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # fixed, so that equal files give an equal zip, which Ray stores once
 
 Ignored = Callable[[Path], bool]
-IgnoreFiles = Callable[[Path], list[Ignored]]
-"""A folder -> what its ignore files leave out below it."""
+"""Is the path ignored?"""
+IgnoreRules = Callable[[Path], list[Ignored]]
+"""A folder -> the rules of its ignore files."""
 
 
 @dataclass(frozen=True)
 class Upload:
-    """`files`: paths relative to `root`, sorted; `left_out`: those that were left out because of their names."""
+    """files: sorted paths relative to `root`. withheld: paths left out because their names look like a secret's."""
 
     root: Path
     files: tuple[PurePath, ...]
     sizes: tuple[int, ...]
-    left_out: tuple[PurePath, ...]
+    withheld: tuple[PurePath, ...]
 
     @property
     def bytes(self) -> int:
@@ -43,14 +44,14 @@ class Upload:
         return resolved.is_relative_to(self.root) and resolved.relative_to(self.root) in self.files
 
 
-def collect(root: Path, ignore_files: IgnoreFiles) -> Upload:
-    """The files under `root`, symbolic links not followed. UserError where they are too large, naming the largest folders."""
+def collect(root: Path, rules_of: IgnoreRules) -> Upload:
+    """The files under `root`; symbolic links are not followed. UserError if they are too large, with the largest folders."""
     root = root.resolve()
-    found: list[tuple[PurePath, int]] = []
-    left: list[PurePath] = []
+    files: list[tuple[PurePath, int]] = []
+    withheld: list[PurePath] = []
 
     def walk(folder: Path, rules: list[Ignored]) -> None:
-        rules = [*rules, *ignore_files(folder)]
+        rules = [*rules, *rules_of(folder)]
         with os.scandir(folder) as entries:
             for entry in sorted(entries, key=lambda e: e.name):
                 path = Path(entry.path)
@@ -58,14 +59,14 @@ def collect(root: Path, ignore_files: IgnoreFiles) -> Upload:
                 if entry.is_symlink() or any(rule(path) for rule in rules):
                     continue
                 if is_secret(relative):
-                    left.append(relative)
+                    withheld.append(relative)
                 elif entry.is_dir():
                     walk(path, rules)
                 elif entry.is_file():
-                    found.append((relative, entry.stat().st_size))
+                    files.append((relative, entry.stat().st_size))
 
     walk(root, [])
-    upload = Upload(root, tuple(name for name, _ in found), tuple(size for _, size in found), tuple(left))
+    upload = Upload(root, tuple(name for name, _ in files), tuple(size for _, size in files), tuple(withheld))
     if upload.bytes >= MAX_BYTES:
         raise UserError(
             f"the upload has {mib(upload.bytes)}; Ray takes less than {mib(MAX_BYTES)}: the largest are {', '.join(_largest(upload))}; "
@@ -75,9 +76,9 @@ def collect(root: Path, ignore_files: IgnoreFiles) -> Upload:
 
 
 def check_readable(upload: Upload, files: Iterable[Path]) -> None:
-    """UserError for every file that the job would look for in vain."""
+    """UserError with a line for each file that the job needs and that is not uploaded."""
     problems = [
-        f"{display(file)}: {_why_not(upload, file)}: the job could not read it"
+        f"{display(file)}: {_missing_reason(upload, file)}: the job could not read it"
         for file in dict.fromkeys(Path(file).absolute() for file in files)
         if file not in upload
     ]
@@ -86,7 +87,7 @@ def check_readable(upload: Upload, files: Iterable[Path]) -> None:
 
 
 def write_zip(upload: Upload, target: Path, *, commit: str | None, dirty: str | None, token: str) -> None:
-    """The upload with its commit as one zip. UserError for a file that holds the cluster's token."""
+    """Writes the upload and its commit as one zip. UserError for a file that contains the cluster's token."""
     secret, problems = token.encode(), []
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as package:
         for name in upload.files:
@@ -110,7 +111,7 @@ def mib(size: int) -> str:
 
 
 def _largest(upload: Upload, count: int = 5) -> list[str]:
-    """Folders (of the first two levels) and files beside them, by size."""
+    """The largest folders of the first two levels, and files beside them."""
     sizes: Counter[str] = Counter()
     for name, size in zip(upload.files, upload.sizes, strict=True):
         folder = "/".join(name.parts[:2]) + ("/" if len(name.parts) > 2 else "")
@@ -118,10 +119,10 @@ def _largest(upload: Upload, count: int = 5) -> list[str]:
     return [f"{shown(name, 120)} ({mib(size)})" for name, size in sizes.most_common(count)]
 
 
-def _why_not(upload: Upload, file: Path) -> str:
+def _missing_reason(upload: Upload, file: Path) -> str:
     if not file.resolve().is_relative_to(upload.root):
         return f"outside of what is uploaded ({display(upload.root)})"
     relative = file.resolve().relative_to(upload.root)
-    if any(relative == name or name in relative.parents for name in upload.left_out):
+    if any(relative == name or name in relative.parents for name in upload.withheld):
         return "left out of the upload, for its name looks like a secret's"
     return "left out of the upload by .gitignore, .rayignore or as a symbolic link"

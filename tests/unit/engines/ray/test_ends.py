@@ -20,9 +20,10 @@ pytest.importorskip("ray")
 from orchestrator import interrupt
 from orchestrator.engines.ray import session_folder, worker
 from orchestrator.engines.ray.address import check_address
-from orchestrator.engines.ray.environment import inherited, pass_no_secrets, withheld
-from orchestrator.engines.ray.report_queue import Empty, _QueueActor, _Quiet
-from orchestrator.engines.ray.stopping import UntilAsked
+from orchestrator.engines.ray.environment import ray_environment, secret_variables
+from orchestrator.engines.ray.report_queue import Empty, _QueueActor, _QuietActor
+from orchestrator.engines.ray.schedulers import StoppableFIFO
+from orchestrator.engines.ray.tune import withhold_secrets
 from orchestrator.errors import UserError
 
 ROOT = Path(__file__).parents[4]
@@ -61,7 +62,7 @@ def test_after_a_stop_tune_starts_nothing_and_what_runs_goes_on(tmp_path):
     stop = tmp_path / "sweep.stop"
     stop.touch()
     controller = Controller("RUNNING", "PENDING", "TERMINATED", *["PENDING"] * 49)
-    assert UntilAsked(stop).choose_trial_to_run(controller) is None
+    assert StoppableFIFO(stop).choose_trial_to_run(controller) is None
     assert controller.finished
     assert [trial.status for trial in controller.trials] == ["RUNNING", *["TERMINATED"] * 51]
 
@@ -77,13 +78,13 @@ def test_all_workers_of_a_row_end_before_it_begins_where_one_is_asked(tmp_path, 
         stop.parent.mkdir()
         stop.touch()
     runtime = SimpleNamespace(world_size=2, device="cpu", sum=lambda tensor: tensor + others)
-    assert worker.run_until_asked(task, runtime, []) is False
+    assert worker.run_task(task, runtime, []) is False
 
 
 def test_a_report_that_is_not_there_is_no_failed_task():
     with pytest.raises(Empty):
         asyncio.run(_QueueActor(1).get(0.01))
-    assert asyncio.run(_Quiet(1).get(0.01)) is None
+    assert asyncio.run(_QuietActor(1).get(0.01)) is None
 
 
 def test_folders_of_the_dead_are_removed_and_no_others(tmp_path, started):
@@ -106,7 +107,7 @@ def test_folders_of_the_dead_are_removed_and_no_others(tmp_path, started):
 def test_processes_of_a_folder_are_ended_and_no_others(tmp_path, started):
     mine, other = started(TMPDIR=str(session_folder.temporary(tmp_path))), started(TMPDIR=f"{session_folder.temporary(tmp_path)}-other")
     time.sleep(0.1)
-    session_folder.end_users(tmp_path, 0.0)
+    session_folder.kill_users(tmp_path, 0.0)
     assert mine.wait(timeout=5) == -signal.SIGKILL
     assert other.poll() is None
 
@@ -145,15 +146,15 @@ SECRETS = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]
 def test_secrets_are_not_for_ray_unless_the_results_lie_in_a_bucket():
     others = ["HF_TOKEN", "NMT_MLFLOW_DB_PASSWORD", "MLFLOW_TRACKING_URI", "SSH_AUTH_SOCK"]
     needed = ["PATH", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE", "TOKENIZERS_PARALLELISM", "AWS_REGION", "NMT_FAULT", "OMP_NUM_THREADS"]
-    assert withheld([*SECRETS, *others, *needed], bucket=False) == [*SECRETS, *others]
-    assert withheld([*SECRETS, *others, *needed], bucket=True) == others
+    assert secret_variables([*SECRETS, *others, *needed], bucket=False) == [*SECRETS, *others]
+    assert secret_variables([*SECRETS, *others, *needed], bucket=True) == others
 
 
 def test_ray_starts_without_secrets_and_the_environment_comes_back(tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
     monkeypatch.delenv("TMPDIR", raising=False)
     before = dict(os.environ)
-    with inherited(tmp_path, tmp_path / "results"):
+    with ray_environment(tmp_path, tmp_path / "results"):
         assert "canary" not in os.environ.values()
         assert os.environ["TMPDIR"] == str(tmp_path / "tmp")
         assert tempfile.gettempdir() != os.environ["TMPDIR"]
@@ -167,7 +168,7 @@ def test_tune_passes_no_keys_on_by_what_ray_logs(tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     passed = set(class_cache.ENV_VARS_TO_PROPAGATE)
     monkeypatch.setattr(class_cache, "ENV_VARS_TO_PROPAGATE", passed | set(SECRETS))
-    pass_no_secrets(tmp_path)
+    withhold_secrets(tmp_path)
     assert set(SECRETS).isdisjoint(class_cache.ENV_VARS_TO_PROPAGATE)
     assert "RAY_TRAIN_V2_ENABLED" in class_cache.ENV_VARS_TO_PROPAGATE
 
@@ -193,7 +194,7 @@ def test_an_address_that_is_wrong_is_told_in_one_line_at_once(address, token, to
         here = f"127.0.0.1:{listening.getsockname()[1]}"
         before = time.monotonic()
         with pytest.raises(UserError) as error:
-            check_address(address.replace("LISTENING", here), ask=lambda _: "the cluster does not take this token")
+            check_address(address.replace("LISTENING", here), probe=lambda _: "the cluster does not take this token")
     assert time.monotonic() - before < 5
     (line,) = error.value.lines
     assert line.startswith(told.replace("LISTENING", here))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from orchestrator.engines.capacity import Capacity, Node
-from orchestrator.engines.ray.waiting import GRACE, Waiting
+from orchestrator.engines.ray.stoppers import GRACE_SECONDS, ResourceWaitStopper
+from orchestrator.engines.resources import Capacity, Node
 
 
 class Scene:
     def __init__(self, tmp_path, limit: float | None = None) -> None:
         self.now, self.pending, self.lines, self.stop = 0.0, {}, [], tmp_path / "sweeps" / "s.stop"
-        self.waiting = Waiting(
+        self.waiting = ResourceWaitStopper(
             Capacity((Node(4),)),
             self.stop,
             limit,
-            look=lambda: self.pending,
-            free=lambda: {"CPU": 1.0},
+            pending=lambda: self.pending,
+            available=lambda: {"CPU": 1.0},
             clock=lambda: self.now,
             say=self.lines.append,
         )
@@ -47,5 +47,5 @@ def test_the_limit_lets_rows_save_and_ends_it(tmp_path):
     scene = Scene(tmp_path, limit=30.0)
     scene.pending = {"a": {"GPU": 0.5}}
     assert scene.until(1000)
-    assert scene.stop.exists() and 30 + GRACE <= scene.now <= 45 + GRACE
+    assert scene.stop.exists() and 30 + GRACE_SECONDS <= scene.now <= 45 + GRACE_SECONDS
     assert scene.waiting.reason.startswith("waiting for 0.5 GPU since 30 s") and scene.waiting.reason.endswith("the limit is 30 s")

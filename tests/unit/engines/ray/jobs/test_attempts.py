@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from orchestrator.engines.ray.jobs.api import Job, Taken
 from orchestrator.engines.ray.jobs.attempts import join, latest
 from orchestrator.engines.ray.jobs.follow import exit_code, follow
+from orchestrator.engines.ray.jobs.job import Job, JobExists
 from orchestrator.errors import UserError
 
 BASE = "sweep-0123456789abcdef"
@@ -73,7 +73,7 @@ def test_who_comes_second_joins_the_first():
 
     def beaten(id: str) -> None:
         cluster.known[id] = job(id)
-        raise Taken(id)
+        raise JobExists(id)
 
     assert join(cluster, BASE, beaten) == join(cluster, BASE, cluster.submit)
     assert latest(cluster.jobs(), BASE)[0] == 2 and not cluster.submitted

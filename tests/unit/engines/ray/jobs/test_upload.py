@@ -50,7 +50,7 @@ def test_ignore_files_of_every_folder_count_and_secrets_never_travel(checkout):
         "search_spaces/a.yaml",
         "sub/.rayignore",
     }
-    assert PurePath("notes/cluster-token.txt") in found.left_out
+    assert PurePath("notes/cluster-token.txt") in found.withheld
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_names_of_secrets(name):
 def test_no_file_of_the_repository_is_taken_for_a_secret(repository):
     found = upload.collect(repository, ignored_by)
     assert found.bytes < 60 * upload.MIB
-    assert not [name for name in found.left_out if name.parts[0] in ("orchestrator", "models", "search_spaces", "cluster", "docs", "tests")]
+    assert not [name for name in found.withheld if name.parts[0] in ("orchestrator", "models", "search_spaces", "cluster", "docs", "tests")]
 
 
 def test_too_much_is_refused_before_anything_is_packed(checkout):

@@ -1,0 +1,44 @@
+"""Ends a driver whose cluster's head is gone: Ray would wait for ever, or end in a stack trace."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from orchestrator.engines.ray.address import is_listening
+
+HEAD_WAIT = "NMT_HEAD_WAIT_S"
+"""Environment variable: seconds for which the head may be unreachable before the driver ends."""
+
+HEAD_LOST = 5
+"""Exit code of a driver that lost its cluster; the same command on a new cluster resumes."""
+
+
+@contextmanager
+def head_watchdog(address: str) -> Iterator[None]:
+    """Within: this process exits with one line and code 5 when the head at `address` (host:port) is unreachable for too long.
+
+    A thread ends the process at once, because the main thread may be blocked in a call of Ray. Durable files are on disk already.
+    """
+    closed = threading.Event()
+    limit = float(os.environ.get(HEAD_WAIT, 30.0))
+    threading.Thread(target=_watch, args=(address, limit, closed), name="head-watchdog", daemon=True).start()
+    try:
+        yield
+    finally:
+        closed.set()
+
+
+def _watch(address: str, limit: float, closed: threading.Event) -> None:
+    last_answer = time.monotonic()
+    while not closed.wait(min(2.0, limit / 4)):
+        if is_listening(address):
+            last_answer = time.monotonic()
+        elif time.monotonic() - last_answer >= limit and not closed.is_set():
+            line = f"the cluster's head ({address}) has not answered for {limit:g} s; the same command on a new cluster goes on"
+            print(f"error: {line}", file=sys.stderr, flush=True)
+            os._exit(HEAD_LOST)

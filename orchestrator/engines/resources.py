@@ -1,0 +1,233 @@
+"""Resources of a cluster and of a job: how many jobs fit side by side, and why one never would. Plain numbers, no Ray."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import UserError
+from orchestrator.specs.resources import size
+from orchestrator.sweeps import parameters
+from orchestrator.sweeps.memory import estimate, gigabytes
+from orchestrator.sweeps.plan import Data
+from orchestrator.sweeps.task import Task
+
+EPS = 1e-6  # Ray rounds fractions such as 1/3 to 1e-4
+
+MAX_TRIALS_PER_GPU = 8
+"""More trials on one GPU gain little, since each keeps it busy for only part of the time (assumed, not measured)."""
+
+GPU_MEMORY_MARGIN = 1.25
+"""A fraction of a GPU must hold this multiple of the estimated memory."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """memory: bytes of host memory available to trials, None if unknown. drivers: slots for Tune drivers."""
+
+    cpus: float
+    gpus: float = 0.0
+    drivers: float = 0.0
+    memory: float | None = None
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Resources of a cluster. gpu_memory: bytes of its smallest GPU, None if unknown."""
+
+    nodes: tuple[Node, ...]
+    gpu_memory: int | None = None
+
+    @property
+    def cpus(self) -> int:
+        return int(sum(node.cpus for node in self.nodes))
+
+    @property
+    def gpus(self) -> int:
+        return int(sum(node.gpus for node in self.nodes))
+
+    @property
+    def drivers(self) -> int:
+        return int(sum(node.drivers for node in self.nodes))
+
+    def describe(self) -> str:
+        """`2 nodes: 4 CPUs, 1 GPU`."""
+        nodes = f"{len(self.nodes)} nodes: " if len(self.nodes) > 1 else ""
+        return f"{nodes}{quantity(self.cpus, 'CPU')}" + (f", {quantity(self.gpus, 'GPU')}" if self.gpus else "")
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Resources of one job. cpus, gpus and memory (estimated host bytes, None: not counted) are per worker; driver: it needs a driver
+    slot."""
+
+    workers: int
+    cpus: float
+    gpus: float = 0.0
+    driver: bool = False
+    memory: int | None = None
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """Per worker, under Ray's names. A worker on a GPU reserves no CPU: its loop waits for the device."""
+        return {"GPU": self.gpus} if self.gpus else {"CPU": self.cpus}
+
+    def describe(self) -> str:
+        """`2 x 0.5 GPU`, `4 CPUs`."""
+        if self.gpus:
+            return quantity(self.gpus, "GPU") if self.workers == 1 else f"{self.workers} x {quantity(self.gpus, 'GPU')}"
+        return quantity(self.workers * self.cpus, "CPU")
+
+
+@dataclass(frozen=True)
+class ResourceOptions:
+    """The `resources` section of a sweep.
+
+    gpu: GPUs of each worker, or `auto`: as many trials share a GPU as its memory holds by the estimate.
+    memory: `auto` (use the estimate), `none` (ignore memory), or bytes of each worker.
+    wait: seconds without resources after which the sweep ends; None: it waits.
+    """
+
+    gpu: float | str = 1.0
+    memory: float | str = "auto"
+    wait: float | None = None
+
+    @classmethod
+    def of(cls, section: dict[str, Any] | None) -> ResourceOptions:
+        """From a section that its schema has validated."""
+        options = {name: value for name, value in (section or {}).items() if value is not None}
+        if isinstance(options.get("memory"), str) and options["memory"] not in ("auto", "none"):
+            options["memory"] = size(options["memory"])
+        return cls(**options)
+
+
+def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: ResourceOptions) -> list[Demand]:
+    """The demand of each job, in order. UserError with a line for each job that could never start."""
+    first = jobs[0][0]
+    data = Data(None if first.data_dir is None else Path(first.data_dir), Path(first.cache_dir))
+    demands, problems = [], []
+    for job in jobs:
+        demand, problem = _demand(job[0], capacity, options, data)
+        problem = problem or infeasible(capacity, demand, job[0].run_spec.train.threads)
+        if problem is not None:
+            problems.append(f"{job[0].id}: {problem}")
+        demands.append(demand)
+    if problems:
+        raise UserError(*dict.fromkeys(problems))
+    return demands
+
+
+def _demand(task: Task, capacity: Capacity, options: ResourceOptions, data: Data) -> tuple[Demand, str | None]:
+    """The task's demand, and the reason if it cannot be met."""
+    threads = float(task.run_spec.train.threads)
+    if capacity.gpus:
+        fraction, problem = _gpu_fraction(task, capacity, options, data)
+        return Demand(task.workers, threads, fraction, driver=True), problem
+    return Demand(task.workers, threads, driver=task.workers > 1, memory=_memory(task, "cpu", options, data)), None
+
+
+def _gpu_fraction(task: Task, capacity: Capacity, options: ResourceOptions, data: Data) -> tuple[float, str | None]:
+    """GPUs of each worker, and the reason if even a whole one is too small."""
+    if options.gpu != "auto":
+        gpu = float(options.gpu)
+        if task.workers == 1 or gpu >= 1:
+            return gpu, None
+        return gpu, f"{task.workers} workers x {gpu:g} GPU: NCCL wants a GPU for each; expected gpu 1"
+    needed = _memory(task, "cuda", options, data)
+    if needed is None or capacity.gpu_memory is None:
+        return 1.0, None
+    if needed > capacity.gpu_memory:
+        problem = f"each worker needs {gigabytes(needed)} (estimated); the smallest GPU has {gigabytes(capacity.gpu_memory)}"
+        return 1.0, f"{problem} (--resources memory=none starts it all the same)"
+    if task.workers > 1:
+        return 1.0, None
+    fractions = [1.0, *(int(10_000 / n) / 10_000 for n in range(2, MAX_TRIALS_PER_GPU + 1))]  # rounded down: n of them fit one GPU
+    return [f for f in fractions if f == 1.0 or needed * GPU_MEMORY_MARGIN <= f * capacity.gpu_memory][-1], None
+
+
+def _memory(task: Task, device: str, options: ResourceOptions, data: Data) -> int | None:
+    """Bytes of each worker; None where memory is ignored, or the vocabulary is neither prepared nor declared."""
+    if options.memory == "none":
+        return None
+    return int(options.memory) if isinstance(options.memory, float) else estimated_memory(task, device, data)
+
+
+def estimated_memory(task: Task, device: str, data: Data) -> int | None:
+    """Estimated bytes of each worker; None where the vocabulary is neither prepared nor declared."""
+    spec = task.run_spec
+    sizes = data.vocabulary_sizes(spec)
+    if sizes is None:
+        return None
+    return estimate(spec, parameters.params(spec, *sizes), sizes[1], workers=task.workers, device=device).total
+
+
+def quantity(number: float, word: str) -> str:
+    """`1 CPU`, `0.25 GPU`, `2 CPUs`."""
+    return f"{number:.4g} {word}{'s' if number > 1 else ''}"
+
+
+def worker_slots(node: Node, demand: Demand) -> int:
+    """Number of such workers that fit on the node at once."""
+    if demand.gpus:  # a fraction must lie on one GPU: the remainders of several GPUs do not add up
+        per_gpu = int(1 / demand.gpus + EPS)
+        return int(node.gpus + EPS) * per_gpu if demand.gpus < 1 else int(node.gpus / demand.gpus + EPS)
+    slots = int(node.cpus / demand.cpus + EPS)
+    return slots if not demand.memory or node.memory is None else min(slots, int(node.memory / demand.memory + EPS))
+
+
+def max_concurrent(capacity: Capacity, demand: Demand) -> int:
+    """Number of such jobs that run side by side, at least one: `infeasible` has found that it fits."""
+    jobs = sum(worker_slots(node, demand) for node in capacity.nodes) // demand.workers
+    return max(1, min(jobs, capacity.drivers) if demand.driver else jobs)
+
+
+def infeasible(capacity: Capacity, demand: Demand, threads: int) -> str | None:
+    """The reason why a job could never start here, None if it can. Ray itself would wait for ever without a message."""
+    if demand.driver and capacity.drivers < 1:
+        start = "ray start --head --resources='{\"driver\": 64}'"
+        return f"no node has the resource `driver`, on which its Tune driver sits; expected of the head: {start}"
+    if sum(worker_slots(node, demand) for node in capacity.nodes) >= demand.workers:
+        return None
+    workers = quantity(demand.workers, "worker")
+    if demand.gpus:
+        gpus = quantity(demand.gpus, "GPU")
+        return f"{workers} x {gpus} need more GPUs than this cluster has ({capacity.describe()}): it would wait for ever"
+    without_memory = Demand(demand.workers, demand.cpus, driver=demand.driver)
+    if sum(worker_slots(node, without_memory) for node in capacity.nodes) >= demand.workers:
+        assert demand.memory is not None
+        largest = gigabytes(max(node.memory or 0 for node in capacity.nodes))
+        return (
+            f"{workers} of {gigabytes(demand.memory)} (estimated) do not fit the memory: the largest node has "
+            f"{largest} for them (--resources memory=none starts it all the same)"
+        )
+    needed = demand.workers * demand.cpus
+    text = f"{demand.workers} workers x {threads} threads need {needed:g} CPUs; this cluster has {capacity.cpus}"
+    if needed <= capacity.cpus:
+        text += f", at most {max(node.cpus for node in capacity.nodes):g} on one node"
+    return f"{text}: it would wait for ever"
+
+
+def summary(demand: Demand, capacity: Capacity) -> str:
+    """One line on the resources of a group of equal jobs."""
+    memory = "" if demand.memory is None else f", {gigabytes(demand.memory)} each (estimated)"
+    jobs = quantity(max_concurrent(capacity, demand), "run")
+    return f"{demand.describe()}{memory}: at most {jobs} at a time on {capacity.describe()}"
+
+
+def check_local(tasks: Sequence[Task]) -> None:
+    """UserError with a line for each task that needs more CPUs than this machine has."""
+    capacity = Capacity((Node(local_cpus()),))
+    problems = []
+    for task in tasks:
+        threads = task.run_spec.train.threads
+        if problem := infeasible(capacity, Demand(task.workers, float(threads)), threads):
+            problems.append(f"{task.id}: {problem}")
+    if problems:
+        raise UserError(*dict.fromkeys(problems))
+
+
+def local_cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
