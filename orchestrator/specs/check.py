@@ -122,10 +122,11 @@ def whole(spec: RunSpec) -> list[Problem]:
     tuned = spec.decode.length_penalty.alpha == "tuned"
     unless(not tuned or spec.score.metric != "rouge", ("decode", "length_penalty", "alpha"), "found tuned; expected a number with rouge")
     corpora = corpus_names()
-    unless(not corpora or data.corpus in corpora, ("data", "corpus"), f"found {data.corpus!r}; {nearest(data.corpus, corpora)}")
-    if not corpora or data.corpus in corpora:
-        splits = _splits(data.corpus) if corpora else ()
-        unless(not splits or spec.score.test in splits, ("score", "test"), f"found {spec.score.test!r}; {nearest(spec.score.test, splits)}")
+    splits = _splits(data.corpus) if data.corpus in corpora else ()
+    if corpora and data.corpus not in corpora:
+        unless(False, ("data", "corpus"), f"found {data.corpus!r}; {nearest(data.corpus, corpora)}")
+    elif splits and spec.score.test not in splits:
+        unless(False, ("score", "test"), f"found {spec.score.test!r}; {nearest(spec.score.test, splits)}")
     return found
 
 

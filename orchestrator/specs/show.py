@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import yaml
 
 from orchestrator.errors import UserError
 from orchestrator.safe_text import visible
-from orchestrator.specs import check, overrides, scorings
+from orchestrator.specs import check, overrides, scorings, yaml_file
 from orchestrator.specs.located import Marked
 from orchestrator.specs.positions import shown
 from orchestrator.specs.raw import TableFile
@@ -133,14 +134,17 @@ def _float(dumper: yaml.SafeDumper, value: float) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:float", f"{mantissa}{'' if '.' in mantissa else '.0'}{e}{exponent}")
 
 
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    from orchestrator.specs import yaml_file as yaml_loader
-
+@functools.lru_cache(4096)
+def _is_plain(value: str) -> bool:
+    """Is this text, unquoted, read as itself?"""
     try:
-        plain = yaml_loader.parse(value, "").data == value and value.isprintable()
+        return yaml_file.parse(value, "").data == value and value.isprintable()
     except UserError:
-        plain = False
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if plain else '"')
+        return False
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if _is_plain(value) else '"')
 
 
 Dumper.add_representer(float, _float)
