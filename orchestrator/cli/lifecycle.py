@@ -1,59 +1,102 @@
-"""`stop` and `gc`: end what runs, free what nothing needs."""
+"""`status`, `stop`, `gc`, `translate`, `export`, `repro`, `ui` and `reconcile`: runs and their results."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import RESULTS, AsJson, Results
-from orchestrator.ledger import mirrored
-
-if TYPE_CHECKING:
-    from orchestrator.lifecycle.garbage import Item, Kept
+from orchestrator.cli.options import AsJson, Results, Seed, TrackingUri, expand_options
+from orchestrator.files.folders import parser
+from orchestrator.sweeps.options import RESULTS, RowOptions
 
 
-def register(app: typer.Typer) -> None:
-    app.command("stop")(stop)
-    app.command("gc")(gc)
+def status(
+    results: Results = RESULTS,
+    address: Annotated[str | None, typer.Option("--address", help="List the jobs of the Ray cluster with this dashboard instead.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Every sweep in the results folder: its process, and the progress of each run. With --address: every submitted job.
+
+    To follow the logs of a running job:  nmt-ablate submit --attach JOB
+
+    Example:  nmt-ablate status --json
+    """
+    if address is not None:
+        from orchestrator.cli.commands.jobs import list_jobs
+
+        list_jobs(address, as_json)
+    else:
+        from orchestrator.cli.commands.status import status
+
+        status(results, as_json)
+
+
+@expand_options()
+def translate(
+    row: Annotated[str, typer.Argument(metavar="ROW|FILE", help="A row that has been trained.")],
+    options: RowOptions,
+    seed: Seed = None,
+) -> None:
+    """Translate stdin to stdout, line by line, with a row's trained model.
+
+    Example:  nmt-ablate translate sweeps/multi30k-first/baseline --data-dir DIR < source.de > target.en
+    """
+    from orchestrator.cli.commands.translate import translate
+
+    translate(row, seed, options)
+
+
+def ui(
+    results: Results = RESULTS,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="On 127.0.0.1.")] = 5000,
+    tracking_uri: TrackingUri = None,
+) -> None:
+    """Serve the MLflow UI over the results, on this machine only. For a tracking server, which has its own UI, print its address.
+
+    Example:  nmt-ablate ui --port 5001
+    """
+    from orchestrator.cli.commands.tracking import ui
+
+    ui(results, port, tracking_uri)
+
+
+def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_json: AsJson = False) -> None:
+    """Rebuild MLflow from the ledger, from scratch if necessary. Runs that are there already are not written twice.
+
+    Example:  nmt-ablate reconcile --tracking-uri http://mlflow:5000
+    """
+    from orchestrator.cli.commands.tracking import reconcile
+
+    reconcile(results, tracking_uri, as_json)
 
 
 def stop(
     name: Annotated[
         str | None,
-        typer.Argument(help="A sweep as `status` prints it, a row, row:seed or a train key. Default: the only sweep that runs."),
+        typer.Argument(help="A sweep as `status` prints it, a row, row:seed or a train key. Default: the only running sweep."),
     ] = None,
     results: Results = RESULTS,
-    every: Annotated[bool, typer.Option("--all", help="Every sweep that runs in the folder.")] = False,
-    now: Annotated[bool, typer.Option("--now", help="Send the signal again: end at once, back to the last checkpoint.")] = False,
-    timeout: Annotated[float, typer.Option("--timeout", min=0, max=86400, help="Seconds to wait for the end; 0: only ask.")] = 60.0,
+    every: Annotated[bool, typer.Option("--all", help="Every running sweep of the folder.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Send the signal twice: end at once and lose work since the last checkpoint.")] = False,
+    timeout: Annotated[float, typer.Option("--timeout", min=0, max=86400, help="Seconds to wait for the end; 0: only send it.")] = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the process that drives a sweep or a run to save and end (SIGTERM, once), and wait for it. A row ends with its whole sweep.
+    """Ask the process of a sweep or run to save and end (SIGTERM, once), and wait for it. A row ends with its whole sweep.
 
-    Only a process of this machine that holds the lock is signalled. What does not run is no error. Exit code 1: asked, not over yet.
+    Only a process of this machine that holds the lock is signalled. It is no error if nothing runs. Exit code 1: signalled, still running.
 
     Example:  nmt-ablate stop quickstart-fusion
     """
-    from orchestrator.cli.options import emit, need_folder, note
-    from orchestrator.lifecycle.stopping import stop as ask
+    from orchestrator.cli.commands.stop import stop
 
-    need_folder(results, "--results")
-    found = ask(results, name, every=every, now=now, timeout=timeout)
-    if as_json:
-        emit({"results": str(results), "stopped": [one.as_json() for one in found]})
-    for one in found:
-        for line in one.lines():
-            note(line)
-    if not found:
-        note(f"nothing runs in {results}")
-    if timeout > 0 and any(one.action == "stopping" for one in found):
-        raise typer.Exit(1)
+    stop(results, name, every=every, now=now, timeout=timeout, as_json=as_json)
 
 
 def gc(
     results: Results = RESULTS,
-    delete: Annotated[bool, typer.Option("--delete", "--yes", help="Remove it. Default: only show what would go.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", "--yes", help="Delete. Default: only list what would be deleted.")] = False,
     weights: Annotated[
         bool, typer.Option("--weights", help="Also weights and snapshots of finished, scored rows that no other row or analysis needs.")
     ] = False,
@@ -61,77 +104,56 @@ def gc(
 ) -> None:
     """Free space: checkpoints of finished runs, tensors of runs that no sweep names any more, leftovers, locks of dead processes.
 
-    Never the ledger's JSON, texts and specs, never what a live process or a driven sweep has, never what an unfinished run goes on from
-    or another row, translation or analysis needs: the second table says which rule keeps what.
+    Never deleted: the ledger's JSON, texts and specs; files of live processes and sweeps; what an unfinished run resumes from; what
+    another row, a translation or an analysis needs. The second table names the rule that keeps each file.
 
     Example:  nmt-ablate gc --results results
     """
-    from orchestrator.cli.options import console, emit, need_folder, note
-    from orchestrator.lifecycle import garbage, needs
+    from orchestrator.cli.commands.gc import gc
 
-    need_folder(results, "--results")
-    needed = needs.of_tables()
-    plan = garbage.find(results, weights=weights, needs=needed)
-    gone, stayed = plan.items, plan.kept
-    if delete:
-        from orchestrator.lifecycle.collect import collect
-
-        gone, late = collect(results, plan, weights=weights, needs=needed)
-        stayed = [*plan.kept, *late]
-    if as_json:
-        about = {"results": mirrored.shown(results), "deleted": delete, "bytes": sum(item.size for item in gone)}
-        emit(about | {"items": [item.as_json() for item in gone], "kept": [one.as_json() for one in stayed], "notes": plan.notes})
-    else:
-        for table in (_items(gone, delete), _kept(stayed)):
-            if table.row_count:
-                console().print(table)
-    for line in plan.notes:
-        note(f"warning: {line}")
-    for orphan in mirrored.orphans(results, delete=delete):
-        note(f"{'removed' if delete else 'would go'}: {orphan.name}, {_bytes(orphan.size)}: {orphan.why}")
-    total = _bytes(sum(item.size for item in gone))
-    if delete:
-        note(f"removed {len(gone)} things, {total}")
-    else:
-        note(f"{len(gone)} things, {total}, would go; nothing was changed" + ("; --delete removes them" if gone else ""))
+    gc(results, delete=delete, weights=weights, as_json=as_json)
 
 
-def _items(items: list[Item], deleted: bool) -> Any:
-    from orchestrator.safe_text import cell
+@expand_options()
+def export(
+    row: Annotated[str, typer.Argument(metavar="ROW|FILE", help="A row that has been trained.")],
+    to: Annotated[Path, typer.Option("--to", parser=parser("--to"), help="Folder to create; new or empty.")],
+    options: RowOptions,
+    seed: Seed = None,
+    as_json: AsJson = False,
+) -> None:
+    """A trained row as a folder that translates by itself: weights, vocabulary, config, capsule, model card, script and code.
 
-    table = _table("removed" if deleted else "would be removed", "what", "kind", "size", "row", "why")
-    for item in items:
-        table.add_row(cell(_short(item.path)), item.kind, _bytes(item.size), cell(item.row), cell(item.why))
-    return table
+    It gives the same words as `translate` on an equal machine, and needs torch but no part of this program.
 
+    Example:  nmt-ablate export sweeps/multi30k-first/baseline --data-dir DIR --to baseline-model
+    """
+    from orchestrator.cli.commands.export import export
 
-def _kept(kept: list[Kept]) -> Any:
-    from orchestrator.safe_text import cell
-
-    table = _table("kept", "what", "rule", "size", "row", "why")
-    for one in kept:
-        table.add_row(cell(_short(one.path)), one.rule, _bytes(one.size), cell(one.row), cell(one.why))
-    return table
-
-
-def _table(title: str, *columns: str) -> Any:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for name in columns:
-        table.add_column(name, justify="right" if name == "size" else "left", overflow="fold")
-    return table
+    export(row, seed, to, options, as_json)
 
 
-def _short(path: Any) -> str:
-    """The last two parts: folder of the run or kind, and name."""
-    return "/".join(path.parts[-2:])
+@expand_options()
+def repro(
+    target: Annotated[str, typer.Argument(metavar="ROW|FILE|KEY", help="A finished row, or the train key of a run (12 digits or more).")],
+    options: RowOptions,
+    seed: Seed = None,
+    into: Annotated[
+        Path | None,
+        typer.Option("--into", parser=parser("--into"), help="Folder to run in and keep: new, or of an interrupted repro of the same run."),
+    ] = None,
+    tolerance_bleu: Annotated[float, typer.Option("--tolerance-bleu", min=0, help="BLEU points, where bits are not promised.")] = 0.5,
+    tolerance_nll: Annotated[float, typer.Option("--tolerance-nll", min=0, help="Nats per token, where bits are not promised.")] = 0.02,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 for anything but the same bits.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a recorded row again from its spec, in a fresh folder, with the rows it starts from, and compare with what was recorded.
 
+    Verdicts: `same bits` (exit 0), expected at equal code, versions, device and threads; `within tolerance` (0) where the capsules
+    differ; `bits differ` (1) where the capsules do not explain it; `outside tolerance` (1). Differing parts of the capsule are printed.
 
-def _bytes(size: int) -> str:
-    value = float(size)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
+    Example:  nmt-ablate repro quickstart/fusion/baseline --seed 2
+    """
+    from orchestrator.cli.commands.repro import repro
+
+    repro(target, seed, options, into, (tolerance_bleu, tolerance_nll), strict=strict, as_json=as_json)

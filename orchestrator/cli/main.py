@@ -1,22 +1,27 @@
-"""`nmt-ablate`: the commands, and what errors become.
+"""`nmt-ablate`: the commands, and the exit codes of errors.
 
-Exit codes: 0 done, 1 a row failed or diverged (or something unforeseen), 2 bad input, 3 locked by another process,
+Exit codes: 0 done, 1 a row failed or diverged (or an unexpected error), 2 bad input, 3 locked by another process,
 4 no such combination in the grid (`explain`), 130 interrupted.
-Nothing heavy is imported here or in `cli_*` at module level: `--help` stays fast.
+
+The modules of `cli` declare arguments and options, and import nothing heavy, so that `--help` is fast. Each command imports its
+implementation from `cli.commands` when it is called.
 """
 
 from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from orchestrator.cli import analyse, components, data, export, grid, inspect, lifecycle, results, service, submit, table
-from orchestrator.cli import run as cli_run
+from orchestrator.cli import data, lifecycle, report, results, specs
+from orchestrator.cli import run as execution
+from orchestrator.cli.output import version
 from orchestrator.errors import Detached, FencedError, LockedError, RemoteError, UserError
 from orchestrator.paths import ROOT
 from orchestrator.safe_text import say
@@ -33,10 +38,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        from orchestrator.cli.options import version
-
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"nmt-ablate {version()}")
         raise typer.Exit
 
@@ -49,8 +52,31 @@ def _root(
     """Options before the command."""
 
 
-for _module in (cli_run, inspect, grid, analyse, table, components, service, lifecycle, export, submit):
-    _module.register(app)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "run": execution.run,
+    "sweep": execution.sweep,
+    "plan": specs.plan,
+    "show": specs.show,
+    "list": specs.list_rows,
+    "explain": specs.explain,
+    "ablate": specs.ablate,
+    "analyse": report.analyse,
+    "table": report.table,
+    "describe": specs.describe,
+    "schema": specs.schema,
+    "status": lifecycle.status,
+    "translate": lifecycle.translate,
+    "ui": lifecycle.ui,
+    "reconcile": lifecycle.reconcile,
+    "stop": lifecycle.stop,
+    "gc": lifecycle.gc,
+    "export": lifecycle.export,
+    "repro": lifecycle.repro,
+}
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_command)
+# SPEC and the options of `sweep` are parsed by `sweep`
+app.command("submit", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(execution.submit)
 app.add_typer(data.app, name="data")
 app.add_typer(results.app, name="results")
 
@@ -64,7 +90,7 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command -> exit code. Errors become lines on stderr."""
     debug = "--debug" in arguments
     try:
-        _layout()
+        _check_models_package()
         ended = app(args=list(arguments), prog_name="nmt-ablate", standalone_mode=False)
         return _interrupted() if ended == 130 else ended if isinstance(ended, int) else 0
     except SystemExit as end:
@@ -99,7 +125,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _usage(error: Any, arguments: list[str]) -> int:
-    """One line for a wrong option, with what was given; the help where nothing was asked for."""
+    """One line for a wrong option, with the value found; the help where there was no command."""
     message = error.format_message()
     if "\n" in message or not message:
         error.show()
@@ -120,11 +146,8 @@ def _say(code: int, *lines: str) -> int:
     return code
 
 
-def _layout() -> None:
-    """`models` is a name that other packages have too: ours must be the one that is found."""
-    from importlib.util import find_spec
-    from pathlib import Path
-
+def _check_models_package() -> None:
+    """UserError where another distribution's package `models` is found in place of ours."""
     found = find_spec("models")
     if found is None or found.origin is None or Path(found.origin).resolve().parent.parent != ROOT:
         where = "nowhere" if found is None else str(found.origin)

@@ -87,7 +87,7 @@ def _check_precision(tasks: Sequence[Task]) -> None:
 
 def _check_tracking(options: ExecutionOptions) -> None:
     """UserError where a tracking server was named that cannot be written, unless it may wait: then a line on stderr."""
-    if not options.tracking or options.tracking_uri is None:
+    if options.no_tracking or options.tracking_uri is None:
         return
     from orchestrator.tracking import sweeps
 
@@ -247,7 +247,7 @@ class _Sweep:
     @contextmanager
     def _tracking(self) -> Iterator[None]:
         """MLflow follows the files of this sweep from a thread of its own."""
-        if not self.options.tracking:
+        if self.options.no_tracking:
             yield
             return
         from orchestrator.tracking.sweeps import BackgroundProjector

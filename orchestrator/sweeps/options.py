@@ -48,7 +48,7 @@ class ExecutionOptions(RowOptions):
         engine: `local` or `ray`.
         workers: Workers of each run; None: as the row says.
         export: Folder that receives a copy of the JSON that tables read.
-        tracking: Whether to write to MLflow.
+        no_tracking: Write nothing to MLflow.
         tracking_uri: MLflow's; None: a file among the results.
         tracking_can_wait: Start even if the tracking server cannot be written.
         resources: `--resources`, merged over the sweep section.
@@ -63,7 +63,7 @@ class ExecutionOptions(RowOptions):
     engine: str = "local"
     workers: int | None = None
     export: Path | None = None
-    tracking: bool = True
+    no_tracking: bool = False
     tracking_uri: str | None = None
     tracking_can_wait: bool = False
     resources: str | None = None

@@ -92,7 +92,7 @@ def test_what_nobody_reads_to_the_end_is_exported_all_the_same(lab: Any, cli: An
     def gone(*arguments: Any) -> None:
         raise OSError("nobody reads stdout")
 
-    monkeypatch.setattr("orchestrator.cli.analyse._show", gone)
+    monkeypatch.setattr("orchestrator.cli.commands.analyse._print", gone)
     cli("analyse", rows["base"], rows["hier"], "--kind", "significance", "--export", tmp_path / "ledger", *where)
     (copied,) = (tmp_path / "ledger").rglob("*.json")
     assert copied.name != other.name and copied.read_bytes() == (tmp_path / "results" / "significance" / copied.name).read_bytes()

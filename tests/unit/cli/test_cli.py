@@ -139,7 +139,7 @@ class Fake:
     """An engine that gives back records, or raises."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:
-        from orchestrator.engines import execute as engines
+        from orchestrator.cli.commands import run as command
 
         self.calls: list[tuple[list[str], list[int], object]] = []
 
@@ -150,7 +150,7 @@ class Fake:
             base = {"bleu": None, "params": None, "tokens_per_second": None, "steps": 4}
             return [{"id": row.id, "seed": seed, "status": outcome, **base} for row in rows for seed in seeds]
 
-        monkeypatch.setattr(engines, "execute", execute)
+        monkeypatch.setattr(command, "execute", execute)
 
 
 @pytest.mark.parametrize(("status", "code"), [("done", 0), ("stopped", 0), ("failed", 1), ("diverged", 1)])
@@ -205,9 +205,9 @@ def test_only_quoted_rows_are_nothing_to_run(cli: Cli, spec: Write) -> None:
 
 
 def test_the_layout_is_checked(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib.util
+    from orchestrator.cli import main
 
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(main, "find_spec", lambda name: None)
     code, _, err = cli("list")
     assert code == 2 and "expected beside `orchestrator`" in err
 

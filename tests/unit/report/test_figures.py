@@ -220,7 +220,7 @@ def test_a_sweep_of_a_folder_has_its_name_and_every_record(
 ) -> None:
     import json
 
-    from orchestrator.engines import execute as engines
+    from orchestrator.cli.commands import run as command
 
     (tmp_path / "many").mkdir()
     for path in folder(spec, tmp_path).glob("*.yaml"):
@@ -231,7 +231,7 @@ def test_a_sweep_of_a_folder_has_its_name_and_every_record(
         seen.append((options.name, seeds))  # type: ignore[attr-defined]
         return [{"id": row.id, "seed": seed, "status": "done"} for seed in seeds for row in rows]
 
-    monkeypatch.setattr(engines, "execute", execute)
+    monkeypatch.setattr(command, "execute", execute)
     code, out, _ = cli("sweep", tmp_path / "many", "--profile", "smoke", "--seeds", "1,2", "--json", "--no-tracking")
     assert code == 0 and seen == [("many@smoke", [1, 2])]
     assert [json.loads(line)["id"] for line in out.splitlines()] == ["demo/small/a", "demo/small/b", "demo/other/a"] * 2

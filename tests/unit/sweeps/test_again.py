@@ -155,12 +155,12 @@ def test_a_checkpoint_of_other_code_is_no_start(trained, copy: Path, cli: Cli, e
 
 def test_again_of_a_published_result_trains_it_here(trained, tmp_path: Path, cli: Cli, repaired, monkeypatch) -> None:
     """The read-only ledger is as it was, and its result is no longer taken for this row's."""
-    from orchestrator.cli import options as cli_common
+    from orchestrator.cli.commands import run as command
 
     spec, results, cache = trained
     key, here, published = rows_in(results)["life/cycle/base"], tmp_path / "here", tmp_path / "published"
     Ledger(results).export(key, published)
-    monkeypatch.setattr(cli_common, "mirrors", lambda: [published])
+    monkeypatch.setattr(command, "published_ledgers", lambda: [published])
     arguments = ("run", f"{spec}#base", "--results", here, "--cache-dir", cache, "--no-tracking", "--json")
     before = tree(published)
     assert "0 steps executed" in cli(*arguments)[2]

@@ -29,7 +29,7 @@ ALSO = "also: {valid: {test: valid}, cased: {metric: mteval}, same: {test: test}
 
 @pytest.fixture
 def options(tmp_path: Path) -> ExecutionOptions:
-    return ExecutionOptions(name="demo", results=tmp_path / "results", cache_dir=tmp_path / "cache", tracking=False)
+    return ExecutionOptions(name="demo", results=tmp_path / "results", cache_dir=tmp_path / "cache", no_tracking=True)
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.submit import _job
+from orchestrator.cli.commands.submit import make_job
+from orchestrator.cli.run import sweep
 from orchestrator.errors import UserError
 
 SMOKE = "cluster/smoke.yaml"
@@ -24,14 +25,14 @@ def here(repository, monkeypatch, tmp_path):
 
 
 def test_the_name_is_the_sweep_s_meaning():
-    first = _job([SMOKE])
-    assert re.fullmatch(r"sweep-[0-9a-f]{16}", first.id) and first.id == _job([str(Path(SMOKE).resolve()), "--json"]).id
+    first = make_job(sweep, [SMOKE])
+    assert re.fullmatch(r"sweep-[0-9a-f]{16}", first.id) and first.id == make_job(sweep, [str(Path(SMOKE).resolve()), "--json"]).id
     others = [["--seeds", "1,2"], ["--set", "train.max_steps=50"], ["--profile", "smoke"], ["--workers", "2"]]
-    assert len({first.id, *(_job([*more, SMOKE]).id for more in others)}) == 5
+    assert len({first.id, *(make_job(sweep, [*more, SMOKE]).id for more in others)}) == 5
 
 
 def test_the_command_line_of_the_job(tmp_path, repository):
-    job = _job(["--seeds", "1,2", "--set", "data.corpus=toy-smoke", SMOKE, "--no-tracking"], {"results": "/mnt/my results"})
+    job = make_job(sweep, ["--seeds", "1,2", "--set", "data.corpus=toy-smoke", SMOKE, "--no-tracking"], {"results": "/mnt/my results"})
     assert shlex.split(job.entrypoint) == [
         "bash",
         "cluster/sweep.sh",
@@ -44,13 +45,13 @@ def test_the_command_line_of_the_job(tmp_path, repository):
     ]
     assert dict(job.env) == {"NMT_RESULTS": "/mnt/my results"} and job.runs == 4
     assert repository / SMOKE in job.files
-    based = {path.name for path in _job(["dou2018/table1", "--profile", "smoke"]).files}
+    based = {path.name for path in make_job(sweep, ["dou2018/table1", "--profile", "smoke"]).files}
     assert "table1.yaml" in based and len(based) > 1  # what it extends, too
 
 
 def test_relative_folders_are_refused_all_at_once():
     with pytest.raises(UserError) as error:
-        _job([SMOKE], {"results": "results", "data_dir": "data"})
+        make_job(sweep, [SMOKE], {"results": "results", "data_dir": "data"})
     assert len(error.value.lines) == 2 and "every node sees" in error.value.lines[0]
 
 

@@ -1,0 +1,137 @@
+"""`analyse`: figures and tables of trained rows. Reads the ledger and the weights, trains nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from orchestrator.analysis import base
+from orchestrator.analysis.base import Analysis, Context
+from orchestrator.analysis.files import write
+from orchestrator.analysis.subjects import How, group, kinds_of, rows_of, slug
+from orchestrator.cli.commands.rows import open_ledger
+from orchestrator.cli.console import console, make_table
+from orchestrator.cli.output import print_json
+from orchestrator.errors import UserError
+from orchestrator.files import atomic
+from orchestrator.files.folders import make, need_folder
+from orchestrator.safe_text import cell, say, visible
+from orchestrator.specs.row import Row
+from orchestrator.sweeps.options import RowOptions
+from orchestrator.tracking.environment import checked_uri
+from orchestrator.tracking.sweeps import log_analysis
+
+MAX_RECORDS, MAX_COLUMNS = 40, 9
+"""Records and columns on the terminal; all of them are in the files."""
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where an analysis goes. out: folder of the files; None: RESULTS/analyses/NAME. export: folder for copies of ledger files."""
+
+    out: Path | None
+    export: Path | None
+    no_tracking: bool
+    tracking_uri: str | None
+    as_json: bool
+
+
+def analyse(targets: Sequence[str], kind: str | None, settings: Sequence[str], seed: int, options: RowOptions, outputs: Outputs) -> None:
+    """UserError where no kind of analysis could be done; the problems of single kinds are warnings."""
+    need_folder(options.data_dir, "--data-dir")
+    uri = checked_uri(outputs.tracking_uri)
+    how = How(list(options.sets or []), options.profile, seed)
+    rows = rows_of(targets, how)
+    kinds = kinds_of(rows, kind)
+    settings_of = {name: base.options_of(name, list(settings)) for name in kinds}
+    name, ledger = slug(rows, how, settings, picked=len(targets) > 1), open_ledger(options.results)
+    folder = outputs.out if outputs.out is not None else options.results / "analyses" / name
+    make(folder, "--out" if outputs.out is not None else "--results")
+    make(outputs.export, "--export")
+    problems: list[str] = []
+    done = 0
+    for each, its_rows in kinds.items():
+        try:
+            found = group(each, its_rows, how, ledger, options.data_dir, options.arguments)
+            context = Context(found.subjects, ledger, options.data_dir, options.cache_dir, settings_of[each])
+            analysis = base.module_of(each).analyse(context)
+        except UserError as error:
+            problems += error.lines
+            continue
+        done += 1
+        for line in found.left_out:
+            say(f"left out: {line}")
+        files = write(analysis, context, folder)
+        if outputs.export is not None:
+            _export(analysis.kept, options.results, outputs.export)
+        if not outputs.no_tracking:
+            _log(analysis, context, files, name, its_rows, how, options.results, uri)
+        _print(analysis, files, name, outputs.as_json)  # last: the reader of stdout may be gone
+    if not done:
+        raise UserError(*problems)
+    for line in problems:
+        say(f"warning: {line}")
+
+
+def _export(written: list[Path], results: Path, target: Path) -> None:
+    """Copies files of the ledger to the same paths below `target`."""
+    for path in written:
+        copy = target / path.relative_to(results)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_text(copy, path.read_text(encoding="utf-8"))
+
+
+def _log(
+    analysis: Analysis, context: Context, files: dict[str, Path], name: str, rows: list[Row], how: How, results: Path, uri: str | None
+) -> None:
+    """To MLflow; a warning where that fails."""
+    tags = {"rows": ",".join(s.row.id for s in context.subjects), "profile": how.profile or "as published"}
+    tags |= dict(zip(("paper", "table"), rows[0].id.split("/"), strict=False))
+    params = {"seed": how.seed, **context.options}
+    if warning := log_analysis(results, f"{analysis.kind} {name}", analysis.kind, list(files.values()), params, tags, uri):
+        say(warning)
+
+
+def _print(analysis: Analysis, files: dict[str, Path], name: str, as_json: bool) -> None:
+    """On stdout: a table with its notes and the paths of the files, or one JSON object."""
+    if as_json:
+        record = {"kind": analysis.kind, "columns": analysis.columns, "records": analysis.records}
+        paths = {ending: str(path) for ending, path in files.items()}
+        print_json(atomic.plain(record | {"files": paths, "notes": analysis.notes}))
+        return
+    screen = console()
+    wide = len(analysis.shown or analysis.columns) > MAX_COLUMNS
+    if analysis.summary and (wide or len(analysis.records) > MAX_RECORDS):
+        screen.print(visible(f"{analysis.kind}: {name}: all {len(analysis.records)} lines are in the files"), markup=False)
+    else:
+        screen.print(_table(analysis, name))
+    for line in (*analysis.summary, *(f"note: {line}" for line in analysis.notes)):
+        screen.print(visible(line), markup=False)
+    for path in files.values():
+        screen.print(visible(str(path)), markup=False, soft_wrap=True)
+
+
+def _table(analysis: Analysis, name: str) -> Table:
+    columns = analysis.columns if analysis.shown is None else analysis.shown
+    numeric = [column for column in columns if all(_is_number(record.get(column)) for record in analysis.records)]
+    table = make_table(columns, title=f"{analysis.kind}: {name}", numeric=numeric)
+    for record in analysis.records[:MAX_RECORDS]:
+        table.add_row(*(cell(_text(record.get(column))) for column in columns))
+    if len(analysis.records) > MAX_RECORDS:
+        table.caption = f"{MAX_RECORDS} of {len(analysis.records)} lines; all are in the files"
+    return table
+
+
+def _is_number(value: Any) -> bool:
+    """A number, or an empty cell."""
+    return isinstance(value, (int, float, type(None))) and not isinstance(value, bool)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,56 @@
+"""Jobs of a Ray cluster: `status --address`, `submit --attach`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import typer
+
+from orchestrator.cli.console import console
+from orchestrator.cli.output import print_json
+from orchestrator.engines.ray.jobs.access import find_address, find_token
+from orchestrator.engines.ray.jobs.api import Client
+from orchestrator.engines.ray.jobs.follow import exit_code, follow
+from orchestrator.engines.ray.jobs.listing import job_table
+from orchestrator.errors import Detached, UserError
+from orchestrator.safe_text import say
+
+
+def list_jobs(address: str, as_json: bool) -> None:
+    """Prints the jobs of the cluster whose dashboard is at `address`."""
+    url = find_address(address)
+    jobs = Client(url, find_token()).jobs()
+    if as_json:
+        print_json({"address": url, "jobs": [job.to_json() for job in jobs]})
+    elif not jobs:
+        typer.echo(f"no jobs at {url}")
+    else:
+        console().print(job_table(jobs))
+
+
+def attach_job(address: str | None, job: str, arguments: Sequence[str]) -> NoReturn:
+    """Follows a job that was submitted before."""
+    if arguments:
+        raise UserError(f"--attach {job}: found {arguments[0][:80]!r} too; expected nothing else")
+    follow_job(Client(find_address(address), find_token()), job)
+
+
+def follow_job(client: Client, id: str) -> NoReturn:
+    """Prints the job's logs on stdout and exits with its exit code."""
+
+    def write(text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    say(f"{id}: following its logs; Ctrl-C detaches, the job goes on")
+    try:
+        job = follow(client, id, write)
+    except KeyboardInterrupt:
+        command = f"nmt-ablate submit --attach {id} --address {client.address}"
+        raise Detached(f"detached; {id} goes on. Back to it:  {command}") from None
+    code = exit_code(job)
+    reason = f": {job.message.splitlines()[0][:300]}" if job.exit_code is None and job.message else ""
+    say(f"{id}: {job.status}, exit code {code}{reason}")
+    raise typer.Exit(code)

@@ -1,0 +1,122 @@
+"""`plan`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from rich.table import Table
+
+from orchestrator.cli.commands.rows import open_ledger
+from orchestrator.cli.console import console, make_table
+from orchestrator.cli.output import print_json
+from orchestrator.cost import check as cost_check
+from orchestrator.cost import planned
+from orchestrator.cost.estimate import Costs
+from orchestrator.cost.probing import probed
+from orchestrator.errors import UserError
+from orchestrator.files.folders import make, need_folder
+from orchestrator.ledger.sources import warnings
+from orchestrator.safe_text import cell, say
+from orchestrator.specs.grid.explain import summary
+from orchestrator.specs.grid.gc_pause import put_off
+from orchestrator.specs.index import find_all
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve, sweep_of
+from orchestrator.sweeps.names import parse_seeds
+from orchestrator.sweeps.options import RowOptions
+from orchestrator.sweeps.plan import Data, Plan
+from orchestrator.sweeps.plan import plan as plan_rows
+
+MAX_ROWS, LAST_ROWS = 200, 10
+"""Rows of the printed table, and how many of them are the plan's last."""
+
+COLUMNS = ("row", "seed", "params", "FLOP/update", "FLOP", "time", "memory", "rate", "train key", "status")
+STATUSES = ("new", "shared", "done", "failed", "stopped", "needs-data")
+
+
+@put_off(for_good=True)
+def plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: bool, max_probes: int, check: bool, as_json: bool) -> None:
+    """Prints what the rows of `targets` would do and cost. max_probes: new probes; 0: none."""
+    need_folder(options.data_dir, "--data-dir")
+    requested = parse_seeds(seeds)
+    errors: list[str] = []
+    rows: list[Row] = []
+    default_seeds: set[int] = set()
+    rungs: set[int] = set()
+    scheduler: dict[str, Any] = {}
+    grids: list[dict[str, Any]] = []
+    for target in targets:
+        try:
+            rows += resolve(target, sets=options.sets, profile=options.profile)
+            section = sweep_of(target, options.profile)
+            default_seeds |= set(section.seeds)
+            scheduler = section.model_dump()["scheduler"]
+            rungs |= set(scheduler.get("rungs") or [])
+            grids += [summary(found.table) for found in find_all(target) if found.row is None and found.table.grid is not None]
+        except UserError as error:
+            errors += error.lines
+    if errors:
+        raise UserError(*dict.fromkeys(errors))
+
+    data, ledger = Data(options.data_dir, options.cache_dir), open_ledger(options.results)
+    costs = Costs(data, options.results)
+    problems: list[str] = []
+    if max_probes:
+        make(options.results, "--results")
+        problems = probed(costs, rows, data_dir=options.data_dir, cache_dir=options.cache_dir, most=max_probes, tell=say)
+    planned_rows = plan_rows(rows, requested or sorted(default_seeds), ledger=ledger, force=force, rungs=sorted(rungs), data=data)
+    planned.add_costs(planned_rows, rows, costs, ledger)
+    comparison = cost_check.check(planned_rows, rows, costs, ledger) if check else None
+    record = planned_rows.as_json()
+    if as_json:
+        print_json(record | {"grids": grids} | ({} if comparison is None else {"check": comparison}))
+    else:
+        console().print(_table(planned_rows))
+
+    totals = record["totals"]
+    counts = ", ".join(f"{totals[name]} {name}" for name in STATUSES if name in totals)
+    parents = len(planned_rows.parents)
+    say(f"{totals['runs']} runs: {counts or 'none'}; {planned_rows.trainings} trainings to do, {parents} of rows that others start from")
+    changed = {(row.id, row.seed): row.changed for row in (*planned_rows.parents, *planned_rows.rows)}
+    for line in warnings(changed, options.arguments):
+        say(f"warning: {line}")
+    for line in (
+        *(line for grid in grids for line in _grid_lines(grid)),
+        *planned_rows.notes,
+        *planned.lines(planned_rows, scheduler),
+        *([] if comparison is None else cost_check.lines(comparison)),
+        *problems,
+    ):
+        say(line)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _grid_lines(grid: dict[str, Any]) -> list[str]:
+    """How many combinations of a grid are rows, and what excludes the others."""
+    excluded = grid["combinations"] - grid["rows"]
+    twice = f"; {grid['drawn_twice']:,} draws came out as others" if grid["drawn_twice"] else ""
+    lines = [f"{grid['table']}: {grid['rows']:,} of {grid['combinations']:,} combinations are rows, {excluded:,} are excluded{twice}"]
+    return lines + [f"  {each['combinations']:,}: {each['line']}" for each in grid["excluded"]]
+
+
+def _table(planned_rows: Plan) -> Table:
+    """The rows; of more than MAX_ROWS the first and the last."""
+    table = make_table(COLUMNS, numeric=("seed", "params", "FLOP/update", "FLOP", "time", "memory"))
+    rows = (*planned_rows.parents, *planned_rows.rows)
+    for number, row in enumerate(rows):
+        if len(rows) > MAX_ROWS and MAX_ROWS - LAST_ROWS <= number < len(rows) - LAST_ROWS:
+            if number == MAX_ROWS - LAST_ROWS:
+                table.add_row(f"({len(rows) - MAX_ROWS:,} rows more; --json prints all)")
+            continue
+        status = (
+            row.status
+            + (f" as {row.same_as}" if row.status == "shared" else "")
+            + (f": {row.reason}" if row.reason else "")
+            + (" (others start from it)" if row in planned_rows.parents else "")
+        )
+        params = "?" if row.params is None else f"{row.params:,}"
+        rate, key = planned_rows.rates.get(row.id, ""), (row.keys.train or "")[:16]
+        table.add_row(cell(row.id), str(row.seed), params, *planned.short(row.cost), rate, key, cell(status))
+    return table

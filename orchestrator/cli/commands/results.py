@@ -1,0 +1,46 @@
+"""`results export` and `results import`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.cli.output import print_json, version
+from orchestrator.errors import UserError
+from orchestrator.files.folders import need_folder, need_place
+from orchestrator.ledger import mirrored
+from orchestrator.lifecycle.carry import CHOICES, export_ledger, import_ledger
+from orchestrator.safe_text import say
+from orchestrator.specs.positions import nearest, shown
+
+
+def export(file: Path, results: Path, sweeps: list[str], *, weights: bool, as_json: bool) -> None:
+    need_folder(results, "--results")
+    need_place(file, "FILE.tar")
+    manifest, left_out = export_ledger(results, file, weights=weights, only=sweeps, version=version())
+    if as_json:
+        record = {"file": str(file), "manifest_sha256": manifest.sha256, "bytes": manifest.size, "files": len(manifest.files)}
+        print_json(record | manifest.about | {"left_out": left_out})
+    say(f"{file}: {manifest.about['runs']} runs, {len(manifest.files)} files, {manifest.size} bytes; manifest sha256 {manifest.sha256}")
+    for run in left_out:
+        say(f"left out: {run}: a process is at work on it")
+
+
+def import_(file: Path, results: Path, on_conflict: str, max_bytes: int, sha256: str | None, *, dry_run: bool, as_json: bool) -> None:
+    if on_conflict not in CHOICES:
+        raise UserError(f"--on-conflict {shown(on_conflict)}: {nearest(on_conflict, list(CHOICES))}")
+    merged = import_ledger(file, results, conflicts=on_conflict, max_bytes=max_bytes, sha256=sha256, dry=dry_run)
+    if not dry_run:
+        mirrored.push(results)
+    if as_json:
+        print_json({"results": mirrored.shown(results), "dry_run": dry_run, **merged.as_json()})
+    counts = {
+        "added": merged.added,
+        "completed": merged.completed,
+        "replaced": merged.replaced,
+        "kept as here": merged.kept,
+        "the same": merged.same,
+    }
+    line = ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
+    say(f"{'would be: ' if dry_run else ''}runs: {line or 'none'}; sweeps: {len(merged.sweeps)}")
+    if not dry_run and merged.files:
+        say(f"MLflow:  nmt-ablate reconcile --results {mirrored.shown(results)}")

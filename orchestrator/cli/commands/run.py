@@ -1,0 +1,135 @@
+"""`run` and `sweep`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from orchestrator.cli.commands.rows import published_ledgers
+from orchestrator.cli.console import console
+from orchestrator.cli.output import print_json, stdout_to_stderr
+from orchestrator.engines.execute import check_engine, execute
+from orchestrator.errors import UserError
+from orchestrator.files.folders import need_folder
+from orchestrator.ledger import mirrored
+from orchestrator.ledger.results import Ledger
+from orchestrator.report.summary import reasons, summary
+from orchestrator.safe_text import say, visible
+from orchestrator.specs import resources
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve, runs, sweep_of
+from orchestrator.sweeps import cap, retrain
+from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
+from orchestrator.sweeps.options import RESULTS, ExecutionOptions
+from orchestrator.tracking.environment import checked_uri
+
+
+def run(target: str, seed: int | None, options: ExecutionOptions) -> None:
+    """Runs every row of `target` with its own seed, or with `seed`."""
+    rows = resolve(target, sets=options.sets, profile=options.profile, seed=seed)
+    seeds = [seed] if seed is not None else sorted({row.spec.seed for row in rows if row.spec is not None} or {1})
+    address = rows[0].id if len(rows) == 1 else address_of(target, rows)
+    name = sweep_name(address, options.profile, options.sets) + "".join(f":{s}" for s in seeds)
+    section = None if options.resources is None else {"resources": resources.parse(options.resources)}
+    _execute(rows, seeds, replace(options, name=name, sweep=section))
+
+
+def sweep(target: str, seeds: str | None, options: ExecutionOptions) -> None:
+    """Runs every row of `target` with every seed, under the scheduler of its sweep section."""
+    requested, limits = parse_seeds(seeds), resources.parse(options.resources)
+    rows = resolve(target, sets=options.sets, profile=options.profile)
+    section = sweep_of(target, options.profile)
+    settings = section.model_dump() | {"resources": section.resources.model_dump() | limits}
+    name = sweep_name(address_of(target, rows), options.profile, options.sets)
+    _execute(rows, requested or section.seeds, replace(options, name=name, sweep=settings))
+
+
+def _execute(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> None:
+    """Runs rows and prints their records. Exit code 1 where one failed that was not expected to."""
+    check_engine(options.engine, options.workers)
+    options = replace(
+        options,
+        tracking_uri=None if options.no_tracking else checked_uri(options.tracking_uri),
+        mirrors=tuple(published_ledgers()),
+    )
+    cap.check(options.max_hours, options.results)
+    need_folder(options.data_dir, "--data-dir")
+    trainable = [row for row in rows if row.kind == "run"]
+    if not trainable:
+        raise UserError(f"{rows[0].id}: found no row of kind run: nothing to execute")
+    runs(trainable, seeds)
+    retrained = options.scheduler.get("retrain")
+    retrain.check_seeds(retrained, seeds)
+
+    with stdout_to_stderr(), _exit_at_cap():
+        records = execute(trainable, seeds, options)
+    out = console(stderr=options.as_json)
+    _print_records(records, trainable, out, options)
+    if retrained and all(record["status"] in ("done", "stopped", "diverged") for record in records):
+        records += _retrain(records, trainable, out, options)
+    _print_next_commands(trainable, out, options)
+    if any(record["status"] not in ("done", "stopped") and not record.get("failed_as_stated") for record in records):
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _exit_at_cap() -> Iterator[None]:
+    """A sweep that reaches its cap on device-hours exits like one that was interrupted."""
+    try:
+        yield
+    except cap.CapError as error:
+        say(str(error))
+        raise typer.Exit(130) from None
+
+
+def _print_records(records: list[dict[str, Any]], rows: list[Row], out: Console, options: ExecutionOptions) -> None:
+    """JSON lines with --json; the table; why runs failed."""
+    if options.as_json:
+        for record in records:
+            print_json(record)
+    out.print(summary(records, _labels(rows)))
+    for line in reasons(records):
+        say(line)
+
+
+def _labels(rows: list[Row]) -> dict[str, str]:
+    """Address -> label, for rows and their parents."""
+    labels: dict[str, str] = {}
+    for row in rows:
+        current: Row | None = row
+        while current is not None:
+            labels.setdefault(current.id, current.label)
+            current = current.parent
+    return labels
+
+
+def _retrain(records: list[dict[str, Any]], rows: list[Row], out: Console, options: ExecutionOptions) -> list[dict[str, Any]]:
+    """Trains the best rows of a search again, to their full budget and with the seeds of `retrain`, as a sweep of its own."""
+    scheduler = options.scheduler
+    chosen = retrain.chosen(records, rows, Ledger(options.results, list(options.mirrors)), scheduler)
+    if not chosen:
+        say("nothing to retrain: no run of the search was completed")
+        return []
+    say(retrain.said(chosen, scheduler))
+    assert options.sweep is not None
+    retraining = replace(options, name=f"{options.name}:retrain", sweep=options.sweep | {"scheduler": {"kind": "fifo"}})
+    best = {choice.row for choice in chosen}
+    with stdout_to_stderr(), _exit_at_cap():
+        retrained = execute([row for row in rows if row.id in best], scheduler["retrain"]["seeds"], retraining)
+    retrained = [record | {"replicate": True} for record in retrained]
+    _print_records(retrained, rows, out, options)
+    return retrained
+
+
+def _print_next_commands(rows: list[Row], out: Console, options: ExecutionOptions) -> None:
+    results = "" if options.results == RESULTS else f" --results {visible(mirrored.shown(options.results))}"
+    profile = f" --profile {options.profile}" if options.profile else ""
+    out.print(f"MLflow UI:  nmt-ablate ui{results}", markup=False)
+    out.print(f"one row:    nmt-ablate show {rows[0].id}{profile}", markup=False)
+    for address in dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows):
+        out.print(f"the table:  nmt-ablate table {address}{profile}{results}", markup=False)

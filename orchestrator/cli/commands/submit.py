@@ -1,0 +1,127 @@
+"""`submit`: a sweep as a job of a Ray cluster."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from orchestrator.cli.commands.jobs import follow_job
+from orchestrator.engines.ray.jobs import sweep_job, upload
+from orchestrator.engines.ray.jobs.access import find_address, find_token
+from orchestrator.engines.ray.jobs.api import Client, ignored_by
+from orchestrator.engines.ray.jobs.attempts import join
+from orchestrator.engines.ray.jobs.sweep_job import FOLDERS, SweepJob
+from orchestrator.errors import UserError
+from orchestrator.ledger import provenance
+from orchestrator.paths import ROOT
+from orchestrator.safe_text import say, visible
+
+
+def submit(
+    sweep: Callable[..., None],
+    arguments: Sequence[str],
+    folders: Mapping[str, str | None],
+    address: str | None,
+    *,
+    wait: bool,
+    again: bool,
+    dry_run: bool,
+) -> None:
+    """Submits the job of `sweep ARGUMENTS`, or joins the job that does the same.
+
+    Args:
+        sweep: The command, which parses `arguments`.
+        folders: Options that name folders of the cluster.
+    """
+    url = find_address(address)
+    job = make_job(sweep, arguments, folders)
+    if dry_run:
+        _print_dry_run(job)
+        return
+    client = Client(url, find_token())
+    files = _collect(job)
+    joined = join(client, job.id, lambda id: _upload(client, job, files, id), again=again)
+    if not joined.new:
+        running = client.job(joined.id)
+        attached = running is not None and running.active
+        say(f"{joined.id}: " + ("runs already: attached" if attached else "has succeeded already: nothing is run (--again would)"))
+    if not wait:
+        typer.echo(joined.id)
+        return
+    follow_job(client, joined.id)
+
+
+def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapping[str, str | None] | None = None) -> SweepJob:
+    """The job of `sweep ARGUMENTS`. Parsed by the command itself, so that errors are reported before anything is uploaded."""
+    app = typer.Typer(add_completion=False)
+    app.command("sweep")(sweep)
+    command = typer.main.get_command(app)
+    # sweep would open the ledger that this machine's environment names
+    command.params = [_without_environment(parameter) if parameter.name in FOLDERS else parameter for parameter in command.params]
+    with command.make_context("submit", list(arguments)) as context:
+        options = {
+            name: value
+            for name, value in context.params.items()
+            if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE" and name != "target"
+        }
+        written: list[str] = []
+        for parameter in command.params:
+            if parameter.name in options and parameter.name not in FOLDERS:
+                written += _written(parameter.opts[0], options[parameter.name])
+        options |= {name: value for name, value in (folders or {}).items() if value is not None}
+        return sweep_job.make(ROOT, context.params["target"], options, written)
+
+
+def _without_environment(parameter: Any) -> Any:
+    plain = copy.copy(parameter)
+    plain.envvar = None
+    return plain
+
+
+def _written(option: str, value: Any) -> list[str]:
+    """The option as a user writes it."""
+    if isinstance(value, bool):
+        return [option] if value else []
+    return [text for item in (value if isinstance(value, (list, tuple)) else [value]) for text in (option, str(item))]
+
+
+def _collect(job: SweepJob) -> upload.Upload:
+    """The files of this checkout. UserError where the job could not run from them."""
+    if not (ROOT / "cluster" / "sweep.sh").is_file():
+        raise UserError("submit uploads the checkout that it runs from; expected cluster/sweep.sh in it (pip install -e .)")
+    files = upload.collect(ROOT, ignored_by)
+    upload.check_readable(files, [*job.files, ROOT / "cluster" / "sweep.sh", ROOT / "orchestrator" / "cli" / "main.py"])
+    return files
+
+
+def _print_dry_run(job: SweepJob) -> None:
+    files = _collect(job)
+    for line in (
+        f"job:     {job.id}",
+        f"sweep:   {job.name}, {job.runs} runs",
+        f"command: {job.entrypoint}",
+        *(f"         {name}={value}" for name, value in job.env.items()),
+        f"upload:  {len(files.files)} files, {upload.mib(files.bytes)}",
+        *(f"left out, for its name: {name}" for name in files.withheld if name.parts[0] not in (".git", ".venv")),
+    ):
+        typer.echo(visible(line))
+
+
+def _upload(client: Client, job: SweepJob, files: upload.Upload, id: str) -> None:
+    """Uploads the checkout and starts the job as `id`."""
+    commit, dirty = provenance.git()
+    with tempfile.TemporaryDirectory(prefix="nmt-upload-") as folder:
+        package = Path(folder) / "checkout.zip"
+        upload.write_zip(files, package, commit=commit, dirty=dirty, token=find_token())
+        say(f"{id}: {job.name}, {job.runs} runs; uploading {len(files.files)} files, {upload.mib(package.stat().st_size)}")
+        metadata = {
+            "nmt_sweep": job.name,
+            "nmt_runs": str(job.runs),
+            "nmt_commit": (commit or "unknown") + (" and changes" if dirty else ""),
+        }
+        client.submit(id, job.entrypoint, package, dict(job.env), metadata)

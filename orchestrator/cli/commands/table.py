@@ -1,0 +1,58 @@
+"""`table`."""
+
+from __future__ import annotations
+
+import sys
+
+from orchestrator.cli.commands.rows import open_ledger
+from orchestrator.errors import UserError
+from orchestrator.files.folders import need_folder
+from orchestrator.report.find import Finder
+from orchestrator.report.formats import FORMATS, several
+from orchestrator.report.table import Table, make
+from orchestrator.safe_text import say
+from orchestrator.scoring.significance.compare import Comparer
+from orchestrator.specs.index import find
+from orchestrator.specs.positions import nearest, shown
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve, sweep_of
+from orchestrator.sweeps.options import RowOptions
+from orchestrator.sweeps.plan import Data
+
+
+def table(target: str, form: str, baseline: str | None, options: RowOptions) -> None:
+    if form not in FORMATS:
+        raise UserError(f"--format {shown(form)}: {nearest(form, FORMATS)}")
+    need_folder(options.data_dir, "--data-dir")
+    tables: dict[str, list[Row]] = {}
+    for row in resolve(target, sets=options.sets, profile=options.profile):
+        tables.setdefault("/".join(row.id.split("/")[:2]), []).append(row)
+    if baseline is not None and len(tables) > 1:
+        raise UserError(f"--baseline {shown(baseline)}: {shown(target)} has {len(tables)} tables; expected one")
+    finder = Finder(open_ledger(options.results), Data(options.data_dir, options.cache_dir))
+    comparer = Comparer(finder.ledger, finder.prepared)
+    made = [
+        _make(target if len(tables) == 1 else address, address, rows, finder, comparer, baseline, options)
+        for address, rows in tables.items()
+    ]
+    for line in dict.fromkeys(line for each in made for line in each.warnings):
+        say(f"warning: {line}")
+    sys.stdout.write(several(made, form))
+
+
+def _make(
+    target: str, address: str, rows: list[Row], finder: Finder, comparer: Comparer, baseline: str | None, options: RowOptions
+) -> Table:
+    """One table. UserError for a baseline that is not in it."""
+    runs = {row.id.removeprefix(f"{address}/"): row.id for row in rows if row.kind == "run"}
+    base = None
+    if baseline is not None:
+        base = runs.get(baseline.removeprefix(f"{address}/"))
+        if base is None:
+            hint = nearest(baseline.removeprefix(f"{address}/"), runs)
+            raise UserError(f"--baseline {shown(baseline)}: no such row of {address}; {hint}")
+    sets = options.sets or []
+    scale = ", ".join([f"profile {options.profile}"] * bool(options.profile) + [f"--set {text}" for text in sets])
+    full = options.profile is None and all(text.startswith("data.vocab.") for text in sets)
+    columns, seeds = find(target).table.columns, sweep_of(target).seeds
+    return make(address, rows, finder, columns, seeds, scale, base=base, comparer=comparer, full_size=full, given=options.arguments)

@@ -1,0 +1,41 @@
+"""Standard output of commands: JSON lines, the version, and nothing that libraries print."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from orchestrator.safe_text import json_text
+
+
+def print_json(value: Any) -> None:
+    """One compact line of JSON on stdout."""
+    sys.stdout.write(json_text(value, separators=(",", ":"), default=str) + "\n")
+    sys.stdout.flush()
+
+
+def version() -> str:
+    """Of the installed distribution."""
+    from importlib import metadata  # 40 ms, which `--help` does not need
+
+    try:
+        return metadata.version("nmt-layer-fusion")
+    except metadata.PackageNotFoundError:
+        return "0 (not installed)"
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Redirects what libraries and their processes print on stdout to stderr."""
+    sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(saved, 1)
+        os.close(saved)

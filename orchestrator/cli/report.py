@@ -1,0 +1,63 @@
+"""`analyse` and `table`: what is made of finished runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.options import AsJson, Export, NoTracking, Seed, TrackingUri, expand_options
+from orchestrator.files.folders import parser
+from orchestrator.sweeps.options import RowOptions
+
+
+@expand_options()
+def analyse(
+    targets: Annotated[list[str], typer.Argument(metavar="TARGET..", help="Rows, tables, files or folders of search_spaces.")],
+    options: RowOptions,
+    kind: Annotated[str | None, typer.Option("--kind", help="Kind of analysis; default: the one that the rows name.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="Option of the analysis, as edges=15,30,45; may be repeated.")
+    ] = None,
+    seed: Seed = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", parser=parser("--out"), help="Folder of the files; default RESULTS/analyses/NAME."),
+    ] = None,
+    export: Export = None,
+    no_tracking: NoTracking = False,
+    tracking_uri: TrackingUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Analyse trained rows: data as JSON and CSV, a figure as PNG and SVG. Rows without a run are named and left out.
+
+    Kinds: length, exploitation, hops, steps, accuracy, layer-attention, properties, probing, significance, speed, inference-speed,
+    grid, degradation, difficulty, attention-maps, gradient-norms, lead, loss-curves, embedding-size, parameters, asha.
+
+    Example:  nmt-ablate analyse dou2018/fig4 --profile smoke
+    """
+    from orchestrator.cli.commands.analyse import Outputs, analyse
+
+    outputs = Outputs(out, export, no_tracking, tracking_uri, as_json)
+    analyse(targets, kind, settings or [], 1 if seed is None else seed, options, outputs)
+
+
+@expand_options()
+def table(
+    target: Annotated[str, typer.Argument(metavar="TABLE", help="paper/table, FILE.yaml, or a folder of search_spaces: all its tables.")],
+    options: RowOptions,
+    form: Annotated[str, typer.Option("--format", help="md, json, latex or html.")] = "md",
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", metavar="ROW", help="Compare with this row; default: the one that a row starts from.")
+    ] = None,
+) -> None:
+    """A paper's table with its numbers beside ours. Rows that did not run are marked; stopped rows show no figure.
+
+    Significance marks need the prepared corpus (--cache-dir), or the tests that `analyse --kind significance` stores.
+
+    Example:  nmt-ablate table dou2018/table1 --format md
+    """
+    from orchestrator.cli.commands.table import table
+
+    table(target, form, baseline, options)

@@ -1,0 +1,117 @@
+"""`plan`, `show`, `list`, `explain`, `ablate`, `describe` and `schema`: inspect specs without running them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.options import AsJson, Profile, Seed, Seeds, Sets, expand_options
+from orchestrator.sweeps.options import RowOptions
+
+
+@expand_options()
+def plan(
+    targets: Annotated[list[str], typer.Argument(metavar="SPEC|ROW..", help="Files, folders, tables or rows.")],
+    options: RowOptions,
+    seeds: Seeds = None,
+    force: Annotated[bool, typer.Option("--force", help="Allow more than 10,000 runs.")] = False,
+    probe: Annotated[bool, typer.Option("--probe", help="Measure a few updates of each architecture on this machine.")] = False,
+    probes: Annotated[int, typer.Option("--probes", min=1, help="Maximum number of new probes; other rows take the nearest's rate.")] = 12,
+    check: Annotated[bool, typer.Option("--check", help="Compare estimates with the seconds that finished runs took.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What would run and what it costs: keys, parameters, operations, time, memory, what is done and what is shared. Starts no training.
+
+    Time and memory come from probes, which --probe measures and stores in results/probes; without probes they are unknown.
+
+    Example:  nmt-ablate plan dou2018/table1 --set data.vocab.src=28550 --set data.vocab.tgt=28550
+    """
+    from orchestrator.cli.commands.plan import plan
+
+    plan(targets, options, seeds, force=force, max_probes=probes if probe else 0, check=check, as_json=as_json)
+
+
+def show(
+    target: Annotated[str, typer.Argument(metavar="ROW|FILE", help="paper/table/row or FILE.yaml#row.")],
+    seed: Seed = None,
+    profile: Profile = None,
+    sets: Sets = None,
+) -> None:
+    """Print the resolved row as YAML that needs no other file; `nmt-ablate run` accepts it.
+
+    Example:  nmt-ablate show dou2018/table1/row9 > row9.yaml
+    """
+    from orchestrator.cli.commands.specs import show
+
+    show(target, seed, profile, sets)
+
+
+def list_rows(
+    prefix: Annotated[str, typer.Argument(help="Only addresses that start so (a table lists its rows), or the tables of a folder.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """List tables, or the rows of one.
+
+    Example:  nmt-ablate list dou2018/table1
+    """
+    from orchestrator.cli.commands.specs import list_rows
+
+    list_rows(prefix, as_json)
+
+
+def explain(
+    target: Annotated[str, typer.Argument(metavar="SPEC", help="FILE.yaml or paper/table with a grid.")],
+    choices: Annotated[list[str] | None, typer.Argument(metavar="AXIS=VALUE..", help="Axes that are not named take every value.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Is this combination a row of the grid, and if not, which condition excludes it? Exit code 0: at least one row; 4: none.
+
+    Example:  nmt-ablate explain search_spaces/sweeps/fusion-grid.yaml fusion=linear side=both memory=msc
+    """
+    from orchestrator.cli.commands.specs import explain
+
+    explain(target, choices or [], as_json)
+
+
+def ablate(
+    target: Annotated[str, typer.Argument(metavar="ROW", help="paper/table/row, FILE.yaml#row, or a file that `show` wrote.")],
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline", metavar="ROW", help="Row whose components replace those left out; default: the row's parent, or its table's."
+        ),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the table to this file instead of stdout.")] = None,
+) -> None:
+    """Leave-one-component-out rows of a row, as a table of its own for `plan`, `run`, `sweep` and `table`.
+
+    Example:  nmt-ablate ablate dou2018/table1/row9 > row9-ablated.yaml && nmt-ablate sweep row9-ablated.yaml --profile smoke --engine local
+    """
+    from orchestrator.cli.commands.specs import ablate
+
+    ablate(target, baseline, output)
+
+
+def describe(
+    kind: Annotated[str | None, typer.Argument(help="A component (hierarchical) or a registry (connection). Default: all names.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """A component's equation, options and defaults.
+
+    Example:  nmt-ablate describe hierarchical
+    """
+    from orchestrator.cli.commands.specs import describe
+
+    describe(kind, as_json)
+
+
+def schema() -> None:
+    """JSON schema of a table's file, for editors.
+
+    Example:  nmt-ablate schema > table.schema.json
+    """
+    from orchestrator.cli.commands.specs import print_schema
+
+    print_schema()
