@@ -20,7 +20,7 @@ from orchestrator.analysis.options import whole
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import shown
 from orchestrator.sweeps.asha import Asha
-from orchestrator.sweeps.replay import Curve, Replay, replay, rungs_of
+from orchestrator.sweeps.asha_replay import Curve, Replay, replay, rungs_of
 from orchestrator.tracking.history import number
 
 OPTIONS = {

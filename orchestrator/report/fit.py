@@ -1,4 +1,4 @@
-"""Notes on figures whose metric does not fit their references (`metric_fit`): from the score records, or from the prepared corpus."""
+"""Notes on figures whose metric does not suit their references (see `metric_compatibility`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder, Outcome
 from orchestrator.specs.row import Row
-from orchestrator.sweeps.metric_fit import doubts
+from orchestrator.sweeps.metric_compatibility import metric_warnings
 
 
 def doubted(rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]], finder: Finder) -> list[str]:
@@ -23,7 +23,7 @@ def doubted(rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]], find
             key = (row.spec.data.model_dump_json(), row.spec.score.model_dump_json())
             if key not in known:
                 prepared = finder.prepared(row.spec.data)
-                known[key] = [] if prepared is None else doubts(prepared, row.spec.data, row.spec.score)
+                known[key] = [] if prepared is None else metric_warnings(prepared, row.spec.data, row.spec.score)
             said = known[key]
         for line in said:
             about.setdefault(str(line), []).append(short_id(row.id))

@@ -56,8 +56,8 @@ class ExecutionOptions(RowOptions):
         name: Of the sweep.
         sweep: The `sweep` section of the spec as plain data, resources included.
         mirrors: Read-only ledgers behind `results`.
-        max_hours: Device-hours that the sweep may use (see `sweeps.cap`).
-        again: Train requested rows anew (see `sweeps.again`).
+        max_hours: Device-hours that the sweep may use (see `sweeps.budget`).
+        again: Train requested rows anew (see `sweeps.rerun`).
     """
 
     engine: str = "local"

@@ -1,4 +1,4 @@
-"""The best rows of a search train again, in full and with fresh seeds: a search chooses by luck too, its own seeds make no table."""
+"""Selects the best rows of a search, which train again in full with fresh seeds: a search also selects lucky seeds."""
 
 from __future__ import annotations
 
@@ -6,71 +6,68 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
+from orchestrator.specs.row import Row
 from orchestrator.tracking.history import number
-
-if TYPE_CHECKING:
-    from orchestrator.specs.row import Row
 
 
 @dataclass(frozen=True)
-class Survivor:
-    """value: mean of the metric at the ends of its runs. ended: runs that were not stopped, of `runs`."""
+class RankedRow:
+    """value: mean of the metric over the runs that finished. finished: number of runs that were not stopped, of `runs`."""
 
     row: str
     value: float
-    ended: int
+    finished: int
     runs: int
 
 
 def check_seeds(retrain: dict[str, Any] | None, seeds: Sequence[int]) -> None:
-    """UserError where a seed of the search is to be a replicate too."""
-    both = [] if retrain is None else sorted(set(retrain["seeds"]) & set(seeds))
-    if both:
+    """UserError if the search and the retraining share a seed."""
+    shared = [] if retrain is None else sorted(set(retrain["seeds"]) & set(seeds))
+    if shared:
         raise UserError(
-            f"sweep.scheduler.retrain.seeds: found {both}, which the search trains with; expected other seeds: the best of a search were "
+            f"sweep.scheduler.retrain.seeds: found {shared}, which the search trains with; expected other seeds: the best of a search were "
             "chosen by those"
         )
 
 
-def ranked(records: Sequence[dict[str, Any]], ledger: Ledger, metric: str, mode: str) -> list[Survivor]:
-    """Rows that a search (public records, see `driver.execute`) brought to their end with some seed, best first.
+def rank(records: Sequence[dict[str, Any]], ledger: Ledger, metric: str, mode: str) -> list[RankedRow]:
+    """Rows with a finished run, best first: by the share of runs that finished, then by the mean of `metric` at their ends.
 
-    First by the seeds that were not stopped, then by the mean of `metric` at their ends.
+    records: of the search (see `driver.execute`).
     """
     values: dict[str, list[float]] = {}
     runs: dict[str, int] = {}
     for record in records:
         runs[record["id"]] = runs.get(record["id"], 0) + 1
-        value = _final(ledger, record["keys"]["train"], metric) if record["status"] == "done" else None
+        value = _last_value(ledger, record["keys"]["train"], metric) if record["status"] == "done" else None
         if value is not None:
             values.setdefault(record["id"], []).append(value)
-    found = [Survivor(row, fmean(each), len(each), runs[row]) for row, each in values.items()]
+    ranked = [RankedRow(row, fmean(each), len(each), runs[row]) for row, each in values.items()]
     sign = 1.0 if mode == "min" else -1.0
-    return sorted(found, key=lambda s: (-s.ended / s.runs, sign * s.value))
+    return sorted(ranked, key=lambda r: (-r.finished / r.runs, sign * r.value))
 
 
-def chosen(records: Sequence[dict[str, Any]], rows: Sequence[Row], ledger: Ledger, scheduler: dict[str, Any]) -> list[Survivor]:
-    """The best `retrain.top` of the search; pinned rows come with them, for the others are compared with those."""
-    order = ranked(records, ledger, scheduler["metric"], scheduler["mode"])
-    best = order[: scheduler["retrain"]["top"]]
+def select(records: Sequence[dict[str, Any]], rows: Sequence[Row], ledger: Ledger, scheduler: dict[str, Any]) -> list[RankedRow]:
+    """The best `retrain.top` rows of the search, and its pinned rows, with which the others are compared."""
+    ranked = rank(records, ledger, scheduler["metric"], scheduler["mode"])
+    best = ranked[: scheduler["retrain"]["top"]]
     pinned = {row.id for row in rows if row.pinned}
-    return best + [survivor for survivor in order if survivor.row in pinned and survivor not in best]
+    return best + [each for each in ranked if each.row in pinned and each not in best]
 
 
-def said(survivors: Sequence[Survivor], scheduler: dict[str, Any]) -> str:
-    """One line: who trains again, and why."""
-    rows = ", ".join(f"{s.row} ({s.value:.4g}, {s.ended} of {s.runs} runs)" for s in survivors)
-    return (
-        f"retrained in full with seeds {', '.join(map(str, scheduler['retrain']['seeds']))}: {rows}; by {scheduler['metric']} of the search"
-    )
+def describe(selected: Sequence[RankedRow], scheduler: dict[str, Any]) -> str:
+    """One line: the selected rows and their metric in the search."""
+    rows = ", ".join(f"{r.row} ({r.value:.4g}, {r.finished} of {r.runs} runs)" for r in selected)
+    seeds = ", ".join(map(str, scheduler["retrain"]["seeds"]))
+    return f"retrained in full with seeds {seeds}: {rows}; by {scheduler['metric']} of the search"
 
 
-def _final(ledger: Ledger, train_key: str, metric: str) -> float | None:
-    """At the last report that has it."""
-    found = [number(report.get(metric)) for report in ledger.history(train_key)]
-    kept = [value for value in found if value is not None and math.isfinite(value)]
-    return kept[-1] if kept else None
+def _last_value(ledger: Ledger, train_key: str, metric: str) -> float | None:
+    """The metric in the last report that has it."""
+    values = [number(report.get(metric)) for report in ledger.history(train_key)]
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    return finite[-1] if finite else None

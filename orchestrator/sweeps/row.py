@@ -29,8 +29,8 @@ from orchestrator.scoring.rouge import figures_of
 from orchestrator.scoring.scores import score
 from orchestrator.specs.failure import FAILED, stated_failure
 from orchestrator.specs.schema import RunSpec
-from orchestrator.sweeps import usage
-from orchestrator.sweeps.metric_fit import doubts
+from orchestrator.sweeps.budget import record_usage
+from orchestrator.sweeps.metric_compatibility import metric_warnings
 from orchestrator.sweeps.task import Scoring, Task
 from orchestrator.training.loop import Training
 from orchestrator.training.reporters import HistoryReporter, RungReporter
@@ -61,7 +61,7 @@ def run_row(
     devices = runtime.world_size * (1 if runtime.device.type == "cuda" else task.run_spec.train.threads)
     with (
         RunLock(task.run_dir / "lock", runtime.claim) as lock,
-        usage.counted(Path(task.results), task.sweep, devices),
+        record_usage(Path(task.results), task.sweep, devices),
         closing(HistoryReporter(task.run_dir / "history.jsonl")) as history,
     ):
         ledger = ledger_of(task, lock)
@@ -149,8 +149,8 @@ def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: 
             decoded = ledger.read_decode(task.train_key, decode_key)
             assert decoded is not None
         scored = score(decoded["hypotheses"], decoded["tokens"], prepared, test, scoring.spec)
-        if said := doubts(prepared, task.run_spec.data, scoring.spec):
-            scored["doubts"] = said
+        if warnings := metric_warnings(prepared, task.run_spec.data, scoring.spec):
+            scored["doubts"] = warnings
         about = {
             "key": score_key,
             "decode_key": decode_key,

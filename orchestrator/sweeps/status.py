@@ -1,30 +1,29 @@
-"""What sweeps there are, who drives them, how far their runs are."""
+"""`status`: the sweeps of a ledger, the processes that drive them, the state of their runs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.table import Table
 
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner
 from orchestrator.ledger.sweep_files import BESIDE, rows_of
-from orchestrator.safe_text import say
+from orchestrator.safe_text import cell, say
 from orchestrator.specs.failure import FAILED, stated_failure
 from orchestrator.specs.positions import display
 
-if TYPE_CHECKING:
-    from rich.table import Table
 
-
-def sweep_status(results: Path, tell: Callable[[str], None] = say) -> list[dict[str, Any]]:
+def sweep_status(results: Path, warn: Callable[[str], None] = say) -> list[dict[str, Any]]:
     """[{"sweep", "name", "driver": {pid, host, ..}|null, "rows": [{"id", "seed", "status", "steps", "key"}]}], by name. Takes no locks.
 
-    tell: is told of every file that is no sweep's.
+    warn: called with a line for each file that is no sweep's.
     """
     ledger = Ledger(results)
-    found = []
+    sweeps = []
     for path in sorted((results / "sweeps").glob("*.json")):
         if path.name.endswith(BESIDE) or path.name.startswith("."):
             continue
@@ -32,26 +31,22 @@ def sweep_status(results: Path, tell: Callable[[str], None] = say) -> list[dict[
             record = json.loads(path.read_bytes())
             rows = [_row(ledger, row) for row in rows_of(record)]
         except (OSError, ValueError, RecursionError) as error:
-            tell(f"warning: {display(path)}: {_why(error)}; the sweep is passed over")
+            warn(f"warning: {display(path)}: {_reason(error)}; the sweep is passed over")
             continue
-        driver = owner(path.with_suffix(".lock"))
-        known = None if driver is None else {name: driver.get(name) for name in ("pid", "host", "epoch")}
-        found.append({"sweep": path.stem, "name": record.get("name") or path.stem, "driver": known, "rows": rows})
-    return found
+        holder = owner(path.with_suffix(".lock"))
+        driver = None if holder is None else {name: holder.get(name) for name in ("pid", "host", "epoch")}
+        sweeps.append({"sweep": path.stem, "name": record.get("name") or path.stem, "driver": driver, "rows": rows})
+    return sweeps
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot be read ({error.strerror})"
-    unreadable = isinstance(error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError))
-    return "holds no JSON; expected what a sweep writes" if unreadable else str(error)
+    no_json = isinstance(error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError))
+    return "holds no JSON; expected what a sweep writes" if no_json else str(error)
 
 
 def sweep_table(sweep: dict[str, Any]) -> Table:
-    from rich.table import Table
-
-    from orchestrator.safe_text import cell
-
     driver = sweep["driver"]
     state = "not running" if driver is None else f"driven by process {driver['pid']} on {driver['host']}"
     table = Table(title=cell(f"{sweep['sweep']}: {state}"), title_justify="left")
@@ -71,7 +66,7 @@ def _row(ledger: Ledger, row: dict[str, Any]) -> dict[str, Any]:
         history = ledger.history(key)
         steps = history[-1].get("step", 0) if history else 0
         status = "running" if owner(ledger.run_dir(key) / "lock") is not None else "interrupted" if history else "new"
-    elif status == "done" and any(ledger.read_score(key, wanted) is None for wanted in _scores(row)):
+    elif status == "done" and any(ledger.read_score(key, score_key) is None for score_key in _score_keys(row)):
         status = "trained"
     score = row["keys"].get("score")
     scored = ledger.read_score(key, score) if status == "done" and score is not None else None
@@ -80,7 +75,7 @@ def _row(ledger: Ledger, row: dict[str, Any]) -> dict[str, Any]:
     return {"id": row["id"], "seed": row["seed"], "status": status, "steps": steps or 0, "key": key}
 
 
-def _scores(row: dict[str, Any]) -> list[str]:
-    """Score keys of the row, its other scorings included (files of older sweeps have none)."""
-    every = (row["keys"], *(other["keys"] for other in (row.get("also") or {}).values()))
-    return [keys["score"] for keys in every if keys.get("score") is not None]
+def _score_keys(row: dict[str, Any]) -> list[str]:
+    """Of the row's own scoring and of its others (files of older sweeps have none)."""
+    scorings = (row["keys"], *(other["keys"] for other in (row.get("also") or {}).values()))
+    return [keys["score"] for keys in scorings if keys.get("score") is not None]

@@ -22,7 +22,7 @@ class WarmStart(NamedTuple):
         return self._asdict()
 
 
-def told(lists: Mapping[str, list[str]]) -> list[str]:
+def describe(lists: Mapping[str, list[str]]) -> list[str]:
     """A line for each list; the layers of a name are folded: `encoder.layers.*.sublayer.norm.weight (6)`."""
     words = {"copied": "copied from its parent", "fresh": "fresh", "unused": "of the parent not used"}
     return [

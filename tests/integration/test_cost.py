@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.sweeps import usage
+from orchestrator.sweeps import budget
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
@@ -37,15 +37,15 @@ def test_a_sweep_stops_at_its_cap_and_goes_on_with_the_same_bits(tmp_path: Path)
     path.write_text(SPEC)
     sweep = ("sweep", path, "--engine", "local", "--no-tracking", "--json", "--cache-dir", tmp_path / "c")
     whole = [json.loads(line) for line in call(*sweep, "--results", tmp_path / "free").stdout.splitlines()]
-    needed = usage.used(tmp_path / "free", "demo-cap") / 3600
+    needed = budget.used_seconds(tmp_path / "free", "demo-cap") / 3600
     place = ("--results", tmp_path / "capped")
     cap = needed / 2
     stopped = call(*sweep, *place, "--max-core-hours", f"{cap:.9f}", code=130)
     assert "stopped at the cap" in stopped.stderr and "core-hours used" in stopped.stderr
-    first = usage.used(tmp_path / "capped", "demo-cap") / 3600
+    first = budget.used_seconds(tmp_path / "capped", "demo-cap") / 3600
     assert 0 < first <= cap
     again = call(*sweep, *place, "--max-core-hours", f"{cap:.9f}", code=130)
-    assert "stopped at the cap" in again.stderr and usage.used(tmp_path / "capped", "demo-cap") / 3600 <= cap
+    assert "stopped at the cap" in again.stderr and budget.used_seconds(tmp_path / "capped", "demo-cap") / 3600 <= cap
     records = [json.loads(line) for line in call(*sweep, *place, "--max-core-hours", "9").stdout.splitlines()]
     bits = [(record["id"], record["status"], record["weights_sha256"], record["bleu"]) for record in whole]
     assert [(record["id"], record["status"], record["weights_sha256"], record["bleu"]) for record in records] == bits

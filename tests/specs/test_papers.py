@@ -13,7 +13,7 @@ from orchestrator.specs.rows import resolve, runs, sweep_of
 from orchestrator.specs.schema import DataSpec
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, also_keys, keys_for
-from orchestrator.sweeps.tasks import jobs_of, levels, make_tasks
+from orchestrator.sweeps.tasks import group_jobs, make_tasks, topological_levels
 from tests.specs.papers import KINDS, OWN, PAPERS, QUOTED, RUN, SAME, STEPS
 
 
@@ -105,7 +105,7 @@ def test_a_sweep_of_a_paper_makes_a_task_for_every_row_and_trains_none_twice(fol
     tasks = make_tasks(todo, sweep_of(folder, "smoke").seeds, ExecutionOptions(name="demo"))
     assert {task.id for task in tasks} == {name for name, row in found.items() if row.kind == "run"}
     assert not {task.id for task in tasks} & set(QUOTED)
-    jobs = [job for level in levels(tasks) for job in jobs_of(level)]
+    jobs = [job for level in topological_levels(tasks) for job in group_jobs(level)]
     keys = [job[0].train_key for job in jobs]
     assert len(keys) == len(set(keys)) < len(tasks) == sum(len(job) for job in jobs)
 

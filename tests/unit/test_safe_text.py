@@ -17,7 +17,7 @@ from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import Line, Table
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.show import to_yaml
-from orchestrator.sweeps.progress_bars import LiveProgress
+from orchestrator.sweeps.progress_bars import ProgressBars
 from orchestrator.sweeps.status import sweep_status, sweep_table
 
 HOSTILE = "\x1b]0;t\x07\x1b[31mred\x9b2J\u202eevil\u2066 <script>x</script> ![p](http://h) <img src=x> [bold]"
@@ -60,8 +60,8 @@ def test_status_shows_escapes(fake_results: Any, capsys: pytest.CaptureFixture[s
 
 def test_progress_lines_show_escapes() -> None:
     screen = io.StringIO()
-    live = LiveProgress([], Console(file=screen, width=400))
-    live._show("row:1", {"step": 1, "warning": f"{HOSTILE}[/nothing]"})
+    live = ProgressBars([], Console(file=screen, width=400))
+    live._update("row:1", {"step": 1, "warning": f"{HOSTILE}[/nothing]"})
     assert clean(screen.getvalue()) and "[/nothing]" in screen.getvalue()
 
 

@@ -23,7 +23,7 @@ from orchestrator.safe_text import say, visible
 from orchestrator.specs import resources
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve, runs, sweep_of
-from orchestrator.sweeps import cap, retrain
+from orchestrator.sweeps import budget, retrain
 from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
 from orchestrator.sweeps.options import RESULTS, ExecutionOptions
 from orchestrator.tracking.environment import checked_uri
@@ -57,7 +57,7 @@ def _execute(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> No
         tracking_uri=None if options.no_tracking else checked_uri(options.tracking_uri),
         mirrors=tuple(published_ledgers()),
     )
-    cap.check(options.max_hours, options.results)
+    budget.check(options.max_hours, options.results)
     need_folder(options.data_dir, "--data-dir")
     trainable = [row for row in rows if row.kind == "run"]
     if not trainable:
@@ -82,7 +82,7 @@ def _exit_at_cap() -> Iterator[None]:
     """A sweep that reaches its cap on device-hours exits like one that was interrupted."""
     try:
         yield
-    except cap.CapError as error:
+    except budget.BudgetExceeded as error:
         say(str(error))
         raise typer.Exit(130) from None
 
@@ -111,11 +111,11 @@ def _labels(rows: list[Row]) -> dict[str, str]:
 def _retrain(records: list[dict[str, Any]], rows: list[Row], out: Console, options: ExecutionOptions) -> list[dict[str, Any]]:
     """Trains the best rows of a search again, to their full budget and with the seeds of `retrain`, as a sweep of its own."""
     scheduler = options.scheduler
-    chosen = retrain.chosen(records, rows, Ledger(options.results, list(options.mirrors)), scheduler)
+    chosen = retrain.select(records, rows, Ledger(options.results, list(options.mirrors)), scheduler)
     if not chosen:
         say("nothing to retrain: no run of the search was completed")
         return []
-    say(retrain.said(chosen, scheduler))
+    say(retrain.describe(chosen, scheduler))
     assert options.sweep is not None
     retraining = replace(options, name=f"{options.name}:retrain", sweep=options.sweep | {"scheduler": {"kind": "fifo"}})
     best = {choice.row for choice in chosen}

@@ -23,8 +23,8 @@ from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
-from orchestrator.sweeps import usage
-from orchestrator.sweeps.cap import Cap
+from orchestrator.sweeps import budget
+from orchestrator.sweeps.budget import Budget
 from orchestrator.sweeps.cost import Cost, Sum
 from orchestrator.sweeps.plan import Data, Planned, plan
 
@@ -189,13 +189,13 @@ def test_a_row_by_itself_trains_every_row_that_it_starts_from(data: Data, tmp_pa
 # ---------------------------------------------------------------- the cap
 
 
-def cap(results: Path, hours: float) -> Cap:
-    nothing: dict[str, Any] = {"ask": lambda: None, "end": lambda: None, "forget": lambda: None}
-    return Cap(results, ["one", "two"], hours, "core-hours", margin=3.0, **nothing)
+def cap(results: Path, hours: float) -> Budget:
+    nothing: dict[str, Any] = {"save": lambda: None, "stop": lambda: None, "reset": lambda: None}
+    return Budget(results, ["one", "two"], hours, "core-hours", margin=3.0, **nothing)
 
 
 def use(results: Path, sweep: str, seconds: float, devices: int = 0, ago: float = 0.0, *, alive: bool = False) -> None:
-    place = usage.folder(results, sweep)
+    place = budget.usage_folder(results, sweep)
     place.mkdir(parents=True, exist_ok=True)
     record = {"device_seconds": seconds, "devices": devices, "updated": 5000.0 - ago, "open": alive}
     atomic.write_json(place / f"{len(list(place.iterdir()))}.json", record)
@@ -203,26 +203,26 @@ def use(results: Path, sweep: str, seconds: float, devices: int = 0, ago: float 
 
 def test_the_cap_asks_a_minute_of_all_devices_before_and_ends_a_margin_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """10 hours and 5 devices at work: it asks where 300 s are left and ends where 15 are. The hours are those of both sweeps together."""
-    monkeypatch.setattr(usage.time, "time", lambda: 5000.0)
-    for left, step in ((301, "go on"), (299, "ask"), (16, "ask"), (14, "end"), (-5, "end")):
+    monkeypatch.setattr(budget.time, "time", lambda: 5000.0)
+    for left, step in ((301, "continue"), (299, "save"), (16, "save"), (14, "stop"), (-5, "stop")):
         place = tmp_path / str(left)
         use(place, "one", 30_000.0, devices=5, alive=True)
         use(place, "two", 6_000.0 - left)
         one = cap(place, 10.0)
-        assert one.step() == step and one.used() == pytest.approx((36_000 - left) / 3600), left
+        assert one.action() == step and one.used_hours() == pytest.approx((36_000 - left) / 3600), left
 
 
 def test_a_sweep_begins_where_a_tenth_or_a_minute_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage.time, "time", lambda: 5000.0)
+    monkeypatch.setattr(budget.time, "time", lambda: 5000.0)
     for hours, used, spent in ((1.0, 3539.0, False), (1.0, 3541.0, True), (0.1, 323.0, False), (0.1, 325.0, True)):
         place = tmp_path / f"{hours}-{used}"
         use(place, "one", used)
-        assert cap(place, hours).spent() is spent
+        assert cap(place, hours).exhausted() is spent
 
 
 def test_a_process_that_is_gone_counts_two_beats_of_its_devices_and_is_at_work_no_more(tmp_path: Path) -> None:
     use(tmp_path, "one", 10.0, devices=3, ago=100.0, alive=True)  # killed
     use(tmp_path, "one", 20.0, devices=4, ago=1.0, alive=True)
     use(tmp_path, "one", 40.0, devices=5, ago=1.0)  # ended
-    assert usage.used(tmp_path, "one", now=5000.0) == 10.0 + 3 * 4.0 + 20.0 + 4 * 1.0 + 40.0
-    assert usage.working(tmp_path, "one", now=5000.0) == 4
+    assert budget.used_seconds(tmp_path, "one", now=5000.0) == 10.0 + 3 * 4.0 + 20.0 + 4 * 1.0 + 40.0
+    assert budget.active_devices(tmp_path, "one", now=5000.0) == 4

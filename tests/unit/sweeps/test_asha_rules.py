@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.sweeps.asha import Asha
-from orchestrator.sweeps.replay import Curve, replay, rungs_of
+from orchestrator.sweeps.asha_replay import Curve, replay, rungs_of
 
 
 def after(values: list[float], eta: float, mode: str) -> Asha:

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.data.store import Pairs
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import ScoreSpec
-from orchestrator.sweeps.lengths import check_longest
+from orchestrator.sweeps.preflight import check_positions
 from tests.unit.training.support import changed
 
 
@@ -26,7 +26,7 @@ def check(train, valid, test, **model):
     spec = changed(model={"positions": "learned", "max_positions": 10} | model, data={"corpus": "toy-smoke", "max_length": 9})
     splits = {"train": pairs(train), "valid": pairs(valid), "other": pairs(test)}
     scorings = {"": SimpleNamespace(spec=ScoreSpec(test="other"))}
-    check_longest(SimpleNamespace(id="a/b", run_spec=spec, scorings=scorings), SimpleNamespace(pairs=splits.__getitem__))
+    check_positions(SimpleNamespace(id="a/b", run_spec=spec, scorings=scorings), SimpleNamespace(pairs=splits.__getitem__))
 
 
 def test_all_that_is_read_must_have_positions():

@@ -13,7 +13,7 @@ from orchestrator.data.prepare import prepare
 from orchestrator.report.find import Finder
 from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.schema import DataSpec, ScoreSpec, Subword
-from orchestrator.sweeps.metric_fit import doubts
+from orchestrator.sweeps.metric_compatibility import metric_warnings
 
 MOSES = DataSpec(corpus="talks", tokenizer="moses", subword=Subword(kind="word", size=200))
 PLAIN = MOSES.model_copy(update={"tokenizer": "none"})
@@ -50,16 +50,16 @@ def test_what_lines_look_like(raw_lines, token_lines):
 )
 def test_tokenised_references_are_said_where_they_do_harm(talks, token_lines, tmp_path, data, score, said):
     undeclared = prepare(data, talks(token_lines), tmp_path / "cache")
-    assert [line[:73] for line in doubts(undeclared, data, score)] == (
+    assert [line[:73] for line in metric_warnings(undeclared, data, score)] == (
         ["corpus talks: references of test: looks tokenised and escaped (line 1: he"] if said else []
     )
-    assert doubts(prepare(data, talks(token_lines, "tokenised-escaped"), tmp_path / "cache"), data, score) == []
+    assert metric_warnings(prepare(data, talks(token_lines, "tokenised-escaped"), tmp_path / "cache"), data, score) == []
 
 
 def test_raw_text_in_place_of_tokens_is_said(talks, raw_lines, tmp_path):
     """What an IWSLT folder with raw files in it would give: no tokenisation at all."""
     ready = prepare(MOSES, talks(raw_lines, "tokenised-escaped"), tmp_path / "cache")
-    (line,) = doubts(ready, MOSES, ScoreSpec(metric="multi-bleu"))
+    (line,) = metric_warnings(ready, MOSES, ScoreSpec(metric="multi-bleu"))
     assert "looks like running text, and its entry says text: tokenised-escaped; it is not tokenised" in line
 
 
@@ -69,7 +69,7 @@ def test_raw_text_in_place_of_tokens_is_said(talks, raw_lines, tmp_path):
 )
 def test_text_without_spaces_is_said(talks, tmp_path, target, score, by):
     ready = prepare(PLAIN, talks(CHINESE, target=target), tmp_path / "cache")
-    found = doubts(ready, PLAIN, ScoreSpec(**score))
+    found = metric_warnings(ready, PLAIN, ScoreSpec(**score))
     assert len(found) == (by is not None)
     if by is not None:
         assert f"hardly any spaces, by which {by} tells words; expected metric sacrebleu with tokenize:" in found[0]

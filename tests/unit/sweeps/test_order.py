@@ -10,12 +10,12 @@ import pytest
 
 from orchestrator.engines.execute import Local
 from orchestrator.ledger.results import Ledger
-from orchestrator.sweeps import row as pipeline
-from orchestrator.sweeps.driver import _Sweep
+from orchestrator.sweeps import driver
+from orchestrator.sweeps.driver import Sweep
 from orchestrator.sweeps.options import ExecutionOptions
-from orchestrator.sweeps.retrain import chosen, ranked
+from orchestrator.sweeps.retrain import rank, select
 from orchestrator.sweeps.task import Task
-from orchestrator.sweeps.tasks import jobs_of, levels
+from orchestrator.sweeps.tasks import group_jobs, topological_levels
 
 
 def task(name: str, *, pinned: bool = False, key: str | None = None, parent: str | None = None, workers: int = 1) -> Task:
@@ -24,8 +24,8 @@ def task(name: str, *, pinned: bool = False, key: str | None = None, parent: str
     return Task(id=f"a/b/{name}", seed=1, label=name, spec={}, keys=keys, parent_key=parent, pinned=pinned, workers=workers, **places)
 
 
-def sweep(tasks: list[Task], tmp_path: Any, **scheduler: Any) -> _Sweep:
-    return _Sweep(
+def sweep(tasks: list[Task], tmp_path: Any, **scheduler: Any) -> Sweep:
+    return Sweep(
         tasks, ExecutionOptions(name="demo", results=tmp_path, sweep={"scheduler": {"kind": "fifo", "rungs": [5]} | scheduler}), Local()
     )
 
@@ -41,14 +41,14 @@ def test_pinned_rows_start_first_and_the_rest_in_the_order_that_the_seed_draws(t
     rest = list("abdegh")
     random.Random(seed).shuffle(rest)
     drawn = sweep(tasks, tmp_path, kind="asha", shuffle_seed=seed)
-    assert names(drawn._order(tasks)) == "cf" + "".join(rest) == names(drawn._order(tasks)), "the same each time"
+    assert names(drawn._start_order(tasks)) == "cf" + "".join(rest) == names(drawn._start_order(tasks)), "the same each time"
     assert names(tasks) == "abcdefgh" and rest != list("abdegh")
 
 
 def test_without_a_seed_it_is_1_and_without_asha_the_order_stays(tmp_path):
     tasks = [task(name, pinned=name == "c") for name in "abcdef"]
-    assert names(sweep(tasks, tmp_path)._order(tasks)) == "abcdef"
-    default, first = (sweep(tasks, tmp_path, kind="asha", **more)._order(tasks) for more in ({}, {"shuffle_seed": 1}))
+    assert names(sweep(tasks, tmp_path)._start_order(tasks)) == "abcdef"
+    default, first = (sweep(tasks, tmp_path, kind="asha", **more)._start_order(tasks) for more in ({}, {"shuffle_seed": 1}))
     assert names(default) == names(first)
 
 
@@ -74,9 +74,9 @@ def test_asha_decides_as_the_spec_says(tmp_path):
     ],
 )
 def test_what_a_sweep_leaves_as_it_is(tmp_path, monkeypatch, status, stated, stopped_here, final):
-    monkeypatch.setattr(pipeline, "result_of", lambda task, ledger: {"status": status, "failed_as_stated": stated})
+    monkeypatch.setattr(driver, "result_of", lambda task, ledger: {"status": status, "failed_as_stated": stated})
     one = task("a")
-    assert sweep([one], tmp_path)._final(one, {one.name: 5} if stopped_here else {"a/b/other:1": 5}) is final
+    assert sweep([one], tmp_path)._is_final(one, {one.name: 5} if stopped_here else {"a/b/other:1": 5}) is final
 
 
 @pytest.mark.parametrize(("status", "starts"), [("done", True), ("diverged", False), ("failed", False), ("stopped", True)])
@@ -96,7 +96,7 @@ def test_what_asha_stopped_is_recorded_with_the_rungs_steps(tmp_path):
     for run, value in (("x", 1.0), (one.name, 9.0)):
         drawn.asha.decide(run, 5, value)
     Ledger(tmp_path).write_rung(key, 5, {"valid/nll": 9.0, "params": 7})
-    drawn._mark_stopped()
+    drawn._record_stopped()
     found = Ledger(tmp_path).read_train(key)
     assert found is not None and (found["status"], found["steps"], found["params"], found["valid"]) == ("stopped", 5, 7, {"nll": 9.0})
     assert found["reason"] == "stopped by ASHA at step 5"
@@ -104,10 +104,10 @@ def test_what_asha_stopped_is_recorded_with_the_rungs_steps(tmp_path):
 
 def test_parents_train_before_children_and_equal_trainings_once():
     grandparent, parent, child, other = (task(n, parent=p) for n, p in (("g", None), ("p", "g"), ("c", "p"), ("o", "elsewhere")))
-    assert [names(level) for level in levels([child, other, parent, grandparent])] == ["og", "p", "c"]
+    assert [names(level) for level in topological_levels([child, other, parent, grandparent])] == ["og", "p", "c"]
     twin = task("t", key="g", workers=4)
-    assert [names(job) for job in jobs_of([grandparent, other, twin])] == ["gt", "o"]
-    assert [each.workers for each in jobs_of([grandparent, twin])[0]] == [1, 1], "on the workers of the first"
+    assert [names(job) for job in group_jobs([grandparent, other, twin])] == ["gt", "o"]
+    assert [each.workers for each in group_jobs([grandparent, twin])[0]] == [1, 1], "on the workers of the first"
 
 
 # ---------------------------------------------------------------- who trains again
@@ -128,16 +128,16 @@ def test_rows_rank_by_the_share_of_runs_that_ended_then_by_the_mean_at_their_end
     """whole: 2 of 2, mean 3; more: 3 of 4, mean 1; half: 1 of 2, mean 0.5; two: 2 of 4, mean 0.25; none: left out."""
     ends: dict[str, list[float | None]] = {"more": [1.0, 1.0, 1.0, None], "two": [0.0, 0.5, None, None], "half": [0.5, None]}
     records, ledger = search(ends | {"whole": [2.0, 4.0], "none": [None], "best": [2.5, 2.5]})
-    low = ranked(records, ledger, "m", "min")
-    assert [(s.row, s.value, s.ended, s.runs) for s in low] == [
+    low = rank(records, ledger, "m", "min")
+    assert [(s.row, s.value, s.finished, s.runs) for s in low] == [
         ("best", 2.5, 2, 2), ("whole", 3.0, 2, 2), ("more", 1.0, 3, 4), ("two", 0.25, 2, 4), ("half", 0.5, 1, 2)
     ]  # fmt: skip
-    assert [s.row for s in ranked(records, ledger, "m", "max")] == ["whole", "best", "more", "half", "two"]
+    assert [s.row for s in rank(records, ledger, "m", "max")] == ["whole", "best", "more", "half", "two"]
 
 
 @pytest.mark.parametrize(("top", "again"), [(1, ["c", "b"]), (2, ["c", "a", "b"]), (3, ["c", "a", "b"]), (9, ["c", "a", "b", "d"])])
 def test_the_best_train_again_and_the_pinned_with_them_once(top, again):
     records, ledger = search({"a": [2.0], "b": [3.0], "c": [1.0], "d": [4.0], "lost": [None]})
     rows = [SimpleNamespace(id=name, pinned=name in ("b", "lost")) for name in ("a", "b", "c", "d", "lost")]
-    found = chosen(records, rows, ledger, {"metric": "m", "mode": "min", "retrain": {"top": top}})  # type: ignore[arg-type]
+    found = select(records, rows, ledger, {"metric": "m", "mode": "min", "retrain": {"top": top}})  # type: ignore[arg-type]
     assert [s.row for s in found] == again

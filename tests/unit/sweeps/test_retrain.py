@@ -18,7 +18,7 @@ from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.specs.schema import DecodeSpec
 from orchestrator.specs.table import Sweep
 from orchestrator.sweeps.options import ExecutionOptions
-from orchestrator.sweeps.retrain import check_seeds, ranked
+from orchestrator.sweeps.retrain import check_seeds, rank
 from orchestrator.sweeps.tasks import make_tasks
 from tests.unit.training.support import Recorder, changed, fit
 
@@ -92,10 +92,10 @@ def test_a_row_whose_runs_all_came_to_the_end_ranks_before_one_that_lost_some():
         {"id": "b", "status": "stopped", "keys": {"train": "b2"}},
         {"id": "d", "status": "diverged", "keys": {"train": "d1"}},
     ]
-    found = ranked(records, ledger, "valid/nll", "min")
-    assert [(s.row, s.ended, s.runs) for s in found] == [("a", 2, 2), ("c", 2, 2), ("b", 1, 2)]
+    found = rank(records, ledger, "valid/nll", "min")
+    assert [(s.row, s.finished, s.runs) for s in found] == [("a", 2, 2), ("c", 2, 2), ("b", 1, 2)]
     assert found[0].value == pytest.approx(2.1)
-    assert [s.row for s in ranked(records, ledger, "valid/nll", "max")] == ["c", "a", "b"]
+    assert [s.row for s in rank(records, ledger, "valid/nll", "max")] == ["c", "a", "b"]
 
 
 def test_seeds_of_the_search_are_no_replicates():

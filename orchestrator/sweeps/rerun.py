@@ -1,10 +1,9 @@
-"""`run --again`: sets aside what is there of the runs that are trained anew."""
+"""`run --again`: sets aside existing results of the runs that are trained again."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,39 +12,39 @@ from orchestrator.errors import LockedError, UserError
 from orchestrator.ledger import earlier, mirrored, sources
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner
+from orchestrator.safe_text import say
 from orchestrator.sweeps.task import Task
 
 
-def begin_anew(tasks: Sequence[Task], wanted: set[str], ledger: Ledger) -> None:
-    """Sets aside what is there of the tasks called `wanted`, and says where it is. An unfinished run of the present code stays: it goes on.
+def set_aside_results(tasks: Sequence[Task], names: set[str], ledger: Ledger) -> None:
+    """Sets aside the results of the tasks in `names` and prints where they are. Unfinished runs of the present code stay: they resume.
 
-    Before anything is moved: LockedError where a process has one of the runs; UserError where one could not start, for the weights of its
-    parent are not here, and where the results are a bucket, whose heads know one state of a run.
+    Raised before anything is moved: LockedError if a process has one of the runs; UserError if the weights of a parent are missing, or if
+    the results are in a bucket, which holds one state of a run.
     """
     if (url := mirrored.url(ledger.root)) is not None:
         raise UserError(f"--again: {url} keeps one result of a run; expected --results with a folder")
-    chosen = list({task.train_key: task for task in tasks if task.name in wanted}.values())
+    chosen = list({task.train_key: task for task in tasks if task.name in names}.values())
     keys = {task.train_key for task in chosen}
     for task in chosen:
-        if (who := owner(task.run_dir / "lock")) is not None:
-            raise LockedError(f"{task.run_dir}: locked by process {who.get('pid')} on {who.get('host')}; nothing was set aside")
+        if (holder := owner(task.run_dir / "lock")) is not None:
+            raise LockedError(f"{task.run_dir}: locked by process {holder.get('pid')} on {holder.get('host')}; nothing was set aside")
         parent = Path(task.results) / (task.parent_key or "")[:16]
         has_result = task.parent_key is not None and ledger.read_train(task.parent_key) is not None
         if has_result and task.parent_key not in keys and not (parent / "weights" / "last.json").exists():
-            names = [other.id for other in tasks if other.train_key == task.parent_key]
-            raise UserError(f"{task.name}: the weights of {', '.join(names)}, which it starts from, are not here; train that --again first")
+            parents = ", ".join(other.id for other in tasks if other.train_key == task.parent_key)
+            raise UserError(f"{task.name}: the weights of {parents}, which it starts from, are not here; train that --again first")
     for task in chosen:
-        if (place := _set_aside(task, ledger)) is not None:
-            line = f"{task.name}: what was here is kept in {place}; after an interruption the same command goes on without --again"
-            print(line, file=sys.stderr, flush=True)
+        if (folder := _set_aside(task, ledger)) is not None:
+            say(f"{task.name}: what was here is kept in {folder}; after an interruption the same command goes on without --again")
 
 
 def _set_aside(task: Task, ledger: Ledger) -> Path | None:
     record, root, name = ledger.read_train(task.train_key), ledger.root, task.run_dir.name
-    if record is None and not _is_other_code(task):
+    if record is None and not _made_by_other_code(task):
         return None
     target = earlier.set_aside(root, name) if task.run_dir.is_dir() else earlier.next_place(root, name)
-    if record is not None and not (target / "train.json").exists():  # a mirror's
+    if record is not None and not (target / "train.json").exists():  # the record is a mirror's
         for mirror in ledger.mirrors:
             published = Ledger(mirror)
             if published.read_train(task.train_key) is not None:
@@ -54,8 +53,8 @@ def _set_aside(task: Task, ledger: Ledger) -> Path | None:
     return target
 
 
-def _is_other_code(task: Task) -> bool:
-    """Is there a checkpoint to go on from that this very code did not make?"""
+def _made_by_other_code(task: Task) -> bool:
+    """Is the last checkpoint of other code than the present one?"""
     steps = sorted(path for path in (task.run_dir / "ckpt").glob("step-*") if re.fullmatch(r"step-\d+", path.name))
     if not steps:
         return False

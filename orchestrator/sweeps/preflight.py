@@ -1,0 +1,112 @@
+"""Checks before anything trains: corpora, positions, metrics, precision, tracking."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from models import inference
+from orchestrator.data import usual
+from orchestrator.data.prepare import Prepared, prepare
+from orchestrator.errors import UserError
+from orchestrator.safe_text import say
+from orchestrator.specs import corpora
+from orchestrator.specs.bleu_words import check_installed
+from orchestrator.specs.schema import DataSpec
+from orchestrator.sweeps.metric_compatibility import metric_warnings
+from orchestrator.sweeps.options import ExecutionOptions
+from orchestrator.sweeps.task import Task
+from orchestrator.tracking import sweeps as tracking
+from orchestrator.training.runtime import best_device
+
+
+def prepare_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path) -> None:
+    """Prepares the corpora of all tasks. Prints warnings for metrics and texts that are not what the rows expect. UserError: see
+    `prepare` and `check_positions`."""
+    console, warnings, differences = Console(file=sys.stderr), dict[str, None](), set[str]()
+    for data, group in _by_data(tasks):
+        with console.status(f"preparing {data.corpus}"):
+            prepared = prepare(data, data_dir, cache_dir)
+        for task in group:
+            check_positions(task, prepared)
+        scores = {s.spec.model_dump_json(): s.spec for task in group for s in task.scorings.values()}.values()
+        warnings |= dict.fromkeys(line for score in scores for line in metric_warnings(prepared, data, score))
+        splits = {*usual.TRAINING, *(score.test for score in scores)}
+        differences |= set(usual.unusual(data.corpus, usual.of_prepared(prepared, splits)))
+    for line in [*warnings, *sorted(differences)]:
+        print(f"warning: {line}", file=sys.stderr, flush=True)
+
+
+def verify_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path) -> None:
+    """UserError for a prepared file that has changed since it was written."""
+    for data, _ in _by_data(tasks):
+        prepare(data, data_dir, cache_dir).files.check()
+
+
+def _by_data(tasks: Sequence[Task]) -> Iterator[tuple[DataSpec, list[Task]]]:
+    """Each distinct data section with its tasks."""
+    groups: dict[str, list[Task]] = {}
+    for task in tasks:
+        groups.setdefault(task.run_spec.data.model_dump_json(), []).append(task)
+    for group in groups.values():
+        yield group[0].run_spec.data, group
+
+
+def check_positions(task: Task, prepared: Prepared) -> None:
+    """UserError naming a sentence of the training, validation or test data that is longer than the model's learned positions."""
+    model = task.run_spec.model
+    if model.positions != "learned":
+        return
+    tests = dict.fromkeys(scoring.spec.test for scoring in task.scorings.values())
+    for split in dict.fromkeys(("train", "valid", *tests)):
+        pairs = prepared.pairs(split)
+        sides = [pairs.src_lengths, pairs.tgt_lengths] if split in ("train", "valid") else [pairs.src_lengths]
+        longest = 1 + max(int(lengths.max(initial=0)) for lengths in sides)
+        if longest > model.max_positions:
+            expected = f"expected at most {model.max_positions}, model.max_positions (data.truncate cuts longer ones)"
+            raise UserError(f"{task.id}: {split}: found a sentence of {longest} subwords with its EOS; {expected}")
+
+
+def check_metrics(tasks: Iterable[Task]) -> None:
+    """UserError naming every row whose BLEU needs packages that are not installed."""
+    problems = []
+    for task in tasks:
+        target = corpora.load_entry(task.run_spec.data.corpus).tgt
+        for scoring in task.scorings.values():
+            try:
+                check_installed(scoring.spec, target)
+            except UserError as error:
+                problems.append(f"{task.id}: {error}")
+    if problems:
+        raise UserError(*dict.fromkeys(problems))
+
+
+def check_precision(tasks: Sequence[Task]) -> None:
+    """UserError naming every row that this machine cannot decode in its precision."""
+    if "RAY_ADDRESS" in os.environ:  # the machines of the cluster decode
+        return
+    problems = []
+    for row, precision in {task.id: task.run_spec.decode.precision for task in tasks}.items():
+        try:
+            if precision != "fp32":
+                inference.check_precision(precision, best_device())
+        except inference.PrecisionError as error:
+            problems.append(f"{row}: decode.{error}")
+    if problems:
+        raise UserError(*problems)
+
+
+def check_tracking(options: ExecutionOptions) -> None:
+    """UserError if the tracking server cannot be written; with `tracking_can_wait` a warning instead."""
+    if options.no_tracking or options.tracking_uri is None:
+        return
+    try:
+        tracking.check(options.results, options.tracking_uri)
+    except UserError as error:
+        if not options.tracking_can_wait:
+            raise UserError(f"{error}; --tracking-can-wait starts all the same, --no-tracking does without") from error
+        say(f"warning: {error}; the work starts, and what it misses follows")
