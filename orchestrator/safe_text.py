@@ -1,6 +1,6 @@
-"""Text of data, labels and arguments as outputs show it: what a terminal or a page would act on is shown as an escape.
+"""Text of data, labels and arguments as outputs show it: characters that a terminal or a page would act on become escapes.
 
-Every output passes through here at its edge; what is stored stays as it is. rich is imported where it is used.
+Every output passes through here when it is printed; what is stored stays as it is.
 """
 
 from __future__ import annotations
@@ -11,24 +11,17 @@ from typing import Any
 
 
 def visible(text: str) -> str:
-    """One line: control characters, marks that turn text around and lone surrogates as escapes (`\\x1b`, `\\u202e`)."""
+    """One line: control characters, bidirectional marks and lone surrogates as escapes (`\\x1b`, `\\u202e`)."""
     return text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def say(text: str) -> None:
-    """A line for people, on stderr."""
+def log(text: str) -> None:
+    """One line on stderr, escaped."""
     print(visible(text), file=sys.stderr, flush=True)
 
 
-def cell(text: object) -> str:
-    """For a table of rich's, whose markup it is none of."""
-    from rich.markup import escape
-
-    return escape(visible(str(text)))
-
-
 def markdown(text: str) -> str:
-    """For a line or cell of Markdown, which may hold HTML: no emphasis, link, image, tag or cell of its own."""
+    """Escaped for a line or cell of Markdown, HTML included."""
     return "".join(f"\\{c}" if c in "\\|*_`[]<>" else c for c in visible(" ".join(text.split())))
 
 

@@ -24,7 +24,7 @@ from orchestrator.cli import run as execution
 from orchestrator.cli.output import version
 from orchestrator.errors import Detached, FencedError, LockedError, RemoteError, UserError
 from orchestrator.paths import ROOT
-from orchestrator.safe_text import say
+from orchestrator.safe_text import log
 from orchestrator.specs.positions import shown
 
 app = typer.Typer(
@@ -105,7 +105,7 @@ def run(arguments: Sequence[str]) -> int:
         return _say(1, str(error))
     except Detached as left:
         for line in left.lines:
-            say(line)
+            log(line)
         return 130
     except KeyboardInterrupt:
         return _interrupted()
@@ -142,7 +142,7 @@ def _interrupted() -> int:
 
 def _say(code: int, *lines: str) -> int:
     for line in lines:
-        say(f"error: {line}")
+        log(f"error: {line}")
     return code
 
 

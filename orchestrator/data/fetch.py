@@ -33,12 +33,12 @@ def get(name: str, data_dir: Path | None, on_progress: Progress | None = None) -
     Each split comes from the first of the entry's sources that has it and works. UserError: what must be supplied by the user and in which
     layout, a library that is not installed, a network that is not there.
     """
-    say = on_progress or (lambda line: None)
+    log = on_progress or (lambda line: None)
     if name == senteval.NAME:
-        return senteval_get.get(data_dir, say)
+        return senteval_get.get(data_dir, log)
     entry = load_entry(name)
     if entry.generated is not None:
-        say(f"{name} is generated; nothing to fetch")
+        log(f"{name} is generated; nothing to fetch")
         return []
     if data_dir is None:
         raise UserError(f"data get {name} needs --data-dir DIR, the directory to write to")
@@ -51,7 +51,7 @@ def get(name: str, data_dir: Path | None, on_progress: Progress | None = None) -
         reasons = [] if sources or split not in REQUIRED else [entry.how()]
         for source in sources:
             try:
-                say(f"{name}: {split} from {source.kind}")
+                log(f"{name}: {split} from {source.kind}")
                 written += _write(entry, data_dir, split, _rows(entry, source, split))
                 reasons = []
                 break

@@ -21,7 +21,7 @@ TIMEOUT = 60.0
 """Seconds without a byte."""
 
 
-def get(data_dir: Path | None, say: Callable[[str], None]) -> list[Path]:
+def get(data_dir: Path | None, log: Callable[[str], None]) -> list[Path]:
     """-> the files written to DIR/senteval-probing. UserError with a line for every file that could not be fetched or is bad."""
     if data_dir is None:
         raise UserError(f"data get {NAME} needs --data-dir DIR, the directory to write to")
@@ -32,7 +32,7 @@ def get(data_dir: Path | None, say: Callable[[str], None]) -> list[Path]:
     for task in TASKS.values():
         if find(task, folder) is not None:
             continue
-        say(f"{NAME}: {task.file}")
+        log(f"{NAME}: {task.file}")
         try:
             written.append(_fetch(task, folder))
         except UserError as error:

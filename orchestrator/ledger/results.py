@@ -28,7 +28,7 @@ from orchestrator.files.json_lines import JsonLines, read_lines
 from orchestrator.ledger import earlier
 from orchestrator.ledger.keys import short
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.safe_text import say
+from orchestrator.safe_text import log
 
 Record = dict[str, Any]
 T = TypeVar("T")
@@ -296,4 +296,4 @@ def _history(path: Path) -> list[Record]:
 
 
 def _say(path: Path, reason: str) -> None:
-    say(f"warning: {path}: {reason}; it counts as absent")
+    log(f"warning: {path}: {reason}; it counts as absent")

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.table import Table
 
 from orchestrator.report.cells import figure
 from orchestrator.scoring.rouge import FIGURES, PRINCIPAL
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from orchestrator.tables import cell, make_table
 
 
 def summary(records: Sequence[dict[str, Any]], labels: dict[str, str] | None = None) -> Table:
     """From the public records of `driver.execute`. Figures only of runs that are done."""
-    from rich.table import Table
-
-    from orchestrator.safe_text import cell
-
     found_ids = group(records)
     tables = {"/".join(row_id.split("/")[:2]) for row_id in found_ids}
     common = f"{next(iter(tables))}/" if len(tables) == 1 else ""
@@ -26,9 +22,8 @@ def summary(records: Sequence[dict[str, Any]], labels: dict[str, str] | None = N
     scores = {"bleu": "BLEU"} if not rouge or any("bleu" in r and PRINCIPAL not in r for r in records) else {}
     scores |= {name: name.replace("rouge", "R-") for name in rouge}
     spread = "bleu" if "bleu" in scores else PRINCIPAL
-    table = Table(title=cell(common.rstrip("/")) or None, title_justify="left")
-    for name in ("row", "system", "params", *scores.values(), "± seeds", "tokens/s", "status"):
-        table.add_column(name, justify="left" if name in ("row", "system", "status") else "right", overflow="fold")
+    numeric = ("params", *scores.values(), "± seeds", "tokens/s")
+    table = make_table(("row", "system", *numeric, "status"), title=common.rstrip("/") or None, numeric=numeric)
     for row_id, found in found_ids.items():
         done = [r for r in found if r["status"] == "done" and r.get("bleu") is not None]
         of = {name: [r[name] for r in done if r.get(name) is not None] for name in scores}

@@ -13,7 +13,7 @@ from models import inference
 from orchestrator.data import usual
 from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.errors import UserError
-from orchestrator.safe_text import say
+from orchestrator.safe_text import log
 from orchestrator.specs import corpora
 from orchestrator.specs.bleu_words import check_installed
 from orchestrator.specs.schema import DataSpec
@@ -109,4 +109,4 @@ def check_tracking(options: ExecutionOptions) -> None:
     except UserError as error:
         if not options.tracking_can_wait:
             raise UserError(f"{error}; --tracking-can-wait starts all the same, --no-tracking does without") from error
-        say(f"warning: {error}; the work starts, and what it misses follows")
+        log(f"warning: {error}; the work starts, and what it misses follows")

@@ -12,7 +12,7 @@ from orchestrator.errors import LockedError, UserError
 from orchestrator.ledger import earlier, mirrored, sources
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner
-from orchestrator.safe_text import say
+from orchestrator.safe_text import log
 from orchestrator.sweeps.task import Task
 
 
@@ -36,7 +36,7 @@ def set_aside_results(tasks: Sequence[Task], names: set[str], ledger: Ledger) ->
             raise UserError(f"{task.name}: the weights of {parents}, which it starts from, are not here; train that --again first")
     for task in chosen:
         if (folder := _set_aside(task, ledger)) is not None:
-            say(f"{task.name}: what was here is kept in {folder}; after an interruption the same command goes on without --again")
+            log(f"{task.name}: what was here is kept in {folder}; after an interruption the same command goes on without --again")
 
 
 def _set_aside(task: Task, ledger: Ledger) -> Path | None:

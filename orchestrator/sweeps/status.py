@@ -12,12 +12,13 @@ from rich.table import Table
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner
 from orchestrator.ledger.sweep_files import BESIDE, rows_of
-from orchestrator.safe_text import cell, say
+from orchestrator.safe_text import log
 from orchestrator.specs.failure import FAILED, stated_failure
 from orchestrator.specs.positions import display
+from orchestrator.tables import cell, make_table
 
 
-def sweep_status(results: Path, warn: Callable[[str], None] = say) -> list[dict[str, Any]]:
+def sweep_status(results: Path, warn: Callable[[str], None] = log) -> list[dict[str, Any]]:
     """[{"sweep", "name", "driver": {pid, host, ..}|null, "rows": [{"id", "seed", "status", "steps", "key"}]}], by name. Takes no locks.
 
     warn: called with a line for each file that is no sweep's.
@@ -49,9 +50,8 @@ def _reason(error: Exception) -> str:
 def sweep_table(sweep: dict[str, Any]) -> Table:
     driver = sweep["driver"]
     state = "not running" if driver is None else f"driven by process {driver['pid']} on {driver['host']}"
-    table = Table(title=cell(f"{sweep['sweep']}: {state}"), title_justify="left")
-    for name in ("row", "seed", "status", "steps", "train key"):
-        table.add_column(name, justify="right" if name in ("seed", "steps") else "left", overflow="fold")
+    columns = ("row", "seed", "status", "steps", "train key")
+    table = make_table(columns, title=f"{sweep['sweep']}: {state}", numeric=("seed", "steps"))
     for row in sweep["rows"]:
         table.add_row(cell(row["id"]), str(row["seed"]), row["status"], str(row["steps"]), (row["key"] or "")[:16])
     return table

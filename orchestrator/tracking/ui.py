@@ -115,22 +115,22 @@ def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServe
     return server
 
 
-def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, say: Callable[[str], None] = print) -> None:
+def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, log: Callable[[str], None] = print) -> None:
     """`start_ui` until Ctrl-C or SIGTERM; tells the address. A remote tracking server has its own UI: its address is all that is told."""
     if uri is not None and is_server(uri):
-        say(f"MLflow: {redact(uri)}")
+        log(f"MLflow: {redact(uri)}")
         return
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         with start_ui(results, port, uri) as server:
-            say(f"MLflow: {server.page}  (Ctrl-C ends it)")
+            log(f"MLflow: {server.page}  (Ctrl-C ends it)")
             if VIEW_NAME in server.page:
-                say(f"best BLEU first: {server.page.replace(f'={VIEW_NAME}', f'={BEST_NAME}')}")
+                log(f"best BLEU first: {server.page.replace(f'={VIEW_NAME}', f'={BEST_NAME}')}")
             while server.process.poll() is None:
                 time.sleep(0.2)
             raise UserError(f"the MLflow server ended by itself; its log: {server.log}")
     except KeyboardInterrupt:
-        say("MLflow: ended")
+        log("MLflow: ended")
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -29,7 +29,7 @@ SERVING = """
 import sys
 from pathlib import Path
 from orchestrator.tracking.ui import serve_ui
-serve_ui(Path(sys.argv[1]), int(sys.argv[2]), say=lambda line: print(line, flush=True))
+serve_ui(Path(sys.argv[1]), int(sys.argv[2]), log=lambda line: print(line, flush=True))
 """
 
 

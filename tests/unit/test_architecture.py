@@ -128,7 +128,7 @@ def test_tests_lie_as_the_packages_do() -> None:
 
 def test_few_modules_stand_at_the_top() -> None:
     """At the top only what everything uses."""
-    assert len(list((ROOT / "orchestrator").glob("*.py"))) <= 8
+    assert len(list((ROOT / "orchestrator").glob("*.py"))) <= 9
 
 
 def top_level(path: Path) -> Iterator[str]:

@@ -77,7 +77,7 @@ def test_a_model_card_has_no_tags_images_or_cells_of_the_data() -> None:
 
 
 def test_errors_and_notes_show_escapes(capsys: pytest.CaptureFixture[str]) -> None:
-    safe_text.say(HOSTILE)
+    safe_text.log(HOSTILE)
     assert clean(capsys.readouterr().err)
     assert json.loads(safe_text.json_text({HOSTILE: "\u202e\ud800é"})) == {HOSTILE: "\u202e\ud800é"}
     assert safe_text.json_text({"a": "\u202eé"}, separators=(",", ":")) == '{"a":"\\u202eé"}'

@@ -14,14 +14,15 @@ from orchestrator.analysis.base import Analysis, Context
 from orchestrator.analysis.files import write
 from orchestrator.analysis.subjects import How, group, kinds_of, rows_of, slug
 from orchestrator.cli.commands.rows import open_ledger
-from orchestrator.cli.console import console, make_table
+from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.folders import make, need_folder
-from orchestrator.safe_text import cell, say, visible
+from orchestrator.safe_text import log, visible
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.options import RowOptions
+from orchestrator.tables import cell, make_table
 from orchestrator.tracking.environment import checked_uri
 from orchestrator.tracking.sweeps import log_analysis
 
@@ -64,7 +65,7 @@ def analyse(targets: Sequence[str], kind: str | None, settings: Sequence[str], s
             continue
         done += 1
         for line in found.left_out:
-            say(f"left out: {line}")
+            log(f"left out: {line}")
         files = write(analysis, context, folder)
         if outputs.export is not None:
             _export(analysis.kept, options.results, outputs.export)
@@ -74,7 +75,7 @@ def analyse(targets: Sequence[str], kind: str | None, settings: Sequence[str], s
     if not done:
         raise UserError(*problems)
     for line in problems:
-        say(f"warning: {line}")
+        log(f"warning: {line}")
 
 
 def _export(written: list[Path], results: Path, target: Path) -> None:
@@ -93,7 +94,7 @@ def _log(
     tags |= dict(zip(("paper", "table"), rows[0].id.split("/"), strict=False))
     params = {"seed": how.seed, **context.options}
     if warning := log_analysis(results, f"{analysis.kind} {name}", analysis.kind, list(files.values()), params, tags, uri):
-        say(warning)
+        log(warning)
 
 
 def _print(analysis: Analysis, files: dict[str, Path], name: str, as_json: bool) -> None:

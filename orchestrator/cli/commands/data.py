@@ -16,17 +16,17 @@ from orchestrator.data.senteval import NAME as SENTEVAL
 from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
 from orchestrator.files.no_file import no_file
-from orchestrator.safe_text import say, visible
+from orchestrator.safe_text import log, visible
 from orchestrator.specs.corpora import list_entries, load_entry
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.schema import DataSpec
 
 
 def get(name: str, data_dir: Path | None) -> None:
-    written = fetch.get(name, data_dir, say)
+    written = fetch.get(name, data_dir, log)
     for path in written:
         typer.echo(visible(str(path)))
-    say(f"{name}: {len(written)} files written" if written else f"{name}: nothing to fetch")
+    log(f"{name}: {len(written)} files written" if written else f"{name}: nothing to fetch")
 
 
 def check(names: list[str], data_dir: Path | None, as_json: bool) -> None:
@@ -42,9 +42,9 @@ def check(names: list[str], data_dir: Path | None, as_json: bool) -> None:
         print_json(reports if len(reports) > 1 else reports[0])
     for report in reports:
         for split, size in report["splits"].items():
-            say(f"{report['corpus']} {split}: {', '.join(f'{name} {value:,}' for name, value in size.items())}")
+            log(f"{report['corpus']} {split}: {', '.join(f'{name} {value:,}' for name, value in size.items())}")
         for line in report["warnings"]:
-            say(f"warning: {line}")
+            log(f"warning: {line}")
     problems = [line for report in reports for line in report["problems"]]
     if problems:
         raise UserError(*problems)
@@ -76,4 +76,4 @@ def prepare(target: str, data_dir: Path | None, cache_dir: Path, profile: str | 
         sizes = {"src_size": prepared.src_size, "tgt_size": prepared.tgt_size}
         if as_json:
             print_json({"corpus": spec.corpus, "key": prepared.key, "path": str(prepared.path), **sizes})
-        say(f"{spec.corpus}: vocabularies {prepared.src_size:,} and {prepared.tgt_size:,}, in {prepared.path}")
+        log(f"{spec.corpus}: vocabularies {prepared.src_size:,} and {prepared.tgt_size:,}, in {prepared.path}")

@@ -9,7 +9,7 @@ from orchestrator.cli.output import print_json
 from orchestrator.data.prepare import prepare
 from orchestrator.files.folders import need_folder, new_folder
 from orchestrator.lifecycle.export_row import export_row
-from orchestrator.safe_text import say
+from orchestrator.safe_text import log
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
 from orchestrator.sweeps.tasks import make_tasks
 
@@ -27,5 +27,5 @@ def export(target: str, seed: int | None, to: Path, options: RowOptions, as_json
     if as_json:
         record = {"folder": str(to), "id": row.id, "seed": task.seed, "weights_sha256": exported.weights_sha256, "files": exported.files}
         print_json(record | {"scores": exported.about["scores"], "keys": task.keys})
-    say(f"{to}: {len(exported.files)} files, {sum(exported.files.values())} bytes; weights {exported.weights_sha256}")
-    say(f"try:  python {to / 'translate.py'} < source.txt")
+    log(f"{to}: {len(exported.files)} files, {sum(exported.files.values())} bytes; weights {exported.weights_sha256}")
+    log(f"try:  python {to / 'translate.py'} < source.txt")

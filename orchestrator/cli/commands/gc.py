@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.cli.console import console, make_table
+from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json
 from orchestrator.files.folders import need_folder
 from orchestrator.ledger import mirrored
 from orchestrator.lifecycle import garbage, needs
 from orchestrator.lifecycle.collect import collect
-from orchestrator.safe_text import cell, say
+from orchestrator.safe_text import log
+from orchestrator.tables import cell, make_table
 
 
 def gc(results: Path, *, delete: bool, weights: bool, as_json: bool) -> None:
@@ -29,14 +30,14 @@ def gc(results: Path, *, delete: bool, weights: bool, as_json: bool) -> None:
         _print("removed" if delete else "would be removed", "kind", [(i.path, i.kind, i.size, i.row, i.why) for i in removed])
         _print("kept", "rule", [(i.path, i.rule, i.size, i.row, i.why) for i in kept])
     for line in plan.notes:
-        say(f"warning: {line}")
+        log(f"warning: {line}")
     for orphan in mirrored.orphans(results, delete=delete):
-        say(f"{'removed' if delete else 'would go'}: {orphan.name}, {_bytes(orphan.size)}: {orphan.why}")
+        log(f"{'removed' if delete else 'would go'}: {orphan.name}, {_bytes(orphan.size)}: {orphan.why}")
     total = _bytes(sum(item.size for item in removed))
     if delete:
-        say(f"removed {len(removed)} things, {total}")
+        log(f"removed {len(removed)} things, {total}")
     else:
-        say(f"{len(removed)} things, {total}, would go; nothing was changed" + ("; --delete removes them" if removed else ""))
+        log(f"{len(removed)} things, {total}, would go; nothing was changed" + ("; --delete removes them" if removed else ""))
 
 
 def _print(title: str, kind: str, items: Sequence[tuple[Path, str, int, str, str]]) -> None:

@@ -15,7 +15,7 @@ from orchestrator.engines.ray.jobs.api import Client
 from orchestrator.engines.ray.jobs.follow import exit_code, follow
 from orchestrator.engines.ray.jobs.listing import job_table
 from orchestrator.errors import Detached, UserError
-from orchestrator.safe_text import say
+from orchestrator.safe_text import log
 
 
 def list_jobs(address: str, as_json: bool) -> None:
@@ -44,7 +44,7 @@ def follow_job(client: Client, id: str) -> NoReturn:
         sys.stdout.write(text)
         sys.stdout.flush()
 
-    say(f"{id}: following its logs; Ctrl-C detaches, the job goes on")
+    log(f"{id}: following its logs; Ctrl-C detaches, the job goes on")
     try:
         job = follow(client, id, write)
     except KeyboardInterrupt:
@@ -52,5 +52,5 @@ def follow_job(client: Client, id: str) -> NoReturn:
         raise Detached(f"detached; {id} goes on. Back to it:  {command}") from None
     code = exit_code(job)
     reason = f": {job.message.splitlines()[0][:300]}" if job.exit_code is None and job.message else ""
-    say(f"{id}: {job.status}, exit code {code}{reason}")
+    log(f"{id}: {job.status}, exit code {code}{reason}")
     raise typer.Exit(code)

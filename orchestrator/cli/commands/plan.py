@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from orchestrator.cli.commands.rows import open_ledger
-from orchestrator.cli.console import console, make_table
+from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json
 from orchestrator.cost import check as cost_check
 from orchestrator.cost import planned
@@ -17,7 +17,7 @@ from orchestrator.cost.probing import probed
 from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
 from orchestrator.ledger.sources import warnings
-from orchestrator.safe_text import cell, say
+from orchestrator.safe_text import log
 from orchestrator.specs.grid.explain import summary
 from orchestrator.specs.grid.gc_pause import put_off
 from orchestrator.specs.index import find_all
@@ -27,6 +27,7 @@ from orchestrator.sweeps.names import parse_seeds
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data, Plan
 from orchestrator.sweeps.plan import plan as plan_rows
+from orchestrator.tables import cell, make_table
 
 MAX_ROWS, LAST_ROWS = 200, 10
 """Rows of the printed table, and how many of them are the plan's last."""
@@ -64,7 +65,7 @@ def plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: b
     problems: list[str] = []
     if max_probes:
         make(options.results, "--results")
-        problems = probed(costs, rows, data_dir=options.data_dir, cache_dir=options.cache_dir, most=max_probes, tell=say)
+        problems = probed(costs, rows, data_dir=options.data_dir, cache_dir=options.cache_dir, most=max_probes, tell=log)
     planned_rows = plan_rows(rows, requested or sorted(default_seeds), ledger=ledger, force=force, rungs=sorted(rungs), data=data)
     planned.add_costs(planned_rows, rows, costs, ledger)
     comparison = cost_check.check(planned_rows, rows, costs, ledger) if check else None
@@ -77,10 +78,10 @@ def plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: b
     totals = record["totals"]
     counts = ", ".join(f"{totals[name]} {name}" for name in STATUSES if name in totals)
     parents = len(planned_rows.parents)
-    say(f"{totals['runs']} runs: {counts or 'none'}; {planned_rows.trainings} trainings to do, {parents} of rows that others start from")
+    log(f"{totals['runs']} runs: {counts or 'none'}; {planned_rows.trainings} trainings to do, {parents} of rows that others start from")
     changed = {(row.id, row.seed): row.changed for row in (*planned_rows.parents, *planned_rows.rows)}
     for line in warnings(changed, options.arguments):
-        say(f"warning: {line}")
+        log(f"warning: {line}")
     for line in (
         *(line for grid in grids for line in _grid_lines(grid)),
         *planned_rows.notes,
@@ -88,7 +89,7 @@ def plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: b
         *([] if comparison is None else cost_check.lines(comparison)),
         *problems,
     ):
-        say(line)
+        log(line)
     if problems:
         raise typer.Exit(1)
 

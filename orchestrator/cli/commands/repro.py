@@ -8,15 +8,16 @@ from typing import Any
 import typer
 
 from orchestrator.cli.commands.rows import open_ledger, resolve_one
-from orchestrator.cli.console import console, make_table
+from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json, stdout_to_stderr
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.lifecycle import recorded
 from orchestrator.lifecycle.reproduce import Reproduced, fresh_place, reproduce
 from orchestrator.lifecycle.verdict import Tolerance
-from orchestrator.safe_text import cell, say
+from orchestrator.safe_text import log
 from orchestrator.sweeps.options import RowOptions
+from orchestrator.tables import cell, make_table
 
 
 def repro(
@@ -39,7 +40,7 @@ def repro(
     else:
         run = recorded.of_row(ledger, resolve_one(target, seed, options), options.data_dir)
     for line in run.notes:
-        say(line)
+        log(line)
     key = run.keys[run.row.id].train or ""
     with fresh_place(options.results, into, key) as folder, stdout_to_stderr():
         reproduced = reproduce(run, ledger, folder, options.data_dir, options.cache_dir, Tolerance(*tolerance))
@@ -50,8 +51,8 @@ def repro(
     else:
         _print_tables(reproduced)
     for line in verdict.reasons:
-        say(f"bits are not promised: {line}" + (" differs" if " " not in line else ""))
-    say(f"{run.row.id} seed {reproduced.verdicts[-1][0].seed}: {verdict.verdict}")
+        log(f"bits are not promised: {line}" + (" differs" if " " not in line else ""))
+    log(f"{run.row.id} seed {reproduced.verdicts[-1][0].seed}: {verdict.verdict}")
     if not verdict.reproduced or (strict and verdict.verdict != "same bits"):
         raise typer.Exit(1)
 

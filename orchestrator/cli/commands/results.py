@@ -9,7 +9,7 @@ from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder, need_place
 from orchestrator.ledger import mirrored
 from orchestrator.lifecycle.carry import CHOICES, export_ledger, import_ledger
-from orchestrator.safe_text import say
+from orchestrator.safe_text import log
 from orchestrator.specs.positions import nearest, shown
 
 
@@ -20,9 +20,9 @@ def export(file: Path, results: Path, sweeps: list[str], *, weights: bool, as_js
     if as_json:
         record = {"file": str(file), "manifest_sha256": manifest.sha256, "bytes": manifest.size, "files": len(manifest.files)}
         print_json(record | manifest.about | {"left_out": left_out})
-    say(f"{file}: {manifest.about['runs']} runs, {len(manifest.files)} files, {manifest.size} bytes; manifest sha256 {manifest.sha256}")
+    log(f"{file}: {manifest.about['runs']} runs, {len(manifest.files)} files, {manifest.size} bytes; manifest sha256 {manifest.sha256}")
     for run in left_out:
-        say(f"left out: {run}: a process is at work on it")
+        log(f"left out: {run}: a process is at work on it")
 
 
 def import_(file: Path, results: Path, on_conflict: str, max_bytes: int, sha256: str | None, *, dry_run: bool, as_json: bool) -> None:
@@ -41,6 +41,6 @@ def import_(file: Path, results: Path, on_conflict: str, max_bytes: int, sha256:
         "the same": merged.same,
     }
     line = ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
-    say(f"{'would be: ' if dry_run else ''}runs: {line or 'none'}; sweeps: {len(merged.sweeps)}")
+    log(f"{'would be: ' if dry_run else ''}runs: {line or 'none'}; sweeps: {len(merged.sweeps)}")
     if not dry_run and merged.files:
-        say(f"MLflow:  nmt-ablate reconcile --results {mirrored.shown(results)}")
+        log(f"MLflow:  nmt-ablate reconcile --results {mirrored.shown(results)}")

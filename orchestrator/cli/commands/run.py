@@ -19,7 +19,7 @@ from orchestrator.files.folders import need_folder
 from orchestrator.ledger import mirrored
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.summary import reasons, summary
-from orchestrator.safe_text import say, visible
+from orchestrator.safe_text import log, visible
 from orchestrator.specs import resources
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve, runs, sweep_of
@@ -83,7 +83,7 @@ def _exit_at_cap() -> Iterator[None]:
     try:
         yield
     except budget.BudgetExceeded as error:
-        say(str(error))
+        log(str(error))
         raise typer.Exit(130) from None
 
 
@@ -94,7 +94,7 @@ def _print_records(records: list[dict[str, Any]], rows: list[Row], out: Console,
             print_json(record)
     out.print(summary(records, _labels(rows)))
     for line in reasons(records):
-        say(line)
+        log(line)
 
 
 def _labels(rows: list[Row]) -> dict[str, str]:
@@ -113,9 +113,9 @@ def _retrain(records: list[dict[str, Any]], rows: list[Row], out: Console, optio
     scheduler = options.scheduler
     chosen = retrain.select(records, rows, Ledger(options.results, list(options.mirrors)), scheduler)
     if not chosen:
-        say("nothing to retrain: no run of the search was completed")
+        log("nothing to retrain: no run of the search was completed")
         return []
-    say(retrain.describe(chosen, scheduler))
+    log(retrain.describe(chosen, scheduler))
     assert options.sweep is not None
     retraining = replace(options, name=f"{options.name}:retrain", sweep=options.sweep | {"scheduler": {"kind": "fifo"}})
     best = {choice.row for choice in chosen}

@@ -10,7 +10,7 @@ import typer
 
 from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
-from orchestrator.safe_text import say, visible
+from orchestrator.safe_text import log, visible
 from orchestrator.specs import describe as components
 from orchestrator.specs.grid.ablate import ablation
 from orchestrator.specs.grid.explain import explain as explain_grid
@@ -63,7 +63,7 @@ def list_rows(prefix: str, as_json: bool) -> None:
             grid_too = "" if table.grid is None else f" and a grid of {len(table.grid.axes)} axes"
             typer.echo(visible(f"{address:<32} {len(written(table)):>3} rows   {table.document.file}{grid_too}"))
     for line in problems:
-        say(f"warning: {line}")
+        log(f"warning: {line}")
 
 
 def explain(target: str, choices: list[str], as_json: bool) -> None:
@@ -93,7 +93,7 @@ def ablate(target: str, baseline: str | None, output: Path | None) -> None:
         except OSError as error:
             raise UserError(f"--output {shown(str(output), 300)}: cannot be written ({error.strerror}); expected a file") from None
     for line in table.notes:
-        say(line)
+        log(line)
 
 
 def describe(kind: str | None, as_json: bool) -> None:

@@ -9,7 +9,7 @@ import typer
 from orchestrator.cli.output import print_json
 from orchestrator.files.folders import need_folder
 from orchestrator.lifecycle import stopping
-from orchestrator.safe_text import say
+from orchestrator.safe_text import log
 
 
 def stop(results: Path, name: str | None, *, every: bool, now: bool, timeout: float, as_json: bool) -> None:
@@ -19,8 +19,8 @@ def stop(results: Path, name: str | None, *, every: bool, now: bool, timeout: fl
         print_json({"results": str(results), "stopped": [sweep.as_json() for sweep in sweeps]})
     for sweep in sweeps:
         for line in sweep.lines():
-            say(line)
+            log(line)
     if not sweeps:
-        say(f"nothing runs in {results}")
+        log(f"nothing runs in {results}")
     if timeout > 0 and any(sweep.action == "stopping" for sweep in sweeps):
         raise typer.Exit(1)

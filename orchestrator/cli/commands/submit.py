@@ -19,7 +19,7 @@ from orchestrator.engines.ray.jobs.sweep_job import FOLDERS, SweepJob
 from orchestrator.errors import UserError
 from orchestrator.ledger import provenance
 from orchestrator.paths import ROOT
-from orchestrator.safe_text import say, visible
+from orchestrator.safe_text import log, visible
 
 
 def submit(
@@ -49,7 +49,7 @@ def submit(
     if not joined.new:
         running = client.job(joined.id)
         attached = running is not None and running.active
-        say(f"{joined.id}: " + ("runs already: attached" if attached else "has succeeded already: nothing is run (--again would)"))
+        log(f"{joined.id}: " + ("runs already: attached" if attached else "has succeeded already: nothing is run (--again would)"))
     if not wait:
         typer.echo(joined.id)
         return
@@ -118,7 +118,7 @@ def _upload(client: Client, job: SweepJob, files: upload.Upload, id: str) -> Non
     with tempfile.TemporaryDirectory(prefix="nmt-upload-") as folder:
         package = Path(folder) / "checkout.zip"
         upload.write_zip(files, package, commit=commit, dirty=dirty, token=find_token())
-        say(f"{id}: {job.name}, {job.runs} runs; uploading {len(files.files)} files, {upload.mib(package.stat().st_size)}")
+        log(f"{id}: {job.name}, {job.runs} runs; uploading {len(files.files)} files, {upload.mib(package.stat().st_size)}")
         metadata = {
             "nmt_sweep": job.name,
             "nmt_runs": str(job.runs),

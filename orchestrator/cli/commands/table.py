@@ -10,7 +10,7 @@ from orchestrator.files.folders import need_folder
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import Table, make
-from orchestrator.safe_text import say
+from orchestrator.safe_text import log
 from orchestrator.scoring.significance.compare import Comparer
 from orchestrator.specs.index import find
 from orchestrator.specs.positions import nearest, shown
@@ -36,7 +36,7 @@ def table(target: str, form: str, baseline: str | None, options: RowOptions) -> 
         for address, rows in tables.items()
     ]
     for line in dict.fromkeys(line for each in made for line in each.warnings):
-        say(f"warning: {line}")
+        log(f"warning: {line}")
     sys.stdout.write(several(made, form))
 
 

@@ -10,7 +10,7 @@ from orchestrator.cli.commands.rows import published_ledgers
 from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json
 from orchestrator.files.folders import need_folder
-from orchestrator.safe_text import say
+from orchestrator.safe_text import log
 from orchestrator.tracking import sweeps
 from orchestrator.tracking.environment import checked_uri, reason, redact
 from orchestrator.tracking.location import explained
@@ -38,12 +38,12 @@ def reconcile(results: Path, tracking_uri: str | None, as_json: bool) -> None:
     except Exception as error:
         if uri is None:
             raise explained(error, results / "mlflow.db") or error from error
-        say(f"error: MLflow at {redact(uri)}: {reason(error)}")
+        log(f"error: MLflow at {redact(uri)}: {reason(error)}")
         raise typer.Exit(1) from error
     if as_json:
         print_json({"rows": dict(counts), "problems": problems})
-    say(", ".join(f"{count} {state}" for state, count in counts.items()) or "no sweeps")
+    log(", ".join(f"{count} {state}" for state, count in counts.items()) or "no sweeps")
     for line in problems:
-        say(f"warning: {line}")
+        log(f"warning: {line}")
     if problems:
         raise typer.Exit(1)

@@ -15,7 +15,7 @@ from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
-from orchestrator.safe_text import say
+from orchestrator.safe_text import log
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
 from orchestrator.sweeps.row import load_model
 from orchestrator.sweeps.tasks import make_tasks
@@ -39,5 +39,5 @@ def translate(target: str, seed: int | None, options: RowOptions) -> None:
     model = load_model(spec, prepared, store, best_device())
     search = known(spec.search, task.run_keys, Ledger(results), row.id)
     codec = cast(Codec, SimpleNamespace(encode=prepared.encode_text, decode=prepared.decode))  # stdin is running text
-    for line in translate_lines(model, codec, lines, search, say):
+    for line in translate_lines(model, codec, lines, search, log):
         sys.stdout.write(line + "\n")

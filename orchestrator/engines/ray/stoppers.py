@@ -14,7 +14,7 @@ from ray.tune.stopper import Stopper
 from ray.util.state import list_placement_groups
 
 from orchestrator.engines.resources import Capacity, quantity
-from orchestrator.safe_text import say
+from orchestrator.safe_text import log
 
 NODES_WAIT = "NMT_NODES_WAIT_S"
 """Environment variable: seconds for which runs wait for lost nodes before they fail."""
@@ -53,11 +53,11 @@ class ResourceWaitStopper(_SweepStopper):
         pending: Callable[[], PendingGroups] | None = None,
         available: Callable[[], Mapping[str, float]] | None = None,
         clock: Callable[[], float] = time.monotonic,
-        say: Callable[[str], None] = say,
+        log: Callable[[str], None] = log,
     ) -> None:
         self.capacity, self.stop, self.limit = capacity, stop, limit
         self.pending, self.available = pending or pending_groups, available or ray.available_resources
-        self.clock, self.say = clock, say
+        self.clock, self.log = clock, log
         self._since: dict[str, float] = {}
         self._last_poll = self._last_notice = self._ended = float("-inf")
 
@@ -82,7 +82,7 @@ class ResourceWaitStopper(_SweepStopper):
             self.stop.touch()
         elif waited >= NOTICE and now - self._last_notice >= 10 * NOTICE:
             self._last_notice = now
-            self.say(line)
+            self.log(line)
         return False
 
     def _free(self) -> str:

@@ -8,13 +8,11 @@ from collections.abc import Iterable
 from rich.table import Table
 
 from orchestrator.engines.ray.jobs.job import Job
-from orchestrator.safe_text import cell
+from orchestrator.tables import cell, make_table
 
 
 def job_table(jobs: Iterable[Job]) -> Table:
-    table = Table()
-    for name in ("job", "sweep", "commit", "status", "exit code", "started", "minutes"):
-        table.add_column(name, justify="right" if name in ("exit code", "minutes") else "left", overflow="fold")
+    table = make_table(("job", "sweep", "commit", "status", "exit code", "started", "minutes"), numeric=("exit code", "minutes"))
     for job in jobs:
         started = "" if job.started is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(job.started))
         minutes = "" if job.started is None else f"{((job.ended or time.time()) - job.started) / 60:.1f}"

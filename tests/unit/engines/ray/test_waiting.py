@@ -16,7 +16,7 @@ class Scene:
             pending=lambda: self.pending,
             available=lambda: {"CPU": 1.0},
             clock=lambda: self.now,
-            say=self.lines.append,
+            log=self.lines.append,
         )
 
     def until(self, end: float) -> bool:

@@ -1,0 +1,24 @@
+"""Tables on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.markup import escape
+from rich.table import Table
+
+from orchestrator.safe_text import visible
+
+
+def cell(text: object) -> str:
+    """Text as the cell of a rich table, without markup."""
+    return escape(visible(str(text)))
+
+
+def make_table(columns: Iterable[str], *, title: str | None = None, numeric: Iterable[str] = ()) -> Table:
+    """A table without rows. Columns in `numeric` are aligned right; long cells are folded."""
+    right = set(numeric)
+    table = Table(title=None if title is None else cell(title), title_justify="left")
+    for name in columns:
+        table.add_column(cell(name), justify="right" if name in right else "left", overflow="fold")
+    return table
