@@ -58,7 +58,7 @@ def require_all(model: nn.Module) -> None:
 
 def require(module: nn.Module, name: str, path: str) -> None:
     """NoInitialValueError where no rule gives the module's own parameter `name` its initial value; path: what to call it."""
-    if hasattr(module, "initialise") or any(isinstance(module, cls) and name in names for cls, names in _DECLARED):
+    if any(isinstance(module, cls) and name in names for cls, names in _DECLARED) or hasattr(module, "initialise"):
         return
     raise NoInitialValueError(
         f"parameter {path}: found no declared initial value (what the constructor sets is drawn over); "

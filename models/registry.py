@@ -9,9 +9,26 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from models.config import Component, options
+
 T = TypeVar("T", bound=type)
+
+
+def _call(cls: Any, site: Any, *arguments: Any, **keywords: Any) -> Any:
+    return cls(site, *arguments, **keywords)
+
+
+constructor: ContextVar[Callable[..., Any]] = ContextVar("constructor", default=_call)
+"""Called with a class, its site and its other arguments for every component and stack of a model. A context in which models are only
+counted sets another one, which shares equal parts (`orchestrator.sweeps.parts`)."""
+
+
+def construct(cls: Any, site: Any, *arguments: Any, **keywords: Any) -> Any:
+    """An instance of a component class, or of Stack, by the constructor of this context."""
+    return constructor.get()(cls, site, *arguments, **keywords)
 
 
 class Registry:
@@ -26,7 +43,7 @@ class Registry:
         def add(cls: T) -> T:
             if name in self._classes:
                 raise ValueError(f"{self.kind} {name} is registered twice")
-            cls.kind, cls.version = name, version  # type: ignore[attr-defined]
+            cls.registry, cls.kind, cls.version = self.kind, name, version  # type: ignore[attr-defined]
             self._classes[name] = cls
             return cls
 
@@ -40,6 +57,10 @@ class Registry:
         """The class called `name`; KeyError where there is none."""
         self._load()
         return self._classes[name]
+
+    def create(self, component: Component, site: Any) -> Any:
+        """The module of `{kind: NAME, **options}` at a site; KeyError where there is no such kind."""
+        return construct(self.get(component["kind"]), site, **options(component))
 
     def _load(self) -> None:
         if self._loaded:

@@ -16,6 +16,7 @@ from models.site import Flow, History, Site
 class Component(nn.Module):
     """A module that stands at a site. `check` names what is wrong with a set of options there, before anything is built."""
 
+    registry: str
     kind: str
     version: int
     packable = True
@@ -33,6 +34,11 @@ class Component(nn.Module):
     def needs_fp32(cls, site: dict[str, Any], **options: Any) -> str | None:
         """Why fewer bits would change more than rounding: decoding in them is refused, training warned of. None: any precision will do."""
         return None
+
+
+def packable(module: nn.Module) -> bool:
+    """Whether every component in a module takes packed rows."""
+    return all(component.packable for component in module.modules() if isinstance(component, Component))
 
 
 class Connection(Component):

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from models.config import options
 from models.memory import Memory
 from models.registry import AGGREGATIONS, CONNECTIONS, LAYERS
-from models.seams import Aggregation, Connection, Context, Layer
+from models.seams import Aggregation, Connection, Context, Layer, packable
 from models.site import Flow, History, Site
 
 
@@ -33,16 +32,15 @@ class Stack(nn.Module):
         super().__init__()
         config = site.stack
         site = replace(site, output=output)
-        make: type[Layer] = LAYERS.get(config.layer["kind"])
-        self.connection: Connection = CONNECTIONS.get(config.connection["kind"])(site, **options(config.connection))
+        self.connection: Connection = CONNECTIONS.create(config.connection, site)
         self.layers = nn.ModuleList(
-            make(replace(site, layer=l, memory_dims=dims, input_width=self.connection.width(l)), **options(config.layer))
+            LAYERS.create(config.layer, replace(site, layer=l, memory_dims=dims, input_width=self.connection.width(l)))
             for l, dims in enumerate(memory_dims, start=1)
         )
-        self.self_attends = make.self_attends
+        self.self_attends: bool = LAYERS.get(config.layer["kind"]).self_attends
         self.aggregation: Aggregation | None = None
         if output:
-            self.aggregation = AGGREGATIONS.get(config.aggregation["kind"])(site, **options(config.aggregation))
+            self.aggregation = AGGREGATIONS.create(config.aggregation, site)
         # the top read is computed unless nobody looks at it
         self.reads_top = output and self.aggregation is not None and self.aggregation.reads_top
         self.context = context
@@ -51,6 +49,7 @@ class Stack(nn.Module):
             if len(memory_dims) % blocks or self.aggregation is None or not self.aggregation.top_alone:
                 raise ValueError(f"{blocks} blocks need a multiple of {blocks} layers and aggregation top")
             self.block_layers = len(memory_dims) // blocks
+        self.packable = packable(self)
 
     def forward(self, h_0: Tensor, flow: Flow, memories: list[tuple[Memory, ...]] | None = None) -> tuple[Tensor, History]:
         """h_0 [B, T, D] -> (output [B, T, D], the pass's history)."""

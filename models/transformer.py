@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from models.attention import causal_bias, padding_bias
 from models.cache import Cache
-from models.config import ModelConfig, options
+from models.config import ModelConfig
 from models.embedding import InputEmbedding
 from models.initialise import initialise
 from models.linear import linear
 from models.memory import Encoded
 from models.packing import Packing, may_pack, worth_packing
-from models.registry import BRIDGES, CONTEXTS, ENCODERS, REGULARIZERS
-from models.seams import Bridge, Component, ExtraEncoder, Regularizer, WeightPenalty
+from models.registry import BRIDGES, CONTEXTS, ENCODERS, REGULARIZERS, construct
+from models.seams import Bridge, ExtraEncoder, Regularizer, WeightPenalty, packable
 from models.sentences import Sentences
 from models.site import Flow, History, Site
 from models.stack import Stack
@@ -74,16 +74,16 @@ class Transformer(nn.Module):
 
         self.extra_encoder: ExtraEncoder | None = None
         if config.extra_encoder is not None:
-            self.extra_encoder = ENCODERS.get(config.extra_encoder["kind"])(encoder_site, **options(config.extra_encoder))
+            self.extra_encoder = ENCODERS.create(config.extra_encoder, encoder_site)
             decoder_site = replace(decoder_site, extra_width=self.extra_encoder.width)
-        self.bridge: Bridge = BRIDGES.get(config.bridge["kind"])(decoder_site, **options(config.bridge))
-        context = None if config.context is None else CONTEXTS.get(config.context["kind"])(encoder_site, **options(config.context))
+        self.bridge: Bridge = BRIDGES.create(config.bridge, decoder_site)
+        context = None if config.context is None else CONTEXTS.create(config.context, encoder_site)
         blocks = self.bridge.blocks if context is None else context.blocks
         if self.bridge.blocks not in (0, blocks):
             raise ValueError(f"bridge with {self.bridge.blocks} blocks, context with {blocks}; expected one number")
         layers: list[tuple[int, ...]] = [()] * config.encoder.num_layers
-        self.encoder = Stack(encoder_site, layers, context, blocks=blocks, output=self.bridge.needs_output)
-        self.decoder = Stack(decoder_site, [self.bridge.memory_dims(l + 1) for l in range(config.decoder.num_layers)])
+        self.encoder: Stack = construct(Stack, encoder_site, layers, context, blocks=blocks, output=self.bridge.needs_output)
+        self.decoder: Stack = construct(Stack, decoder_site, [self.bridge.memory_dims(l + 1) for l in range(config.decoder.num_layers)])
 
         width, out = self.decoder.connection.width(config.decoder.num_layers + 1) or config.d_model, output_dim(config)
         self.before_output = linear(config, width, out) if width != out else nn.Identity()
@@ -97,11 +97,11 @@ class Transformer(nn.Module):
         )
         if tied:
             self.output.weight = tgt_words.weight
-        self.regularizers = nn.ModuleList(REGULARIZERS.get(r["kind"])(encoder_site, **options(r)) for r in config.regularizers)
-        both = _packable(self.regularizers)
+        self.regularizers = nn.ModuleList(REGULARIZERS.create(r, encoder_site) for r in config.regularizers)
+        both = packable(self.regularizers)
         self.packable = {
-            "encoder": both and _packable(self.encoder) and _packable(self.bridge),
-            "decoder": both and _packable(self.decoder),
+            "encoder": both and self.encoder.packable and packable(self.bridge),
+            "decoder": both and self.decoder.packable,
         }
 
     def recompute(self, on: bool) -> None:
@@ -209,10 +209,6 @@ class Transformer(nn.Module):
                 if module.applies(side):
                     terms.append((module.kind, side, module.weight, *module(history, mask)))
         return terms
-
-
-def _packable(module: nn.Module) -> bool:
-    return all(m.packable for m in module.modules() if isinstance(m, Component))
 
 
 def build(config: Mapping[str, Any], src_vocab: int, tgt_vocab: int, seed: int = 1) -> Transformer:

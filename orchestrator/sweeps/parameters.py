@@ -1,13 +1,10 @@
-"""Parameters of a row without its data and without memory: the model is built on the meta device, of parts that were counted before.
-
-The Transformer's own constructor runs; what it asks the registries for, and its stacks, are counted once for each distinct set of
-options and of what their constructors looked at (their side, a depth, a width): see `part_counts`.
-"""
+"""Parameter counts of rows, without their data and without memory: models are constructed on the meta device, from shared parts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import model_text
@@ -17,47 +14,30 @@ if TYPE_CHECKING:
     from orchestrator.sweeps.parts import Counts
 
 _counts: dict[tuple[str, int, int], Counts] = {}
-_extra: dict[tuple[Any, ...], int] = {}
-_ANY = 8  # a vocabulary: its size says nothing about initial values
+_ANY_SIZE = 8
+"""Stands for an unknown vocabulary size, which does not matter to initial values."""
 
 
 def params(spec: RunSpec, src_vocab: int, tgt_vocab: int) -> int:
-    """Distinct trainable numbers; counted once for each distinct model and vocabulary. UserError: see `counts`."""
+    """Distinct trainable numbers of the row's model. UserError as in `counts`."""
     model = spec.model
-    return counts(model, src_vocab, tgt_vocab).whole + sum(_of_regularizer(model, component) for component in model.regularizers)
-
-
-def _of_regularizer(model: ModelSpec, component: dict[str, Any]) -> int:
-    """Of a regularizer by itself: its weight is what searches vary, and no model is another for it."""
-    key = (component["kind"], model.d_model, model.encoder.num_layers, model.decoder.num_layers)
-    if key not in _extra:
-        from models.config import ModelConfig, options
-        from models.initialise import NoInitialValueError, require_all
-        from models.registry import REGULARIZERS
-        from models.site import Site
-
-        config = ModelConfig.of(model.model_dump())
-        made = REGULARIZERS.get(component["kind"])(Site("encoder", 0, config.encoder.num_layers, config), **options(component))
-        try:
-            require_all(made)
-        except NoInitialValueError as error:
-            raise UserError(f"regularizer {component['kind']}: {error}") from error
-        _extra[key] = sum(p.numel() for p in made.parameters() if p.requires_grad)
-    return _extra[key]
+    whole = counts(model, src_vocab, tgt_vocab).whole
+    # regularizers apart: searches vary their weights, and the rest of the model need not be counted again for each
+    return whole + (_parts().count_regularizers(model.model_dump()) if model.regularizers else 0)
 
 
 def counts(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Counts:
-    """Of the model without its regularizers, its stacks apart. UserError where a parameter has no declared initial value."""
+    """Counts of the model without its regularizers; once for each distinct one. UserError for a parameter without an initial value."""
     key = (model_text(model, without="regularizers"), src_vocab, tgt_vocab)
     if key not in _counts:
-        from models.initialise import NoInitialValueError
-        from orchestrator.sweeps.parts import count
-
-        try:
-            _counts[key] = count(model.model_dump(exclude={"regularizers"}), src_vocab, tgt_vocab)
-        except NoInitialValueError as error:
-            raise UserError(str(error)) from error
+        _counts[key] = _parts().count(model.model_dump(exclude={"regularizers"}), src_vocab, tgt_vocab)
     return _counts[key]
+
+
+def _parts() -> ModuleType:
+    from orchestrator.sweeps import parts  # torch
+
+    return parts
 
 
 def declared(spec: RunSpec) -> tuple[int, int] | None:
@@ -71,7 +51,7 @@ def check_initial(specs: Iterable[tuple[str, RunSpec]]) -> None:
     found: dict[str, str] = {}
     for row, spec in specs:
         try:
-            params(spec, *(declared(spec) or (_ANY, _ANY)))
+            params(spec, *(declared(spec) or (_ANY_SIZE, _ANY_SIZE)))
         except UserError as error:
             found.setdefault(str(error), row)
     if found:
