@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import random
 import re
 import shutil
@@ -20,6 +22,7 @@ from orchestrator.specs import yaml_file as yaml_loader
 from orchestrator.specs.overrides import parse
 from orchestrator.specs.rows import resolve, validate
 from orchestrator.specs.schema import RunSpec
+from orchestrator.specs.show import to_yaml
 
 FILES = [*index.table_files(), *sorted((SEARCH_SPACES / "base").glob("*.yaml"))]
 EDITS = 8
@@ -83,6 +86,7 @@ def named(path: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(parts)
 
 
+@functools.cache
 def distinct_keys() -> list[tuple[Path, int, str]]:
     """(file, line, key): every key that any file has at a place of its own, in the smallest file that has it there."""
     found: dict[tuple[str, ...], tuple[Path, int, str]] = {}
@@ -175,12 +179,15 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(p for name, inner in items for p in places(inner, (*path, name)))]
 
 
+@functools.cache
+def a_row() -> Any:
+    return yaml_loader.parse(to_yaml(resolve("quickstart/fusion/mlrf-self-attention")[0]), "f").data
+
+
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_value_at_any_place_of_a_resolved_row(data: st.DataObject, tree: Path) -> None:
-    from orchestrator.specs.show import to_yaml
-
-    content = yaml_loader.parse(to_yaml(resolve("quickstart/fusion/mlrf-self-attention")[0]), "f").data
+    content = copy.deepcopy(a_row())
     at = data.draw(st.sampled_from(places(content)[1:]))
     target = content
     for part in at[:-1]:

@@ -13,30 +13,32 @@ ROOT = Path(__file__).resolve().parents[3]
 HEAVY = ("torch", "ray", "mlflow", "pandas", "matplotlib", "numpy")
 
 
-def loaded(code: str, folder: Path) -> set[str]:
-    """Modules after `code` ran in a fresh process."""
-    script = f"import sys\n{code}\nprint('\\n@' + ' '.join(sys.modules))"
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=True)
-    return set(done.stdout.rpartition("@")[2].split())
+COMPILER = ("torch._dynamo", "torch._inductor", "sympy")
+LIGHT = (["--help"], ["--version"], ["list"], ["list", "dou2018/table1"], ["run", "--help"], ["status"])
+SHOW = ["show", "dou2018/table1/row9"]
+TRAIN = ["run", "quickstart/fusion/baseline", "--profile", "smoke", "--no-tracking"]
 
 
-@pytest.mark.parametrize("command", [["--help"], ["--version"], ["list"], ["list", "dou2018/table1"], ["run", "--help"], ["status"]])
-def test_a_command_that_computes_nothing_loads_nothing_large(command: list[str], tmp_path: Path) -> None:
+def test_a_command_loads_what_it_needs(tmp_path: Path) -> None:
+    """One fresh process, the lightest commands first: after each, what has been loaded so far."""
     (tmp_path / "results").mkdir()
-    assert not loaded(f"from orchestrator.cli.main import run\nassert run({command!r}) == 0", tmp_path) & set(HEAVY)
-
-
-def test_show_needs_no_ray_and_no_tracking(tmp_path: Path) -> None:
-    found = loaded("from orchestrator.cli.main import run\nassert run(['show', 'dou2018/table1/row9']) == 0", tmp_path)
-    assert not found & {"ray", "mlflow", "pandas", "matplotlib", "torch._dynamo"}
-
-
-def test_a_training_without_compilation_does_not_load_the_compiler(tmp_path: Path) -> None:
-    command = ["run", "quickstart/fusion/baseline", "--profile", "smoke", "--no-tracking"]
-    found = loaded(f"from orchestrator.cli.main import run\nassert run({command!r}) == 0", tmp_path)
-    assert "torch" in found
-    assert not found & {"torch._dynamo", "torch._inductor", "sympy", "ray", "mlflow", "pandas", "matplotlib"}
+    script = "\n".join(
+        [
+            "import sys",
+            "from orchestrator.cli.main import run",
+            f"for command in {[*LIGHT, SHOW, TRAIN]!r}:",
+            "    assert run(command) == 0, command",
+            "    print('\\n@' + ' '.join(sys.modules))",
+        ]
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    *light, show, train = [set(line[1:].split()) for line in done.stdout.splitlines() if line.startswith("@")]
+    assert len(light) == len(LIGHT)
+    for command, found in zip(LIGHT, light, strict=True):
+        assert not found & set(HEAVY), command
+    assert not show & {"ray", "mlflow", "pandas", "matplotlib", "torch._dynamo"}
+    assert "torch" in train and not train & {"ray", "mlflow", "pandas", "matplotlib", *COMPILER}
 
 
 def test_one_row_is_found_without_reading_other_tables(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import torch
 
 from models import build
 from models.running_mix import RunningMix
-from tests.unit.models.model_cases import CASES, VOCAB, batch, config, tiny, variant
+from tests.unit.models.model_cases import PRE, VOCAB, batch, config, fresh, variant
 from tests.unit.models.test_equations import different_values, layer_norm, same
 
 
@@ -187,7 +187,7 @@ def _step(model, recompute):
     return loss.detach(), {name: p.grad for name, p in model.named_parameters()}, torch.get_rng_state()
 
 
-@pytest.mark.parametrize("case", CASES, ids=["-".join(case) for case in CASES])
+@pytest.mark.parametrize("case", PRE, ids="-".join)
 def test_recomputed_layers_give_the_same_bits_under_dropout(case):
     drop = {"embedding": 0.1, "residual": 0.2, "attention": 0.3, "ffn": 0.1}
     model = build(variant(*case) | {"dropout": drop}, VOCAB, VOCAB, 3).train()
@@ -220,7 +220,7 @@ def test_recomputed_layers_hold_their_inputs_alone():
 def test_recomputation_runs_in_training_alone(monkeypatch):
     calls = []
     monkeypatch.setattr("models.stack.checkpoint", lambda layer, *a, **k: calls.append(1) or layer(*a))
-    model = tiny(("connection", "residual", "pre"))
+    model = fresh(("connection", "residual", "pre"))
     model.recompute(True)
     with torch.no_grad():
         model.train()(*batch())

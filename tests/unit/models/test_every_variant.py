@@ -9,20 +9,19 @@ from safetensors.torch import load, save
 from models import Cache, build, count_parameters
 from models.loss import label_smoothed_loss
 from models.paths import PATHS
-from tests.unit.models.model_cases import CASES, IDS, VOCAB, batch, tiny, variant
+from tests.unit.models.model_cases import CASES, VOCAB, batch, fresh, full, tiny, variant
 
-pytestmark = pytest.mark.parametrize("case", CASES, ids=IDS)
+pytestmark = pytest.mark.parametrize("case", CASES, ids="-".join)
 
 
 def test_step_by_step_decoding_equals_the_full_forward(case):
     model = tiny(case)
     src, tgt = batch()
     with torch.no_grad():
-        full = model(src, tgt).hidden
         encoded, cache = model.encode(src), Cache()
         steps = torch.cat([model.decode(tgt[:, t : t + 1], encoded, cache) for t in range(tgt.shape[1])], dim=1)
     assert cache.length == tgt.shape[1]
-    torch.testing.assert_close(steps, full, atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(steps, full(case), atol=2e-5, rtol=1e-4)
 
 
 def test_decoding_in_uneven_pieces_equals_the_full_forward(case):
@@ -31,7 +30,7 @@ def test_decoding_in_uneven_pieces_equals_the_full_forward(case):
     with torch.no_grad():
         encoded, cache = model.encode(src), Cache()
         pieces = torch.cat([model.decode(piece, encoded, cache) for piece in tgt.split([2, 1, 3], dim=1)], dim=1)
-        torch.testing.assert_close(pieces, model(src, tgt).hidden, atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(pieces, full(case), atol=2e-5, rtol=1e-4)
 
 
 def test_beam_reorder_follows_the_hypotheses(case):
@@ -65,7 +64,7 @@ def test_no_position_sees_a_later_one(case):
     changed = tgt.clone()
     changed[:, 4:] = (changed[:, 4:] + 3) % (VOCAB - 4) + 4
     with torch.no_grad():
-        before, after = model(src, tgt).hidden, model(src, changed).hidden
+        before, after = full(case), model(src, changed).hidden
     torch.testing.assert_close(before[:, :4], after[:, :4], atol=1e-6, rtol=0)
     assert (before[:, 4:] - after[:, 4:]).abs().max() > 1e-3
 
@@ -85,7 +84,7 @@ def test_source_and_target_words_matter(case):
     other = src.clone()
     other[:, 1] = (other[:, 1] + 5) % (VOCAB - 4) + 4
     with torch.no_grad():
-        assert (model(src, tgt).hidden - model(other, tgt).hidden).abs().amax(dim=(1, 2)).min() > 1e-4
+        assert (full(case) - model(other, tgt).hidden).abs().amax(dim=(1, 2)).min() > 1e-4
 
 
 def _loss(model, src, tgt_in, tgt_out):
@@ -95,15 +94,7 @@ def _loss(model, src, tgt_in, tgt_out):
     return loss + sum(weight * total / count for _, _, weight, total, count in model.regularize(output))
 
 
-def test_every_parameter_gets_a_gradient(case):
-    model = tiny(case).train()
-    src, tgt = batch()
-    _loss(model, src, tgt[:, :-1], tgt[:, 1:]).backward()
-    dead = [name for name, p in model.named_parameters() if p.grad is None or not torch.isfinite(p.grad).all() or not p.grad.abs().sum()]
-    assert dead == []
-
-
-def test_packed_rows_give_the_loss_and_gradients_of_padded_ones(case, monkeypatch):
+def test_every_parameter_gets_a_gradient_and_packed_rows_give_the_same(case, monkeypatch):
     config = variant(*case) | {"dropout": {"embedding": 0.0, "residual": 0.0}}
     model = build(config, VOCAB, VOCAB + 2, seed=3).train()
     src, tgt = batch()
@@ -114,52 +105,49 @@ def test_packed_rows_give_the_loss_and_gradients_of_padded_ones(case, monkeypatc
         torch.manual_seed(1)  # dropout of weights, not of positions, stays on
         loss = _loss(model, src, tgt[:, :-1], tgt[:, 1:])
         loss.backward()
+        assert [name for name, p in model.named_parameters() if p.grad is None] == []
         return loss.detach(), {name: p.grad.clone() for name, p in model.named_parameters()}
 
     (packed, packed_grads), (padded, padded_grads) = run(True), run(False)
+    assert [name for name, grad in padded_grads.items() if not torch.isfinite(grad).all() or not grad.abs().sum()] == []
     torch.testing.assert_close(packed, padded, atol=1e-4, rtol=1e-5)
     for name, grad in padded_grads.items():
         torch.testing.assert_close(packed_grads[name], grad, atol=1e-4, rtol=1e-3, msg=lambda m, n=name: f"{n}: {m}")
 
 
-def test_state_round_trip_through_safetensors(case):
-    model = tiny(case)
-    data = save({name: p.detach().clone() for name, p in model.named_parameters()})
-    other = build(variant(*case), VOCAB, VOCAB + 2, seed=99).eval()
-    tensors = load(data)
+def test_same_seed_same_model_and_meta_count(case):
+    one, two = tiny(case), fresh(case)
+    for (name, p), q in zip(one.named_parameters(), two.parameters(), strict=True):
+        assert torch.equal(p, q), name
+    with torch.device("meta"):
+        assert count_parameters(build(variant(*case), VOCAB, VOCAB + 2)) == count_parameters(one)
+
+
+def test_another_seed_is_another_model_until_the_weights_are_loaded(case):
+    """State goes round through safetensors."""
+    model, other = tiny(case), fresh(case, 99)
+    assert any(not torch.equal(p, q) for p, q in zip(model.parameters(), other.parameters(), strict=True))
+    tensors = load(save({name: p.detach().clone() for name, p in model.named_parameters()}))
     with torch.no_grad():
         for name, p in other.named_parameters():
             p.copy_(tensors[name])
-    src, tgt = batch()
-    with torch.no_grad():
-        assert torch.equal(model(src, tgt).hidden, other(src, tgt).hidden)
-
-
-def test_same_seed_same_model_and_meta_count(case):
-    one, two, other = tiny(case, 5), tiny(case, 5), tiny(case, 6)
-    for (name, p), q in zip(one.named_parameters(), two.parameters(), strict=True):
-        assert torch.equal(p, q), name
-    assert any(not torch.equal(p, q) for p, q in zip(one.parameters(), other.parameters(), strict=True))
-    with torch.device("meta"):
-        assert count_parameters(build(variant(*case), VOCAB, VOCAB + 2)) == count_parameters(one)
+        assert torch.equal(full(case), other(*batch()).hidden)
 
 
 def test_bf16_autocast_stays_close(case):
     model = tiny(case)
     src, tgt = batch()
-    with torch.no_grad():
-        full = model(src, tgt).hidden
-        with torch.autocast("cpu", torch.bfloat16):
-            half = model(src, tgt).hidden.float()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        half = model(src, tgt).hidden.float()
     assert torch.isfinite(half).all()
-    cosine = torch.nn.functional.cosine_similarity(full.flatten(), half.flatten(), dim=0)
+    cosine = torch.nn.functional.cosine_similarity(full(case).flatten(), half.flatten(), dim=0)
     assert cosine > 0.99
 
 
 def test_a_new_module_shifts_no_other_initial_value(case):
     """Named streams: what this variant shares with the plain model starts from the same numbers."""
-    plain = dict(tiny(("connection", "residual", case[2]), 5).named_parameters())
-    shared = [(n, p) for n, p in tiny(case, 5).named_parameters() if n in plain and plain[n].shape == p.shape]
+    plain = dict(tiny(("connection", "residual", case[2])).named_parameters())
+    shared = [(n, p) for n, p in tiny(case).named_parameters() if n in plain and plain[n].shape == p.shape]
     assert shared
     assert all(torch.equal(p, plain[n]) for n, p in shared)
 
@@ -167,8 +155,8 @@ def test_a_new_module_shifts_no_other_initial_value(case):
 @pytest.mark.slow
 def test_compiles_without_graph_breaks_changing_results(case):
     torch._dynamo.reset()
-    model = tiny(case)
+    model = fresh(case)
     src, tgt = batch()
     compiled = torch.compile(model, backend="aot_eager")
     with torch.no_grad():
-        torch.testing.assert_close(compiled(src, tgt).hidden, model(src, tgt).hidden, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(compiled(src, tgt).hidden, full(case), atol=1e-5, rtol=1e-4)
