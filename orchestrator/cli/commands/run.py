@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +21,7 @@ from orchestrator.ledger import mirrored
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.summary import reasons, summary
 from orchestrator.safe_text import log, visible
-from orchestrator.specs import resources
+from orchestrator.specs import index, resources
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve, runs, sweep_of
 from orchestrator.sweeps import budget, retrain
@@ -130,6 +131,24 @@ def _print_next_commands(rows: list[Row], out: Console, options: ExecutionOption
     results = "" if options.results == RESULTS else f" --results {visible(mirrored.shown(options.results))}"
     profile = f" --profile {options.profile}" if options.profile else ""
     out.print(f"MLflow UI:  nmt-ablate ui{results}", markup=False)
-    out.print(f"one row:    nmt-ablate show {rows[0].id}{profile}", markup=False)
-    for address in dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows):
-        out.print(f"the table:  nmt-ablate table {address}{profile}{results}", markup=False)
+    targets = [_target(row) for row in rows]
+    out.print(f"one row:    nmt-ablate show {targets[0][1]}{profile}", markup=False)
+    for table in dict.fromkeys(table for table, _ in targets):
+        out.print(f"the table:  nmt-ablate table {table}{profile}{results}", markup=False)
+
+
+@functools.cache
+def _has_address(table: str) -> bool:
+    try:
+        index.find(table)
+    except UserError:
+        return False
+    return True
+
+
+def _target(row: Row) -> tuple[str, str]:
+    """Table and row as a command line names them: by address, or by file where the table is not below `search_spaces`."""
+    paper, table, name = row.id.split("/", 2)
+    if _has_address(f"{paper}/{table}"):
+        return f"{paper}/{table}", row.id
+    return row.source_file, f"{row.source_file}#{name}"
