@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.cost.estimate import Costs
 from orchestrator.cost.totals import totals
+from orchestrator.ledger.outcome import FINISHED
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.cost import Cost, Sum
@@ -42,7 +43,7 @@ def _done(rows: Iterable[Planned], ledger: Ledger) -> set[str]:
         train = row.keys.train
         if train is None:
             continue
-        if train not in found and ((record := ledger.read_train(train)) is None or record["status"] not in ("done", "diverged")):
+        if train not in found and ((record := ledger.read_train(train)) is None or record["status"] not in FINISHED):
             continue
         found.add(train)
         for keys in (row.keys, *row.also.values()):

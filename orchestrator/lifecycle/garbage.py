@@ -19,6 +19,7 @@ from typing import Any
 
 from orchestrator.files.documents import key_in, read_document
 from orchestrator.ledger import mirrored
+from orchestrator.ledger.outcome import FINISHED
 from orchestrator.ledger.run_lock import owner, record_of
 from orchestrator.ledger.sweep_files import BESIDE, Sweeps, read_sweeps
 
@@ -141,7 +142,7 @@ def _checkpoint_rule(
     """(rule that keeps it, or None; why)."""
     if orphan:
         return None, "orphan: no sweep names this run"
-    if status not in ("done", "diverged"):
+    if status not in FINISHED:
         return "resume", f"the run is {status or 'unfinished'}: the same command goes on from here"
     if status == "done" and not (run / "weights" / "last.json").exists() and _unscored(run, key, sweeps):
         return "only-weights", RULES["only-weights"]
@@ -160,7 +161,7 @@ def _weights_rule(
         return "analysis", f"an analysis looks at {_few(sorted(addresses & needs.analysed))}"
     if orphan:
         return None, "orphan: no sweep names this run"
-    if status not in ("done", "diverged"):
+    if status not in FINISHED:
         return "resume", f"the run is {status or 'unfinished'}: the same command goes on"
     if status == "done" and (missing := _unscored(run, key, sweeps)):
         return "decode", f"{missing} has no score yet"

@@ -12,14 +12,13 @@ from pydantic import ValidationError
 
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.outcome import FINISHED
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.sweep_files import read_sweeps
 from orchestrator.specs.positions import shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.plan import Data, keys_for
-
-FINISHED = ("done", "diverged")
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from orchestrator.report.figures import OURS
 from orchestrator.report.speeds import SPEEDS
 from orchestrator.report.table import Line, Table
 from orchestrator.scoring.rouge import PRINCIPAL
-from orchestrator.specs.failure import FAILED
-from orchestrator.specs.table import number
+from orchestrator.specs.table import FAILED, number
 
 _TITLES = {
     "params": "params",

@@ -18,9 +18,9 @@ from orchestrator.files.canonical import digest
 from orchestrator.files.documents import read_bytes
 from orchestrator.ledger import earlier, sources
 from orchestrator.ledger.keys import Keys, manifest_key
+from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.scoring.rouge import figures_of, principal
-from orchestrator.specs.failure import FAILED, stated_failure
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import DataSpec, RunSpec, ScoreSpec
 from orchestrator.sweeps.plan import Data, keys_for
@@ -32,7 +32,7 @@ NO_KEYS = Keys(None, None, None)
 class Outcome:
     """One seed of a row. status: done | stopped | diverged | failed | trained; figures only where it is done.
 
-    stated: `failed` by the row's own rule (see `specs.failure`); its parameters are there, its BLEU is in the reason.
+    stated: `failed` by the row's own rule (see `ledger.outcome`); its parameters are there, its BLEU is in the reason.
     also: BLEU (ROUGE-L) by the name of each other scoring that has a record, and the row's own ROUGE figures.
     keys: what the figures, hypotheses and tensors are found by. text: what it was trained and scored on (`data.usual`).
     keys: what the figures, hypotheses and tensors are found by. changed: since it was trained (see `sources`). earlier: results kept.
@@ -127,20 +127,18 @@ class Finder:
         record = self.ledger.read_train(train)
         if record is None:
             return None
-        status, reason, steps = str(record["status"]), str(record.get("reason") or ""), int(record.get("steps") or 0)
-        bound, params = row.failed_below, record.get("params")
-        if failure := stated_failure(bound, status, reason, None):
-            return Outcome(seed, FAILED, failure, steps, params=params, keys=keys, stated=True)
-        if status != "done":
-            return Outcome(seed, status, reason, steps, keys=keys)
         scored, decoded = self.ledger.read_score(train, score), self.ledger.read_decode(train, decode)
-        if scored is None:
-            return Outcome(seed, "trained", "not scored", steps, params=params, keys=keys)
-        if failure := stated_failure(bound, status, reason, scored["bleu"]):
-            return Outcome(seed, FAILED, failure, steps, params=params, keys=keys, stated=True)
+        outcome = outcome_of(record, [scored], row.failed_below)
+        status, reason, steps, params = outcome.status, outcome.reason, int(record.get("steps") or 0), record.get("params")
+        if outcome.as_stated:
+            return Outcome(seed, status, reason, steps, params=params, keys=keys, stated=True)
+        if status == "trained":
+            return Outcome(seed, status, "not scored", steps, params=params, keys=keys)
+        if status != "done" or scored is None:
+            return Outcome(seed, status, reason, steps, keys=keys)
         return Outcome(
             seed,
-            "done",
+            status,
             reason,
             steps,
             params=params,

@@ -14,9 +14,8 @@ from orchestrator.report.find import Finder
 from orchestrator.report.fit import doubted
 from orchestrator.report.notes import notes
 from orchestrator.scoring.rouge import FIGURES as ROUGE
-from orchestrator.specs.failure import FAILED
 from orchestrator.specs.row import Row
-from orchestrator.specs.table import number
+from orchestrator.specs.table import FAILED, number
 
 if TYPE_CHECKING:
     from orchestrator.scoring.significance.compare import Comparer

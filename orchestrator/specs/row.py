@@ -16,7 +16,7 @@ class Row:
     `spec` is None for rows that are quoted or analyses; `parent` is the resolved row that `init_from` names, with the same seed.
     also: name -> another scoring of the same training. means: name -> figures (named in `also`, or `bleu`) it is the mean of.
     of: addresses of the rows that an analysis looks at. analysis: the kind of analysis that the row is, or is there for.
-    significance: whose p-values mark it (`scoring.significance.rules`). failed_below: BLEU under which it failed (`specs.failure`).
+    significance: whose p-values mark it (`scoring.significance.rules`). failed_below: BLEU under which it failed (`ledger.outcome`).
     """
 
     id: str

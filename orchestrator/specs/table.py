@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from orchestrator.specs.failure import FAILED
 from orchestrator.specs.resources import size, valid_share
 from orchestrator.specs.schema import Natural, Positive, Strict
 
@@ -18,6 +17,8 @@ METRIC_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,63}")
 FIGURE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 RESERVED = ("bleu", "sacrebleu", "tokenised", "mteval", "rouge1", "rouge2", "rougeL")
 """Names of figures that every score record has."""
+FAILED = "failed"
+"""What `expect: {bleu: failed}` states; also the status of such a run (`ledger.outcome`)."""
 MAX_SEED = 2**32 - 1
 _UNIT = {"k": 1e3, "M": 1e6, "G": 1e9}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from orchestrator.data import prepare, store, usual
 from orchestrator.data.store import Prepared
 from orchestrator.ledger import sources
 from orchestrator.ledger.keys import Keys, keys_of, manifest_key
+from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs import precision
 from orchestrator.specs.corpora import load_entry
-from orchestrator.specs.failure import FAILED, stated_failure
 from orchestrator.specs.grid.gc_pause import put_off
 from orchestrator.specs.memoise import kept
 from orchestrator.specs.row import Row
@@ -30,7 +30,7 @@ class Planned:
     """One row and seed. `same_as`: the earlier row of this plan with the same score key. changed: since it was trained (see `sources`).
 
     status: new | done | failed | shared | stopped | needs-data. stopped: by ASHA; its sweep leaves it so, `run` goes on from
-    its checkpoint. failed: by the row's own rule (see `specs.failure`), for this `reason`; nothing is left to do.
+    its checkpoint. failed: by the row's own rule (see `ledger.outcome`), for this `reason`; nothing is left to do.
     """
 
     id: str
@@ -189,31 +189,6 @@ def also_keys(row: Row, data: Data) -> dict[str, Keys]:
     return {name: keys_for(replace(row, spec=row.spec.model_copy(update={"score": score})), data) for name, score in row.also.items()}
 
 
-def is_done(ledger: Ledger, keys: Keys, also: Mapping[str, Keys] | None = None) -> bool:
-    """Scored in every way that is wanted, or diverged: nothing is left to do."""
-    wanted = [keys, *(also or {}).values()]
-    if keys.train is None or any(k.score is None for k in wanted):
-        return False
-    record = ledger.read_train(keys.train)
-    if record is None:
-        return False
-    scored = all(k.score is not None and ledger.read_score(keys.train, k.score) is not None for k in wanted)
-    return record["status"] == "diverged" or (record["status"] == "done" and scored)
-
-
-def _failure(ledger: Ledger, row: Row, keys: Keys) -> str | None:
-    """Why the run counts as failed by the row's own rule; None where it does not."""
-    if row.failed_below is None or keys.train is None or keys.score is None:
-        return None
-    record, scored = ledger.read_train(keys.train) or {}, ledger.read_score(keys.train, keys.score) or {}
-    return stated_failure(row.failed_below, str(record.get("status", "")), str(record.get("reason") or ""), scored.get("bleu"))
-
-
-def _was_stopped(ledger: Ledger, keys: Keys) -> bool:
-    record = None if keys.train is None else ledger.read_train(keys.train)
-    return record is not None and record["status"] == "stopped"
-
-
 def _ancestors(row: Row) -> list[Row]:
     found: list[Row] = []
     while row.parent is not None:
@@ -229,16 +204,23 @@ def _one(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str],
     if sizes is None:
         uncounted.append(row.id)
     params = None if sizes is None else parameters.params(row.spec, *sizes)
-    if keys.score is None:
+    if keys.train is None or keys.score is None:
         return Planned(row.id, seed, keys, params, "needs-data")
     also = also_keys(row, data)
     wanted = [keys.score, *(k.score for k in also.values() if k.score is not None)]
     same_as, shared = first.get(keys.score), all(key in first for key in wanted)
     for key in wanted:
         first.setdefault(key, row.id)
-    failure = _failure(ledger, row, keys) if is_done(ledger, keys, also) else None
-    changed = [] if keys.train is None else sources.changed(ledger.read_train(keys.train), ledger)
-    if failure is not None:
-        return Planned(row.id, seed, keys, params, FAILED, same_as, also, failure, changed=changed)
-    status = "done" if is_done(ledger, keys, also) else "shared" if shared else "stopped" if _was_stopped(ledger, keys) else "new"
-    return Planned(row.id, seed, keys, params, status, same_as, also, changed=changed)
+    record = ledger.read_train(keys.train)
+    scores = (ledger.read_score(keys.train, key) for key in wanted)
+    outcome = outcome_of(record, scores, row.failed_below)
+    status, reason = "new", ""
+    if outcome.as_stated:
+        status, reason = outcome.status, outcome.reason
+    elif outcome.finished:
+        status = "done"
+    elif shared:
+        status = "shared"
+    elif outcome.status == "stopped":
+        status = "stopped"
+    return Planned(row.id, seed, keys, params, status, same_as, also, reason, changed=sources.changed(record, ledger))

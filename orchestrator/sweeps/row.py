@@ -20,6 +20,7 @@ from orchestrator.decoding.translate import decode_corpus
 from orchestrator.decoding.validation_bleu import rung_bleu
 from orchestrator.files.json_lines import executed_steps
 from orchestrator.ledger import mirrored, sources
+from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.provenance import capsule
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
@@ -27,7 +28,6 @@ from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.weights import copy_into
 from orchestrator.scoring.rouge import figures_of
 from orchestrator.scoring.scores import score
-from orchestrator.specs.failure import FAILED, stated_failure
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.budget import record_usage
 from orchestrator.sweeps.metric_compatibility import metric_warnings
@@ -193,7 +193,7 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
 def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
     """The public result of a row and seed; `status` is `new` where nothing is there, `trained` where a score is missing.
 
-    `failed_as_stated`: it is `failed` by the row's own rule (see `specs.failure`), which is an outcome and no error.
+    `failed_as_stated`: it is `failed` by the row's own rule (see `ledger.outcome`), which is an outcome and no error.
     `also`: name -> {"bleu", "signature"} of each other scoring, null where it is missing.
     `changed`: files of components that were edited since the run was trained (see `sources`).
     """
@@ -202,16 +202,14 @@ def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
     decoded = ledger.read_decode(task.train_key, keys.decode) if keys.decode else None
     scores = {name: ledger.read_score(task.train_key, s.keys.score) if s.keys.score else None for name, s in task.scorings.items()}
     scored = scores[""]
-    status = train_record.get("status", "new")
-    status = status if status != "done" or None not in scores.values() else "trained"
-    failure = stated_failure(task.failed_below, status, train_record.get("reason", ""), scored["bleu"] if scored else None)
+    outcome = outcome_of(train_record, scores.values(), task.failed_below)
     return {
         "id": task.id,
         "seed": task.seed,
         "keys": task.keys,
-        "status": status if failure is None else FAILED,
-        "reason": train_record.get("reason", "") if failure is None else failure,
-        "failed_as_stated": failure is not None,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "failed_as_stated": outcome.as_stated,
         "steps": train_record.get("steps", 0),
         **_figure(scored),
         "chrf": scored["chrf"]["score"] if scored else None,

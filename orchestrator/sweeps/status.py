@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.table import Table
 
+from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner
 from orchestrator.ledger.sweep_files import BESIDE, rows_of
 from orchestrator.safe_text import log
-from orchestrator.specs.failure import FAILED, stated_failure
 from orchestrator.specs.positions import display
 from orchestrator.tables import cell, make_table
 
@@ -59,20 +59,15 @@ def sweep_table(sweep: dict[str, Any]) -> Table:
 
 def _row(ledger: Ledger, row: dict[str, Any]) -> dict[str, Any]:
     key = row["keys"]["train"]
-    record = ledger.read_train(key) or {}
-    steps = record.get("steps")
-    status = record.get("status")
-    if status is None:
+    record = ledger.read_train(key)
+    if record is None:
         history = ledger.history(key)
         steps = history[-1].get("step", 0) if history else 0
         status = "running" if owner(ledger.run_dir(key) / "lock") is not None else "interrupted" if history else "new"
-    elif status == "done" and any(ledger.read_score(key, score_key) is None for score_key in _score_keys(row)):
-        status = "trained"
-    score = row["keys"].get("score")
-    scored = ledger.read_score(key, score) if status == "done" and score is not None else None
-    failure = stated_failure(row.get("failed_below"), str(status), str(record.get("reason") or ""), (scored or {}).get("bleu"))
-    status = status if failure is None else FAILED
-    return {"id": row["id"], "seed": row["seed"], "status": status, "steps": steps or 0, "key": key}
+    else:
+        steps = record.get("steps") or 0
+        status = outcome_of(record, (ledger.read_score(key, score) for score in _score_keys(row)), row.get("failed_below")).status
+    return {"id": row["id"], "seed": row["seed"], "status": status, "steps": steps, "key": key}
 
 
 def _score_keys(row: dict[str, Any]) -> list[str]:

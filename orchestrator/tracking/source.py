@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.ledger import earlier
+from orchestrator.ledger.outcome import outcome_of
 from orchestrator.scoring.rouge import FIGURES as ROUGE
-from orchestrator.specs.failure import FAILED, stated_failure
 from orchestrator.tracking.history import Point, number, read_points
 
 FINAL = ("done", "stopped", "diverged", "failed")
@@ -46,7 +46,7 @@ class Row:
     again: int = 0
     """Results of its training that were set aside (see `earlier`): the store has one run for each."""
     failed_below: float | None = None
-    """BLEU under which it counts as failed, as one that diverged does then (see `specs.failure`); None: no such rule."""
+    """BLEU under which it counts as failed, as one that diverged does then (see `ledger.outcome`); None: no such rule."""
 
     @property
     def key(self) -> str:
@@ -128,12 +128,8 @@ def read_result(roots: Sequence[Path], row: Row, sweep: Sweep) -> Result | None:
     train_path, decode_path, score_path, history_path, spec_path, *also_paths = _files(run, row)
     train, decode, score = _json(train_path, row.train), _json(decode_path, row.decode), _json(score_path, row.score)
     also = {name: _json(_score_file(run, key), key) for name, key in row.also.items()}
-    state = str(train.get("status", "running"))
-    if state == "done" and row.score is not None and not (score and all(also.values())):
-        state = "running"
-    reason = train.get("reason")
-    if (failure := stated_failure(row.failed_below, state, str(reason or ""), score.get("bleu"))) is not None:
-        state, reason = FAILED, failure
+    outcome = outcome_of(train, [] if row.score is None else [score, *also.values()], row.failed_below)
+    state = "running" if outcome.status in ("new", "trained") else outcome.status
     start = _modified(spec_path) or sweep.started
     points, nonfinite = read_points(history_path, start)
     result = Result(state, start, None, int(train.get("steps", 0)), _finals(train, decode, score, also), {}, points, nonfinite)
@@ -146,7 +142,7 @@ def read_result(roots: Sequence[Path], row: Row, sweep: Sweep) -> Result | None:
         named["score.json"] = score_path
     result.artifacts = {name: path for name, path in named.items() if path.is_file()}
     said = {
-        "reason": reason,
+        "reason": outcome.reason,
         "ended_by": train.get("ended_by"),
         "signature": score.get("signature"),
         "weights_sha256": train.get("weights_sha256"),

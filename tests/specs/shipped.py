@@ -11,11 +11,10 @@ from typing import Any
 from orchestrator.errors import UserError
 from orchestrator.specs import index, profiles, table_file
 from orchestrator.specs.components import SLOTS
-from orchestrator.specs.failure import FAILED
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve, sweep_of, validate
 from orchestrator.specs.show import to_yaml
-from orchestrator.specs.table import number
+from orchestrator.specs.table import FAILED, number
 from orchestrator.sweeps.plan import Data, keys_for
 
 NOT_THE_PAPERS = "not in the paper"

@@ -10,12 +10,12 @@ from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
 from orchestrator.errors import UserError
+from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import cells
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import make
-from orchestrator.specs.failure import stated_failure
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.show import to_yaml
@@ -78,7 +78,8 @@ def ledger(rows: list[Row], tmp_path: Path) -> Ledger:
     ],
 )
 def test_the_rule(bound: float | None, status: str, bleu: float | None, found: str | None) -> None:
-    assert stated_failure(bound, status, "loss", bleu) == found
+    outcome = outcome_of({"status": status, "reason": "loss"}, [None if bleu is None else {"bleu": bleu}], bound)
+    assert (outcome.reason if outcome.as_stated else None) == found
 
 
 def test_a_row_inherits_the_rule_or_takes_it_away_and_a_profile_has_its_own_bound(path: Path, rows: list[Row], tmp_path: Path) -> None:
