@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.data import alike, corpus, text_form, toy
+from orchestrator.data import corpus, text_form, toy
 from orchestrator.data.hashes import file_hash
 from orchestrator.data.text import FileText
 from orchestrator.errors import UserError
@@ -52,7 +53,7 @@ def check(entry: Entry, data_dir: Path | None) -> Report:
             words = [(len(a.split()), len(b.split())) for a, b in pairs]
             longest = max(max(pair) for pair in words)
             report.splits[name] = SplitReport(len(pairs), 1, sum(a for a, _ in words), sum(b for _, b in words), longest)
-            sources[name] = {_mark(a) for a, _ in pairs}
+            sources[name] = {_hash(a) for a, _ in pairs}
     elif data_dir is None or not data_dir.is_dir():
         report.problems.append(entry.missing_message(REQUIRED, data_dir))
     else:
@@ -86,7 +87,7 @@ def _check_files(entry: Entry, data_dir: Path, report: Report, sources: dict[str
         sources[name] = marks
         _judge(name, files, report)
         if not any(file.errors for file in files):
-            report.problems += alike.sides(paths)
+            report.problems += equal_sides(paths)
         counts = [file.lines for file in files]
         target = files[1]
         report.splits[name] = SplitReport(counts[0], len(files) - 1, files[0].words, target.words, max(f.longest for f in files))
@@ -104,7 +105,7 @@ def _check_records(entry: Entry, name: str, path: Path, data_dir: Path, report: 
     try:
         for number, (source, reference) in enumerate(FileText(entry, data_dir, []).rows(name), 1):
             words.append((len(source.split()), len(reference.split())))
-            marks.add(_mark(source))
+            marks.add(_hash(source))
             equal += source == reference
             if not min(words[-1]):
                 empty.append(number)
@@ -129,10 +130,10 @@ def _check_records(entry: Entry, name: str, path: Path, data_dir: Path, report: 
 
 def _judge(name: str, files: list[corpus.FileReport], report: Report) -> None:
     """Problems and warnings of the files of one split."""
-    report.problems += alike.empty(files)
+    report.problems += empty_files(files)
     for file in files:
         report.problems += file.errors
-        if file.empty and not alike.is_empty(file):
+        if file.empty and not _is_empty(file):
             held_out = name != "train"
             consequence = f"{name} must have none" if held_out else "these pairs are left out"
             (report.problems if held_out else report.warnings).append(f"{file.empty_message()}; {consequence}")
@@ -142,7 +143,7 @@ def _judge(name: str, files: list[corpus.FileReport], report: Report) -> None:
 
 def _check_overlap(report: Report, sources: dict[str, set[bytes]]) -> None:
     """Held-out sentences that the training text has too, and shared held-out ones."""
-    report.problems += alike.splits(report.corpus, sources)
+    report.problems += _equal_splits(report.corpus, sources)
     for later in (name for name in sources if name != "train"):
         if shared := len(sources[later] & sources.get("train", set())):
             share = 100 * shared / max(len(sources[later]), 1)
@@ -152,13 +153,36 @@ def _check_overlap(report: Report, sources: dict[str, set[bytes]]) -> None:
             report.warnings.append(f"{report.corpus}: {shared:,} sources of {test} are in valid too")
 
 
-def _adder(marks: set[bytes]) -> Any:
+def _adder(hashes: set[bytes]) -> Callable[[str], None]:
     def add(line: str) -> None:
-        marks.add(_mark(line))
+        hashes.add(_hash(line))
 
     return add
 
 
-def _mark(line: str) -> bytes:
-    """Sixteen bytes that stand for a sentence: sets of millions fit in memory."""
+def _hash(line: str) -> bytes:
+    """A 16-byte hash of a sentence, so that sets of millions fit in memory."""
     return hashlib.blake2b(line.strip().encode(), digest_size=16).digest()
+
+
+def empty_files(files: Sequence[corpus.FileReport]) -> list[str]:
+    """A line for each file with nothing but empty lines."""
+    return [f"{file.path}: all {file.lines:,} lines are empty; expected text" for file in files if _is_empty(file)]
+
+
+def _is_empty(file: corpus.FileReport) -> bool:
+    return file.lines > 0 and len(file.empty) == file.lines
+
+
+def equal_sides(paths: Sequence[Path]) -> list[str]:
+    """A line for each reference that equals the source. UserError where a file cannot be read."""
+    source, *references = paths
+    equal = [path for path in references if file_hash(path) == file_hash(source)]
+    return [f"{source} and {path} hold the same text; expected a text and its translation" for path in equal]
+
+
+def _equal_splits(name: str, sources: Mapping[str, set[bytes]]) -> list[str]:
+    """A line for each test set with the sources of valid."""
+    valid = sources.get("valid")
+    tests = [split for split, lines in sources.items() if valid and split not in ("train", "valid") and lines == valid]
+    return [f"{name}: valid and {test} hold the same sources; expected different sentences to choose by and to score on" for test in tests]

@@ -15,9 +15,9 @@ from typing import Any
 from orchestrator.data import sentences, store, toy
 from orchestrator.data.build import Progress, build
 from orchestrator.data.hashes import file_hash
+from orchestrator.data.integrity import sha256_of
 from orchestrator.data.store import Prepared
 from orchestrator.data.text import Text, text_of
-from orchestrator.data.verified import sha256_of
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import manifest_key, without_grown
 from orchestrator.specs.corpora import REQUIRED, Entry, load_entry

@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from orchestrator.data import subword
 from orchestrator.data.corpus import read_lines
+from orchestrator.data.integrity import VerifiedFiles
 from orchestrator.data.sentences import DocumentSegmenter, truncated
 from orchestrator.data.tokenize import Tokenizer
-from orchestrator.data.verified import Files
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.specs.text_form import RAW, Form
@@ -77,7 +77,7 @@ class Prepared:
         self.path, self.key = path, str(about["key"])
         self.manifest: dict[str, Any] = about["manifest"]
         self.stats: dict[str, Any] = about["stats"]
-        self.files = Files(path, about["files"], about["sha256"])
+        self.files = VerifiedFiles(path, about["files"], about["sha256"])
         self.documents = "documents" in self.manifest  # texts of several sentences (data.sentences)
         self.form: Form = self.manifest.get("form", RAW)  # of the corpus' lines
         self.target_language: str = self.manifest["languages"][1]
@@ -95,7 +95,7 @@ class Prepared:
         self._check(split)
         if split not in self._pairs:
             names = (f"{split}.{side}{part}.npy" for side in ("src", "tgt") for part in ("", ".offsets"))
-            self._pairs[split] = Pairs(*(_map(self.files.whole(name)) for name in names))
+            self._pairs[split] = Pairs(*(_map(self.files.verified(name)) for name in names))
         return self._pairs[split]
 
     def sources(self, split: str) -> list[str]:
@@ -143,7 +143,7 @@ class Prepared:
         """The files of a segmenter (`joint`, `src` or `tgt`): its model, and the ids that it uses where these are kept."""
         used = f"{name}{subword.USED}"
         kept = used in self.files.sizes or (self.path / used).exists()
-        return [self.files.whole(file) for file in (f"{name}.vocab", *([used] * kept))]
+        return [self.files.verified(file) for file in (f"{name}.vocab", *([used] * kept))]
 
     @cached_property
     def _tokenizers(self) -> dict[Side, Tokenizer]:
@@ -169,7 +169,7 @@ class Prepared:
     def _raw(self, split: str, name: str) -> list[str]:
         if self._check(split) == "train":
             raise UserError("the raw lines of train are not kept; ask for valid or a test set")
-        return read_lines(self.files.whole(f"{split}.{name}.txt"))
+        return read_lines(self.files.verified(f"{split}.{name}.txt"))
 
 
 def load(path: Path, key: str) -> Prepared | None:
@@ -189,7 +189,7 @@ def load(path: Path, key: str) -> Prepared | None:
     if not whole or not summed:
         return None
     if about.get(OWN) != own_sum(about):
-        raise Files(path, {}, {}).refusal(ABOUT, "its own sha256 differs")
+        raise VerifiedFiles(path, {}, {}).error(ABOUT, "its own sha256 differs")
     return Prepared(path, about)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import interrupt
+from orchestrator.engines.execute import ray_engine
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.documents import read_document
@@ -27,8 +28,10 @@ from orchestrator.lifecycle.recorded import Recorded
 from orchestrator.lifecycle.verdict import Evidence, Tolerance, Verdict, compare
 from orchestrator.specs.positions import display
 from orchestrator.sweeps.options import ExecutionOptions
+from orchestrator.sweeps.row import run_row
 from orchestrator.sweeps.task import Task
 from orchestrator.sweeps.tasks import make_tasks
+from orchestrator.training.runtime import Runtime, best_device
 
 
 @dataclass(frozen=True)
@@ -64,14 +67,9 @@ def reproduce(recorded: Recorded, ledger: Ledger, place: Path, data_dir: Path | 
 
 
 def _run(task: Task) -> None:
-    from orchestrator.sweeps.row import run_row
-    from orchestrator.training.runtime import Runtime, best_device
-
     if task.workers == 1:
         run_row(task, Runtime(device=best_device()))
         return
-    from orchestrator.engines.execute import ray_engine
-
     results = Path(task.results)
     failures = ray_engine(results).run([[task]], None, "valid/nll", name="repro", results=results)
     if failures:

@@ -34,7 +34,7 @@ class Outcome:
 
     stated: `failed` by the row's own rule (see `ledger.outcome`); its parameters are there, its BLEU is in the reason.
     also: BLEU (ROUGE-L) by the name of each other scoring that has a record, and the row's own ROUGE figures.
-    keys: what the figures, hypotheses and tensors are found by. text: what it was trained and scored on (`data.usual`).
+    keys: what the figures, hypotheses and tensors are found by. text: what it was trained and scored on (`data.expected_text`).
     keys: what the figures, hypotheses and tensors are found by. changed: since it was trained (see `sources`). earlier: results kept.
     """
 

@@ -1,15 +1,21 @@
-"""What a reader of a table must know: the scale, in what rows differ that should be alike, what marks mean, notes of the file."""
+"""Notes below a table: its scale, differences between rows that should be equal, the meaning of marks, doubts, notes of the file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from orchestrator.data.usual import unusual
+from orchestrator.data.expected_text import unexpected
 from orchestrator.ledger.provenance import differences
 from orchestrator.report.figures import short_id
-from orchestrator.report.find import Outcome
+from orchestrator.report.find import Finder, Outcome
+from orchestrator.report.significance import explained
 from orchestrator.specs.row import Row
+from orchestrator.specs.table import number
+from orchestrator.sweeps import parameters
+from orchestrator.sweeps.metric_compatibility import metric_warnings
+
+_UNITS = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 
 def notes(
@@ -28,8 +34,6 @@ def notes(
     found += _differences([o for row in rows for o in outcomes[row.id] if o.status == "done"])
     tested = [one["significance"] for one in ours.values() if one is not None and "significance" in one]
     if tested:
-        from orchestrator.report.marks import explained
-
         found.append(explained(tested))
     if any(one is not None and one.get("bleu_spread") is not None for one in ours.values()):
         found.append("spread: sample standard deviation of BLEU over seeds")
@@ -52,7 +56,7 @@ def _texts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]]) -> li
     """Where a row was trained or scored on another text than the catalogue expects under its corpus's name."""
     each = [(row.spec.data.corpus, o.text) for row in rows if row.spec is not None for o in outcomes[row.id] if o.text]
     distinct = {(corpus, repr(text)): (corpus, text) for corpus, text in each}
-    return list(dict.fromkeys(line for corpus, text in distinct.values() for line in unusual(corpus, text)))
+    return list(dict.fromkeys(line for corpus, text in distinct.values() for line in unexpected(corpus, text)))
 
 
 def _seeds(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
@@ -82,3 +86,78 @@ def _speed(rows: Sequence[Row], base: str | None, measured: Mapping[str, Any] | 
     how = [f"{measured[name]} {name}" for name in ("rounds", "steps", "sentences") if name in measured]
     where = [str(measured[name]) for name in ("device",) if measured.get(name)]
     return [f"speeds: relative to {short}; ours measured in one run, rows in turns ({', '.join([*how, *where])})"]
+
+
+def metric_doubts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]], finder: Finder) -> list[str]:
+    """A line for each doubt whether a metric suits its references, from the score records or the prepared corpus."""
+    rows_of: dict[str, list[str]] = {}
+    cached: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        done = next((o for o in outcomes[row.id] if o.status == "done"), None)
+        if row.spec is None or done is None:
+            continue
+        doubts = (finder.score(row, done.keys) or {}).get("doubts")
+        if doubts is None:
+            key = (row.spec.data.model_dump_json(), row.spec.score.model_dump_json())
+            if key not in cached:
+                prepared = finder.prepared(row.spec.data)
+                cached[key] = [] if prepared is None else metric_warnings(prepared, row.spec.data, row.spec.score)
+            doubts = cached[key]
+        for line in doubts:
+            rows_of.setdefault(str(line), []).append(short_id(row.id))
+    return [f"{', '.join(names)}: {line}" for line, names in rows_of.items()]
+
+
+def parameter_differences(rows: Sequence[Row], finder: Finder, start: dict[str, str]) -> list[str]:
+    """A line for each row whose reported parameters, or difference to row `start[id]`, differ from the counted ones.
+
+    A difference of one unit of the last printed digit is accepted: papers round and truncate (10,977,824 is printed 10.97M). Rows without
+    vocabulary sizes are left out.
+    """
+    counted = {row.id: _count(row, finder) for row in rows if row.spec is not None and {"params", "params_added"} & row.expect.keys()}
+    counted |= {row.id: _count(row, finder) for row in rows if row.id in start.values() and row.id not in counted}
+    lines = []
+    for row in rows:
+        ours = counted.get(row.id)
+        base = counted.get(start.get(row.id, ""))
+        for name, value in (("params", ours), ("params_added", None if ours is None or base is None else ours - base)):
+            reported = row.expect.get(name)
+            if value is not None and reported is not None and abs(value - (number(reported) or 0.0)) > unit(reported):
+                lines.append(f"{short_id(row.id)}: {name.replace('_', ' ')} reported as {reported}, counted {value:,}")
+    return lines
+
+
+def unit(reported: Any) -> float:
+    """Value of the last printed digit: 88.0M -> 100,000; 11,000,000 -> 1."""
+    if not isinstance(reported, str):
+        return 1.0
+    digits = reported.rstrip("".join(_UNITS))
+    return float(10.0 ** -len(digits.partition(".")[2])) * _UNITS.get(reported[-1], 1.0)
+
+
+def _count(row: Row, finder: Finder) -> int | None:
+    if row.spec is None:
+        return None
+    sizes = finder.data.vocabulary_sizes(row.spec)
+    return None if sizes is None else parameters.params(row.spec, *sizes)
+
+
+def changed_since_training(
+    rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]], finder: Finder, seeds: Iterable[int]
+) -> dict[tuple[str, int], list[str]]:
+    """(row, seed) -> what changed since it was trained (see `ledger.sources`), for rows and the rows they start from."""
+    found = dict(outcomes)
+    for row in rows:
+        while (row := row.parent) is not None and row.id not in found:  # type: ignore[assignment]
+            found[row.id] = finder.outcomes(row, seeds)
+    return {(row_id, o.seed): list(o.changed) for row_id, each in found.items() for o in each if o.changed}
+
+
+def earlier_results(rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]]) -> list[str]:
+    """A line for each row with results that `--again` set aside."""
+    lines = []
+    for row in rows:
+        folders = sorted({f"{path.parent.parent.name}/{path.parent.name}" for o in outcomes[row.id] for path in o.earlier})
+        if folders:
+            lines.append(f"{short_id(row.id)}: trained again; the result before is kept (--results RESULTS/{', RESULTS/'.join(folders)})")
+    return lines

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.ledger import sources
-from orchestrator.report import speeds, stale
-from orchestrator.report.counts import differing
+from orchestrator.report import speeds
 from orchestrator.report.figures import OURS, against, figures, short_id
 from orchestrator.report.find import Finder
-from orchestrator.report.fit import doubted
-from orchestrator.report.notes import notes
+from orchestrator.report.notes import changed_since_training, earlier_results, metric_doubts, notes, parameter_differences
+from orchestrator.report.significance import significance
 from orchestrator.scoring.rouge import FIGURES as ROUGE
+from orchestrator.scoring.significance.compare import Comparer
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED, number
-
-if TYPE_CHECKING:
-    from orchestrator.scoring.significance.compare import Comparer
 
 
 @dataclass(frozen=True)
@@ -93,8 +90,6 @@ def make(
     found = {row.id: figures(row, outcomes[row.id]) for row in rows}
     ours = {row_id: against(one, found[start[row_id]]) if one is not None and row_id in start else one for row_id, one in found.items()}
     if comparer is not None:
-        from orchestrator.report.marks import significance
-
         for row in rows:
             if row.id in start and "bleu" in (ours[row.id] or {}):
                 tested = significance(row, outcomes[row.id], start[row.id], outcomes[start[row.id]], comparer)
@@ -102,8 +97,11 @@ def make(
     rates, measured = _speeds(rows, finder, seeds, first)
     for row_id, speed in rates.items():
         ours[row_id] = (ours[row_id] or {"status": "not run", "reason": "not run", "seeds": []}) | speed
-    changed = stale.changed(rows, outcomes, finder, seeds)
-    ours = {row_id: None if one is None else one | stale.files(row_id, changed) for row_id, one in ours.items()}
+    changed = changed_since_training(rows, outcomes, finder, seeds)
+    for row in rows:
+        names = sorted({name for (row_id, _), each in changed.items() if row_id == row.id for name in each})
+        if names and ours[row.id] is not None:
+            ours[row.id] = {**(ours[row.id] or {}), "changed": names}
     lines = [Line(row.id, row.label, row.kind, dict(row.expect), ours[row.id], row.note, row.analysis) for row in rows]
     rouge = ROUGE if any(row.spec is not None and row.spec.score.metric == "rouge" for row in rows) else ()
     scores = [*dict.fromkeys((*rouge, *(score for row in rows for score in (*row.also, *row.means))))]
@@ -111,9 +109,14 @@ def make(
     if any(line.ours is not None and "bleu" in line.ours for line in lines):
         order += [*OURS[: OURS.index("tokens_per_second")], *scores, *OURS[OURS.index("tokens_per_second") :]]
     warned = sources.warnings(changed, given)
-    made = [*warned, *notes(rows, outcomes, ours, scale, first, measured), *stale.kept(rows, outcomes), *doubted(rows, outcomes, finder)]
-    if full_size:
-        made += differing(rows, finder, _starts(rows, None))  # the paper adds to its own baseline, whatever ours are compared with
+    made = [
+        *warned,
+        *notes(rows, outcomes, ours, scale, first, measured),
+        *earlier_results(rows, outcomes),
+        *metric_doubts(rows, outcomes, finder),
+    ]
+    if full_size:  # the paper's added parameters are relative to its own baseline, whatever `base` is
+        made += parameter_differences(rows, finder, _starts(rows, None))
     return Table(name, list(dict.fromkeys(order)), lines, made + _untested(rows, ours, start, comparer), first, frozenset(scores), warned)
 
 
@@ -130,8 +133,8 @@ def _starts(rows: Sequence[Row], base: str | None) -> dict[str, str]:
     for row in rows:
         if row.spec is None:
             continue
-        alike = [other for other in rows if corpora.get(other.id) == row.spec.data.corpus]
-        start = base or (row.spec.init_from if row.spec.init_from in corpora else baseline(alike))
+        same_corpus = [other for other in rows if corpora.get(other.id) == row.spec.data.corpus]
+        start = base or (row.spec.init_from if row.spec.init_from in corpora else baseline(same_corpus))
         if start is not None and start != row.id and corpora[start] == row.spec.data.corpus:
             found[row.id] = start
     return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.data import prepare, store, usual
+from orchestrator.data import expected_text, prepare, store
 from orchestrator.data.store import Prepared
 from orchestrator.ledger import sources
 from orchestrator.ledger.keys import Keys, keys_of, manifest_key
@@ -114,7 +114,7 @@ class Data:
             self._prepared[key] = store.load(self.cache_dir / key[:16], key)
         return self._prepared[key]
 
-    def unusual(self, rows: Sequence[Row]) -> list[str]:
+    def unexpected(self, rows: Sequence[Row]) -> list[str]:
         """What the catalogue expects under the names of their corpora and does not find here."""
         tests: dict[str, set[str]] = {}
         sections: dict[str, DataSpec] = {}
@@ -124,9 +124,12 @@ class Data:
                 tests.setdefault(row.spec.data.corpus, set()).update(score.test for score in (row.spec.score, *row.also.values()))
         differences = []
         for corpus, data in sections.items():
-            splits, prepared = {*usual.TRAINING, *tests[corpus]}, self.prepared(data)
-            text = usual.of_files(load_entry(corpus), self.data_dir, splits) if prepared is None else usual.of_prepared(prepared, splits)
-            differences += usual.unusual(corpus, text)
+            splits, prepared = {*expected_text.TRAINING, *tests[corpus]}, self.prepared(data)
+            if prepared is None:
+                text = expected_text.of_files(load_entry(corpus), self.data_dir, splits)
+            else:
+                text = expected_text.of_prepared(prepared, splits)
+            differences += expected_text.unexpected(corpus, text)
         return differences
 
     def vocabulary_sizes(self, spec: RunSpec) -> tuple[int, int] | None:
@@ -170,7 +173,7 @@ def plan(
     lacking = sorted({row.spec.data.corpus for row in rows if row.spec is not None and data.manifest(row.spec.data) is None})
     if lacking:
         result.notes.append(f"data absent: {', '.join(lacking)} (--data-dir, or nmt-ablate data get NAME)")
-    result.notes += [f"warning: {line}" for line in data.unusual(rows)]
+    result.notes += [f"warning: {line}" for line in data.unexpected(rows)]
     result.notes += precision.warned((each.id, each.spec) for row in rows for each in (*_ancestors(row), row) if each.spec is not None)
     return result
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from models import inference
-from orchestrator.data import usual
+from orchestrator.data import expected_text
 from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.errors import UserError
 from orchestrator.safe_text import log
@@ -35,8 +35,8 @@ def prepare_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Pat
             check_positions(task, prepared)
         scores = {s.spec.model_dump_json(): s.spec for task in group for s in task.scorings.values()}.values()
         warnings |= dict.fromkeys(line for score in scores for line in metric_warnings(prepared, data, score))
-        splits = {*usual.TRAINING, *(score.test for score in scores)}
-        differences |= set(usual.unusual(data.corpus, usual.of_prepared(prepared, splits)))
+        splits = {*expected_text.TRAINING, *(score.test for score in scores)}
+        differences |= set(expected_text.unexpected(data.corpus, expected_text.of_prepared(prepared, splits)))
     for line in [*warnings, *sorted(differences)]:
         print(f"warning: {line}", file=sys.stderr, flush=True)
 
@@ -44,7 +44,7 @@ def prepare_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Pat
 def verify_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path) -> None:
     """UserError for a prepared file that has changed since it was written."""
     for data, _ in _by_data(tasks):
-        prepare(data, data_dir, cache_dir).files.check()
+        prepare(data, data_dir, cache_dir).files.verify_all()
 
 
 def _by_data(tasks: Sequence[Task]) -> Iterator[tuple[DataSpec, list[Task]]]:

@@ -13,7 +13,7 @@ import torch
 from models import native
 from models.transformer import Transformer, build, count_parameters
 from orchestrator import cpu
-from orchestrator.data import usual
+from orchestrator.data import expected_text
 from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.decoding.length_penalty import settled, tune
 from orchestrator.decoding.translate import decode_corpus
@@ -118,7 +118,7 @@ def _train(
     at_rung = rung_bleu(spec, prepared) if task.rung_bleu and runtime.is_main else None
     result = Training(spec, runtime, list(reporters), prepared, store, frozenset(task.rungs), init, at_rung, origin).run()
     record = {"key": task.train_key, "sweep": task.sweep, "world_size": runtime.world_size} | result.to_json()
-    record["text"] = usual.of_prepared(prepared)
+    record["text"] = expected_text.of_prepared(prepared)
     if runtime.is_main:
         record["executed_steps"] = executed_steps(task.run_dir / "journal.jsonl")
         ledger.write_capsule(task.train_key, capsule(device=str(runtime.device), threads=spec.train.threads))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 from orchestrator.errors import UserError
+from orchestrator.specs.positions import nearest
 
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # the default, 7 with backoff, blocks 245 s where the server is down
@@ -53,8 +55,6 @@ def is_server(uri: str) -> bool:
 
 def checked_uri(uri: str | None) -> str | None:
     """The address as the user gave it, without a last slash; None where there is none. UserError for what is not an address."""
-    from orchestrator.specs.positions import nearest
-
     if not uri:
         return None
     scheme, mark, rest = uri.partition("://")
@@ -70,8 +70,6 @@ def checked_uri(uri: str | None) -> str | None:
 
 def with_driver(uri: str) -> str:
     """`postgresql://` is psycopg 3 to SQLAlchemy; psycopg 2 where that alone is installed."""
-    from importlib.util import find_spec
-
     scheme, _, rest = uri.partition("://")
     return f"postgresql+psycopg2://{rest}" if scheme == "postgresql" and find_spec("psycopg") is None else uri
 

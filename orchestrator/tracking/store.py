@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import UserError
@@ -74,15 +75,13 @@ class Store:
     @property
     def client(self) -> MlflowClient:
         if self._client is None:
-            configure()
+            mlflow = _mlflow()
             self._prepare_sqlite()
-            from mlflow import MlflowClient
-
             # a fresh database opened by several at once fails in three of four; a server has made its own
             with contextlib.nullcontext() if self.server else file_lock(self.results / ".mlflow-init.lock"):
                 uri = with_driver(self.uri)
                 with _quick_creation(sqlite_path(uri)):
-                    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+                    client = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
                 self._experiment = self._find_experiment(client)
             self._client = client
         return self._client
@@ -137,23 +136,22 @@ class Store:
 
         Points beyond the last of each metric; of the flattened spec what is set and has no value yet (MLflow refuses to change one).
         """
-        from mlflow.entities import Metric, Param, RunTag
-
+        entities = _mlflow().entities
         new = [point for point in points if point.step > child.last.get(metric_key(point.key), -1)]
-        metrics = [Metric(metric_key(p.key), p.value, p.time, p.step) for p in new]
+        metrics = [entities.Metric(metric_key(p.key), p.value, p.time, p.step) for p in new]
         params: dict[str, str] = {}
         for name, value in flatten(spec) if spec else ():
             if value is not None and (key := metric_key(name)) and key not in child.params:
                 params.setdefault(key, text(value, MAX_PARAM))
         clean = {key: text(value, MAX_TAG) for key, value in (tags or {}).items()}
         changed = {key: value for key, value in clean.items() if child.tags.get(key) != value}
-        left, about = list(params.items()), [RunTag(key, value) for key, value in changed.items()]
+        left, about = list(params.items()), [entities.RunTag(key, value) for key, value in changed.items()]
         while metrics or left or about:
             some, left = left[:MAX_PARAMS], left[MAX_PARAMS:]
             room = MAX_METRICS - len(some)
             batch, metrics = metrics[:room], metrics[room:]
             last = about if not metrics and not left and len(some) + len(batch) + len(about) <= MAX_METRICS else []
-            self.client.log_batch(child.run_id, metrics=batch, params=[Param(key, value) for key, value in some], tags=last)
+            self.client.log_batch(child.run_id, metrics=batch, params=[entities.Param(key, value) for key, value in some], tags=last)
             child.params.update(key for key, _ in some)
             child.last.update((metric.key, metric.step) for metric in batch)
             if last:
@@ -196,14 +194,12 @@ class Store:
             settle(path, self.results, EXPERIMENT)
 
     def _find_experiment(self, client: MlflowClient) -> str:
-        from mlflow.exceptions import MlflowException
-
         found = client.get_experiment_by_name(EXPERIMENT)
         if found is None:
             location = None if self.server else artifacts_of(self.results)
             try:
                 return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=KIND | VIEW))
-            except MlflowException:  # another writer was quicker
+            except _mlflow().exceptions.MlflowException:  # another writer was quicker
                 if (found := client.get_experiment_by_name(EXPERIMENT)) is None:
                     raise
         if found.lifecycle_stage == "deleted":
@@ -216,6 +212,14 @@ class Store:
                 f"{redact(self.uri)}: the artifacts of experiment {EXPERIMENT} lie behind its MLflow server: give the server's address"
             )
         return str(found.experiment_id)
+
+
+def _mlflow() -> ModuleType:
+    """MLflow, imported when a store is first opened and after its environment is set: it takes seconds."""
+    configure()
+    import mlflow
+
+    return mlflow
 
 
 def _user() -> str:
@@ -231,8 +235,7 @@ def _quick_creation(path: Path | None) -> Iterator[None]:
     if path is None or (path.exists() and path.stat().st_size):
         yield
         return
-    from sqlalchemy import event
-    from sqlalchemy.engine import Engine
+    from sqlalchemy import Engine, event
 
     opened: list[sqlite3.Connection] = []
 

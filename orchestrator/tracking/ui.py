@@ -21,6 +21,7 @@ from orchestrator.errors import UserError
 from orchestrator.tracking.environment import ENVIRONMENT, default_uri, is_server, redact, sqlite_path, with_driver
 from orchestrator.tracking.location import artifacts_of, settle
 from orchestrator.tracking.store import BEST_NAME, EXPERIMENT, VIEW_NAME
+from orchestrator.tracking.sweeps import reconcile
 
 HOST = "127.0.0.1"
 START_LIMIT = 120.0
@@ -84,8 +85,6 @@ def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServe
     uri = uri or default_uri(results)
     path = sqlite_path(uri)
     if path is not None and not path.exists():
-        from orchestrator.tracking.sweeps import reconcile
-
         reconcile(results, uri)
     elif path is not None:
         settle(path, results, EXPERIMENT)

@@ -8,8 +8,9 @@ from typing import Any
 import typer
 
 from orchestrator.cli.output import print_json
-from orchestrator.data import alike, fetch, senteval_get
+from orchestrator.data import fetch, senteval_get
 from orchestrator.data.check import check as check_corpus
+from orchestrator.data.check import empty_files, equal_sides
 from orchestrator.data.corpus import inspect, unequal
 from orchestrator.data.prepare import prepare as prepare_corpus
 from orchestrator.data.senteval import NAME as SENTEVAL
@@ -53,12 +54,12 @@ def check(names: list[str], data_dir: Path | None, as_json: bool) -> None:
 def _check_files(files: list[Path]) -> dict[str, Any]:
     """The report of parallel files, which must have equally many lines."""
     reports = [inspect(path) for path in files]
-    problems = [*(line for report in reports for line in report.errors), *alike.empty(reports)]
+    problems = [*(line for report in reports for line in report.errors), *empty_files(reports)]
     counts = [report.lines for report in reports]
     if not problems and len(set(counts)) > 1:
         problems.append(unequal(files, counts))
     if not problems:
-        problems += alike.sides(files)
+        problems += equal_sides(files)
     splits = {str(r.path): {"lines": r.lines, "words": r.words, "longest": r.longest} for r in reports}
     return {"corpus": "files", "splits": splits, "problems": problems, "warnings": [r.empty_message() for r in reports if r.empty]}
 

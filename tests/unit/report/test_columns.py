@@ -12,9 +12,9 @@ import pytest
 
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import cells
-from orchestrator.report.counts import unit
 from orchestrator.report.find import Finder, rescored
 from orchestrator.report.formats import FORMATS, several
+from orchestrator.report.notes import unit
 from orchestrator.report.table import Table, baseline, make
 from orchestrator.scoring.significance.compare import Comparer
 from orchestrator.scoring.significance.paired_tests import Bootstrap, Comparison, Sign

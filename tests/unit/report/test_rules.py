@@ -14,11 +14,10 @@ import pytest
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import cells, figure
-from orchestrator.report.counts import differing, unit
 from orchestrator.report.figures import against, figures
 from orchestrator.report.find import Finder, Outcome
-from orchestrator.report.marks import significance
-from orchestrator.report.notes import notes
+from orchestrator.report.notes import notes, parameter_differences, unit
+from orchestrator.report.significance import significance
 from orchestrator.report.speeds import ratio_of, ratios
 from orchestrator.report.summary import summary
 from orchestrator.report.table import Table, baseline, make
@@ -340,11 +339,11 @@ def test_counts_that_differ_by_more_than_the_last_digit_are_told(rows: Resolve, 
         assert told_of(base, finder, count + off) == says
     for given, says in ((added, []), (added + 1, []), (added + 2, [f"wide: params added reported as {added + 2}, counted {added:,}"])):
         row = replace(wide, expect={"params_added": given})
-        assert differing([base, row], finder, {wide.id: base.id}) == says
+        assert parameter_differences([base, row], finder, {wide.id: base.id}) == says
 
 
 def told_of(row: Row, finder: Finder, reported: int) -> list[str]:
-    return differing([replace(row, expect={"params": reported})], finder, {})
+    return parameter_differences([replace(row, expect={"params": reported})], finder, {})
 
 
 def test_a_sweeps_summary_is_over_the_seeds_that_are_done() -> None:

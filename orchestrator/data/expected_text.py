@@ -1,4 +1,4 @@
-"""Is the text under a corpus's name the one that the catalogue expects? Counts of pairs, and sha256 where the entry states them."""
+"""Compares the text of a corpus with its catalogue entry: counts of pairs, and sha256 where the entry states them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ TRAINING = ("train", "valid")
 WORDS = {"train": "training pairs", "valid": "validation pairs"}
 
 Text = dict[str, Any]
-"""{"pairs": {split: count}, "sha256": {split: [of source, of each reference]}}: what lies under a corpus's name."""
+"""{"pairs": {split: count}, "sha256": {split: [of the source, of each reference]}} of the text found under a corpus's name."""
 
 
 def of_prepared(prepared: Prepared, splits: Collection[str] = TRAINING) -> Text:
-    """Pairs of the text itself, before the filters of a spec."""
+    """Of a prepared corpus; pairs are counted before the filters of a spec."""
     sizes = {split: size for split, size in prepared.stats["splits"].items() if split in splits}
     pairs = {split: int(size["pairs"]) + sum(int(n) for n in size["dropped"].values()) for split, size in sizes.items()}
     text = prepared.manifest["text"]
-    known = {} if "generator" in text else text | prepared.manifest["tests"]
-    return {"pairs": pairs, "sha256": {split: sums for split, sums in known.items() if split in pairs}}
+    sums = {} if "generator" in text else text | prepared.manifest["tests"]
+    return {"pairs": pairs, "sha256": {split: of_split for split, of_split in sums.items() if split in pairs}}
 
 
 def of_files(entry: Entry, data_dir: Path | None, splits: Collection[str]) -> Text:
-    """Of the files that are there; nothing of CSV files, whose records are counted when they are prepared."""
+    """Of the files in `data_dir`; empty for CSV files, whose records are counted in preparation."""
     text: Text = {"pairs": {}, "sha256": {}}
     if data_dir is None or entry.csv is not None:
         return text
@@ -39,8 +39,8 @@ def of_files(entry: Entry, data_dir: Path | None, splits: Collection[str]) -> Te
     return text
 
 
-def unusual(corpus: str, text: Mapping[str, Any]) -> list[str]:
-    """A line for each split that is not what the catalogue expects under this name; none for a name that it does not know."""
+def unexpected(corpus: str, text: Mapping[str, Any]) -> list[str]:
+    """A line for each split that differs from the catalogue's entry; none for a corpus without an entry."""
     try:
         entry = load_entry(corpus)
     except UserError:
@@ -52,12 +52,14 @@ def unusual(corpus: str, text: Mapping[str, Any]) -> list[str]:
         if split.pairs is not None and found is not None and found != split.pairs:
             lines.append(f"{corpus} has {found:,} {WORDS.get(name, f'pairs of {name}')} here, {split.pairs:,} expected")
         elif split.sha256 is not None and name in sums and list(sums[name]) != split.sha256:
-            lines.append(f"{corpus}: the text of {name} here is not the expected one: {_differing(split.files, sums[name], split.sha256)}")
+            lines.append(
+                f"{corpus}: the text of {name} here is not the expected one: {_first_difference(split.files, sums[name], split.sha256)}"
+            )
     return lines
 
 
-def _differing(files: Sequence[str], found: Sequence[str], expected: Sequence[str]) -> str:
-    """The first file that differs."""
+def _first_difference(files: Sequence[str], found: Sequence[str], expected: Sequence[str]) -> str:
+    """The first file that differs from the entry."""
     for file, one, other in zip(files, found, expected, strict=False):
         if one != other:
             return f"{file} has sha256 {one[:16]}.., {other[:16]}.. expected"

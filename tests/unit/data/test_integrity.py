@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.main import run
-from orchestrator.data import build, verified
+from orchestrator.data import build, integrity
 from orchestrator.data import prepare as module
 from orchestrator.data.prepare import manifest, prepare
 from orchestrator.errors import UserError
@@ -46,7 +46,7 @@ READERS = {
 
 def test_an_altered_file_is_refused_by_name_when_it_is_opened(ready, tiny, tmp_path, monkeypatch):
     for name, read in READERS.items():
-        monkeypatch.setattr(verified, "_verified", {})
+        monkeypatch.setattr(integrity, "_verified", {})
         good = (ready.path / name).read_bytes()
         alter(ready.path / name)
         with pytest.raises(UserError) as caught:
@@ -59,7 +59,7 @@ def test_an_altered_file_is_refused_by_name_when_it_is_opened(ready, tiny, tmp_p
 
 
 def test_a_file_of_another_size_is_refused_before_anything_is_opened(ready, tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(verified, "sha256_of", None)  # would fail if called
+    monkeypatch.setattr(integrity, "sha256_of", None)  # would fail if called
     path = ready.path / "test.ref0.txt"
     path.write_text(path.read_text() + "more\n")
     with pytest.raises(UserError, match=r"test\.ref0\.txt: is not as it was prepared \(found [\d,]+ bytes, expected [\d,]+\)"):
@@ -80,12 +80,12 @@ def test_the_way_out_that_is_told_works(ready, tiny, tmp_path):
 
 def test_each_file_is_hashed_once_a_process_unless_it_changes(ready, tiny, tmp_path, monkeypatch):
     hashed = []
-    original = verified.sha256_of
-    monkeypatch.setattr(verified, "_verified", {})
-    monkeypatch.setattr(verified, "sha256_of", lambda path: (hashed.append(path.name), original(path))[1])
+    original = integrity.sha256_of
+    monkeypatch.setattr(integrity, "_verified", {})
+    monkeypatch.setattr(integrity, "sha256_of", lambda path: (hashed.append(path.name), original(path))[1])
     for _ in range(3):
         again = prepare(SPEC, tiny, tmp_path / "cache")
-        again.pairs("train"), again.references("test"), again.references("test"), again.files.check()
+        again.pairs("train"), again.references("test"), again.references("test"), again.files.verify_all()
     assert sorted(hashed) == sorted(ready.files.sizes)
     path = ready.path / "test.ref0.txt"
     os.utime(path, ns=(1, 1))
@@ -115,7 +115,7 @@ def test_a_store_of_an_earlier_version_is_prepared_again(ready, tiny, tmp_path, 
     built = []
     monkeypatch.setattr(module, "build", lambda *args: (built.append(1), build.build(*args))[1])
     again = prepare(SPEC, tiny, tmp_path / "cache")
-    again.files.check()
+    again.files.verify_all()
     assert built == [1] and manifest(SPEC, tiny) == again.manifest
 
 
@@ -135,7 +135,7 @@ def test_a_run_is_refused_for_altered_references_and_altered_arrays(tmp_path, ca
     assert run(["data", "prepare", ROW, "--profile", "smoke", "--cache-dir", str(tmp_path / "cache")]) == 0
     (folder,) = (path for path in (tmp_path / "cache").iterdir() if path.is_dir())
     for name in ("test.ref0.txt", "train.tgt.npy"):
-        monkeypatch.setattr(verified, "_verified", {})
+        monkeypatch.setattr(integrity, "_verified", {})
         good = (folder / name).read_bytes()
         alter(folder / name)
         capsys.readouterr()

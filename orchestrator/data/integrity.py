@@ -1,4 +1,4 @@
-"""Prepared files are read only as they were written: size and time of change are asked first, the sha256 once a process."""
+"""Integrity of prepared files: their size is checked at each access, their sha256 once in each process."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from pathlib import Path
 from orchestrator.errors import UserError
 
 _verified: dict[str, tuple[int, int, str]] = {}
-"""Absolute path -> size, time of change and sha256 of the file when it was hashed in this process."""
+"""Absolute path -> size, modification time and sha256 of the file when this process hashed it."""
 
 
-class Files:
-    """The files of one prepared folder. sizes, sums: name -> bytes, sha256, as they were written."""
+class VerifiedFiles:
+    """The files of one prepared folder. sizes, sums: name -> bytes and sha256 as written."""
 
     def __init__(self, folder: Path, sizes: Mapping[str, int], sums: Mapping[str, str]) -> None:
         self.folder, self.sizes, self.sums = folder, sizes, sums
 
     def check_sizes(self) -> None:
-        """UserError for the first file of another size than written; contents are not read."""
+        """UserError for the first file whose size differs. Contents are not read."""
         for name in self.sizes:
             self._status(name)
 
-    def check(self) -> None:
-        """Every file as `whole` does."""
+    def verify_all(self) -> None:
+        """UserError for the first file that is not as written."""
         for name in self.sizes:
-            self.whole(name)
+            self.verified(name)
 
-    def whole(self, name: str) -> Path:
-        """The path of a file that is as it was written. UserError naming the file, what was found and the way out."""
+    def verified(self, name: str) -> Path:
+        """The path of a file. UserError if it is not as written, with what was found and how to repair it."""
         if name not in self.sizes:
-            raise self.refusal(name, "it was not written when this corpus was prepared")
+            raise self.error(name, "it was not written when this corpus was prepared")
         status, path = self._status(name), self.folder / name
         stamp = (status.st_size, status.st_mtime_ns, self.sums[name])
         if _verified.get(str(path.absolute())) != stamp:
             found = sha256_of(path)
             if found != self.sums[name]:
-                raise self.refusal(name, f"found sha256 {found[:16]}.., expected {self.sums[name][:16]}..")
+                raise self.error(name, f"found sha256 {found[:16]}.., expected {self.sums[name][:16]}..")
             _verified[str(path.absolute())] = stamp
         return path
 
-    def refusal(self, name: str, found: str) -> UserError:
+    def error(self, name: str, found: str) -> UserError:
         return UserError(
             f"{self.folder / name}: is not as it was prepared ({found}); remove the folder {self.folder} and the next run prepares it again"
         )
@@ -52,16 +52,16 @@ class Files:
         try:
             status = (self.folder / name).stat()
         except OSError as error:
-            raise self.refusal(name, f"it cannot be read: {error.strerror}") from None
+            raise self.error(name, f"it cannot be read: {error.strerror}") from None
         if not stat.S_ISREG(status.st_mode):
-            raise self.refusal(name, "found something else than a file")
+            raise self.error(name, "found something else than a file")
         if status.st_size != self.sizes[name]:
-            raise self.refusal(name, f"found {status.st_size:,} bytes, expected {self.sizes[name]:,}")
+            raise self.error(name, f"found {status.st_size:,} bytes, expected {self.sizes[name]:,}")
         return status
 
 
 def sha256_of(path: Path) -> str:
-    """Of the bytes as they lie there."""
+    """sha256 of a file's bytes."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

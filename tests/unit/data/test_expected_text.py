@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.main import run
+from orchestrator.data.expected_text import of_files, of_prepared, unexpected
 from orchestrator.data.prepare import prepare
-from orchestrator.data.usual import of_files, of_prepared, unusual
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.report.table import make
@@ -51,7 +51,7 @@ def test_plan_run_and_table_say_it(small: Path, tmp_path: Path, capsys: pytest.C
     assert [line for line in plan(rows, [1], ledger=Ledger(results), data_dir=small).notes if line.startswith("warning")] == expected
     assert run(["run", str(spec), "--no-tracking", "--data-dir", str(small), "--cache-dir", str(cache), "--results", str(results)]) == 0
     assert {*expected} <= {*capsys.readouterr().err.splitlines()}
-    assert Data(small, cache).unusual(rows) == SAID, "of the prepared text"
+    assert Data(small, cache).unexpected(rows) == SAID, "of the prepared text"
     (record,) = (json.loads(path.read_text()) for path in results.glob("*/train.json"))
     assert record["text"]["pairs"] == {"train": 60, "valid": 6}
     assert {split: len(sums) for split, sums in record["text"]["sha256"].items()} == {"train": 2, "valid": 2}
@@ -71,8 +71,8 @@ def test_as_many_pairs_of_another_text_are_found_by_their_sha256() -> None:
     split = entry.splits["train"]
     assert split.sha256 is not None
     good = {"pairs": {"train": split.pairs}, "sha256": {"train": split.sha256}}
-    assert unusual(entry.name, good) == []
-    (line,) = unusual(entry.name, good | {"sha256": {"train": [split.sha256[0], "0" * 64]}})
+    assert unexpected(entry.name, good) == []
+    (line,) = unexpected(entry.name, good | {"sha256": {"train": [split.sha256[0], "0" * 64]}})
     assert line == (
         f"multi30k-de-en: the text of train here is not the expected one: {split.files[1]} has sha256 {'0' * 16}.., "
         f"{split.sha256[1][:16]}.. expected"
@@ -80,6 +80,6 @@ def test_as_many_pairs_of_another_text_are_found_by_their_sha256() -> None:
 
 
 def test_nothing_is_said_where_nothing_is_expected_or_known() -> None:
-    assert unusual("toy-smoke", {"pairs": {"train": 3}, "sha256": {}}) == []
-    assert unusual("no-such-corpus", {"pairs": {"train": 3}}) == []
-    assert unusual("iwslt14-de-en", {}) == unusual("iwslt14-de-en", {"pairs": {"test": None}}) == []
+    assert unexpected("toy-smoke", {"pairs": {"train": 3}, "sha256": {}}) == []
+    assert unexpected("no-such-corpus", {"pairs": {"train": 3}}) == []
+    assert unexpected("iwslt14-de-en", {}) == unexpected("iwslt14-de-en", {"pairs": {"test": None}}) == []
