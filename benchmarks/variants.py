@@ -35,8 +35,7 @@ from sizes import SIZES, Pair, Size, text  # noqa: E402
 from models import build, count_parameters  # noqa: E402
 from orchestrator import cpu  # noqa: E402
 from orchestrator.analysis.base import Subject  # noqa: E402
-from orchestrator.analysis.speed import reported  # noqa: E402
-from orchestrator.analysis.timing import Case  # noqa: E402
+from orchestrator.analysis.timing import Case, paper_speed  # noqa: E402
 from orchestrator.data.store import Pairs  # noqa: E402
 from orchestrator.ledger.keys import Keys  # noqa: E402
 from orchestrator.report.speeds import ratio_of  # noqa: E402
@@ -89,7 +88,7 @@ def reporting(address: str) -> list[Subject]:
     for row in resolve(address):
         if row.kind == "run":
             subject = Subject(row, Keys(None, None, None), row.label)
-            if any(reported(subject, column) is not None for column in COLUMNS):
+            if any(paper_speed(subject, column) is not None for column in COLUMNS):
                 found[row.id] = subject
         elif row.analysis == "speed":
             for target, name in zip(row.of, row.expect, strict=False):
@@ -129,7 +128,7 @@ def cases(subjects: list[Subject], size: Size, args: argparse.Namespace) -> tupl
         assert row.spec is not None
         scaled = replace(subject, row=row)
         model = build(row.spec.model.model_dump(), size.vocab, size.vocab, 1)
-        case = Case(scaled, model, False, updates, sources, torch.device("cpu"), row.spec.decode, args.clock, forced=True)
+        case = Case(scaled, model, False, sources, row.spec.decode, torch.device("cpu"), args.clock, updates, forced=True)
         found.append(Measured(case))
     return found, updates
 
@@ -201,7 +200,7 @@ def _record(one: Measured, base: Measured, targets: int, sentences: int) -> dict
         if name != "train":
             record[name]["within"] = 1 / (ratio_of(rates, theirs) or 1e-9) <= MARGIN / by_flops
     for column, name in zip(COLUMNS, ("train", "beam"), strict=True):
-        own, theirs_reported = reported(subject, column), reported(base.case.subject, column)
+        own, theirs_reported = paper_speed(subject, column), paper_speed(base.case.subject, column)
         record[name]["paper"] = round(own / theirs_reported, 4) if own and theirs_reported else None
     return record
 

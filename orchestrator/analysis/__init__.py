@@ -1,1 +1,1 @@
-"""Analyses of trained rows: the figures and tables of the papers that no training gives. They only read the ledger and the weights."""
+"""Analyses of trained rows: tables and figures that no training gives. They read the ledger and the weights and train nothing."""

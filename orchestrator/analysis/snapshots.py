@@ -1,4 +1,4 @@
-"""The weights that a run kept on its way (`train.snapshots`)."""
+"""Snapshots of the weights that a training kept (`train.snapshots`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from orchestrator.errors import UserError
 from orchestrator.ledger.weights import CorruptError, Tensors, load_snapshot, snapshots
 
 
-def of_row(context: Context, subject: Subject) -> list[Path]:
-    """The row's snapshots, oldest first; empty where none was kept."""
+def snapshots_of(context: Context, subject: Subject) -> list[Path]:
+    """Oldest first."""
     return snapshots(context.store(subject).run_dir / "snapshots")
 
 
@@ -19,8 +19,8 @@ def step_of(path: Path) -> int:
     return int(path.stem.removeprefix("step-"))
 
 
-def loaded(subject: Subject, paths: Sequence[Path]) -> Iterator[Tensors]:
-    """One after the other, verified. UserError for a damaged file."""
+def load(subject: Subject, paths: Sequence[Path]) -> Iterator[Tensors]:
+    """Verified weights, one after the other. Raises UserError for a damaged file."""
     for path in paths:
         try:
             yield load_snapshot(path, key=subject.train_key)
@@ -28,7 +28,6 @@ def loaded(subject: Subject, paths: Sequence[Path]) -> Iterator[Tensors]:
             raise UserError(f"{path}: {error}") from None
 
 
-def needed(subject: Subject, count: int) -> str:
-    """What is to be done where there is none."""
+def missing_snapshots(subject: Subject, count: int) -> str:
     again = f"train it with --set train.snapshots={count} (another key, so a run of its own)"
     return f"{subject.row.id}: found no snapshots of its weights; {again}"

@@ -1,12 +1,12 @@
-"""From the targets of a command to the rows that are looked at: which kind of analysis, which rows, which of them have a finished run."""
+"""Resolution of the targets of a command: kinds of analyses, their rows, and which of these have a finished run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.analysis import base
+from orchestrator.analysis import registry
 from orchestrator.analysis.base import Subject
 from orchestrator.decoding.length_penalty import with_known
 from orchestrator.errors import UserError
@@ -15,6 +15,7 @@ from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.report.find import Finder
+from orchestrator.specs.analyses import KINDS
 from orchestrator.specs.positions import nearest
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
@@ -22,8 +23,8 @@ from orchestrator.sweeps.plan import Data
 
 
 @dataclass(frozen=True)
-class How:
-    """How the rows of every target are resolved: as for `run`."""
+class RowSelection:
+    """How to resolve the rows of every target, as for `run`."""
 
     sets: list[str] = field(default_factory=list)
     profile: str | None = None
@@ -35,20 +36,20 @@ class How:
 
 @dataclass(frozen=True)
 class Group:
-    """One analysis to do. `left_out`: a line for each row that has no finished run, with the command that makes one."""
+    """One analysis to do. `left_out`: a line for each row without a finished run, with the command that makes one."""
 
     kind: str
     subjects: list[Subject]
     left_out: list[str]
 
 
-def rows_of(targets: Sequence[str], how: How) -> list[Row]:
-    """Rows of all targets, each once, in order. UserError with every target's problems."""
+def rows_of(targets: Sequence[str], selection: RowSelection) -> list[Row]:
+    """Rows of all targets, each once, in order. Raises UserError with the problems of all targets."""
     rows: dict[str, Row] = {}
     problems: list[str] = []
     for target in targets:
         try:
-            for row in how.rows(target):
+            for row in selection.rows(target):
                 rows.setdefault(row.id, row)
         except UserError as error:
             problems += error.lines
@@ -58,74 +59,73 @@ def rows_of(targets: Sequence[str], how: How) -> list[Row]:
 
 
 def kinds_of(rows: Sequence[Row], kind: str | None) -> dict[str, list[Row]]:
-    """Kind -> its rows. `kind`: asked for, so that it is the only one and all rows are its own.
+    """Kind -> its rows. A given `kind` takes all rows.
 
-    Without it the rows' own `analysis` says; rows that name none join the only kind there is. UserError where none is known.
+    Otherwise the rows' own `analysis` decides; if there is only one kind, rows that name none join it. Raises UserError if none is named.
     """
     if kind is not None:
-        base.module_of(kind)
+        registry.get(kind)
         return {kind: list(rows)}
-    named = dict.fromkeys(row.analysis for row in rows if row.analysis is not None)
-    if not named:
-        raise UserError(f"{rows[0].id}: names no analysis; give --kind: {nearest('', base.KINDS)}")
-    if len(named) == 1:
-        return {name: list(rows) for name in named}
-    return {name: [row for row in rows if row.analysis == name] for name in named}
+    names = list(dict.fromkeys(row.analysis for row in rows if row.analysis is not None))
+    if not names:
+        raise UserError(f"{rows[0].id}: names no analysis; give --kind: {nearest('', KINDS)}")
+    if len(names) == 1:
+        return {names[0]: list(rows)}
+    return {name: [row for row in rows if row.analysis == name] for name in names}
 
 
-def group(kind: str, rows: Sequence[Row], how: How, ledger: Ledger, data_dir: Path | None, again: str) -> Group:
-    """The subjects of one analysis: rows that run stand for themselves, analysis rows for those in their `of`, each row once.
+def group(kind: str, rows: Sequence[Row], selection: RowSelection, ledger: Ledger, data_dir: Path | None, again: str) -> Group:
+    """The subjects of one analysis, each row once: rows that run, and for analysis rows those in their `of`.
 
-    again: options of the command that would run a missing row. UserError where no subject is left.
+    again: options of the command that would run a missing row. Raises UserError if no subject is left.
     """
-    finder, needed, tensors = Finder(ledger, Data(data_dir)), base.needs_runs(kind), base.needs_weights(kind)
+    finder, needs = Finder(ledger, Data(data_dir)), registry.get(kind)
     subjects: dict[str, Subject] = {}
     left_out: list[str] = []
-    for row, asked in _asked(rows, how):
+    for row, analysis_row in _expand(rows, selection):
         if row.id in subjects:
             continue
+        assert row.spec is not None
         keys = finder.keys(row) or Keys(None, None, None)
-        problem = _unfinished(row, keys, ledger) if needed else None
+        problem = _unfinished(row, keys, ledger) if needs.needs_runs else None
         if problem is not None:
-            seed = "" if how.seed == 1 else f" --seed {how.seed}"
-            left_out.append(f"{row.id} seed {how.seed}: {problem}; run it first: nmt-ablate run {row.id}{seed}{again}")
-        elif tensors and not _has_weights(ledger, keys):
-            left_out.append(f"{row.id} seed {how.seed}: its weights are not in {ledger.root} (published results hold none)")
+            seed = "" if selection.seed == 1 else f" --seed {selection.seed}"
+            left_out.append(f"{row.id} seed {selection.seed}: {problem}; run it first: nmt-ablate run {row.id}{seed}{again}")
+        elif needs.needs_weights and not _has_weights(ledger, keys):
+            left_out.append(f"{row.id} seed {selection.seed}: its weights are not in {ledger.root} (published results hold none)")
         else:
-            assert row.spec is not None  # `_asked` gives rows that run
-            subjects[row.id] = Subject(row, keys, _label(row, asked), asked, with_known(row.spec, keys, ledger))
+            subjects[row.id] = Subject(row, keys, _label(row, analysis_row), analysis_row, with_known(row.spec, keys, ledger))
     left_out = list(dict.fromkeys(left_out))
     if not subjects:
         raise UserError(*(left_out or [f"{rows[0].id}: found no row to analyse; expected rows that run, or an analysis of some"]))
     return Group(kind, list(subjects.values()), left_out)
 
 
-def _asked(rows: Sequence[Row], how: How) -> list[tuple[Row, Row | None]]:
-    """(row that runs, analysis row it stands for)."""
-    found: list[tuple[Row, Row | None]] = []
+def _expand(rows: Sequence[Row], selection: RowSelection) -> Iterator[tuple[Row, Row | None]]:
+    """(row that runs, analysis row that names it)."""
     for row in rows:
         if row.spec is not None:
-            found.append((row, None))
+            yield row, None
         for address in row.of:
-            found += [(other, row) for other in how.rows(_beside(row, address)) if other.spec is not None]
-    return found
+            yield from ((other, row) for other in selection.rows(_in_same_file(row, address)) if other.spec is not None)
 
 
-def _beside(row: Row, address: str) -> str:
-    """A row of the same file by its file: that also works where the file is not one of ours."""
+def _in_same_file(row: Row, address: str) -> str:
+    """The address of a row in the same file by that file, which also works outside of `search_spaces`."""
     table = "/".join(row.id.split("/")[:2]) + "/"
     here = address.startswith(table) and Path(row.source_file).is_file()
     return f"{row.source_file}#{address.removeprefix(table)}" if here else address
 
 
-def _label(row: Row, asked: Row | None) -> str:
-    """The analysis row's own label where it is about this row alone and says more than its address."""
-    alone = asked is not None and len(asked.of) == 1 and asked.label and not asked.id.endswith(f"/{asked.label}")
-    return asked.label if alone and asked is not None else row.label or row.id
+def _label(row: Row, analysis_row: Row | None) -> str:
+    """The analysis row's label if it is about this row alone and differs from its address."""
+    if analysis_row is None or len(analysis_row.of) != 1 or analysis_row.id.endswith(f"/{analysis_row.label}"):
+        return row.label or row.id
+    return analysis_row.label or row.label or row.id
 
 
 def _unfinished(row: Row, keys: Keys, ledger: Ledger) -> str | None:
-    """Why the row cannot be looked at, or None."""
+    """Why the row cannot be analysed, or None."""
     assert row.spec is not None
     if keys.train is None or keys.score is None:
         return f"corpus {row.spec.data.corpus} is absent (--data-dir) and no run is in {ledger.root}"
@@ -141,10 +141,10 @@ def _has_weights(ledger: Ledger, keys: Keys) -> bool:
     return keys.train is not None and Store(ledger.run_dir(keys.train), keys.train).has_weights()
 
 
-def slug(rows: Sequence[Row], how: How, options: Sequence[str] = (), *, picked: bool = False) -> str:
-    """Stable name of the folder of an analysis: the row, table or papers, the profile, and a digest of whatever else was chosen.
+def folder_name(rows: Sequence[Row], selection: RowSelection, options: Sequence[str] = (), *, several_targets: bool = False) -> str:
+    """Stable name of an analysis folder: the row, table or papers, the profile, and a digest of the other choices.
 
-    picked: the rows come from several targets, so that they need not be a whole table.
+    several_targets: the rows may be a part of a table only.
     """
     tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
     if len(rows) == 1:
@@ -153,6 +153,7 @@ def slug(rows: Sequence[Row], how: How, options: Sequence[str] = (), *, picked: 
         name = tables[0]
     else:
         name = "+".join(dict.fromkeys(table.partition("/")[0] for table in tables))[:60]
-    chosen = [[row.id for row in rows] if picked or len(tables) > 1 else [], sorted(how.sets), sorted(options)]
-    marks = (f"@{how.profile}" if how.profile else "") + (f"-seed{how.seed}" if how.seed != 1 else "")
-    return name.replace("/", "-") + marks + (f"+{digest(chosen)[:8]}" if any(chosen) else "")
+    ids = [row.id for row in rows] if several_targets or len(tables) > 1 else []
+    choices = [ids, sorted(selection.sets), sorted(options)]
+    suffix = (f"@{selection.profile}" if selection.profile else "") + (f"-seed{selection.seed}" if selection.seed != 1 else "")
+    return name.replace("/", "-") + suffix + (f"+{digest(choices)[:8]}" if any(choices) else "")

@@ -1,12 +1,14 @@
-"""Timed training steps and decodings of several rows in turns."""
+"""Timed training updates and decodings of several rows, interleaved: A, B, C, B, C, A, ..."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
-from typing import TypeVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,58 +20,56 @@ from orchestrator.data.store import Prepared
 from orchestrator.decoding.fixed_length import FullLength
 from orchestrator.decoding.translate import decode_corpus
 from orchestrator.errors import UserError
+from orchestrator.ledger.provenance import capsule
 from orchestrator.specs.schema import DecodeSpec
+from orchestrator.specs.table import number
 from orchestrator.sweeps.row import load_model
 from orchestrator.training.batches import Feed, Update
 from orchestrator.training.objective import Objective, Share
 from orchestrator.training.optim import clip, optimizer
-from orchestrator.training.runtime import best_device
-
-C = TypeVar("C")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """rounds: turns that count; steps: updates, sentences: translations of one row in one round; clock: wall or cpu."""
-
-    rounds: int
-    steps: int
-    sentences: int
-    clock: str
 
 
 @dataclass
 class Case:
-    """One row, ready to train and to decode. seconds: of each round; updates, sources: the same in every round."""
+    """One row, ready to train and to decode; every round does the same work.
+
+    forced: every output is made as long as its source. batching: options of `decode_corpus`. seconds: of each round, by kind of work.
+    """
 
     subject: Subject
     model: Transformer
     trained: bool
-    updates: list[Update]
     sources: list[list[int]]
-    device: torch.device
     search: DecodeSpec
+    device: torch.device
     clock: str
+    updates: list[Update] = field(default_factory=list)
     forced: bool = False
-    work: dict[str, int] = field(default_factory=dict)
-    seconds: dict[str, list[float]] = field(default_factory=lambda: {"train": [], "decode": []})
+    batching: dict[str, Any] = field(default_factory=dict)
+    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     output_tokens: int = 0
 
-    def __post_init__(self) -> None:
-        self.params = count_parameters(self.model)
-        self.objective = Objective(self.model, self.subject.spec.optim.label_smoothing)
-        if self.subject.spec.train.compile:
-            self.objective.compile()
-        self.optimizer = optimizer(self.model, self.subject.spec.optim)  # its rate stays 0: same work, same weights
+    @cached_property
+    def params(self) -> int:
+        return count_parameters(self.model)
 
-    def rates(self, name: str) -> list[float]:
-        """Updates/s or sentences/s of each round."""
-        return [self.work[name] / seconds for seconds in self.seconds[name]]
+    @cached_property
+    def objective(self) -> Objective:
+        objective = Objective(self.model, self.subject.spec.optim.label_smoothing)
+        if self.subject.spec.train.compile:
+            objective.compile()
+        return objective
+
+    @cached_property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Its learning rate stays 0: the work of an update without its effect."""
+        return optimizer(self.model, self.subject.spec.optim)
 
     def train(self) -> float:
         """Seconds of all updates."""
         cpu.use(self.subject.spec.train.threads)
         self.model.train()
+        self.objective, self.optimizer  # noqa: B018  built before the clock starts
         started = self._now()
         for update in self.updates:
             self._step(update)
@@ -81,9 +81,9 @@ class Case:
         model: nn.Module = FullLength(self.model) if self.forced else self.model
         search = self.search.model_copy(update={"max_ratio": 1.0, "max_extra": 0}) if self.forced else self.search
         started = self._now()
-        found = decode_corpus(model.eval(), self.sources, search)
+        outputs = decode_corpus(model.eval(), self.sources, search, **self.batching)
         seconds = self._now() - started
-        self.output_tokens = sum(len(hypotheses[0].ids) + 1 for hypotheses in found)
+        self.output_tokens = sum(len(hypotheses[0].ids) + 1 for hypotheses in outputs)
         return seconds
 
     def _step(self, update: Update) -> None:
@@ -99,81 +99,80 @@ class Case:
         self.optimizer.step()
 
     def _now(self) -> float:
-        return now(self.clock, self.device)
+        """Seconds of the process (clock `cpu`) or of the wall, once the device has finished."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.process_time() if self.clock == "cpu" else time.perf_counter()
 
 
-def measure(context: Context, settings: Settings, device: torch.device) -> tuple[list[Case], bool]:
-    """Cases with their seconds, and whether outputs were forced to the length of their sources (not all rows have trained weights)."""
-    cases = [_case(context, subject, settings, device) for subject in context.subjects]
+def measure(cases: Sequence[Case], rounds: int, works: Sequence[str]) -> bool:
+    """Fill `seconds` of all cases. Returns whether outputs were forced to the length of their sources (some row has no trained weights).
+
+    A round before the first is not timed: memory of these sizes is allocated for the first time. Each round begins with another case,
+    because the first one finds the caches as others left them.
+    """
     forced = not all(case.trained for case in cases)
     for case in cases:
         case.forced = forced
-        case.work = {"train": len(case.updates), "decode": len(case.sources)}
-    for number, name, case in turns(cases, settings.rounds, ("train", "decode")):
-        seconds = case.train() if name == "train" else case.decode()
-        if number >= 0:
-            case.seconds[name].append(seconds)
-    return cases, forced
-
-
-def turns(cases: Sequence[C], rounds: int, works: Sequence[str] = ("decode",)) -> Iterator[tuple[int, str, C]]:
-    """(round, work, case): A, B, C, B, C, A, ... Round -1 does not count: memory of these sizes is taken for the first time.
-
-    Each round begins with another case, for the first one finds the caches as others left them.
-    """
-    for number in range(-1, rounds):
-        first = max(number, 0) % len(cases)
+    for current in range(-1, rounds):
+        first = max(current, 0) % len(cases)
         for work in works:
-            yield from ((number, work, case) for case in (*cases[first:], *cases[:first]))
+            for case in (*cases[first:], *cases[:first]):
+                seconds = case.train() if work == "train" else case.decode()
+                if current >= 0:
+                    case.seconds[work].append(seconds)
+    return forced
 
 
-def now(clock: str, device: torch.device) -> float:
-    """Seconds of the process (clock `cpu`) or of the wall, once the device has done its work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.process_time() if clock == "cpu" else time.perf_counter()
+def make_case(context: Context, subject: Subject, sentences: int, device: torch.device, clock: str) -> Case:
+    """Sources: at most `sentences`, spread over the whole test set. Raises UserError if it has no words."""
+    prepared, test = context.prepared(subject), subject.spec.score.test
+    lines = prepared.sources(test)
+    every = max(1, len(lines) // sentences)
+    sources = [ids for ids in prepared.encode(lines[::every][:sentences]) if ids]
+    if not sources:
+        raise UserError(f"{subject.row.id}: test set {test} has no sentence to decode")
+    model, trained = _model(context, subject, prepared, device)
+    return Case(subject, model, trained, sources, subject.spec.search, device, clock)
 
 
-def device_of(name: str) -> torch.device:
-    """UserError for a GPU that is not there."""
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("--option device='cuda': found no CUDA device; expected auto or cpu")
-    return best_device() if name == "auto" else torch.device(name)
+def first_updates(context: Context, subject: Subject, steps: int) -> list[Update]:
+    spec = subject.spec
+    return list(islice(Feed(context.prepared(subject).pairs("train"), spec.batch, spec.seed).updates(0, 0), steps))
 
 
-def clock_of(name: str, context: Context, device: torch.device) -> str:
-    """wall or cpu. UserError for the CPU's clock where a GPU computes."""
+def _model(context: Context, subject: Subject, prepared: Prepared, device: torch.device) -> tuple[Transformer, bool]:
+    """(trained model, True) if its weights are here, else (fresh model, False)."""
+    if subject.keys.train is not None:
+        try:
+            return load_model(subject.spec, prepared, context.store(subject), device), True
+        except UserError:
+            pass  # the run of a mirror has no tensors
+    model: Transformer = build(subject.spec.model.model_dump(), prepared.src_size, prepared.tgt_size, subject.spec.seed)
+    return model.to(device).eval(), False
+
+
+def clock_option(context: Context, device: torch.device) -> str:
+    """Option `clock`: wall, cpu (the CPU seconds of this process, which other work on the machine disturbs less), or auto.
+
+    auto is cpu where all rows run on one thread of a CPU, which gives the same on an idle machine. Raises UserError for cpu on a GPU.
+    """
+    name = context.choice("clock", "auto", "wall", "cpu")
     if name == "cpu" and device.type != "cpu":
         raise UserError(f"--option clock='cpu': the device is {device.type}; expected wall")
     alone = device.type == "cpu" and all(subject.spec.train.threads == 1 for subject in context.subjects)
     return ("cpu" if alone else "wall") if name == "auto" else name
 
 
-def _case(context: Context, subject: Subject, settings: Settings, device: torch.device) -> Case:
-    spec, prepared = subject.spec, context.prepared(subject)
-    model, trained = model_of(context, subject, prepared, device)
-    feed = Feed(prepared.pairs("train"), spec.batch, spec.seed)
-    updates = list(islice(feed.updates(0, 0), settings.steps))
-    return Case(subject, model, trained, updates, some_sources(subject, prepared, settings.sentences), device, spec.search, settings.clock)
+def machine(device: torch.device) -> str:
+    """Name of the GPU or the CPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(capsule()["cpu"] or "cpu")
 
 
-def some_sources(subject: Subject, prepared: Prepared, count: int) -> list[list[int]]:
-    """Ids of `count` sentences at most, spread over the whole test set. UserError where it has no words."""
-    test = subject.spec.score.test
-    lines = prepared.sources(test)
-    every = max(1, len(lines) // count)
-    sources = [ids for ids in prepared.encode(lines[::every][:count]) if ids]
-    if not sources:
-        raise UserError(f"{subject.row.id}: test set {test} has no sentence to decode")
-    return sources
-
-
-def model_of(context: Context, subject: Subject, prepared: Prepared, device: torch.device) -> tuple[Transformer, bool]:
-    """Trained weights where they lie here, else fresh ones."""
-    if subject.keys.train is not None:
-        try:
-            return load_model(subject.spec, prepared, context.store(subject), device), True
-        except UserError:
-            pass  # a mirror's run has no tensors
-    model: Transformer = build(subject.spec.model.model_dump(), prepared.src_size, prepared.tgt_size, subject.spec.seed)
-    return model.to(device).eval(), False
+def paper_speed(subject: Subject, column: str) -> float | None:
+    """The paper's absolute figure of a row. An analysis row reports one training speed for each of its rows, in their order."""
+    value = subject.row.expect.get(column)
+    rows = [] if subject.analysis_row is None else subject.analysis_row.of
+    if column == "train_speed" and subject.row.id in rows and len(subject.expect) == len(rows):
+        value = list(subject.expect.values())[rows.index(subject.row.id)]
+    return None if value is None or isinstance(value, bool) else number(value)

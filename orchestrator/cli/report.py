@@ -9,6 +9,7 @@ import typer
 
 from orchestrator.cli.options import AsJson, Export, NoTracking, Seed, TrackingUri, expand_options
 from orchestrator.files.folders import parser
+from orchestrator.specs.analyses import KINDS
 from orchestrator.sweeps.options import RowOptions
 
 
@@ -16,7 +17,7 @@ from orchestrator.sweeps.options import RowOptions
 def analyse(
     targets: Annotated[list[str], typer.Argument(metavar="TARGET..", help="Rows, tables, files or folders of search_spaces.")],
     options: RowOptions,
-    kind: Annotated[str | None, typer.Option("--kind", help="Kind of analysis; default: the one that the rows name.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help=f"One of {', '.join(KINDS)}; default: what the rows name.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="Option of the analysis, as edges=15,30,45; may be repeated.")
     ] = None,
@@ -31,9 +32,6 @@ def analyse(
     as_json: AsJson = False,
 ) -> None:
     """Analyse trained rows: data as JSON and CSV, a figure as PNG and SVG. Rows without a run are named and left out.
-
-    Kinds: length, exploitation, hops, steps, accuracy, layer-attention, properties, probing, significance, speed, inference-speed,
-    grid, degradation, difficulty, attention-maps, gradient-norms, lead, loss-curves, embedding-size, parameters, asha.
 
     Example:  nmt-ablate analyse dou2018/fig4 --profile smoke
     """

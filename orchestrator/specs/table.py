@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from orchestrator.specs.analyses import KINDS
 from orchestrator.specs.resources import size, valid_share
 from orchestrator.specs.schema import Natural, Positive, Strict
 
@@ -24,29 +25,10 @@ _UNIT = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 Kind = Literal["run", "quoted", "analysis"]
-AnalysisName = Literal[
-    "length",
-    "exploitation",
-    "hops",
-    "steps",
-    "accuracy",
-    "layer-attention",
-    "properties",
-    "grid",
-    "probing",
-    "significance",
-    "speed",
-    "degradation",
-    "difficulty",
-    "attention-maps",
-    "gradient-norms",
-    "inference-speed",
-    "lead",
-    "loss-curves",
-    "embedding-size",
-    "parameters",
-    "asha",
-]
+if TYPE_CHECKING:
+    AnalysisName = str
+else:
+    AnalysisName = Literal[KINDS]
 TestName = Literal["both", "sign", "bootstrap"]
 """Whose p-values give a row its mark."""
 Also = dict[str, dict[str, Any] | None]

@@ -9,10 +9,10 @@ from typing import Any
 
 from rich.table import Table
 
-from orchestrator.analysis import base
+from orchestrator.analysis import registry
 from orchestrator.analysis.base import Analysis, Context
 from orchestrator.analysis.files import write
-from orchestrator.analysis.subjects import How, group, kinds_of, rows_of, slug
+from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of, rows_of
 from orchestrator.cli.commands.rows import open_ledger
 from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json
@@ -45,11 +45,11 @@ def analyse(targets: Sequence[str], kind: str | None, settings: Sequence[str], s
     """UserError where no kind of analysis could be done; the problems of single kinds are warnings."""
     need_folder(options.data_dir, "--data-dir")
     uri = checked_uri(outputs.tracking_uri)
-    how = How(list(options.sets or []), options.profile, seed)
-    rows = rows_of(targets, how)
+    selection = RowSelection(list(options.sets or []), options.profile, seed)
+    rows = rows_of(targets, selection)
     kinds = kinds_of(rows, kind)
-    settings_of = {name: base.options_of(name, list(settings)) for name in kinds}
-    name, ledger = slug(rows, how, settings, picked=len(targets) > 1), open_ledger(options.results)
+    settings_of = {name: registry.options_of(name, list(settings)) for name in kinds}
+    name, ledger = folder_name(rows, selection, settings, several_targets=len(targets) > 1), open_ledger(options.results)
     folder = outputs.out if outputs.out is not None else options.results / "analyses" / name
     make(folder, "--out" if outputs.out is not None else "--results")
     make(outputs.export, "--export")
@@ -57,9 +57,9 @@ def analyse(targets: Sequence[str], kind: str | None, settings: Sequence[str], s
     done = 0
     for each, its_rows in kinds.items():
         try:
-            found = group(each, its_rows, how, ledger, options.data_dir, options.arguments)
+            found = group(each, its_rows, selection, ledger, options.data_dir, options.arguments)
             context = Context(found.subjects, ledger, options.data_dir, options.cache_dir, settings_of[each])
-            analysis = base.module_of(each).analyse(context)
+            analysis = registry.get(each).analyse(context)
         except UserError as error:
             problems += error.lines
             continue
@@ -70,7 +70,7 @@ def analyse(targets: Sequence[str], kind: str | None, settings: Sequence[str], s
         if outputs.export is not None:
             _export(analysis.kept, options.results, outputs.export)
         if not outputs.no_tracking:
-            _log(analysis, context, files, name, its_rows, how, options.results, uri)
+            _log(analysis, context, files, name, its_rows, selection, options.results, uri)
         _print(analysis, files, name, outputs.as_json)  # last: the reader of stdout may be gone
     if not done:
         raise UserError(*problems)
@@ -87,12 +87,19 @@ def _export(written: list[Path], results: Path, target: Path) -> None:
 
 
 def _log(
-    analysis: Analysis, context: Context, files: dict[str, Path], name: str, rows: list[Row], how: How, results: Path, uri: str | None
+    analysis: Analysis,
+    context: Context,
+    files: dict[str, Path],
+    name: str,
+    rows: list[Row],
+    selection: RowSelection,
+    results: Path,
+    uri: str | None,
 ) -> None:
     """To MLflow; a warning where that fails."""
-    tags = {"rows": ",".join(s.row.id for s in context.subjects), "profile": how.profile or "as published"}
+    tags = {"rows": ",".join(s.row.id for s in context.subjects), "profile": selection.profile or "as published"}
     tags |= dict(zip(("paper", "table"), rows[0].id.split("/"), strict=False))
-    params = {"seed": how.seed, **context.options}
+    params = {"seed": selection.seed, **context.options}
     if warning := log_analysis(results, f"{analysis.kind} {name}", analysis.kind, list(files.values()), params, tags, uri):
         log(warning)
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from models.transformer import build
-from orchestrator.analysis.base import Context, Subject, options_of
+from orchestrator.analysis.base import Context, Subject
+from orchestrator.analysis.registry import options_of
 from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from orchestrator.analysis.asha import analyse
+from orchestrator.analysis.kinds.asha import analyse
 from orchestrator.errors import UserError
 
 FINALS = {"base": 3.0, "hier": 1.0, "iter": 2.0, "hop1": 4.0}

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from models.attention import attention_weights
-from orchestrator.analysis.attention_maps import analyse, attention_map, attention_of
 from orchestrator.analysis.files import write
+from orchestrator.analysis.kinds.attention_maps import analyse, attention_map, top_cross_attention
 from orchestrator.decoding.beam import BOS
 from orchestrator.decoding.translate import pad
 from orchestrator.errors import UserError
@@ -42,7 +42,7 @@ def test_it_is_the_mean_over_heads_of_the_top_layer(lab: Any) -> None:
     """Against the layer's own maps: query of what it reads, keys of the encoder's states."""
     context = lab.context("attention-maps", "base")
     model = context.model(context.subjects[0])
-    attention = attention_of(model)
+    attention = top_cross_attention(model)
     assert attention is model.decoder.layers[-1].cross_attention.attention
     source, target = lab.prepared.pairs("test")[3]
     seen: list[Any] = []
@@ -67,7 +67,7 @@ def test_of_two_attentions_the_one_over_the_encoder_is_shown(lab: Any) -> None:
     modules = dict(cross._modules)
     cross._modules.clear()
     cross._modules.update({"context_attention": model.decoder.layers[0].cross_attention.attention} | modules)
-    assert attention_of(model) is modules["attention"]
+    assert top_cross_attention(model) is modules["attention"]
 
 
 def test_what_cannot_be_looked_at(lab: Any, own: Any) -> None:
@@ -76,4 +76,4 @@ def test_what_cannot_be_looked_at(lab: Any, own: Any) -> None:
     context = lab.context("attention-maps", "base")
     model = context.model(context.subjects[0])
     model.decoder.layers[-1].cross_attention = None
-    assert attention_of(model) is None
+    assert top_cross_attention(model) is None

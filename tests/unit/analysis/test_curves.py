@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from orchestrator.analysis import accuracy, hops, steps
-from orchestrator.analysis.curve import positions
+from orchestrator.analysis.kinds import accuracy, hops, steps
+from orchestrator.analysis.option_curve import positions
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import ModelSpec, ScoreSpec
 

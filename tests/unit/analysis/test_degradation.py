@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator.analysis import decoding
-from orchestrator.analysis.degradation import analyse, sample
+from orchestrator.analysis import translations
 from orchestrator.analysis.files import write
+from orchestrator.analysis.kinds.degradation import analyse, sample
 from orchestrator.decoding.beam import Hypothesis
 from orchestrator.decoding.translate import translate_lines
 from orchestrator.errors import UserError
@@ -64,7 +64,7 @@ def test_a_model_that_knows_its_training_pairs_has_full_bleu(own: Any, monkeypat
     def by_heart(model: Any, ids: Any, spec: Any, **more: Any) -> Any:
         return [[Hypothesis(known.get(tuple(source), []), 0.0, 0.0)] for source in ids]
 
-    monkeypatch.setattr(decoding, "decode_corpus", by_heart)
+    monkeypatch.setattr(translations, "decode_corpus", by_heart)
     made = analyse(own.context("degradation", "base", options=["pairs=30", "device=cpu"]))
     bleu = {r["data"]: r["value"] for r in made.records if r["measure"] == "bleu"}
     assert bleu["training"] == pytest.approx(100.0) and bleu["validation"] < 50.0
@@ -73,7 +73,7 @@ def test_a_model_that_knows_its_training_pairs_has_full_bleu(own: Any, monkeypat
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every translation is empty: a search takes long."""
-    monkeypatch.setattr(decoding, "decode_corpus", lambda model, ids, *given, **more: [[Hypothesis([], 0.0, 0.0)] for _ in ids])
+    monkeypatch.setattr(translations, "decode_corpus", lambda model, ids, *given, **more: [[Hypothesis([], 0.0, 0.0)] for _ in ids])
 
 
 @pytest.mark.usefixtures("silent")

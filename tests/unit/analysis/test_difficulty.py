@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from orchestrator.analysis.difficulty import QUARTILES, analyse, difficulty, nll, quartiles
-from orchestrator.analysis.difficulty_released import joined, read, running
 from orchestrator.analysis.files import write
+from orchestrator.analysis.kinds.difficulty import QUARTILES, analyse, difficulty, nll, quartiles
+from orchestrator.analysis.released_split import detokenised, join_subwords, read
 from orchestrator.decoding.beam import BOS, EOS
 from orchestrator.decoding.translate import pad
 from orchestrator.errors import UserError
@@ -30,7 +30,7 @@ def with_snapshots(lab: Any, name: str, count: int, noise: float = 0.3) -> None:
     weights = store.weights("last")
     for step in range(1, count + 1):
         generator = torch.Generator().manual_seed(step)
-        store.save_snapshot(step, {n: w + noise * torch.randn(w.shape, generator=generator) for n, w in weights.items()}, count)
+        store.save_snapshot(step, {n: w + noise * torch.randn(w.shape, generator=generator) for n, w in sorted(weights.items())}, count)
 
 
 # ------------------------------------------------------------ the equations
@@ -82,7 +82,7 @@ def test_quartiles_of_the_test_set(own: Any, tmp_path: Path) -> None:
         assert cells["iterative"]["gain"] == pytest.approx(100.0 - cells["baseline"]["bleu"]) and cells["baseline"]["gain"] == 0.0
     base = made.records[:4]
     assert all(a["score_high"] <= b["score_low"] for a, b in pairwise(base))
-    known = context.scored(context.subjects[0])
+    known = context.score_record(context.subjects[0])
     assert known is not None and made.records[4]["bleu"] == pytest.approx(known["bleu"], abs=1e-3)
     assert any("K = 3, not 20" in note for note in made.notes)
     assert set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg"}
@@ -130,10 +130,10 @@ def written(folder: Path, sizes: tuple[int, ...] = (3, 2, 2, 2), *, targets: int
 
 
 def test_lines_of_the_release(tmp_path: Path) -> None:
-    assert joined("d@@ k : 6@@ 0,000 &apos;s .") == "dk : 60,000 's ." and joined("a@@") == "a"
+    assert join_subwords("d@@ k : 6@@ 0,000 &apos;s .") == "dk : 60,000 's ." and join_subwords("a@@") == "a"
     parts = read(written(tmp_path / "split"))
     assert [len(sources) for sources, _ in parts] == [3, 2, 2, 2] and parts[3] == (["dk : 60,000 's ."] * 2, ["dk : 60.000 ."] * 2)
-    assert running(["well , that 's it ."], "en") == ["well, that's it."]
+    assert detokenised(["well , that 's it ."], "en") == ["well, that's it."]
     with pytest.raises(UserError, match="part 0 has 3 sources and 4 references"):
         read(written(tmp_path / "odd", targets=1))
     with pytest.raises(UserError, match=r"test\.src\.part0: no such file"):

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from orchestrator.analysis import embedding_size
-from orchestrator.analysis.embedding_size import analyse
 from orchestrator.analysis.files import write
+from orchestrator.analysis.kinds import embedding_size
+from orchestrator.analysis.kinds.embedding_size import analyse
 from orchestrator.errors import UserError
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
@@ -115,11 +115,11 @@ def test_one_size_is_one_line_and_exit_2(scored: Any, cli: Any, tmp_path: Path) 
 
 
 def test_without_a_score_a_row_has_no_record(sizes: Any) -> None:
-    assert embedding_size.of_row(sizes.subject("row1/de-en-e8"), embedding_size.Finder(sizes.ledger, Data(None))) is None
+    assert embedding_size.analyse_row(sizes.subject("row1/de-en-e8"), embedding_size.Finder(sizes.ledger, Data(None))) is None
 
 
 def test_baselines_are_the_rows_that_are_dense_nowhere() -> None:
     """Dense decoders and dense attention alone are compared too (Shen et al. 2018, Table 2)."""
     rows = resolve("shen2018/table1") + resolve("shen2018/table2")
-    found = {row.label.partition(",")[0] for row in rows if row.spec is not None and not embedding_size.dense(row.spec.model)}
+    found = {row.label.partition(",")[0] for row in rows if row.spec is not None and not embedding_size.is_dense(row.spec.model)}
     assert found == {"BASE-4L", "BASE-8L", "BASE"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.analysis.files import write
-from orchestrator.analysis.gradient_norms import analyse
+from orchestrator.analysis.kinds.gradient_norms import analyse
 from orchestrator.errors import UserError
 from orchestrator.training.gradient_norms import SAMPLES
 from orchestrator.training.reporters import HistoryReporter

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis import inference_speed
 from orchestrator.analysis.base import Context
 from orchestrator.analysis.files import write
+from orchestrator.analysis.kinds import inference_speed
 from orchestrator.errors import UserError
 
 SMALL = ["rounds=2", "sentences=7", "batch=3", "device=cpu"]
@@ -46,9 +46,9 @@ def test_batch_and_beam_are_those_asked_for(own: Any, monkeypatch: pytest.Monkey
 def test_the_order_of_work_and_the_rate(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
-    def decode(self: inference_speed.Case, *given: Any, forced: bool) -> float:
+    def decode(self: inference_speed.Case) -> float:
         seen.append(self.subject.row.label)
-        self.tokens = 100
+        self.output_tokens = 100
         return 1.0 if self.subject.row.label == "baseline" else 2.0
 
     monkeypatch.setattr(inference_speed.Case, "decode", decode)

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from models.cache import Cache
-from orchestrator.analysis.layer_attention import analyse, attention, pieces
+from orchestrator.analysis.kinds.layer_attention import analyse, attention
+from orchestrator.analysis.subwords import pieces
 from orchestrator.decoding.beam import BOS
 from orchestrator.decoding.translate import pad
 from orchestrator.errors import UserError

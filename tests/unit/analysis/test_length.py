@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.length import analyse, grouped
+from orchestrator.analysis.kinds.length import analyse, grouped
 from orchestrator.errors import UserError
 
 
@@ -29,7 +29,7 @@ def test_a_group_is_scored_by_itself(lab: Any) -> None:
 def test_all_sentences_have_the_score_of_the_ledger(lab: Any) -> None:
     context = lab.context("length", "base", options=["edges=6"])
     record = next(r for r in analyse(context).records if r["group"] == "all")
-    known = context.scored(context.subjects[0])
+    known = context.score_record(context.subjects[0])
     assert known is not None and record["bleu"] == pytest.approx(known["bleu"], abs=1e-4) and record["sentences"] == known["sentences"]
 
 

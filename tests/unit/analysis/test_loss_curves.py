@@ -13,9 +13,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from orchestrator.analysis.files import write
-from orchestrator.analysis.loss_curves import analyse
+from orchestrator.analysis.kinds.loss_curves import analyse
 from orchestrator.analysis.loss_history import losses_of
-from orchestrator.analysis.loss_measures import Runner, below, measures
+from orchestrator.analysis.loss_measures import RowCurves, below, measures
 from orchestrator.errors import UserError
 
 EPOCH = 10
@@ -154,7 +154,7 @@ def test_epochs_decide_not_updates() -> None:
     """A row with batches of half the size makes twice the updates an epoch."""
     base = losses_of(history([4.0, 3.0, 2.0, 1.0]), {})
     row = losses_of([r | {"step": 2 * r["step"]} for r in history([2.0, 1.0])], {})
-    found = {m.name: m.value for m in measures(Runner(row, row, None, None), Runner(base, base, None, None), own=False)}
+    found = {m.name: m.value for m in measures(RowCurves(row, row, None, None), RowCurves(base, base, None, None), is_baseline=False)}
     assert found["updates_to_baseline_loss"] == 40 and found["epochs_saved_to_baseline_loss_pct"] == 50.0
     assert found["time_saved_to_baseline_loss_pct"] is None and found["speed_ratio"] is None
 

@@ -10,7 +10,7 @@ import pytest
 from models import build
 from models.transformer import count_parameters
 from orchestrator.analysis.files import write
-from orchestrator.analysis.parameters import analyse
+from orchestrator.analysis.kinds.parameters import analyse
 from orchestrator.errors import UserError
 
 HEAD = """\

@@ -12,11 +12,10 @@ import torch
 from torch import nn
 
 from models.memory import Memory
-from orchestrator.analysis import probing_classifier as classifier
-from orchestrator.analysis.probing import analyse
-from orchestrator.analysis.probing_classifier import Data, Gate, Probe, Setting, fit, search, settings, share
-from orchestrator.analysis.probing_features import Features, features, mean
-from orchestrator.analysis.probing_options import how_of
+from orchestrator.analysis.kinds.probing import analyse, parse_options
+from orchestrator.analysis.probing import classifier
+from orchestrator.analysis.probing.classifier import Data, Gate, Probe, Setting, fit, search, settings, share
+from orchestrator.analysis.probing.features import Features, features, mean
 from orchestrator.data.senteval import SPLITS, TASKS, Part, write
 from orchestrator.errors import UserError
 
@@ -200,18 +199,18 @@ def test_search_first_units_and_dropout_then_decay(monkeypatch: pytest.MonkeyPat
 
 
 def test_word_content_is_linear_whatever_was_asked_for(lab: Any) -> None:
-    how = how_of(lab.context("probing", "base"))
-    assert {setting.nhid for setting in how.search(TASKS["WordContent"], 10000)[0]} == {0}
-    assert {setting.nhid for setting in how.search(TASKS["Length"], 10000)[0]} == {50, 100, 200}
-    linear = how_of(lab.context("probing", "base", options=["classifier=logreg"]))
-    assert [setting.nhid for setting in linear.search(TASKS["Length"], 10000)[0]] == [0]
+    how = parse_options(lab.context("probing", "base"))
+    assert {setting.nhid for setting in how.search_space(TASKS["WordContent"], 10000)[0]} == {0}
+    assert {setting.nhid for setting in how.search_space(TASKS["Length"], 10000)[0]} == {50, 100, 200}
+    linear = parse_options(lab.context("probing", "base", options=["classifier=logreg"]))
+    assert [setting.nhid for setting in linear.search_space(TASKS["Length"], 10000)[0]] == [0]
 
 
 def test_few_validation_sentences_choose_nothing(lab: Any) -> None:
-    how = how_of(lab.context("probing", "base"))
-    grid, decays = how.search(TASKS["Length"], 200)
+    how = parse_options(lab.context("probing", "base"))
+    grid, decays = how.search_space(TASKS["Length"], 200)
     assert (len(grid), len(decays)) == (9, 4)
-    assert how.search(TASKS["Length"], 199) == ([Setting(50, 0.0, 1e-5)], [1e-5])
+    assert how.search_space(TASKS["Length"], 199) == ([Setting(50, 0.0, 1e-5)], [1e-5])
 
 
 # ---------------------------------------------------------------- the analysis

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from orchestrator.analysis.base import Context
-from orchestrator.analysis.properties import NAMES, analyse, properties
-from orchestrator.analysis.subjects import How, group, rows_of
+from orchestrator.analysis.kinds.properties import NAMES, analyse, properties
+from orchestrator.analysis.subjects import RowSelection, group, rows_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.schema import ModelSpec
 
@@ -81,7 +81,7 @@ def test_beside_what_the_paper_says(lab: Any, about: Any) -> None:
 
 def test_the_rows_of_the_table_have_the_properties_that_the_paper_states(tmp_path: Path) -> None:
     """mlrf2018/table1 as the command finds it: without data and without a training."""
-    rows = rows_of(["mlrf2018/table1"], How())
-    found = group("properties", rows, How(), Ledger(tmp_path), None, "")
+    rows = rows_of(["mlrf2018/table1"], RowSelection())
+    found = group("properties", rows, RowSelection(), Ledger(tmp_path), None, "")
     made = analyse(Context(found.subjects, Ledger(tmp_path), None, tmp_path))
     assert [record["agrees"] for record in made.records] == [True] * 4 and made.notes == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis import significance
+from orchestrator.analysis.kinds import significance
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.scoring.significance.compare import Comparer
@@ -28,7 +28,7 @@ def test_rows_against_the_first(own: Any) -> None:
 def test_the_figure_is_the_score(own: Any) -> None:
     record = significance.analyse(own.context("significance", "base", "hier")).records[0]
     context = own.context("significance", "base", "hier")
-    assert [record["baseline_bleu"], record["bleu"]] == pytest.approx([context.scored(s)["bleu"] for s in context.subjects], abs=1e-5)
+    assert [record["baseline_bleu"], record["bleu"]] == pytest.approx([context.score_record(s)["bleu"] for s in context.subjects], abs=1e-5)
 
 
 def test_the_bootstrap_alone_with_its_arrows(own: Any) -> None:

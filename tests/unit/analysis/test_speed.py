@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator.analysis import speed, timing
+from orchestrator.analysis import timing
 from orchestrator.analysis.base import Context
+from orchestrator.analysis.kinds import speed
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.speeds import ratios
@@ -76,7 +77,9 @@ def test_fresh_weights_make_all_outputs_as_long_as_their_sources(own: Any) -> No
 
 def test_training_steps_leave_the_weights(own: Any) -> None:
     context: Context = own.context("speed", "hier", options=SMALL)
-    cases, forced = timing.measure(context, timing.Settings(1, 1, 4, "wall"), torch.device("cpu"))
+    cases = [timing.make_case(context, subject, 4, torch.device("cpu"), "wall") for subject in context.subjects]
+    cases[0].updates = timing.first_updates(context, cases[0].subject, 1)
+    forced = timing.measure(cases, 1, ("train", "decode"))
     fresh = context.model(context.subjects[0])
     assert not forced and all(torch.equal(a, b) for a, b in zip(cases[0].model.parameters(), fresh.parameters(), strict=True))
     assert any(p.grad is not None and bool(p.grad.abs().sum() > 0) for p in cases[0].model.parameters()), "and yet they are steps"
@@ -85,10 +88,10 @@ def test_training_steps_leave_the_weights(own: Any) -> None:
 def test_the_papers_ratios(own: Any) -> None:
     base, hier = (own.subject(name) for name in ("base", "hier"))
     asked = replace(own.rows["base"], kind="analysis", spec=None, expect={"a": 2.6, "b": 2.4}, of=[base.row.id, hier.row.id])
-    assert [speed.reported(replace(s, asked=asked), "train_speed") for s in (base, hier)] == [2.6, 2.4]
-    assert speed.reported(replace(base, asked=asked), "decode_speed") is None
+    assert [timing.paper_speed(replace(s, analysis_row=asked), "train_speed") for s in (base, hier)] == [2.6, 2.4]
+    assert timing.paper_speed(replace(base, analysis_row=asked), "decode_speed") is None
     own_row = replace(hier.row, expect={"train_speed": 1.69})
-    assert speed.reported(replace(hier, row=own_row), "train_speed") == 1.69
+    assert timing.paper_speed(replace(hier, row=own_row), "train_speed") == 1.69
 
 
 def test_bad_options(own: Any) -> None:
@@ -96,4 +99,4 @@ def test_bad_options(own: Any) -> None:
         with pytest.raises(UserError, match=f"--option {option}: .*{found}"):
             speed.analyse(own.context("speed", "base", options=[option]))
     with pytest.raises(UserError, match="expected wall"):
-        timing.clock_of("cpu", own.context("speed", "base"), torch.device("cuda"))
+        timing.clock_option(own.context("speed", "base", options=["clock=cpu"]), torch.device("cuda"))

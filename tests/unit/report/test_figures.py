@@ -8,9 +8,10 @@ from typing import get_args
 
 import pytest
 
-from orchestrator.analysis.base import KINDS
+from orchestrator.analysis import registry
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
+from orchestrator.specs.analyses import KINDS
 from orchestrator.specs.json_schema import json_schema
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.specs.show import to_yaml
@@ -149,7 +150,8 @@ def test_a_bad_figure_of_the_file_is_told_once(spec: Write) -> None:
 
 
 def test_the_kinds_of_analyses_are_those_that_there_are() -> None:
-    assert set(get_args(AnalysisName)) == set(KINDS)
+    assert get_args(AnalysisName) == KINDS and "length" in KINDS
+    assert [registry.get(name).name for name in KINDS] == list(KINDS), "a kind is named like its module"
     assert "note" in json_schema()["properties"]["rows"]["additionalProperties"]["properties"]
 
 

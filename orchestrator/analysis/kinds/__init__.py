@@ -1,0 +1,1 @@
+"""One module per kind of analysis, named like the kind with underscores, imported when the kind is used."""

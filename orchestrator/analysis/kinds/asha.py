@@ -1,0 +1,277 @@
+"""What ASHA spends and loses on a grid that ran in full: its decisions are replayed over the recorded validations, in many start orders.
+
+For each reduction factor: the share of the full grid's compute, how often the best run and all of the best `top` survive, and which runs
+are stopped. `decisions`: the file of a sweep that ran under ASHA (results/sweeps/NAME.asha.json), compared with the same full runs.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from orchestrator.analysis import figures
+from orchestrator.analysis.base import Analysis, Context, Records, Subject, by_row
+from orchestrator.analysis.registry import register
+from orchestrator.errors import UserError
+from orchestrator.specs.positions import shown
+from orchestrator.sweeps.asha import Asha
+from orchestrator.sweeps.asha_replay import Curve, Replay, replay, rungs_of
+from orchestrator.tracking.history import number
+
+OPTIONS = {
+    "metric": "valid/nll",
+    "rank": "metric",
+    "rungs": "auto",
+    "reduction_factor": "2,3,4",
+    "top": "3",
+    "orders": "1000",
+    "workers": "2",
+    "seed": "1",
+    "cost": "updates",
+    "decisions": "none",
+}
+"""rank: of the full runs, by metric (at their end) or bleu (of the test set). rungs: steps, or auto: T/r, T/r^2, ... cost: of one update,
+updates (all cost the same) or seconds (each run's own, as measured). orders: number of shuffles, from `seed`."""
+COLUMNS = ["measure", "reduction_factor", "rungs", "row", "label", "seed", "value", "low", "high", "orders"]
+SHOWN = ["measure", "reduction_factor", "rungs", "row", "value", "low", "high"]
+METRICS = ("valid/nll", "valid/ppl", "valid/accuracy")
+
+
+@register("asha", options=OPTIONS)
+def analyse(context: Context) -> Analysis:
+    """Records by `measure`: share, best_kept, top_kept, kept_of_top of each factor; survived, of each row; the same with `_real`, of the
+    decisions of a sweep; the value of each validation. Raises UserError if fewer than two rows have a history."""
+    metric = context.choice("metric", *METRICS)
+    mode = "max" if metric == "valid/accuracy" else "min"
+    top, orders, workers, seed = (context.integer(name, least) for name, least in (("top", 1), ("orders", 1), ("workers", 1), ("seed", 0)))
+    notes: list[str] = []
+    curves = _curves(context, metric, notes)
+    subjects = {s.row.id: s for s in context.subjects if s.row.id in curves}
+    best = _best(context, subjects, curves, mode, notes)
+    if top > len(best):
+        raise UserError(f"--option top={top}: expected at most {len(best)}, the rows that can be ranked")
+    pinned = {run for run, subject in subjects.items() if subject.row.pinned}
+    records: Records = []
+    for factor in context.numbers("reduction_factor", least=2):
+        rungs = _rungs(context, curves, factor)
+        scheduler = partial(Asha, rungs, float(factor), mode, pinned)
+        replays = [replay(curves, scheduler(), order, workers) for order in _orders(list(curves), pinned, orders, seed)]
+        columns = {"reduction_factor": factor, "rungs": " ".join(str(rung) for rung in rungs)}
+        records += _measures(replays, best, top, columns) + _survival(replays, subjects, columns)
+    real = _real_decisions(context, curves)
+    if real is not None:
+        columns = {"rungs": Path(context.options["decisions"]).name}
+        records += _measures([real], best, top, columns, suffix="_real") + _survival([real], subjects, columns, suffix="_real")
+    for run, curve in curves.items():
+        points = sorted(curve.values.items())
+        records += [subjects[run].columns | {"measure": metric, "rungs": str(step), "value": value} for step, value in points]
+    ranked_by = metric if context.options["rank"] == "metric" else "BLEU on the test set"
+    notes += [
+        f"replayed: {len(curves)} full runs, {orders:,} orders of start from seed {seed}, {workers} at a time; pinned: {len(pinned)}",
+        f"the best {top}: {', '.join(run.partition('/')[2] for run in best[:top])}, by {ranked_by} of the full runs",
+    ]
+    return Analysis("asha", COLUMNS, records, partial(draw, records, metric, top), notes, summary(records, top), SHOWN)
+
+
+def summary(records: Records, top: int) -> list[str]:
+    lines = []
+    for share, suffix in _shares(records):
+        own = _same_rungs(records, share)
+        spread = "" if share["low"] == share["high"] else f" ({share['low']:.0%} to {share['high']:.0%} of 90% of the orders)"
+        rungs = share["rungs"]
+        what = f"a sweep's own decisions ({rungs})" if suffix else f"reduction factor {share['reduction_factor']}, rungs {rungs}"
+        lines.append(
+            f"{what}: {share['value']:.0%} of the full grid's compute{spread}; the best run kept in "
+            f"{own[f'best_kept{suffix}']['value']:.0%}, all of the best {top} in {own[f'top_kept{suffix}']['value']:.0%} of the orders"
+        )
+    return lines
+
+
+def _shares(records: Records) -> list[tuple[dict[str, Any], str]]:
+    """(record of a share, suffix of its measures), the real one last."""
+    return [(r, suffix) for suffix in ("", "_real") for r in records if r["measure"] == f"share{suffix}"]
+
+
+def _same_rungs(records: Records, share: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure -> record with the reduction factor and rungs of `share`."""
+    key = (share.get("reduction_factor"), share["rungs"])
+    return {r["measure"]: r for r in records if (r.get("reduction_factor"), r["rungs"]) == key}
+
+
+def _curves(context: Context, metric: str, notes: list[str]) -> dict[str, Curve]:
+    """Row -> validations of its training. A training shared by several rows counts once, as in a sweep."""
+    curves: dict[str, Curve] = {}
+    first: dict[str, str] = {}
+    cost = context.choice("cost", "updates", "seconds")
+    for subject in context.subjects:
+        if (same := first.setdefault(subject.train_key, subject.row.id)) != subject.row.id:
+            notes.append(f"{subject.row.id}: the training of {same}; a sweep trains it once")
+            continue
+        record, values = context.train_record(subject), dict(context.curve(subject, metric))
+        seconds = number(record.get("seconds"))
+        if not values:
+            notes.append(f"{subject.name}: its history has no {metric}; left out")
+        elif record.get("status") != "done":
+            notes.append(f"{subject.name}: it did not run to its end; left out")
+        elif cost == "updates":
+            curves[subject.row.id] = Curve(values)
+        elif seconds:
+            curves[subject.row.id] = Curve(values, seconds / max(values))
+        else:
+            notes.append(f"{subject.name}: its seconds are not recorded; left out")
+    if len(curves) < 2:
+        raise UserError(*notes, f"found {len(curves)} rows with validations; expected at least 2 to compare")
+    return curves
+
+
+def _best(context: Context, subjects: Mapping[str, Subject], curves: Mapping[str, Curve], mode: str, notes: list[str]) -> list[str]:
+    """Runs from the best to the worst of the full grid."""
+    if context.choice("rank", "metric", "bleu") == "metric":
+        sign = 1.0 if mode == "min" else -1.0
+        return sorted(curves, key=lambda run: sign * curves[run].final)
+    scores: dict[str, float] = {}
+    for run, subject in subjects.items():
+        bleu = number(context.score_record(subject).get("bleu"))
+        if bleu is None:
+            notes.append(f"{run}: it has no BLEU: it is not among the ranked")
+        else:
+            scores[run] = bleu
+    return sorted(scores, key=lambda run: -scores[run])
+
+
+def _rungs(context: Context, curves: Mapping[str, Curve], factor: int) -> list[int]:
+    """Raises UserError for a step at which some run was not validated, and if there is none."""
+    text = context.options["rungs"]
+    if text == "auto":
+        rungs = rungs_of(curves, factor)
+        if not rungs:
+            raise UserError(f"--option reduction_factor={factor}: no validation of all runs is near T/{factor}; expected rungs=STEP,STEP")
+        return rungs
+    rungs = sorted(context.numbers("rungs", least=1))
+    missing = [(step, run) for step in rungs for run, curve in curves.items() if step < curve.steps and step not in curve.values]
+    if missing:
+        raise UserError(f"--option rungs={shown(text)}: {missing[0][1]} was not validated at step {missing[0][0]}")
+    return rungs
+
+
+def _orders(runs: list[str], pinned: set[str], count: int, seed: int) -> list[list[str]]:
+    """As a sweep starts them: pinned runs first, the rest shuffled."""
+    generator = random.Random(seed)
+    first, rest = [run for run in runs if run in pinned], [run for run in runs if run not in pinned]
+    return [first + generator.sample(rest, len(rest)) for _ in range(count)]
+
+
+def _measures(replays: Sequence[Replay], best: Sequence[str], top: int, columns: Mapping[str, Any], suffix: str = "") -> Records:
+    """low, high: the range of nine in ten orders."""
+    shares = sorted(r.share for r in replays)
+    kept = [sum(run not in r.stopped for run in best[:top]) for r in replays]
+    last = len(shares) - 1
+    values = {
+        "share": (shares[last // 2], shares[round(0.05 * last)], shares[round(0.95 * last)]),
+        "best_kept": (fmean(best[0] not in r.stopped for r in replays), None, None),
+        "top_kept": (fmean(number_kept == top for number_kept in kept), None, None),
+        "kept_of_top": (fmean(kept), min(kept), max(kept)),
+    }
+    records: Records = []
+    for name, figures_ in values.items():
+        value, low, high = (None if x is None else round(float(x), 4) for x in figures_)
+        records.append({**columns, "measure": name + suffix, "value": value, "low": low, "high": high, "orders": len(replays)})
+    return records
+
+
+def _survival(replays: Sequence[Replay], subjects: Mapping[str, Subject], columns: Mapping[str, Any], suffix: str = "") -> Records:
+    """The share of orders in which each run reaches its end; low, high: the first and the last rung that stopped it."""
+    records: Records = []
+    for run, subject in subjects.items():
+        rungs = sorted(r.stopped[run] for r in replays if run in r.stopped)
+        record = {**columns, "measure": f"survived{suffix}", "orders": len(replays), **subject.columns}
+        record["value"] = round(1 - len(rungs) / len(replays), 4)
+        records.append(record | {"low": rungs[0] if rungs else None, "high": rungs[-1] if rungs else None})
+    return records
+
+
+def _real_decisions(context: Context, curves: Mapping[str, Curve]) -> Replay | None:
+    """What the decisions of a sweep spent. Raises UserError for a file that is not ASHA's, or of other rows."""
+    text = context.options["decisions"]
+    if text == "none":
+        return None
+    try:
+        rungs = json.loads(Path(text).read_text())["rungs"]
+        stopped = {r["run"].rpartition(":")[0]: int(rung) for rung, rows in rungs.items() for r in rows if not r["continue"]}
+        runs = {r["run"].rpartition(":")[0] for rows in rungs.values() for r in rows}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"--option decisions={shown(text)}: found no decisions of ASHA; expected RESULTS/sweeps/NAME.asha.json") from error
+    if runs != set(curves):
+        other = sorted(runs ^ set(curves))[0]
+        raise UserError(f"--option decisions={shown(text)}: it is of other rows: {other} is in one of them only")
+    spent = {run: stopped.get(run, curve.steps) * curve.cost for run, curve in curves.items()}
+    return Replay(stopped, spent, sum(curve.steps * curve.cost for curve in curves.values()))
+
+
+def draw(records: Records, metric: str, top: int, figure: Figure) -> None:
+    """Left: validation curves of the full grid, marked by how often each run survives. Right: compute against the best runs kept."""
+    figure.set_size_inches(11.5, 4.8)
+    left, right = figure.subplots(1, 2, width_ratios=[1.5, 1.0])
+    real = any(r["measure"] == "survived_real" for r in records)
+    _draw_curves(left, records, metric, "survived_real" if real else "survived")
+    _draw_trade_off(right, records, top)
+
+
+def _draw_curves(axes: Axes, records: Records, metric: str, measure: str) -> None:
+    """Real decisions: solid up to the rung that stopped the run, dotted behind it. Replays: the paler, the more often stopped."""
+    real = measure.endswith("_real")
+    survival = [r for r in records if r["measure"] == measure]
+    survival = [r for r in survival if r.get("reduction_factor") == survival[0].get("reduction_factor")]
+    values = by_row(r for r in records if r["measure"] == metric)
+    for index, r in enumerate(survival):
+        points = [(int(point["rungs"]), point["value"]) for point in values[r["row"], r["seed"]]]
+        stop = r["low"] if real else None
+        end = f"to {stop}" if stop is not None else "to the end" if real else f"{r['value']:.0%}"
+        axes.plot(
+            *zip(*[p for p in points if stop is None or p[0] <= stop], strict=True),
+            label=f"{figures.short(r['label'] or r['row'].rpartition('/')[2], 34)}: {end}",
+            color=figures.colour(index),
+            marker=figures.marker(index),
+            markersize=4,
+            linewidth=1.2,
+            alpha=1.0 if real else 0.25 + 0.75 * r["value"],
+        )
+        if stop is not None:
+            rest = [p for p in points if p[0] >= stop]
+            axes.plot(*zip(*rest, strict=True), color=figures.colour(index), linestyle=":", linewidth=0.9, alpha=0.7)
+    title = f"survival, reduction factor {survival[0].get('reduction_factor')}"
+    axes.set(xlabel="updates", ylabel=metric, title="stopped by a sweep's own ASHA: dotted behind the rung" if real else title)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=6.5, ncols=2 if len(survival) > 8 else 1)
+
+
+def _draw_trade_off(axes: Axes, records: Records, top: int) -> None:
+    axes.scatter([100], [100], color="black", marker="*", s=90, label="the full grid", zorder=3)
+    for index, (share, suffix) in enumerate(_shares(records)):
+        own = _same_rungs(records, share)
+        x, low, high = (100 * share[name] for name in ("value", "low", "high"))
+        who = "the sweep that ran" if suffix else f"factor {share['reduction_factor']}"
+        for name, filled, what in (("best_kept", False, "the best run"), ("top_kept", True, f"all of the best {top}")):
+            axes.errorbar(
+                [x],
+                [100 * own[name + suffix]["value"]],
+                xerr=[[x - low], [high - x]],
+                color=figures.colour(index),
+                marker="D" if suffix else "o",
+                markersize=9 if suffix and not filled else 6,
+                fillstyle="full" if filled else "none",
+                capsize=2.5,
+                label=f"{who}: {what}",
+            )
+    axes.set(xlim=(0, 105), ylim=(-5, 105), title="what ASHA spends, and what it keeps")
+    axes.set(xlabel="compute, % of the full grid (bars: 90% of the orders)", ylabel="orders in which they are kept, %")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7, loc="best")

@@ -1,0 +1,169 @@
+"""Does a deeper network fit even its training data worse (Wei et al. 2020, Fig. 2)? BLEU on sampled training pairs and on the validation
+set, with the loss curves of the history.
+
+The sample is drawn from the filtered training pairs, by a fixed seed, and is the same for all rows of a corpus. The references of training
+pairs are made from their subwords. With `points` above 1, snapshots of the weights give BLEU by update.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.progress import Progress
+
+from models.initialise import stream_seed
+from orchestrator.analysis import figures
+from orchestrator.analysis.base import Analysis, Context, Records, Subject, by_row
+from orchestrator.analysis.progress import progress_bars
+from orchestrator.analysis.registry import register
+from orchestrator.analysis.snapshots import load, snapshots_of, step_of
+from orchestrator.analysis.translations import TextReferences, bleu, translate
+from orchestrator.ledger.weights import copy_into
+from orchestrator.scoring.scores import References
+
+COLUMNS = ["row", "label", "seed", "layers", "measure", "data", "step", "value", "sentences"]
+LOSSES = {"training": "train/nll", "validation": "valid/nll"}
+TITLES = {
+    ("bleu", "training"): "(a) BLEU on sampled training pairs",
+    ("bleu", "validation"): "(b) BLEU on the validation set",
+    ("nll", "training"): "(c) training loss",
+    ("nll", "validation"): "(d) validation loss",
+}
+
+
+@register("degradation", options={"pairs": "3000", "seed": "1", "points": "1", "device": "auto"}, needs_weights=True)
+def analyse(context: Context) -> Analysis:
+    """A record per row, data and point of a curve: `bleu` in percent, `nll` in nats per target token.
+
+    pairs: sampled from the training data. points: weights to translate with, the row's own and points - 1 of its snapshots.
+    """
+    seed = context.integer("seed")
+    context.integer("pairs", 1), context.integer("points", 1)  # checked before any translation
+    records: Records = []
+    notes = [
+        f"training BLEU is of pairs sampled by seed {seed}, their references made from subwords; validation BLEU is of the whole set",
+        "training nll is of the updates themselves, with dropout; validation nll is without",
+    ]
+    with progress_bars() as bars:
+        for subject in context.subjects:
+            records += analyse_row(context, subject, bars, notes)
+    if len({context.prepared(subject).key for subject in context.subjects}) > 1:
+        notes.append("rows are of different corpora or preparations: their samples differ")
+    return Analysis("degradation", COLUMNS, records, partial(draw, records), list(dict.fromkeys(notes)), summary(records))
+
+
+def sample(count: int, pairs: int, seed: int) -> list[int]:
+    """`pairs` indices below `count`, or all, increasing; deterministic."""
+    generator = torch.Generator().manual_seed(stream_seed(seed, "degradation"))
+    return sorted(torch.randperm(count, generator=generator)[:pairs].tolist())
+
+
+def analyse_row(context: Context, subject: Subject, bars: Progress, notes: list[str]) -> Records:
+    pairs, points = context.integer("pairs", 1), context.integer("points", 1)
+    prepared, spec, device = context.prepared(subject), subject.spec, context.device()
+    train = prepared.pairs("train")
+    if len(train) < pairs:
+        notes.append(f"{subject.row.id}: its corpus has {len(train):,} training pairs, all of which are taken")
+    sampled = [train[i] for i in sample(len(train), pairs, context.integer("seed"))]
+    targets = [target for _, target in sampled]
+    references = TextReferences(prepared.decode(targets), prepared.decode_tokens(targets), prepared.target_language)
+    texts: dict[str, tuple[list[list[int]], References, str]] = {
+        "training": ([source for source, _ in sampled], references, "train"),
+        "validation": (prepared.encode(prepared.sources("valid")), prepared, "valid"),
+    }
+    model = context.model(subject).to(device)
+    snapshots = snapshots_of(context, subject)
+    if points == 1 and len(snapshots) > 1:
+        notes.append(f"one point a row; with --option points={len(snapshots)} BLEU by update, from the snapshots that are kept")
+    own_step = _step(context, subject)
+    others = _spread([path for path in snapshots if step_of(path) != own_step], points - 1)
+    if len(others) < points - 1:
+        notes.append(f"{subject.row.id}: found {len(others)} other snapshots for {points} points")
+    columns = subject.columns | {"layers": spec.model.encoder.num_layers}
+    records: Records = []
+    for step, path in [(own_step, None), *((step_of(path), path) for path in others)]:
+        if path is not None:
+            copy_into(model, next(load(subject, [path])))
+        for data, (ids, data_references, split) in texts.items():
+            outputs = translate(model, ids, spec, prepared, bars, f"{subject.name} update {step} {data}")
+            value = bleu(outputs, data_references, split, spec)
+            records.append(columns | {"measure": "bleu", "data": data, "step": step, "value": value, "sentences": len(ids)})
+    records.sort(key=lambda r: (list(texts).index(r["data"]), r["step"]))
+    losses = [
+        columns | {"measure": "nll", "data": data, "step": step, "value": round(value, 6)}
+        for data, metric in LOSSES.items()
+        for step, value in context.curve(subject, metric)
+    ]
+    if not losses:
+        notes.append(f"{subject.name}: its history has no losses; those curves are missing")
+    return records + losses
+
+
+def _step(context: Context, subject: Subject) -> int:
+    """The update that gave the row's own weights; of an average, the last one."""
+    return int(context.train_record(subject).get("best_step" if subject.spec.decode.checkpoint == "best" else "steps", 0))
+
+
+def _spread(paths: list[Path], count: int) -> list[Path]:
+    """`count` paths, evenly spread, or all."""
+    count = min(count, len(paths))
+    return [paths[i * (len(paths) - 1) // max(1, count - 1)] for i in range(count)]
+
+
+def summary(records: Records) -> list[str]:
+    """The last point of each curve of each row."""
+    lines = []
+    for (row, seed), own in by_row(records).items():
+        last = {(r["measure"], r["data"]): r["value"] for r in sorted(own, key=lambda r: r["step"])}
+        values = ", ".join(f"{measure} {data} {value:.2f}" for (measure, data), value in sorted(last.items()))
+        lines.append(f"{row} seed {seed} ({own[0]['layers']} encoder layers): {values}")
+    return lines
+
+
+def draw(records: Records, figure: Figure) -> None:
+    """BLEU above, losses below if there are any; training data left, validation right; one colour per row. One point per row: bars."""
+    rows = list(by_row(records))
+    measures = [m for m in ("bleu", "nll") if any(r["measure"] == m for r in records)]
+    training = [r for r in records if r["data"] == "training" and r["measure"] == "bleu"]
+    bars = max(len(own) for own in by_row(training).values()) == 1
+    top = max(2.2, 0.9 + 0.3 * len(rows)) if bars else 3.2
+    figure.set_size_inches(9.0, top + (3.2 if "nll" in measures else 0.0))
+    panels = figure.subplots(len(measures), 2, squeeze=False, height_ratios=[top if m == "bleu" else 3.2 for m in measures])
+    for line, measure in zip(panels, measures, strict=True):
+        for axes, data in zip(line, ("training", "validation"), strict=True):
+            own = [r for r in records if (r["measure"], r["data"]) == (measure, data)]
+            as_bars = measure == "bleu" and bars
+            (_draw_bars if as_bars else _draw_curves)(axes, own, rows)
+            axes.set_title(TITLES[measure, data])
+            axes.grid(axis="x" if as_bars else "both", alpha=0.3)
+    if bars:
+        panels[0, 1].set_yticklabels([])
+    handles, labels = panels[-1, 0].get_legend_handles_labels()
+    if not handles:
+        handles, labels = panels[-1, 1].get_legend_handles_labels()
+    figures.legend_below(figure, handles, labels)
+    figure.suptitle("Degradation of deep networks (Wei et al. 2020, Fig. 2)", fontsize=10)
+
+
+def _draw_bars(axes: Axes, records: Records, rows: list[tuple[str, int]]) -> None:
+    records = [r for row in rows for r in by_row(records).get(row, [])[-1:]]
+    values = [r["value"] for r in records]
+    axes.barh(range(len(records)), values, color=[figures.colour(rows.index((r["row"], r["seed"]))) for r in records], height=0.65)
+    figures.label_rows(axes, [figures.short(r["label"], 32) for r in records])
+    for place, value in enumerate(values):
+        axes.text(value, place, f" {value:.2f}", va="center", fontsize=8)
+    axes.set_xlim(0.0, max(1.0, 1.18 * max(values, default=1.0)))
+    axes.set_xlabel("BLEU [%]")
+
+
+def _draw_curves(axes: Axes, records: Records, rows: list[tuple[str, int]]) -> None:
+    curves = by_row(records)
+    for index, row in enumerate(rows):
+        if row in curves:
+            figures.plot_curve(axes, index, [(r["step"], r["value"]) for r in curves[row]], curves[row][0]["label"])
+    figures.integer_ticks(axes)
+    axes.set(xlabel="updates", ylabel="BLEU [%]" if records and records[0]["measure"] == "bleu" else "nll per target token")

@@ -1,0 +1,209 @@
+"""BLEU by how difficult a sentence is for a baseline (Wei et al. 2020, section 4.4, Eq. 14-15, Fig. 3).
+
+    score(x, y) = mean_k l_k + std_k l_k,    l_k = -log P_k(y | x) / (|y| + 1)
+
+over the last K snapshots of the scoring model. l is per token (EOS counted): the released quartiles differ little in length, and a summed
+log-probability would sort by it. std divides by K (the paper does not say). The test set, sorted by score, is cut into four.
+
+`split=DIR` adds the four parts that the authors released, as they are: sorted by their model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.progress import Progress
+
+from models.transformer import Transformer
+from orchestrator.analysis import figures
+from orchestrator.analysis.base import Analysis, Context, Records, Subject, by_row, group_by
+from orchestrator.analysis.progress import progress_bar, progress_bars
+from orchestrator.analysis.registry import register
+from orchestrator.analysis.released_split import analyse_released, read
+from orchestrator.analysis.snapshots import load, missing_snapshots, snapshots_of
+from orchestrator.analysis.translations import part_bleu
+from orchestrator.data.batching import Batches, collate
+from orchestrator.data.store import Pairs
+from orchestrator.errors import UserError
+from orchestrator.ledger.weights import copy_into
+from orchestrator.specs.positions import nearest, shown
+from orchestrator.training.validation import BATCH
+
+Floats = npt.NDArray[np.float64]
+
+QUARTILES = ("simple", "ordinary", "difficult", "challenging")
+COLUMNS = ["row", "label", "seed", "split", "quartile", "sentences", "words", "score_low", "score_high", "bleu", "gain", "metric"]
+SPLITS = {"own": "own test set", "released": "released split"}
+
+
+@register("difficulty", options={"snapshots": "20", "scorer": "first", "split": "", "limit": "all", "device": "auto"})
+def analyse(context: Context) -> Analysis:
+    """A record per row and quartile, and one for all quartiles. `gain` is over the first row, the baseline; `words` a mean per source.
+
+    snapshots: K. scorer: the row that scores, by its address or the last part of it. split: folder of the released parts. limit:
+    sentences of each released part. Raises UserError if there is neither a snapshot of the scoring model nor a released split.
+    """
+    count, scorer, split, limit = context.integer("snapshots", 1), _scorer(context), context.options["split"], context.limit()
+    context.device()
+    paths = snapshots_of(context, scorer)[-count:]
+    notes: list[str] = []
+    records: Records = []
+    if not paths:
+        if not split:
+            raise UserError(missing_snapshots(scorer, count))
+        notes.append(missing_snapshots(scorer, count) + "; the row's own test set is left out")
+    with progress_bars() as bars:
+        if paths:
+            records += analyse_test_set(context, scorer, paths, bars, notes)
+        if split:
+            parts = [(sources[:limit], references[:limit]) for sources, references in read(Path(split))]
+            notes += [] if limit is None else [f"released split: the first {limit} sentences of each part"]
+            records += analyse_released(context, dict(zip(QUARTILES, parts, strict=True)), bars, notes)
+    if not records:
+        raise UserError(*notes)
+    if paths and len(paths) < count:
+        notes.append(f"{scorer.row.id} has {len(paths)} snapshots: difficulty is over K = {len(paths)}, not {count}")
+    few = {f"{r['sentences']} of {r['quartile']} ({r['split']})": None for r in records if r["sentences"] < 100 and r["quartile"] != "all"}
+    if few:
+        notes.append(f"few sentences: {', '.join(few)}; their BLEU says little")
+    for group in group_by(records, "split", "quartile").values():
+        base = group[0]["bleu"]
+        for record in group:
+            record["gain"] = None if base is None or record["bleu"] is None else round(record["bleu"] - base, 4)
+    first = f"baseline and first row: {context.subjects[0].row.id}; sentences are scored by {scorer.row.id}"
+    return Analysis("difficulty", COLUMNS, records, partial(draw, records), [first, *dict.fromkeys(notes)], summary(records))
+
+
+def _scorer(context: Context) -> Subject:
+    option = context.options["scorer"]
+    names = {subject.row.id: subject for subject in context.subjects}
+    matches = [subject for name, subject in names.items() if option in (name, name.rpartition("/")[2])]
+    if option == "first" and not matches:
+        return context.subjects[0]
+    if len(matches) != 1:
+        raise UserError(f"--option scorer={shown(option)}: found {len(matches)} such rows; {nearest(option, names)}")
+    return matches[0]
+
+
+def analyse_test_set(context: Context, scorer: Subject, paths: Sequence[Path], bars: Progress, notes: list[str]) -> Records:
+    """Quartiles of the scoring row's own test set. A row with another test set is left out and named in the notes."""
+    prepared, test, device = context.prepared(scorer), scorer.spec.score.test, context.device()
+    model, pairs, sources = context.model(scorer).to(device), prepared.pairs(test), prepared.sources(test)
+    losses = []
+    with progress_bar(bars, f"{scorer.row.id} difficulty", len(paths), "snapshots") as advance:
+        for weights in load(scorer, paths):
+            copy_into(model, weights)
+            losses.append(nll(model, pairs, device))
+            advance()
+    scores = difficulty(np.stack(losses))
+    parts = [*zip(QUARTILES, quartiles(scores), strict=True), ("all", list(range(len(scores))))]
+    words = [len(line.split()) for line in prepared.tokenise(sources, "src")]
+    records: Records = []
+    for subject in context.subjects:
+        own, score = context.prepared(subject), subject.spec.score
+        if own.sources(score.test) != sources:
+            notes.append(f"{subject.row.id}: its test set is not that of {scorer.row.id}; left out")
+            continue
+        decoded = context.decoded(subject)
+        for name, indices in parts:
+            record = subject.columns | {"split": "own", "quartile": name, "sentences": len(indices), "metric": score.metric}
+            if indices:
+                record |= {
+                    "words": round(float(np.mean([words[i] for i in indices])), 2),
+                    "score_low": round(float(scores[indices].min()), 4),
+                    "score_high": round(float(scores[indices].max()), 4),
+                }
+            records.append(record | {"bleu": part_bleu(decoded, own, indices, subject.spec)})
+    return records
+
+
+@torch.no_grad()
+def nll(model: Transformer, pairs: Pairs, device: torch.device) -> Floats:
+    """[N]: -log P(y | x) of each pair per target token, EOS counted, teacher forced."""
+    model.eval()
+    losses = np.zeros(len(pairs))
+    for indices in Batches(pairs, BATCH, 0).epoch(0):
+        batch = collate(pairs, indices)
+        src, tgt_in, tgt_out = (t.to(device) for t in (batch.src, batch.tgt_in, batch.tgt_out))
+        logits = model.logits(model.decode(tgt_in, model.encode(src))).float()
+        tokens = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tgt_out.flatten(), reduction="none", ignore_index=0)
+        losses[indices] = (tokens.view_as(tgt_out).double().sum(1) / (tgt_out != 0).sum(1)).cpu().numpy()
+    return losses
+
+
+def difficulty(nll_KN: Floats) -> Floats:
+    """[K, N] losses of K snapshots -> [N]: mean over the snapshots plus their standard deviation."""
+    scores: Floats = nll_KN.mean(axis=0) + nll_KN.std(axis=0)
+    return scores
+
+
+def quartiles(scores: Floats) -> list[list[int]]:
+    """Four lists of indices, the lowest scores first; equal scores in their order; sizes differ by one at most."""
+    return [sorted(part.tolist()) for part in np.array_split(np.argsort(scores, kind="stable"), len(QUARTILES))]
+
+
+def summary(records: Records) -> list[str]:
+    """A line per row and split: BLEU and gain of each quartile."""
+    lines = []
+    for (split, _, _, label), own in group_by(records, "split", "row", "seed", "label").items():
+        cells = [f"{r['quartile']} " + ("-" if r["bleu"] is None else f"{r['bleu']:.2f} ({r['gain']:+.2f})") for r in own]
+        lines.append(f"{split}: {label}: {', '.join(cells)}")
+    return lines
+
+
+def draw(records: Records, figure: Figure) -> None:
+    """Gains over the baseline left, BLEU right; a line of panels per split, one colour per row."""
+    rows = list(by_row(records))
+    splits = group_by((r for r in records if r["quartile"] != "all"), "split")
+    figure.set_size_inches(9.5, 3.6 * len(splits))
+    panels = figure.subplots(len(splits), 2, squeeze=False)
+    for line, (split, own) in zip(panels, splits.items(), strict=True):
+        _draw_gains(line[0], own, rows)
+        _draw_bleu(line[1], own, rows)
+        line[0].set_title(f"gain over the baseline, {SPLITS[split]}")
+        line[1].set_title(f"BLEU, {SPLITS[split]}")
+    figures.legend_below(figure, *panels[0][1].get_legend_handles_labels())
+    figure.suptitle("BLEU by difficulty (Wei et al. 2020, Fig. 3)", fontsize=10)
+
+
+def _quartile_axis(axes: Axes, records: Records) -> list[str]:
+    counts = {r["quartile"]: r["sentences"] for r in reversed(records)}
+    names = list(group_by(records, "quartile"))
+    axes.set_xticks(range(len(names)), [f"{name}\n{counts[name]} sent." for name in names])
+    axes.set_xlim(-0.5, len(names) - 0.5)
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+    return names
+
+
+def _values(records: Records, names: Sequence[str], column: str) -> list[float]:
+    values = {r["quartile"]: r[column] for r in records}
+    return [float("nan") if values.get(name) is None else values[name] for name in names]
+
+
+def _draw_gains(axes: Axes, records: Records, rows: Sequence[tuple[str, int]]) -> None:
+    names = _quartile_axis(axes, records)
+    width = 0.8 / max(1, len(rows) - 1)
+    for index, row in enumerate(rows[1:], start=1):
+        gains = _values(by_row(records).get(row, []), names, "gain")
+        places = [x - 0.4 + width * (index - 0.5) for x in range(len(names))]
+        axes.bar(places, gains, width * 0.92, color=figures.colour(index))
+    axes.axhline(0.0, color="black", linewidth=0.8)
+    axes.set_ylabel("gain [BLEU]")
+
+
+def _draw_bleu(axes: Axes, records: Records, rows: Sequence[tuple[str, int]]) -> None:
+    names = _quartile_axis(axes, records)
+    for index, row in enumerate(rows):
+        if own := by_row(records).get(row):
+            heights, label = _values(own, names, "bleu"), figures.short(own[0]["label"])
+            axes.plot(range(len(names)), heights, color=figures.colour(index), marker=figures.marker(index), label=label)
+    axes.set_ylabel(f"BLEU [%], {records[0]['metric']}")
+    figures.clip_at_zero(axes)

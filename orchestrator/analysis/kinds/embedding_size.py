@@ -1,0 +1,191 @@
+"""BLEU against the size of the word embeddings (Shen et al. 2018, Table 1), ours and the paper's, and the paper's conclusion: a dense model
+with small embeddings equals a baseline with large ones at a fraction of its parameters.
+
+The baseline of a model is the row without dense connections and dense attention with as many layers, at its largest embeddings, on the
+same corpus.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from orchestrator.analysis import figures
+from orchestrator.analysis.base import Analysis, Context, Records, Subject, group_by
+from orchestrator.analysis.registry import register
+from orchestrator.errors import UserError
+from orchestrator.report.figures import figures as figures_of
+from orchestrator.report.figures import short_id
+from orchestrator.report.find import Finder
+from orchestrator.specs.schema import ModelSpec
+from orchestrator.specs.table import number
+from orchestrator.sweeps.plan import Data
+
+COMPARED = ["baseline", "delta", "params_pct", "paper_delta", "paper_params_pct"]
+COLUMNS = [
+    *("row", "label", "corpus", "model", "layers", "embedding", "bleu", "spread", "seeds", "params"),
+    *("paper_embedding", "paper_bleu", "paper_params", "dense", *COMPARED),
+]
+SHOWN = ["model", "corpus", "embedding", "bleu", "spread", "params", "paper_bleu", "delta", "params_pct"]
+DENSE = ("concatenated", "dense", "dense_attention_1", "dense_attention_2")
+"""Connections and bridges of the compared models; models without any of them are baselines."""
+SIZE = re.compile(r"[-_]?e(\d+)$")
+"""The published size at the end of an address."""
+
+
+@register("embedding-size")
+def analyse(context: Context) -> Analysis:
+    """A record per row, over its seeds. Raises UserError if all rows have one size."""
+    finder = Finder(context.ledger, Data(context.data_dir))
+    records = [record for s in context.subjects if (record := analyse_row(s, finder)) is not None]
+    corpora, models = (list(group_by(records, name)) for name in ("corpus", "model"))
+    sizes = sorted({r["embedding"] for r in records})
+    if len(sizes) < 2:
+        found = f"only e = {sizes[0]}" if sizes else "no score"
+        raise UserError(f"embedding-size: found {found} in {context.subjects[0].row.id}; expected rows with different model.word_dim")
+    for record in records:
+        record |= _compared(record, records)
+    records.sort(key=lambda r: (corpora.index(r["corpus"]), models.index(r["model"]), r["embedding"]))
+    notes = []
+    if not any(r["baseline"] for r in records):
+        notes.append("no baseline among the rows for any dense one (as many layers, the same corpus): nothing is compared")
+    if any(r["seeds"] == 1 for r in records):
+        notes.append("rows of one seed have no spread")
+    notes.append("delta, params_pct: BLEU less, and parameters in percent of, those of the baseline at its largest embeddings")
+    return Analysis("embedding-size", COLUMNS, records, partial(draw, records), notes, summary(records), SHOWN)
+
+
+def analyse_row(subject: Subject, finder: Finder) -> dict[str, Any] | None:
+    row, model = subject.row, subject.spec.model
+    ours = figures_of(row, finder.outcomes(row, [subject.spec.seed]))
+    if ours is None or "bleu" not in ours:
+        return None
+    embedding = model.word_dim or model.d_model
+    published = SIZE.search(row.id)
+    return {
+        "row": row.id,
+        "label": subject.label,
+        "corpus": _corpus(subject),
+        "model": subject.label.partition(",")[0],  # the rest of the label names corpus and size
+        "layers": model.encoder.num_layers,
+        "embedding": embedding,
+        "bleu": ours["bleu"],
+        "spread": ours["bleu_spread"],
+        "seeds": len(ours["seeds"]),
+        "params": ours["params"],
+        "paper_embedding": int(published[1]) if published else embedding,
+        "paper_bleu": number(row.expect.get("bleu")),
+        "paper_params": number(row.expect.get("params")),
+        "dense": is_dense(model),
+    }
+
+
+def is_dense(model: ModelSpec) -> bool:
+    return any(part["kind"] in DENSE for part in (model.encoder.connection, model.decoder.connection, model.bridge))
+
+
+def _corpus(subject: Subject) -> str:
+    """From an address such as `de-en-e64` (under a profile several corpora are one), else from the spec."""
+    last = subject.row.id.rpartition("/")[2]
+    return (SIZE.sub("", last) if SIZE.search(last) else "") or subject.spec.data.corpus
+
+
+def _compared(record: dict[str, Any], records: Records) -> dict[str, Any]:
+    """Columns of the comparison with the baseline; empty for a baseline."""
+    same = [r for r in records if not r["dense"] and (r["corpus"], r["layers"]) == (record["corpus"], record["layers"])]
+    columns: dict[str, Any] = dict.fromkeys(COMPARED)
+    if not record["dense"] or not same:
+        return columns
+    base = max(same, key=lambda r: r["embedding"])
+    columns |= {"baseline": base["row"], "delta": round(record["bleu"] - base["bleu"], 4)}
+    for prefix in ("", "paper_"):
+        bleus, params = ((record[f"{prefix}{name}"], base[f"{prefix}{name}"]) for name in ("bleu", "params"))
+        if None not in bleus:
+            columns[f"{prefix}delta"] = round(bleus[0] - bleus[1], 4)
+        if None not in params and params[1]:
+            columns[f"{prefix}params_pct"] = round(100.0 * params[0] / params[1], 2)
+    return columns
+
+
+def summary(records: Records) -> list[str]:
+    """Each dense row below the largest size against its baseline, then for each size how many are not below it."""
+    largest = max(r["embedding"] for r in records)
+    small = [r for r in records if r["baseline"] is not None and r["embedding"] < largest]
+    lines = [
+        f"{r['corpus']}: {r['model']} with e = {_size(r)} against {short_id(r['baseline'])}: "
+        f"BLEU {_with_paper(r['delta'], r['paper_delta'], '+.2f')}, "
+        f"parameters {_with_paper(r['params_pct'], r['paper_params_pct'], '.0f', '%')}"
+        for r in small
+    ]
+    for _, own in sorted(group_by(small, "embedding").items()):
+        ours, paper = (_count([r[name] for r in own if r[name] is not None]) for name in ("delta", "paper_delta"))
+        lines.append(f"e = {_size(own[0])}: not below the baseline with the largest embeddings: {ours} (paper {paper})")
+    return lines
+
+
+def _size(record: dict[str, Any]) -> str:
+    """With the published size if a profile has another."""
+    ours, published = record["embedding"], record["paper_embedding"]
+    return str(ours) if ours == published else f"{ours} (as published {published})"
+
+
+def _count(deltas: list[float]) -> str:
+    return f"{sum(delta >= 0 for delta in deltas)} of {len(deltas)}"
+
+
+def _with_paper(ours: float | None, theirs: float | None, form: str, unit: str = "") -> str:
+    text = "not known" if ours is None else f"{ours:{form}}{unit}"
+    return text if theirs is None else f"{text} (paper {theirs:{form}}{unit})"
+
+
+def draw(records: Records, figure: Figure) -> None:
+    """Ours above with the spread over seeds, the paper's below; one column per corpus, a colour and marker per model."""
+    corpora, models = (list(group_by(records, name)) for name in ("corpus", "model"))
+    sources = [("bleu", "here", "embedding")]
+    if any(r["paper_bleu"] is not None for r in records):
+        sources.append(("paper_bleu", "paper", "paper_embedding"))
+    figure.set_size_inches(max(6.0, 3.1 * len(corpora) + 0.6), 1.4 + 2.7 * len(sources))
+    panels = figure.subplots(len(sources), len(corpora), squeeze=False)
+    for line, (field, source, size) in zip(panels, sources, strict=True):
+        sizes = sorted({r[size] for r in records})
+        for axes, corpus in zip(line, corpora, strict=True):
+            for index, model in enumerate(models):
+                own = [r for r in records if (r["corpus"], r["model"]) == (corpus, model) and r[field] is not None]
+                _draw_line(axes, own, field, size, index)
+            axes.set_title(f"{corpus}, {source}")
+            axes.grid(alpha=0.3)
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(sizes, [str(size) for size in sizes])
+            axes.minorticks_off()
+            if axes.get_ylim()[0] < 0:
+                figures.clip_at_zero(axes)
+        line[0].set_ylabel("BLEU [%]")
+    for axes in panels[-1]:
+        axes.set_xlabel("size of the word embeddings")
+    handles = {label: handle for axes in panels.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figures.legend_below(figure, list(handles.values()), list(handles))
+    figure.suptitle("BLEU by embedding size (Shen et al. 2018, Table 1)", fontsize=10)
+
+
+def _draw_line(axes: Axes, records: Records, field: str, size: str, index: int) -> None:
+    """Baselines dashed. Of several seeds, mean and sample standard deviation."""
+    own = sorted(records, key=lambda r: r[size])
+    if not own:
+        return
+    spread = [(r["spread"] or 0.0) if field == "bleu" else 0.0 for r in own]
+    axes.errorbar(
+        [r[size] for r in own],
+        [r[field] for r in own],
+        yerr=spread if any(spread) else None,
+        color=figures.colour(index),
+        marker=figures.marker(index),
+        markersize=5,
+        linestyle="-" if own[-1]["dense"] else "--",
+        linewidth=1.3,
+        capsize=2.5,
+        label=figures.short(own[0]["model"]),
+    )

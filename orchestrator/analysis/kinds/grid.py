@@ -1,0 +1,51 @@
+"""The grid of an encoder: N blocks of M layers, block n read by decoder layer n (Wei et al. 2020, Table 1), counted in the built model."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+
+from models import build
+from orchestrator.analysis import figures
+from orchestrator.analysis.base import Analysis, Context, Records, Subject
+from orchestrator.analysis.registry import register
+
+NAMES = ("encoder_layers", "decoder_layers", "blocks", "layers_per_block")
+COLUMNS = ["row", "label", *NAMES, *(f"paper_{name}" for name in NAMES), "agrees"]
+SHOWN = ["label", *NAMES, "agrees"]
+VOCAB = 8
+"""Vocabulary of the built model; the grid does not depend on it."""
+
+
+@register("grid", needs_runs=False)
+def analyse(context: Context) -> Analysis:
+    """A record per row: its grid beside the paper's. A model without blocks is one block."""
+    records = [analyse_row(subject) for subject in context.subjects]
+    notes = [f"{r['label']}: the paper says otherwise" for r in records if r["agrees"] is False]
+    return Analysis("grid", COLUMNS, records, partial(draw, records), notes, shown=SHOWN)
+
+
+def analyse_row(subject: Subject) -> dict[str, Any]:
+    with torch.device("meta"):
+        model = build(subject.spec.model.model_dump(), VOCAB, VOCAB)
+    layers = len(model.encoder.layers)
+    blocks = int(getattr(model.bridge, "blocks", 1))
+    ours = dict(zip(NAMES, (layers, len(model.decoder.layers), blocks, layers // blocks), strict=True))
+    paper = {name: subject.expect.get(name) for name in NAMES}
+    agrees = None if None in paper.values() else paper == ours
+    about = {"row": subject.row.id, "label": subject.label}
+    return about | ours | {f"paper_{name}": value for name, value in paper.items()} | {"agrees": agrees}
+
+
+def draw(records: Records, figure: Figure) -> None:
+    """A bar of N parts of M layers per row."""
+    axes = figure.add_subplot()
+    for i, record in enumerate(records):
+        for block in range(record["blocks"]):
+            left = block * record["layers_per_block"]
+            axes.barh(i, record["layers_per_block"], left=left, color=figures.colour(0), edgecolor="white", linewidth=1.0)
+    figures.label_rows(axes, [record["label"] for record in records])
+    axes.set_xlabel("encoder layers, in blocks")

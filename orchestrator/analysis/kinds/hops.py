@@ -1,0 +1,39 @@
+"""BLEU against the number of hops of layer self-attention (Wang et al. 2018, Fig. 3).
+
+Rows without `mlrf-self-attention` are baselines. One line per placement of the fusion.
+"""
+
+from __future__ import annotations
+
+from orchestrator.analysis.option_curve import OptionCurve, Point, option_of
+from orchestrator.analysis.registry import register
+from orchestrator.specs.schema import ModelSpec
+
+KIND = "mlrf-self-attention"
+
+
+def hops_of(model: ModelSpec) -> dict[str, int]:
+    """Side -> n_hop of its layer self-attention; empty for a baseline."""
+    sides = (("encoder", model.encoder.aggregation), ("decoder", model.decoder.aggregation))
+    return {side: int(option_of("aggregation", component, "n_hop")) for side, component in sides if component["kind"] == KIND}
+
+
+def _point(model: ModelSpec) -> Point | None:
+    hops = hops_of(model)
+    return ("both" if len(hops) > 1 else next(iter(hops)), max(hops.values())) if hops else None
+
+
+CURVE = OptionCurve(
+    kind="hops",
+    option="hops",
+    group="sides",
+    no_group="none",
+    point=_point,
+    component=f"aggregation {KIND}",
+    varied="n_hop",
+    axis="number of hops",
+    title="BLEU by number of hops (Wang et al. 2018, Fig. 3)",
+    legend=lambda side: f"fusion in {'both stacks' if side == 'both' else f'the {side}'}",
+    example="mlrf2018/table2/row9",
+)
+analyse = register("hops")(CURVE.analyse)

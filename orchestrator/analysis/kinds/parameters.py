@@ -1,0 +1,99 @@
+"""Parameters of rows in percent of those of their baselines, counted in the built models (Shen et al. 2018, sections 5.2 and 5.3).
+
+The baseline of a row is the first one on the same corpus with as many encoder layers. The paper's percentage is in the `expect` of the
+analysis row, under the address without the paper (`table5/row5: 80`); otherwise it is the ratio of the two printed sizes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from orchestrator.analysis import figures
+from orchestrator.analysis.base import Analysis, Context, Records, Subject
+from orchestrator.analysis.registry import register
+from orchestrator.errors import UserError
+from orchestrator.specs.table import number
+from orchestrator.sweeps import parameters
+from orchestrator.sweeps.plan import Data
+
+COLUMNS = ["row", "label", "corpus", "layers", "src_vocab", "tgt_vocab", "params", "paper_params", "baseline", "params_pct", "paper_pct"]
+SHOWN = ["label", "corpus", "params", "paper_params", "params_pct", "paper_pct"]
+
+
+@register("parameters", needs_runs=False)
+def analyse(context: Context) -> Analysis:
+    """A record per row. Vocabularies are those of the prepared corpus, else those that the spec declares; UserError with neither."""
+    records: Records = []
+    missing: list[str] = []
+    for subject in context.subjects:
+        sizes = _vocabularies(context, subject, missing)
+        if sizes is not None:
+            records.append(_record(subject, sizes, records))
+    if not records:
+        raise UserError(*missing)
+    notes = [*missing, "params_pct: in percent of the first row on the same corpus with as many encoder layers"]
+    return Analysis("parameters", COLUMNS, records, partial(draw, records), notes, summary(records), SHOWN)
+
+
+def _vocabularies(context: Context, subject: Subject, missing: list[str]) -> tuple[int, int] | None:
+    sizes = Data(context.data_dir, context.cache_dir).vocabulary_sizes(subject.spec)
+    if sizes is not None:
+        return sizes
+    try:
+        prepared = context.prepared(subject)
+    except UserError as error:
+        missing.append(f"{subject.row.id}: {error.lines[0]}; its vocabularies are not declared either")
+        return None
+    return prepared.src_size, prepared.tgt_size
+
+
+def _record(subject: Subject, sizes: tuple[int, int], previous: Records) -> dict[str, Any]:
+    row, spec = subject.row, subject.spec
+    corpus, layers = spec.data.corpus, spec.model.encoder.num_layers
+    params, printed = parameters.params(spec, *sizes), number(row.expect.get("params"))
+    base = next((r for r in previous if (r["corpus"], r["layers"]) == (corpus, layers)), None)
+    paper = None if subject.analysis_row is None else number(subject.expect.get(row.id.partition("/")[2]))
+    if paper is None and base is not None and printed and base["paper_params"]:
+        paper = round(100.0 * printed / base["paper_params"], 1)
+    return {
+        "row": row.id,
+        "label": subject.label,
+        "corpus": corpus,
+        "layers": layers,
+        "src_vocab": sizes[0],
+        "tgt_vocab": sizes[1],
+        "params": params,
+        "paper_params": printed,
+        "baseline": None if base is None else base["row"],
+        "params_pct": None if base is None else round(100.0 * params / base["params"], 2),
+        "paper_pct": paper,
+    }
+
+
+def summary(records: Records) -> list[str]:
+    """`DenseNMT-8L-2: 39% of the parameters of BASE-8L (paper 40%)`."""
+    labels = {r["row"]: r["label"] for r in records}
+    compared = [r for r in records if r["baseline"] is not None]
+    return [f"{r['label']}: {r['params_pct']:.1f}% of the parameters of {labels[r['baseline']]}{_paper(r)}" for r in compared]
+
+
+def _paper(record: dict[str, Any]) -> str:
+    return "" if record["paper_pct"] is None else f" (paper {record['paper_pct']:g}%)"
+
+
+def draw(records: Records, figure: Figure) -> None:
+    """A bar per row, in millions; baselines grey. The percentages of the baseline, ours and the paper's, stand beside it."""
+    figure.set_size_inches(8.0, 1.2 + 0.42 * len(records))
+    axes = figure.add_subplot()
+    colours = ["0.6" if r["baseline"] is None else figures.colour(0) for r in records]
+    axes.barh(range(len(records)), [r["params"] / 1e6 for r in records], color=colours, height=0.65)
+    for place, r in enumerate(records):
+        share = "" if r["params_pct"] is None else f", {r['params_pct']:.0f}%"
+        axes.text(r["params"] / 1e6, place, f" {r['params'] / 1e6:.3g}M{share}{_paper(r)}", va="center", fontsize=8)
+    figures.label_rows(axes, [figures.short(r["label"], 48) for r in records])
+    axes.set_xlim(0.0, 1.45 * max(r["params"] for r in records) / 1e6)
+    axes.set_title("Parameters, and percent of the baseline's")
+    axes.set_xlabel("parameters [millions]; grey: the baseline of those below it")

@@ -1,0 +1,182 @@
+"""Is a row better than its baseline, or would other sentences have decided otherwise? Sign test and paired bootstrap, seed by seed.
+
+Both tests are always made. The mark comes from `--option test`, else from what the analysis row or the row's file names (`significance`),
+else from both. The baseline is `--option baseline=ROW`, else the row that a row starts from, else the table's baseline (pinned, or the
+first) among the subjects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from orchestrator.analysis import figures
+from orchestrator.analysis.base import Analysis, Context, Records, Subject
+from orchestrator.analysis.registry import register
+from orchestrator.errors import UserError
+from orchestrator.ledger.keys import Keys
+from orchestrator.report.figures import short_id
+from orchestrator.report.find import Finder
+from orchestrator.report.table import baseline
+from orchestrator.scoring.significance.compare import Comparer
+from orchestrator.scoring.significance.paired_tests import Comparison
+from orchestrator.scoring.significance.rules import RULES, Rule, rule_of, tests_in_words
+from orchestrator.specs.positions import nearest, shown
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
+from orchestrator.sweeps.plan import Data
+
+OPTIONS = {"baseline": "auto", "samples": "1000", "draw": "12345", "test": "auto", "levels": "0.05,0.01"}
+"""baseline: a row's address, or auto. samples, draw: resamples of the bootstrap and the seed of their draw. test: auto, both, sign or
+bootstrap. levels: p-values below which a row is marked, the highest first."""
+COLUMNS = [
+    *("row", "label", "seed", "baseline", "bleu", "baseline_bleu", "delta", "low", "high", "wins", "p_bootstrap"),
+    *("better", "worse", "ties", "p_sign", "test", "mark"),
+]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A row and its baseline; both without a seed of their own."""
+
+    subject: Subject
+    baseline: Row
+
+
+@register("significance", options=OPTIONS)
+def analyse(context: Context) -> Analysis:
+    """A record per row and seed that both have. Raises UserError if no row has a baseline with a finished run."""
+    samples, draw_seed = context.integer("samples", 1), context.integer("draw")
+    rules = {subject.row.id: _rule(subject, context) for subject in context.subjects}
+    missing: list[str] = []
+    pairs = [Pair(s, base) for s in context.subjects if (base := _baseline(s, context, missing)) is not None]
+    owners = {s.spec.data.model_dump_json(): s for s in context.subjects}
+    comparer = Comparer(context.ledger, lambda data: context.prepared(owners[data.model_dump_json()]), samples, draw_seed)
+    finder = Finder(context.ledger, Data(context.data_dir, context.cache_dir))
+    records: Records = []
+    kept: list[Path] = []
+    for pair in pairs:
+        seeds = _common_seeds(pair, finder)
+        if not seeds:
+            missing.append(
+                f"{pair.subject.row.id}: {pair.baseline.id} is the same run, or has none of a seed of this row, scored on the same test set"
+            )
+        for seed, (ours, theirs) in seeds.items():
+            comparison = comparer.compare(pair.subject.spec, ours, theirs)
+            assert comparison is not None  # context.prepared makes the corpus or raises
+            kept.append(comparer.keep(ours, theirs, comparison))
+            records.append(_record(pair, seed, comparison, rules[pair.subject.row.id]))
+    if not records:
+        raise UserError(*(missing or [f"{context.subjects[0].row.id}: found no row to compare with it; name both rows"]))
+    used = [rules[row] for row in dict.fromkeys(record["row"] for record in records)]
+    notes, summary = _notes(records, samples, used) + missing, [_line(record) for record in records]
+    return Analysis("significance", COLUMNS, records, partial(draw, records), notes, summary, kept=kept)
+
+
+def _rule(subject: Subject, context: Context) -> Rule:
+    """Raises UserError for an unknown test and for levels that are not falling p-values."""
+    test, text = context.choice("test", "auto", *RULES), context.options["levels"]
+    named = subject.analysis_row.significance if subject.analysis_row is not None else None
+    rule = rule_of((named or subject.row.significance) if test == "auto" else test)
+    try:
+        return rule.at([float(part) for part in text.split(",")])
+    except ValueError:
+        count = len(rule.levels)
+        raise UserError(f"--option levels={shown(text)}: expected at most {count} falling p-values, as in levels=0.05,0.01") from None
+
+
+def _baseline(subject: Subject, context: Context, missing: list[str]) -> Row | None:
+    """None for the baseline itself; None, and a line in `missing`, if the table's baseline is not among the subjects."""
+    row, chosen = subject.row, context.options["baseline"]
+    known = {s.row.id: s.row for s in context.subjects}
+    if row.parent is not None:
+        known.setdefault(row.parent.id, row.parent)
+    if chosen != "auto":
+        if chosen not in {*known, *(s.row.parent.id for s in context.subjects if s.row.parent is not None)}:
+            raise UserError(f"--option baseline={shown(chosen)}: {nearest(chosen, known)}; it must be among the targets")
+        return None if row.id == chosen else known.get(chosen)
+    if row.parent is not None:
+        return row.parent
+    first = _of_table(row)
+    if first != row.id and first not in known:
+        missing.append(f"{row.id}: its baseline {first} is not among the finished rows asked for; name it too, or another: baseline=ROW")
+    return None if first == row.id else known.get(first)
+
+
+@cache
+def _rows(file: str) -> tuple[Row, ...]:
+    """Rows of a file that run; none if the file is gone."""
+    return tuple(row for row in resolve(file) if row.spec is not None) if Path(file).is_file() else ()
+
+
+def _of_table(row: Row) -> str:
+    """The baseline of the row's table among the rows on the same corpus, subject or not."""
+    rows = _rows(row.source_file)
+    corpora = {other.id: other.spec.data.corpus for other in rows if other.spec is not None}
+    return baseline([other for other in rows if corpora[other.id] == corpora.get(row.id)]) or row.id
+
+
+def _common_seeds(pair: Pair, finder: Finder) -> dict[int, tuple[Keys, Keys]]:
+    """Seed -> keys of both, for each seed that both were scored with, by the scoring of the row."""
+    row, base = pair.subject.row, pair.baseline
+    assert row.spec is not None and base.spec is not None
+    base = replace(base, spec=base.spec.model_copy(update={"score": row.spec.score}))
+    both = [{o.seed: o.keys for o in finder.outcomes(one, [row.spec.seed]) if o.status == "done"} for one in (row, base)]
+    return {seed: (both[0][seed], both[1][seed]) for seed in both[0] if seed in both[1] and both[0][seed].score != both[1][seed].score}
+
+
+def _record(pair: Pair, seed: int, comparison: Comparison, rule: Rule) -> dict[str, Any]:
+    bootstrap, sign = comparison.bootstrap, comparison.sign
+    values = {
+        "bleu": comparison.bleu,
+        "baseline_bleu": comparison.baseline_bleu,
+        "delta": comparison.delta,
+        "low": bootstrap.low,
+        "high": bootstrap.high,
+        "wins": bootstrap.wins,
+        "p_bootstrap": bootstrap.p,
+        "p_sign": sign.p,
+    }
+    record = {"row": pair.subject.row.id, "label": pair.subject.label, "seed": seed, "baseline": pair.baseline.id}
+    record |= {name: float(f"{value:.8g}") for name, value in values.items()}
+    record |= {"better": sign.better, "worse": sign.worse, "ties": sign.ties}
+    return record | {"test": rule.test, "mark": rule.mark([comparison])}
+
+
+def _line(r: dict[str, Any]) -> str:
+    """`row9 seed 1  +0.42 [+0.10, +0.75] †  sign 0.003 (70:41)  bootstrap 0.009  over row1`."""
+    interval = f"[{r['low']:+.2f}, {r['high']:+.2f}]"
+    tests = f"sign p {r['p_sign']:.4f} ({r['better']}:{r['worse']})  bootstrap p {r['p_bootstrap']:.4f}"
+    return (
+        f"{short_id(r['row'])} seed {r['seed']}  {r['delta']:+.2f} {interval} {r['mark'] or ' '}  {tests}  over {short_id(r['baseline'])}"
+    )
+
+
+def _notes(records: list[dict[str, Any]], samples: int, rules: list[Rule]) -> list[str]:
+    notes = [
+        *dict.fromkeys(f"{rule.words()}: {tests_in_words(rule.test, samples)}" for rule in rules),
+        "sign test: does the baseline's BLEU rise or fall when one of its sentences is exchanged for the row's; "
+        "low, high: 95 % interval of the bootstrap",
+        "both tests ask whether other sentences would say otherwise, for the weights at hand; whether other seeds would is another "
+        "question, which only the spread over seeds speaks to",
+    ]
+    if len({record["seed"] for record in records}) == 1:
+        notes.append(f"one seed ({records[0]['seed']}): nothing here says how much another one would change")
+    return notes
+
+
+def draw(records: Records, figure: Figure) -> None:
+    """Difference to the baseline with its 95 % interval, a line per row and seed."""
+    figure.set_size_inches(7.0, max(2.0, 0.9 + 0.32 * len(records)))
+    axes = figure.subplots()
+    several = len({record["seed"] for record in records}) > 1
+    for place, record in enumerate(records):
+        axes.plot([record["low"], record["high"]], [place, place], color="tab:blue", linewidth=2)
+        axes.plot([record["delta"]], [place], "o", color="tab:blue")
+    axes.axvline(0.0, color="black", linewidth=0.8)
+    figures.label_rows(axes, [f"{r['label']}{', seed ' + str(r['seed']) if several else ''} {r['mark']}".rstrip() for r in records])
+    axes.set_xlabel("BLEU over the baseline, 95 % interval")

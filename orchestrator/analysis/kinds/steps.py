@@ -1,0 +1,36 @@
+"""BLEU against the number of recurrent steps T of an attentive recurrent encoder (Hao et al. 2019, Fig. 5).
+
+Rows without `biarn` are baselines. T = J, as many steps as the source has words, comes last on the axis. One line per number of layers of
+the recurrence encoder (the figure has one: 1).
+"""
+
+from __future__ import annotations
+
+from orchestrator.analysis.option_curve import OptionCurve, Point, option_of
+from orchestrator.analysis.registry import register
+from orchestrator.specs.schema import ModelSpec
+
+KIND = "biarn"
+
+
+def _point(model: ModelSpec) -> Point | None:
+    encoder = model.extra_encoder
+    if encoder is None or encoder["kind"] != KIND:
+        return None
+    return option_of("extra_encoder", encoder, "num_layers"), option_of("extra_encoder", encoder, "steps")
+
+
+CURVE = OptionCurve(
+    kind="steps",
+    option="steps",
+    group="layers",
+    no_group=None,
+    point=_point,
+    component=f"extra_encoder {KIND}",
+    varied="steps",
+    axis="number of recurrent steps",
+    title="BLEU by number of recurrent steps (Hao et al. 2019, Fig. 5)",
+    legend=lambda layers: f"{layers}-layer BiARN",
+    example="hao2019/table1/row1",
+)
+analyse = register("steps")(CURVE.analyse)

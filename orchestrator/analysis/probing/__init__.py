@@ -1,0 +1,1 @@
+"""Sentences, features and classifiers of the kind `probing`."""

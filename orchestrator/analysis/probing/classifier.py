@@ -1,0 +1,158 @@
+"""The classifier of the probing tasks, by the protocol of SentEval (classifier.py and validation.py in senteval/tools).
+
+Adam (rate 0.001) on batches of 64. The accuracy on va is computed every 4 epochs; training ends the sixth time without a better one, or
+after 200 epochs, and the best state counts. Hidden units and dropout (as in Conneau et al. 2018), then the weight decay (as in the toolkit)
+are chosen on va.
+
+Shapes: N sentences, D and R widths of their two vectors, C classes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from sklearn.metrics import accuracy_score
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from orchestrator.analysis.probing.features import Features
+
+BATCH, EPOCHS_A_ROUND, MAX_EPOCHS, PATIENCE = 64, 4, 200, 5
+
+
+class Gate(nn.Module):
+    """s = g * m_e + (1 - g) * P m_r,  g = sigmoid(W [m_e; m_r]). The paper says no more than that a gate combines them."""
+
+    def __init__(self, width: int, extra: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width + extra, width, bias=False)
+        self.project = nn.Linear(extra, width, bias=False)
+
+    def forward(self, m_e: Tensor, m_r: Tensor) -> Tensor:
+        """[N, D], [N, R] -> [N, D]"""
+        g = torch.sigmoid(self.gate(torch.cat([m_e, m_r], dim=-1)))
+        return g * m_e + (1 - g) * self.project(m_r)
+
+
+class Probe(nn.Module):
+    """Logits of a sentence: linear for `nhid` 0, else one hidden layer of sigmoids with dropout before them, as in the toolkit."""
+
+    def __init__(self, width: int, extra: int | None, classes: int, nhid: int, dropout: float) -> None:
+        super().__init__()
+        self.gate = None if extra is None else Gate(width, extra)
+        self.head: nn.Module = nn.Linear(width, classes)
+        if nhid:
+            self.head = nn.Sequential(nn.Linear(width, nhid), nn.Dropout(dropout), nn.Sigmoid(), nn.Linear(nhid, classes))
+
+    def forward(self, features: Features) -> Tensor:
+        """-> [N, C]"""
+        if self.gate is None:
+            return self.head(features.encoder)
+        assert features.extra is not None
+        return self.head(self.gate(features.encoder, features.extra))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """nhid: hidden units, 0 = linear; l2: weight decay of Adam."""
+
+    nhid: int
+    dropout: float
+    l2: float
+
+
+@dataclass(frozen=True)
+class Data:
+    """One split: vectors and class numbers [N]."""
+
+    features: Features
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """valid: accuracy on va, a share."""
+
+    probe: Probe
+    setting: Setting
+    valid: float
+    epochs: int
+
+
+def settings(nhid: list[int], dropout: list[float], l2: list[float]) -> Iterator[Setting]:
+    """The first stage: every number of units with every dropout (a linear classifier has none), with the first weight decay."""
+    for units in nhid:
+        for rate in dropout if units else [0.0]:
+            yield Setting(units, rate, l2[0])
+
+
+def search(
+    train: Data, valid: Data, classes: int, first: list[Setting], l2: list[float], seed: int, on_fit: Callable[[], None] = lambda: None
+) -> Fitted:
+    """The best on `valid` (ties: the earlier) among `first`, then among its best setting with every other weight decay."""
+    best = _best(train, valid, classes, first, seed, on_fit)
+    decays = [replace(best.setting, l2=rate) for rate in l2[1:]]
+    return max([best, *([_best(train, valid, classes, decays, seed, on_fit)] if decays else [])], key=lambda fitted: fitted.valid)
+
+
+def _best(train: Data, valid: Data, classes: int, candidates: list[Setting], seed: int, on_fit: Callable[[], None]) -> Fitted:
+    best: Fitted | None = None
+    for setting in candidates:
+        fitted = fit(train, valid, classes, setting, seed)
+        best = fitted if best is None or fitted.valid > best.valid else best
+        on_fit()
+    assert best is not None, "there is nothing to choose from"
+    return best
+
+
+def fit(train: Data, valid: Data, classes: int, setting: Setting, seed: int) -> Fitted:
+    """One training. Its randomness comes from `seed` alone; the global generators are left as they were."""
+    device = train.labels.device
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        return _fit(train, valid, classes, setting, seed)
+
+
+def _fit(train: Data, valid: Data, classes: int, setting: Setting, seed: int) -> Fitted:
+    device, extra = train.labels.device, train.features.extra
+    probe = Probe(train.features.encoder.shape[1], None if extra is None else extra.shape[1], classes, setting.nhid, setting.dropout)
+    probe.to(device)
+    optimizer = torch.optim.Adam(probe.parameters(), weight_decay=setting.l2, fused=True)
+    order = torch.Generator().manual_seed(seed)
+    best, best_state, epochs, failures = -1.0, probe.state_dict(), 0, 0
+    while epochs <= MAX_EPOCHS and failures <= PATIENCE:
+        probe.train()
+        for _ in range(EPOCHS_A_ROUND):
+            rows = torch.randperm(len(train), generator=order).to(device)
+            shuffled, labels = train.features.at(rows), train.labels[rows]  # permuted once per epoch, so that batches are slices
+            for start in range(0, len(rows), BATCH):
+                batch = slice(start, start + BATCH)
+                optimizer.zero_grad(set_to_none=True)
+                F.cross_entropy(probe(shuffled.at(batch)), labels[batch]).backward()
+                optimizer.step()
+        epochs += EPOCHS_A_ROUND
+        if (accuracy := share(probe, valid)) > best:
+            best, best_state = accuracy, copy.deepcopy(probe.state_dict())
+        else:
+            failures += 1
+    probe.load_state_dict(best_state)
+    return Fitted(probe, setting, best, epochs)
+
+
+def share(probe: Probe, data: Data) -> float:
+    """Accuracy, by scikit-learn."""
+    return float(accuracy_score(data.labels.cpu().numpy(), predict(probe, data).cpu().numpy()))
+
+
+@torch.no_grad()
+def predict(probe: Probe, data: Data) -> Tensor:
+    """Class numbers [N]."""
+    probe.eval()
+    rows = torch.arange(len(data), device=data.labels.device)
+    return torch.cat([probe(data.features.at(part)).argmax(-1) for part in rows.split(4096)])

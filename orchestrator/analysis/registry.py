@@ -1,0 +1,67 @@
+"""Registry of the kinds of analyses. A kind is one module of `orchestrator.analysis.kinds` that registers one function:
+
+@register("length", options={"edges": "15,30,45"})
+def analyse(context: Context) -> Analysis: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+from orchestrator.analysis.base import Analysis, Context
+from orchestrator.errors import UserError
+from orchestrator.specs.analyses import KINDS
+from orchestrator.specs.positions import nearest, shown
+
+Analyse = Callable[[Context], Analysis]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """options: name -> default, both as text (`--option edges=10,20`).
+
+    needs_runs: rows without a finished run are left out. needs_weights: rows whose weights are not here are left out; published results
+    hold none.
+    """
+
+    name: str
+    analyse: Analyse
+    options: dict[str, str]
+    needs_runs: bool
+    needs_weights: bool
+
+
+_registered: dict[str, Kind] = {}
+
+
+def register(
+    name: str, *, options: dict[str, str] | None = None, needs_runs: bool = True, needs_weights: bool = False
+) -> Callable[[Analyse], Analyse]:
+    def add(analyse: Analyse) -> Analyse:
+        _registered[name] = Kind(name, analyse, options or {}, needs_runs, needs_weights)
+        return analyse
+
+    return add
+
+
+def get(name: str) -> Kind:
+    """Import the module of a kind. Raises UserError for an unknown name."""
+    if name not in KINDS:
+        raise UserError(f"--kind {shown(name)}: {nearest(name, KINDS)}")
+    import_module(f"orchestrator.analysis.kinds.{name.replace('-', '_')}")
+    return _registered[name]
+
+
+def options_of(kind: str, given: list[str]) -> dict[str, str]:
+    """Defaults of the kind, updated by `key=value` texts. Raises UserError for an unknown option and for one without a value."""
+    options = dict(get(kind).options)
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not value:
+            raise UserError(f"--option {shown(text)}: found no value; expected KEY=VALUE")
+        if name not in options:
+            raise UserError(f"--option {shown(text)}: {shown(name)} is no option of {kind}; {nearest(name, options)}")
+        options[name] = value
+    return options

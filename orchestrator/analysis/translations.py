@@ -1,0 +1,78 @@
+"""New translations (of training pairs, of other texts, by other weights) and their BLEU, and BLEU of a part of a test set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.progress import Progress
+from torch import nn
+
+from orchestrator.analysis.progress import progress_bar
+from orchestrator.data.store import Prepared
+from orchestrator.decoding.translate import decode_corpus
+from orchestrator.scoring.scores import References, score
+from orchestrator.specs.schema import RunSpec
+
+
+@dataclass(frozen=True)
+class TextReferences:
+    """One reference stream given as text and as tokens."""
+
+    lines: Sequence[str]
+    tokens: Sequence[str]
+    target_language: str
+
+    def references(self, split: str) -> list[list[str]]:
+        return [list(self.lines)]
+
+    def reference_text(self, split: str) -> list[list[str]]:
+        return [list(self.lines)]
+
+    def tokenise(self, lines: list[str], side: Any) -> list[str]:
+        return list(self.tokens)
+
+
+class PartReferences:
+    """References of some sentences of a test set."""
+
+    def __init__(self, prepared: Prepared, indices: Sequence[int]) -> None:
+        self.prepared, self.indices = prepared, indices
+        self.target_language = prepared.target_language
+
+    def references(self, split: str) -> list[list[str]]:
+        return [[stream[i] for i in self.indices] for stream in self.prepared.references(split)]
+
+    def reference_text(self, split: str) -> list[list[str]]:
+        return [[stream[i] for i in self.indices] for stream in self.prepared.reference_text(split)]
+
+    def tokenise(self, lines: list[str], side: Any) -> list[str]:
+        return self.prepared.tokenise(lines, side)
+
+
+def part_bleu(decoded: Any, prepared: Prepared, indices: Sequence[int], spec: RunSpec) -> float | None:
+    """BLEU of some sentences of the row's own test set, None without sentences. `decoded`: record with all of them."""
+    lines = [decoded["hypotheses"][i] for i in indices], [decoded["tokens"][i] for i in indices]
+    return bleu(lines, PartReferences(prepared, indices), spec.score.test, spec) if indices else None
+
+
+def translate(
+    model: nn.Module, ids: Sequence[Sequence[int]], spec: RunSpec, prepared: Prepared, bars: Progress, name: str
+) -> tuple[list[str], list[str]]:
+    """(text, tokens), one line per source, by the row's own search."""
+    done = 0
+    with progress_bar(bars, name, len(ids), "sentences") as advance:
+
+        def on_progress(now: int, total: int) -> None:
+            nonlocal done
+            advance(now - done)
+            done = now
+
+        best = [hypotheses[0].ids for hypotheses in decode_corpus(model, ids, spec.search, on_progress=on_progress)]
+    return prepared.decode(best), prepared.decode_tokens(best)
+
+
+def bleu(lines: tuple[Sequence[str], Sequence[str]], references: References, split: str, spec: RunSpec) -> float:
+    """BLEU of (text, tokens) by the metric of the row, rounded to 4 decimals."""
+    return round(float(score(*lines, references, split, spec.score)["bleu"]), 4)
