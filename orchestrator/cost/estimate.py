@@ -9,7 +9,7 @@ from orchestrator.cost import about as abouts
 from orchestrator.cost import cache
 from orchestrator.cost.flops import work
 from orchestrator.files.canonical import digest
-from orchestrator.specs.memoise import kept
+from orchestrator.specs.memoise import memoised
 from orchestrator.sweeps.cost import Cost
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Costs:
 
     def prepared(self, row: Row) -> Prepared | None:
         assert row.spec is not None
-        key = kept("manifest", row.spec.data, row.spec.data.model_dump_json)
+        key = memoised("manifest", row.spec.data, row.spec.data.model_dump_json)
         if key not in self._prepared:
             self._prepared[key] = self.data.prepared(row.spec.data)
         return self._prepared[key]

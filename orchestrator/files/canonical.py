@@ -14,6 +14,11 @@ def canonical(value: Any) -> str:
     return json.dumps(_normal(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
+def canonical_object(**parts: str) -> str:
+    """The canonical JSON of a mapping whose values are canonical already."""
+    return "{" + ",".join(f'"{name}":{parts[name]}' for name in sorted(parts)) + "}"
+
+
 def digest(value: Any) -> str:
     """sha256 of the canonical JSON of a value."""
     return sha256(canonical(value))

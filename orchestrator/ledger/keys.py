@@ -20,9 +20,9 @@ from typing import Any
 
 from models.registry import REGISTRIES
 from orchestrator.errors import UserError
-from orchestrator.files.canonical import canonical, digest, sha256
+from orchestrator.files.canonical import canonical, canonical_object, digest, sha256
 from orchestrator.specs.bleu_words import scored_by, target_of
-from orchestrator.specs.memoise import joined, kept, remembered
+from orchestrator.specs.memoise import memoised, memoised_by_value
 from orchestrator.specs.schema import ModelSpec, RunSpec, ScoreSpec
 
 FORMAT = 1
@@ -90,27 +90,27 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
         raise ValueError(f"init_from is {spec.init_from!r} but the parent's train key is {parent_train_key!r}")
 
     def of_split(name: str) -> str:
-        key: str = kept(f"split/{name}", manifest, lambda: canonical(split_key(dict(manifest), name)))
+        key: str = memoised(f"split/{name}", manifest, lambda: canonical(split_key(dict(manifest), name)))
         return key
 
-    data_key = kept("data", manifest, lambda: training_key(dict(manifest)))
+    data_key = memoised("data", manifest, lambda: training_key(dict(manifest)))
     train = sha256(_train_text(spec, data_key, parent_train_key))
-    of_decode = kept(f"decode/{spec.score.beam_size}", spec.decode, lambda: canonical(_decode_meaning(spec)))
+    of_decode = memoised(f"decode/{spec.score.beam_size}", spec.decode, lambda: canonical(_decode_meaning(spec)))
     judged = f"score/{target_of(manifest)}/{manifest.get('raw')}"
-    of_score = kept(judged, spec.score, lambda: canonical(_score_meaning(spec.score, manifest)))
+    of_score = memoised(judged, spec.score, lambda: canonical(_score_meaning(spec.score, manifest)))
     about = {"format": canonical(FORMAT), "train": canonical(train), "decode": of_decode}
     tune = None
     if spec.decode.length_penalty.alpha == "tuned":
         metric = _score_meaning(spec.score.model_copy(update={"test": "valid"}), manifest)
-        tune = sha256(joined(**about, valid=of_split("valid"), score=canonical({n: v for n, v in metric.items() if n != "test"})))
+        tune = sha256(canonical_object(**about, valid=of_split("valid"), score=canonical({n: v for n, v in metric.items() if n != "test"})))
     decode = sha256(
-        joined(
+        canonical_object(
             **about,
             test=f"[{canonical(spec.score.test)},{of_split(spec.score.test)}]",
             **({} if tune is None else {"tune": canonical(tune)}),
         )
     )
-    score = sha256(joined(format=canonical(FORMAT), decode=canonical(decode), score=of_score))
+    score = sha256(canonical_object(format=canonical(FORMAT), decode=canonical(decode), score=of_score))
     return Keys(train, decode, score, tune)
 
 
@@ -146,8 +146,8 @@ def short(key: str) -> str:
 
 def model_text(model: ModelSpec, without: str = "") -> str:
     """Canonical JSON of what a ModelSpec means, one of its keys left out; made once for each part that several models share."""
-    parts: dict[str, str] = kept("model", model, lambda: _model_parts(model))
-    return joined(**{name: text for name, text in parts.items() if name != without})
+    parts: dict[str, str] = memoised("model", model, lambda: _model_parts(model))
+    return canonical_object(**{name: text for name, text in parts.items() if name != without})
 
 
 def component_versions(model: Any) -> dict[str, int]:
@@ -157,14 +157,14 @@ def component_versions(model: Any) -> dict[str, int]:
 
 
 def _train_text(spec: RunSpec, data: str, parent: str | None) -> str:
-    return joined(
+    return canonical_object(
         format=canonical(FORMAT),
         data=canonical(data),
-        batch=kept("batch", spec.batch, lambda: canonical(_dump("batch", spec.batch))),
+        batch=memoised("batch", spec.batch, lambda: canonical(_dump("batch", spec.batch))),
         model=model_text(spec.model),
-        components=kept("components", spec.model, lambda: canonical(component_versions(spec.model))),
-        optim=kept("optim", spec.optim, lambda: canonical(_optim_meaning(spec))),
-        train=kept("train", spec.train, lambda: canonical(_length_meaning(spec))),
+        components=memoised("components", spec.model, lambda: canonical(component_versions(spec.model))),
+        optim=memoised("optim", spec.optim, lambda: canonical(_optim_meaning(spec))),
+        train=memoised("train", spec.train, lambda: canonical(_length_meaning(spec))),
         seed=canonical(spec.seed),
         parent=canonical(parent),
     )
@@ -212,10 +212,10 @@ def _model_parts(model: ModelSpec) -> dict[str, str]:
     names = _scalar_names()
     dumped = lambda: without_grown("model", model.model_dump(mode="json", include=set(names)))  # noqa: E731
     make = lambda: {name: canonical(value) for name, value in dumped().items()}  # noqa: E731
-    parts = dict(remembered(("scalars", *(getattr(model, name) for name in names)), make))
+    parts = dict(memoised_by_value(("scalars", *(getattr(model, name) for name in names)), make))
     for side in ("encoder", "decoder"):
         section = getattr(model, side)
-        parts[side] = kept(f"model.{side}", section, lambda side=side, section=section: canonical(_side_meaning(side, section)))  # type: ignore[misc]
+        parts[side] = memoised(f"model.{side}", section, lambda side=side, section=section: canonical(_side_meaning(side, section)))  # type: ignore[misc]
     for name in _WHOLE:
         component = getattr(model, name)
         if component is not None:
@@ -242,7 +242,7 @@ def _side_meaning(side: str, section: Any) -> dict[str, Any]:
 def _component(path: str, registry: str, component: Mapping[str, Any]) -> str:
     """Canonical JSON of one component with its defaults."""
     make = lambda: canonical(_with_defaults(registry, without_grown(path, dict(component))))  # noqa: E731
-    text: str = remembered((path, repr(component), _class(registry, component["kind"])), make)
+    text: str = memoised_by_value((path, repr(component), _class(registry, component["kind"])), make)
     return text
 
 

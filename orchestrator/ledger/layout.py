@@ -12,6 +12,7 @@ import yaml
 
 from orchestrator.files.documents import KEY, key_in, read_bytes, read_document
 from orchestrator.ledger import mirrored
+from orchestrator.ledger.manifest import CorruptError, decode_manifest
 from orchestrator.ledger.run_lock import owner
 from orchestrator.ledger.sweep_files import rows_of
 
@@ -151,8 +152,6 @@ def _sweep_is_good(path: Path) -> bool:
 
 
 def _tensor_manifest(path: Path, folder: str, keys: dict[str, str]) -> str | None:
-    from orchestrator.ledger.weights import CorruptError, decode_manifest
-
     try:
         manifest = decode_manifest(path.read_bytes())
         files = dict(manifest["files"])

@@ -10,7 +10,6 @@ The JSON beside the weights holds their sha256 and the run's train key; it is wr
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,16 +22,13 @@ from safetensors import SafetensorError
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.ledger import mirrored
+from orchestrator.ledger.manifest import CorruptError, decode_manifest, encode_manifest, read_verified
 from orchestrator.ledger.run_lock import RunLock
 
 Tensors = dict[str, torch.Tensor]
 
 _STEP = re.compile(r"step-(\d{8,})")
 _NAME = re.compile(r"[a-z][a-z0-9_-]*")
-
-
-class CorruptError(Exception):
-    """Stored bytes are missing or not the ones that were saved. The text is the reason, without the path."""
 
 
 def save_snapshot(
@@ -152,30 +148,3 @@ def unpack(data: bytes) -> Tensors:
         return dict(safetensors.torch.load(data))
     except SafetensorError as error:
         raise CorruptError(str(error)) from error
-
-
-def encode_manifest(manifest: Mapping[str, Any]) -> bytes:
-    body = json.dumps(manifest, sort_keys=True)
-    return json.dumps({"manifest": manifest, "sha256": hashlib.sha256(body.encode()).hexdigest()}, sort_keys=True).encode() + b"\n"
-
-
-def decode_manifest(data: bytes) -> dict[str, Any]:
-    try:
-        manifest = dict(json.loads(data)["manifest"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptError("manifest is not readable") from error
-    if encode_manifest(manifest) != data:
-        raise CorruptError("manifest is damaged")
-    return manifest
-
-
-def read_verified(path: Path, sha256: str) -> bytes:
-    if not path.exists():
-        mirrored.bring(path)
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise CorruptError(f"{path.name} is missing") from error
-    if hashlib.sha256(data).hexdigest() != sha256:
-        raise CorruptError(f"{path.name}: sha256 differs from the manifest ({len(data)} bytes)")
-    return data

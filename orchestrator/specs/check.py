@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from orchestrator.paths import SEARCH_SPACES
-from orchestrator.specs import precision
+from orchestrator.specs import corpora, precision
 from orchestrator.specs.components import check_components
 from orchestrator.specs.located import Marked
 from orchestrator.specs.messages import Problem, problems_of
@@ -121,21 +121,17 @@ def whole(spec: RunSpec) -> list[Problem]:
         )
     tuned = spec.decode.length_penalty.alpha == "tuned"
     unless(not tuned or spec.score.metric != "rouge", ("decode", "length_penalty", "alpha"), "found tuned; expected a number with rouge")
-    corpora = corpus_names()
-    splits = _splits(data.corpus) if data.corpus in corpora else ()
-    if corpora and data.corpus not in corpora:
-        unless(False, ("data", "corpus"), f"found {data.corpus!r}; {nearest(data.corpus, corpora)}")
-    elif splits and spec.score.test not in splits:
-        unless(False, ("score", "test"), f"found {spec.score.test!r}; {nearest(spec.score.test, splits)}")
+    known = corpus_names()
+    splits = _splits(data.corpus) if data.corpus in known else ()
+    unless(not known or data.corpus in known, ("data", "corpus"), f"found {data.corpus!r}; {nearest(data.corpus, known)}")
+    unless(not splits or spec.score.test in splits, ("score", "test"), f"found {spec.score.test!r}; {nearest(spec.score.test, splits)}")
     return found
 
 
 @functools.cache
 def _splits(corpus: str) -> tuple[str, ...]:
     """The held-out splits of a corpus."""
-    from orchestrator.specs.corpora import load_entry
-
-    return tuple(name for name in load_entry(corpus).splits if name != "train") or ("valid", "test")
+    return tuple(name for name in corpora.load_entry(corpus).splits if name != "train") or ("valid", "test")
 
 
 def corpus_names() -> list[str]:

@@ -1,36 +1,31 @@
-"""What was worked out of an object before, so that rows which share a section share the work. The objects are not changed afterwards."""
+"""Memoised values per spec section, shared by the rows that share it. The sections are never changed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-MOST = 200_000
-_of_objects: dict[tuple[str, int], tuple[Any, Any]] = {}
-_of_values: dict[Any, Any] = {}
+MAX_ENTRIES = 200_000
+_by_identity: dict[tuple[str, int], tuple[Any, Any]] = {}
+_by_value: dict[Any, Any] = {}
 
 
-def kept(name: str, section: Any, make: Callable[[], Any]) -> Any:
-    """What `make` gave for this very object; `name` tells apart what is worked out of one object."""
-    known = _of_objects.get((name, id(section)))
+def memoised(name: str, section: Any, compute: Callable[[], Any]) -> Any:
+    """The result of `compute` for this very object; `name` distinguishes several results of one object."""
+    known = _by_identity.get((name, id(section)))
     if known is not None:
         return known[1]
-    if len(_of_objects) >= MOST:
-        _of_objects.clear()
-    made = make()
-    _of_objects[name, id(section)] = (section, made)  # holds the object, so that no other gets its id
-    return made
+    if len(_by_identity) >= MAX_ENTRIES:
+        _by_identity.clear()
+    result = compute()
+    _by_identity[name, id(section)] = (section, result)  # holds the object, so that no other gets its id
+    return result
 
 
-def remembered(key: Any, make: Callable[[], Any]) -> Any:
-    """What `make` gave for an equal key."""
-    if key not in _of_values:
-        if len(_of_values) >= MOST:
-            _of_values.clear()
-        _of_values[key] = make()
-    return _of_values[key]
-
-
-def joined(**parts: str) -> str:
-    """The canonical JSON of a mapping whose values are canonical already."""
-    return "{" + ",".join(f'"{name}":{parts[name]}' for name in sorted(parts)) + "}"
+def memoised_by_value(key: Any, compute: Callable[[], Any]) -> Any:
+    """The result of `compute` for an equal key."""
+    if key not in _by_value:
+        if len(_by_value) >= MAX_ENTRIES:
+            _by_value.clear()
+        _by_value[key] = compute()
+    return _by_value[key]

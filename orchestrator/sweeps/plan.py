@@ -16,8 +16,8 @@ from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs import precision
 from orchestrator.specs.corpora import load_entry
-from orchestrator.specs.grid.gc_pause import put_off
-from orchestrator.specs.memoise import kept
+from orchestrator.specs.gc_pause import no_garbage_collection
+from orchestrator.specs.memoise import memoised
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import runs
 from orchestrator.specs.schema import DataSpec, RunSpec
@@ -99,7 +99,7 @@ class Data:
 
     def manifest(self, data: DataSpec) -> dict[str, Any] | None:
         """None where the data is absent."""
-        key = kept("manifest", data, data.model_dump_json)
+        key = memoised("manifest", data, data.model_dump_json)
         if key not in self._manifests:
             self._manifests[key] = prepare.manifest(data, self.data_dir)
         return self._manifests[key]
@@ -109,7 +109,7 @@ class Data:
         manifest = self.manifest(data)
         if self.cache_dir is None or manifest is None:
             return None
-        key = kept("manifest key", manifest, lambda: manifest_key(manifest))
+        key = memoised("manifest key", manifest, lambda: manifest_key(manifest))
         if self._prepared.get(key) is None:
             self._prepared[key] = store.load(self.cache_dir / key[:16], key)
         return self._prepared[key]
@@ -138,7 +138,7 @@ class Data:
         return parameters.declared(spec) if prepared is None else (prepared.src_size, prepared.tgt_size)
 
 
-@put_off()
+@no_garbage_collection()
 def plan(
     rows: Sequence[Row],
     seeds: Sequence[int],

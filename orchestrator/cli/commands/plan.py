@@ -18,8 +18,8 @@ from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
 from orchestrator.ledger.sources import warnings
 from orchestrator.safe_text import log
+from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.grid.explain import summary
-from orchestrator.specs.grid.gc_pause import put_off
 from orchestrator.specs.index import find_all
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve, sweep_of
@@ -36,7 +36,7 @@ COLUMNS = ("row", "seed", "params", "FLOP/update", "FLOP", "time", "memory", "ra
 STATUSES = ("new", "shared", "done", "failed", "stopped", "needs-data")
 
 
-@put_off(for_good=True)
+@no_garbage_collection(freeze=True)
 def plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: bool, max_probes: int, check: bool, as_json: bool) -> None:
     """Prints what the rows of `targets` would do and cost. max_probes: new probes; 0: none."""
     need_folder(options.data_dir, "--data-dir")

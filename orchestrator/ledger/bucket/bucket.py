@@ -26,6 +26,10 @@ _OF_THE_MACHINE = ("169.254.", "metadata.google.internal")
 """Where a machine tells its role's credentials."""
 
 
+_CONFLICTS = ("AlreadyExistsError", "PreconditionError", "NotFoundError", "FileNotFoundError")
+"""Classes of obstore's errors where a condition of a write does not hold."""
+
+
 class LostRace(Exception):
     """A conditional write found another object than it expected, or one where it expected none."""
 
@@ -141,13 +145,11 @@ class Bucket:
             raise self._failed("delete", wanted[0], error) from None
 
     def _conditional(self, name: str, content: bytes, mode: Any) -> str:
-        from obstore.exceptions import AlreadyExistsError, NotFoundError, PreconditionError
-
         try:
             return str(self._store.put(name, content, mode=mode, use_multipart=False)["e_tag"])
-        except (AlreadyExistsError, PreconditionError, NotFoundError, FileNotFoundError) as error:
-            raise LostRace(name) from error
         except Exception as error:
+            if type(error).__name__ in _CONFLICTS:
+                raise LostRace(name) from error
             raise self._failed("write", name, error) from None
 
     def _failed(self, verb: str, name: str, error: Exception) -> RemoteError:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orchestrator.files.documents import read_document
 from orchestrator.ledger.layout import belongs
+from orchestrator.ledger.manifest import CorruptError, decode_manifest
 
 RUN = re.compile(r"[0-9a-f]{16}")
 _ENDS = (".json", ".asha.json", ".stop")
@@ -82,8 +83,6 @@ def append_only(name: str) -> bool:
 
 def promised(root: Path, names: list[str]) -> dict[str, dict[str, str]]:
     """Manifest -> {file: sha256} that it stands for, of the manifests among `names`. One that is damaged stands for nothing that exists."""
-    from orchestrator.ledger.weights import CorruptError, decode_manifest  # torch: not for those who only read
-
     found: dict[str, dict[str, str]] = {}
     for name in filter(_MANIFEST.fullmatch, names):
         folder = name.rpartition("/")[0]

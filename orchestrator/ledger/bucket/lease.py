@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import sys
 import threading
@@ -208,8 +209,6 @@ class Claim:
         return {name: found[name] for name in sorted(kept)}, stats
 
     def _entry(self, name: str, content: Any) -> Entry:
-        import hashlib
-
         sha = hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else sha256_of(content)
         size = len(content) if isinstance(content, bytes) else content.stat().st_size
         known = self.head.files.get(name)

@@ -13,7 +13,7 @@ from orchestrator.specs import check, index
 from orchestrator.specs.components import SLOTS
 from orchestrator.specs.located import Marked
 from orchestrator.specs.positions import KeyPath, Mark, dotted, shown
-from orchestrator.specs.resolver import written
+from orchestrator.specs.resolver import Resolver, written
 from orchestrator.specs.row import Row, as_data
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.specs.show import dumped
@@ -92,8 +92,6 @@ def _baseline(row: Row, target: str, named: str | None) -> Row:
     first = next((name for name in alike if raws[name].head.pinned), alike[0] if alike else None)
     if first is None or f"{table_file.address}/{first}" == row.id:
         raise UserError(f"{row.id}: found no baseline to put components back to; expected --baseline ROW")
-    from orchestrator.specs.resolver import Resolver
-
     return Resolver([], None, 1).row(table_file, first)
 
 

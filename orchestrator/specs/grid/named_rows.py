@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.specs.grid.combinations import Combination, Grid, read_grid
 from orchestrator.specs.grid.layer import ConflictError, assignments, layer
 from orchestrator.specs.positions import Mark
+from orchestrator.specs.raw import RawRow, TableFile
 from orchestrator.specs.scorings import Figures
 from orchestrator.specs.table import RowHead
-
-if TYPE_CHECKING:
-    from orchestrator.specs.raw import RawRow, TableFile
 
 
 class GridRows(dict[str, Any]):
@@ -114,8 +112,6 @@ def head(grid: Grid, values: Combination) -> RowHead:
 
 def raw(table: TableFile, name: str, values: Combination) -> RawRow:
     """The row before validation. UserError where two axes set one key."""
-    from orchestrator.specs.raw import RawRow
-
     assert table.grid is not None
     try:
         merged = layer(assignments(values), table.shared)

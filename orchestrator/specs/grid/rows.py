@@ -11,9 +11,9 @@ from orchestrator.errors import UserError
 from orchestrator.specs import check, links, precision
 from orchestrator.specs.compatibility import check_compatibility
 from orchestrator.specs.components import SIDE_SLOTS, refusal, site_info
+from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.grid.axes import Value
 from orchestrator.specs.grid.combinations import Combination, Grid
-from orchestrator.specs.grid.gc_pause import put_off
 from orchestrator.specs.grid.layer import Assignment, ConflictError, assignments, layer
 from orchestrator.specs.grid.named_rows import label
 from orchestrator.specs.messages import Problem
@@ -64,10 +64,10 @@ def assemble(table: TableFile, resolver: Resolver) -> Assembled:
     assert table.grid is not None
     plain = resolver.profile is None and not resolver.sets
     if not plain:
-        with put_off():
+        with no_garbage_collection():
             return _Assembler(table, table.grid, resolver).run()
     if table.grid.assembled is None:
-        with put_off():
+        with no_garbage_collection():
             table.grid.assembled = _Assembler(table, table.grid, resolver).run()
     found: Assembled = table.grid.assembled
     if found.rows and found.rows[0].spec is not None and found.rows[0].spec.seed != resolver.seed:

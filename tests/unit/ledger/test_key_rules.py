@@ -9,11 +9,11 @@ from typing import Any
 from models.registry import REGISTRIES
 from orchestrator.data import prepare, sentences
 from orchestrator.data.prepare import manifest
-from orchestrator.files.canonical import canonical
+from orchestrator.files.canonical import canonical, canonical_object
 from orchestrator.ledger import keys
 from orchestrator.ledger.keys import component_versions, keys_of, training_key
 from orchestrator.specs import corpora
-from orchestrator.specs.memoise import joined, kept
+from orchestrator.specs.memoise import memoised
 from orchestrator.specs.schema import DataSpec, RunSpec
 
 MANIFEST = {
@@ -137,13 +137,13 @@ def test_what_belongs_to_adam_names_no_run_of_another_optimiser():
 
 
 def test_equal_parts_are_joined_in_one_order_and_objects_keep_their_own():
-    assert joined(b="2", a="1") == joined(a="1", b="2") == '{"a":1,"b":2}'
+    assert canonical_object(b="2", a="1") == canonical_object(a="1", b="2") == '{"a":1,"b":2}'
     one, other = object(), object()
-    assert [kept("x", each, lambda each=each: each) for each in (one, other, one)] == [one, other, one]
-    assert kept("x/1", one, lambda: 1) == 1 and kept("x/2", one, lambda: 2) == 2
+    assert [memoised("x", each, lambda each=each: each) for each in (one, other, one)] == [one, other, one]
+    assert memoised("x/1", one, lambda: 1) == 1 and memoised("x/2", one, lambda: 2) == 2
     section = type("Section", (), {})()
     held = weakref.ref(section)
-    kept("x", section, lambda: 1)
+    memoised("x", section, lambda: 1)
     del section
     assert held() is not None, "else another object would get its id, and what was worked out of this one"
 
