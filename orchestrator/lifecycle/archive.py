@@ -1,7 +1,7 @@
-"""A ledger's files in one plain tar: first `manifest.json` with the size and sha256 of every other member, then those, sorted.
+"""A ledger's files in one uncompressed tar: `manifest.json` with the size and sha256 of every other member, then the members, sorted.
 
-Reading trusts nothing: regular files alone, names that a ledger's files have (`ledger_files.belongs`), sizes and sums as the manifest says,
-no member twice, limits on all of it. Nothing is compressed, so that nothing grows. No owner, mode or time is stored or taken over.
+Archives are untrusted: only regular files are accepted, with names of ledger files (`ledger.layout.belongs`), the sizes and sums of the
+manifest, no duplicates, and limits on all of it. Owners, modes and times are neither stored nor restored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_MANIFEST = 128 * 2**20
 MAX_FILES = 500_000
 MAX_BYTES = 200 * 10**9
 """Of all members together; `--max-gb` changes it."""
-PIECE = 1 << 18
+CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Manifest:
     """files: name -> {"bytes", "sha256"}; about: what else the writer said (runs, weights, version). sha256: of the manifest's bytes."""
 
     files: dict[str, dict[str, Any]]
-    about: dict[str, Any]
+    metadata: dict[str, Any]
     sha256: str
 
     @property
@@ -47,14 +47,14 @@ class Manifest:
         return sum(int(entry["bytes"]) for entry in self.files.values())
 
 
-def write(path: Path, root: Path, names: Sequence[str], about: Mapping[str, Any]) -> Manifest:
-    """Writes the archive of `root`'s files `names` at once or not at all. UserError where a file changes meanwhile."""
+def write(path: Path, root: Path, names: Sequence[str], metadata: Mapping[str, Any]) -> Manifest:
+    """Writes the archive of `root`'s files `names` atomically. UserError where a file changes in the meantime."""
     files: dict[str, dict[str, Any]] = {}
     for name in sorted(names):
         with (root / name).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             files[name] = {"bytes": os.fstat(file.fileno()).st_size, "sha256": digest}
-    data = json.dumps({"format": FORMAT, **about, "files": files}, indent=1, sort_keys=True).encode() + b"\n"
+    data = json.dumps({"format": FORMAT, **metadata, "files": files}, indent=1, sort_keys=True).encode() + b"\n"
     tmp = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     with atomic.naming(path, sum(entry["bytes"] for entry in files.values())):
         try:
@@ -62,9 +62,9 @@ def write(path: Path, root: Path, names: Sequence[str], about: Mapping[str, Any]
                 tar.addfile(_member(MANIFEST, len(data)), io.BytesIO(data))
                 for name, entry in files.items():
                     with (root / name).open("rb") as file:
-                        summed = _Summed(file)
-                        tar.addfile(_member(name, entry["bytes"]), summed)
-                        if summed.digest.hexdigest() != entry["sha256"] or file.read(1):
+                        reader = _HashingReader(file)
+                        tar.addfile(_member(name, entry["bytes"]), reader)
+                        if reader.digest.hexdigest() != entry["sha256"] or file.read(1):
                             raise UserError(f"{display(root / name)}: changed while it was archived; is something writing there?")
                     fault("archive_member")
                 tar.close()
@@ -74,58 +74,58 @@ def write(path: Path, root: Path, names: Sequence[str], about: Mapping[str, Any]
             atomic.fsync_dir(path.parent)
         finally:
             tmp.unlink(missing_ok=True)
-    return Manifest(files, dict(about), hashlib.sha256(data).hexdigest())
+    return Manifest(files, dict(metadata), hashlib.sha256(data).hexdigest())
 
 
-def unpack(path: Path, target: Path, *, max_bytes: int = MAX_BYTES, room: Callable[[int], None] = lambda size: None) -> Manifest:
-    """Verified files of the archive below the empty folder `target`. UserError, naming the member, for what is not as it should be.
+def unpack(path: Path, target: Path, *, max_bytes: int = MAX_BYTES, check_space: Callable[[int], None] = lambda size: None) -> Manifest:
+    """Unpacks verified files into the empty folder `target`. UserError that names the invalid member.
 
-    room: told how many bytes are to be written, before any is; may raise.
+    check_space: called with the number of bytes before any is written; may raise.
     """
     where = display(path)
     if not stat.S_ISREG(path.stat().st_mode):
         raise UserError(f"{where}: found no regular file; expected an archive that `results export` wrote")
     try:
-        with path.open("rb") as file, tarfile.open(fileobj=_Careful(file, where), mode="r:") as tar:  # type: ignore[call-overload]
+        with path.open("rb") as file, tarfile.open(fileobj=_BoundedReader(file, where), mode="r:") as tar:  # type: ignore[call-overload]
             manifest = _manifest(tar, where)
             if manifest.size > max_bytes:
                 raise UserError(f"{where}: holds {manifest.size} bytes; expected at most {max_bytes} (--max-gb)")
-            room(manifest.size)
-            left = dict(manifest.files)
+            check_space(manifest.size)
+            remaining = dict(manifest.files)
             while (member := tar.next()) is not None:
-                _check(member, left, where)
-                entry = left.pop(member.name)
+                _check_member(member, remaining, where)
+                entry = remaining.pop(member.name)
                 source = tar.extractfile(member)
                 assert source is not None
                 _write(target / member.name, source, entry, f"{where}: {shown(member.name)}")
                 fault("import_member")
     except (tarfile.TarError, RecursionError, ValueError, OverflowError) as error:  # what tarfile raises at headers made to hurt it
         raise UserError(f"{where}: is no plain tar file ({error}); expected an archive that `results export` wrote") from None
-    if left:
-        raise UserError(f"{where}: {len(left)} members are missing, first {next(iter(left))}; is the file whole?")
+    if remaining:
+        raise UserError(f"{where}: {len(remaining)} members are missing, first {next(iter(remaining))}; is the file whole?")
     return manifest
 
 
 def _manifest(tar: tarfile.TarFile, where: str) -> Manifest:
     member = tar.next()
-    if member is None or member.name != MANIFEST or not _plain(member) or member.size > MAX_MANIFEST:
+    if member is None or member.name != MANIFEST or not _is_regular(member) or member.size > MAX_MANIFEST:
         raise UserError(f"{where}: does not begin with {MANIFEST}; expected an archive that `results export` wrote")
     source = tar.extractfile(member)
     assert source is not None
     data = source.read()
     try:
-        about = json.loads(data)
-        files, form = about.pop("files"), about.pop("format")
+        metadata = json.loads(data)
+        files, found_format = metadata.pop("files"), metadata.pop("format")
         entries = list(files.items())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UserError(f"{where}: {MANIFEST} is not readable") from None
-    if form != FORMAT:
-        raise UserError(f"{where}: found format {shown(str(form))}; expected {FORMAT}")
+    if found_format != FORMAT:
+        raise UserError(f"{where}: found format {shown(str(found_format))}; expected {FORMAT}")
     if len(entries) > MAX_FILES:
         raise UserError(f"{where}: {len(entries)} files; expected at most {MAX_FILES}")
     for name, entry in entries:
         _check_entry(name, entry, where)
-    return Manifest(files, about, hashlib.sha256(data).hexdigest())
+    return Manifest(files, metadata, hashlib.sha256(data).hexdigest())
 
 
 def _check_entry(name: str, entry: Any, where: str) -> None:
@@ -138,16 +138,16 @@ def _check_entry(name: str, entry: Any, where: str) -> None:
         raise UserError(f"{where}: {shown(name)}: {size} bytes; expected at most {MAX_TEXT} of a file without tensors")
 
 
-def _check(member: tarfile.TarInfo, left: Mapping[str, Any], where: str) -> None:
-    if not _plain(member):
+def _check_member(member: tarfile.TarInfo, remaining: Mapping[str, Any], where: str) -> None:
+    if not _is_regular(member):
         raise UserError(f"{where}: {shown(member.name)}: is a link, folder, device or sparse file; expected regular files alone")
-    if member.name not in left:
+    if member.name not in remaining:
         raise UserError(f"{where}: {shown(member.name)}: is not in {MANIFEST}, or there twice")
-    if member.size != left[member.name]["bytes"]:
-        raise UserError(f"{where}: {shown(member.name)}: {member.size} bytes; {MANIFEST} says {left[member.name]['bytes']}")
+    if member.size != remaining[member.name]["bytes"]:
+        raise UserError(f"{where}: {shown(member.name)}: {member.size} bytes; {MANIFEST} says {remaining[member.name]['bytes']}")
 
 
-def _plain(member: tarfile.TarInfo) -> bool:
+def _is_regular(member: tarfile.TarInfo) -> bool:
     return member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse()
 
 
@@ -156,9 +156,9 @@ def _write(path: Path, source: IO[bytes], entry: Mapping[str, Any], where: str) 
     digest = hashlib.sha256()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     with atomic.naming(path, entry["bytes"]), os.fdopen(descriptor, "wb") as file:
-        while piece := source.read(PIECE):
-            digest.update(piece)
-            file.write(piece)
+        while chunk := source.read(CHUNK):
+            digest.update(chunk)
+            file.write(chunk)
         file.flush()
         os.fsync(file.fileno())
     if digest.hexdigest() != entry["sha256"]:
@@ -171,8 +171,8 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
     return member
 
 
-class _Summed:
-    """A file whose bytes are summed as they are read."""
+class _HashingReader:
+    """Computes the sha256 of a file while it is read."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self.digest = file, hashlib.sha256()
@@ -183,8 +183,8 @@ class _Summed:
         return data
 
 
-class _Careful:
-    """A file that tarfile may read in pieces only: a header that claims gigabytes is refused before it is read into memory."""
+class _BoundedReader:
+    """Limits the size of a single read: a header that claims gigabytes is refused before it is read into memory."""
 
     def __init__(self, file: IO[bytes], where: str) -> None:
         self.file, self.where = file, where

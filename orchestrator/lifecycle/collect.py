@@ -1,7 +1,7 @@
-"""Remove what `garbage.find` names, so that a kill at any moment leaves nothing half there.
+"""Deletes what `garbage.find` found, safely against a kill at any moment.
 
-Each path is first renamed into RESULTS/.trash, under the lock of the run or sweep that it belongs to and after a second look; only then
-is the trash emptied. A run is therefore locked for the time of a few renames, and what a killed call left in the trash the next one takes.
+Each path is checked again and renamed into RESULTS/.trash under the lock of its run or sweep; the trash is emptied afterwards. A run is
+locked only during a few renames, and trash that a killed call left is emptied by the next call.
 """
 
 from __future__ import annotations
@@ -21,37 +21,42 @@ from orchestrator.files import atomic
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.sweep_files import read_sweeps
 from orchestrator.lifecycle import garbage
-from orchestrator.lifecycle.garbage import LOCK, TRASH, Garbage, Item, Kept, Needs
+from orchestrator.lifecycle.garbage import LOCK, TRASH, Garbage, Item, KeptItem
+from orchestrator.lifecycle.references import References
 
 
-def collect(results: Path, plan: Garbage, *, weights: bool = False, needs: Needs | None = None) -> tuple[list[Item], list[Kept]]:
-    """Remove the items of `plan` -> (what is gone, what stayed after all, because a process took it meanwhile).
+def collect(
+    results: Path, plan: Garbage, *, weights: bool = False, references: References | None = None
+) -> tuple[list[Item], list[KeptItem]]:
+    """Deletes the items of `plan` -> (deleted items, items kept because a process acquired them in the meantime).
 
     LockedError where another `gc --delete` or `results import` works on this folder.
     """
     by_run: dict[str, list[Item]] = defaultdict(list)
     for item in plan.items:
         by_run[item.run].append(item)
-    gone: list[Item] = []
-    stayed: list[Kept] = []
-    with alone(results):
+    removed: list[Item] = []
+    kept_items: list[KeptItem] = []
+    with exclusive(results):
         for name, items in by_run.items():
-            for item, reason in _of_run(results, name, items, weights, needs or Needs()) if name else _others(results, items):
-                gone.append(item) if reason is None else stayed.append(reason)
+            for item, reason in (
+                _collect_run(results, name, items, weights, references or References()) if name else _collect_others(results, items)
+            ):
+                removed.append(item) if reason is None else kept_items.append(reason)
         empty_trash(results)
-    return gone, stayed
+    return removed, kept_items
 
 
 @contextmanager
-def alone(results: Path) -> Iterator[None]:
-    """Within: no other `gc --delete` or import works on this folder. LockedError where one does."""
-    with removed_after(RunLock(results / LOCK)):
+def exclusive(results: Path) -> Iterator[None]:
+    """Excludes every other `gc --delete` and import of this folder. LockedError where one is running."""
+    with temporary_lock(RunLock(results / LOCK)):
         yield
 
 
 @contextmanager
-def removed_after(lock: RunLock) -> Iterator[RunLock]:
-    """Within, `lock` is held; afterwards its files are gone. They are removed while it is held: whoever waits makes new ones."""
+def temporary_lock(lock: RunLock) -> Iterator[RunLock]:
+    """Holds `lock`, and removes its files before it is released: a waiting process creates new ones."""
     with lock.acquire():
         try:
             yield lock
@@ -62,8 +67,8 @@ def removed_after(lock: RunLock) -> Iterator[RunLock]:
                     path.unlink(missing_ok=True)
 
 
-def discard(results: Path, path: Path) -> None:
-    """Out of sight at once, by a rename within one file system; `empty_trash` frees the space."""
+def move_to_trash(results: Path, path: Path) -> None:
+    """Renames a path into the trash; `empty_trash` frees the space."""
     trash = results / TRASH
     trash.mkdir(exist_ok=True)
     fault("gc_pre_rename")
@@ -81,23 +86,23 @@ def empty_trash(results: Path) -> None:
         trash.rmdir()
 
 
-Verdicts = Iterator[tuple[Item, Kept | None]]
+Outcomes = Iterator[tuple[Item, KeptItem | None]]
 
 
-def _of_run(results: Path, name: str, items: list[Item], weights: bool, needs: Needs) -> Verdicts:
-    """Each item with why it stays, or None: it is gone. The lock's own files go with the lock."""
+def _collect_run(results: Path, name: str, items: list[Item], weights: bool, references: References) -> Outcomes:
+    """Each item with the reason it is kept, or None if it was deleted. The lock's own files are deleted with the lock."""
     run = results / name
     lock = RunLock(run / "lock")
     try:
-        with removed_after(lock):
-            again = Garbage()
-            garbage.look_at_run(run, read_sweeps(results), again, weights=weights, needs=needs, held=True)
-            reasons = {kept.path: kept for kept in again.kept}
+        with temporary_lock(lock):
+            second = Garbage()
+            garbage.inspect_run(run, read_sweeps(results), second, weights=weights, references=references, held=True)
+            reasons = {kept.path: kept for kept in second.kept}
             for item in items:
-                if item.kind == "lock" or item.path in {found.path for found in again.items}:
+                if item.kind == "lock" or item.path in {found.path for found in second.items}:
                     lock.check()
                     if item.path not in (lock.path, lock.record_path):
-                        discard(results, item.path)
+                        move_to_trash(results, item.path)
                     yield item, None
                 else:
                     yield item, reasons.get(item.path) or reasons.get(run) or _busy(item, "it changed meanwhile")
@@ -106,26 +111,26 @@ def _of_run(results: Path, name: str, items: list[Item], weights: bool, needs: N
             yield item, _busy(item, str(error))
 
 
-def _others(results: Path, items: list[Item]) -> Verdicts:
-    """What belongs to no run: of sweeps, of Ray, of these commands."""
+def _collect_others(results: Path, items: list[Item]) -> Outcomes:
+    """Items outside of runs: files of sweeps, of Ray and of these commands."""
     for item in items:
         path = item.path
         try:
             if path.parent == results / "sweeps":
-                lock = RunLock(path.with_name(_sweep_of(path.name) + ".lock"))
-                with removed_after(lock):
+                lock = RunLock(path.with_name(_sweep_name(path.name) + ".lock"))
+                with temporary_lock(lock):
                     if path not in (lock.path, lock.record_path):
-                        discard(results, path)
+                        move_to_trash(results, path)
             elif item.kind == "ray":
                 if live := read_sweeps(results).live:
                     yield item, _busy(item, f"{next(iter(live))} runs")
                     continue
-                discard(results, path)
+                move_to_trash(results, path)
             elif (path / "lock").exists():
                 with RunLock(path / "lock").acquire():
-                    discard(results, path)
+                    move_to_trash(results, path)
             elif path.parent != results / TRASH:
-                discard(results, path)
+                move_to_trash(results, path)
             yield item, None
         except FileNotFoundError:
             yield item, None  # gone already, with its lock
@@ -133,11 +138,11 @@ def _others(results: Path, items: list[Item]) -> Verdicts:
             yield item, _busy(item, str(error))
 
 
-def _sweep_of(name: str) -> str:
-    """Name of the sweep that a file in RESULTS/sweeps is of."""
+def _sweep_name(name: str) -> str:
+    """The sweep that a file in RESULTS/sweeps belongs to."""
     name = re.sub(r"^\.(.+)\.[0-9]+-[0-9a-f]{8}\.tmp$", r"\1", name)
     return re.sub(r"(\.lock(\.json|\.asked-[0-9]+)?|\.asha\.json|\.json|\.stop)$", "", name)
 
 
-def _busy(item: Item, why: str) -> Kept:
-    return Kept(item.path, item.size, "running", why, item.row)
+def _busy(item: Item, why: str) -> KeptItem:
+    return KeptItem(item.path, item.size, "running", why, item.row)

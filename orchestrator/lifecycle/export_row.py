@@ -1,7 +1,7 @@
-"""One trained row as a folder that needs no orchestrator: weights, vocabulary, config, capsule, model card, and a script that translates.
+"""Exports a trained row as a self-contained folder: weights, vocabulary, config, capsule, model card and a script that translates.
 
 FOLDER/translate.py  README.md  SHA256SUMS  config.json  row.yaml  capsule.json  model.safetensors  {joint|src|tgt}.vocab
-       models/  translator/     (copies of the code; `translator` is what of the orchestrator a translation needs)
+       models/  translator/     (copies of the code; `translator` holds the modules of the orchestrator that a translation needs)
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CODE = (
     "lifecycle/plain_spec.py",
     "specs/text_form.py",
 )
-"""What of `orchestrator/` is copied into `translator/`."""
+"""Modules of `orchestrator/` that are copied into `translator/`."""
 RENAMED = (
     ("orchestrator.lifecycle.plain_spec", "translator.specs.schema"),
     ("from orchestrator import", "from translator import"),
@@ -74,18 +74,18 @@ class Exported:
     folder: Path
     files: dict[str, int]
     weights_sha256: str
-    about: dict[str, Any]
+    metadata: dict[str, Any]
 
 
 def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder: Path) -> Exported:
-    """Writes the folder at once or not at all. UserError where the row is not trained, its weights are gone, or the folder is not new."""
+    """Writes the folder atomically. UserError where the row is not trained, its weights are absent, or the folder is not empty."""
     record = ledger.read_train(task.train_key)
     if record is None or record["status"] != "done":
         raise UserError(f"{task.name}: its run is {record['status'] if record else 'not in the results'}; expected one that is done")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{display(folder)}: is there already; expected a new or empty folder")
     weights = Store(task.run_dir, task.train_key).weights(task.run_spec.decode.checkpoint)
-    about = _about(row, task, prepared, ledger, record)
+    metadata = _metadata(row, task, prepared, ledger, record)
     folder.parent.mkdir(parents=True, exist_ok=True)
     tmp = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
@@ -98,9 +98,9 @@ def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder:
         sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(tmp.iterdir()) if path.is_file()}
         config = _config(task, prepared, ledger) | {"sha256": sums, "weights_sha256": weights_sha256(weights)}
         _write(tmp / "config.json", _json(config))
-        _write(tmp / "capsule.json", _json(about["capsule"]))
+        _write(tmp / "capsule.json", _json(metadata["capsule"]))
         _write(tmp / "row.yaml", to_yaml(row).encode())
-        _write(tmp / "README.md", model_card(about, config["weights_sha256"]).encode())
+        _write(tmp / "README.md", model_card(metadata, config["weights_sha256"]).encode())
         files = {path.relative_to(tmp).as_posix(): path for path in sorted(tmp.rglob("*")) if path.is_file()}
         lines = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n" for name, path in files.items())
         _write(tmp / "SHA256SUMS", "".join(lines).encode())
@@ -112,16 +112,16 @@ def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder:
     finally:
         shutil.rmtree(tmp, ignore_errors=True)
     sizes = {name: (folder / name).stat().st_size for name in (*files, "SHA256SUMS")}
-    return Exported(folder, sizes, config["weights_sha256"], about)
+    return Exported(folder, sizes, config["weights_sha256"], metadata)
 
 
-def _about(row: Row, task: Task, prepared: Prepared, ledger: Ledger, record: dict[str, Any]) -> dict[str, Any]:
-    """What the model card tells. scores: name -> figures; the row's own is named by its test set."""
+def _metadata(row: Row, task: Task, prepared: Prepared, ledger: Ledger, record: dict[str, Any]) -> dict[str, Any]:
+    """The content of the model card. scores: name -> figures; the row's own score is named by its test set."""
     scores = {}
     for name, scoring in task.scorings.items():
-        found = None if scoring.keys.score is None else ledger.read_score(task.train_key, scoring.keys.score)
-        if found is not None:
-            scores[name or scoring.spec.test] = {key: found.get(key) for key in ("bleu", "signature", "chrf", "rouge") if found.get(key)}
+        score = None if scoring.keys.score is None else ledger.read_score(task.train_key, scoring.keys.score)
+        if score is not None:
+            scores[name or scoring.spec.test] = {key: score.get(key) for key in ("bleu", "signature", "chrf", "rouge") if score.get(key)}
     return {
         "id": task.id,
         "label": row.label,
@@ -142,22 +142,22 @@ def _about(row: Row, task: Task, prepared: Prepared, ledger: Ledger, record: dic
 
 
 def _config(task: Task, prepared: Prepared, ledger: Ledger) -> dict[str, Any]:
-    how = prepared.manifest["preparation"]
+    preparation = prepared.manifest["preparation"]
     text = {
         "languages": prepared.manifest["languages"],
-        "tokenizer": how["tokenizer"],
-        "lowercase": how["lowercase"],
-        "subword": how["subword"]["kind"],
+        "tokenizer": preparation["tokenizer"],
+        "lowercase": preparation["lowercase"],
+        "subword": preparation["subword"]["kind"],
         "vocabularies": _vocabularies(prepared),
         "documents": prepared.documents,
         "form": prepared.form,
-        "truncate": how.get("truncate"),
+        "truncate": preparation.get("truncate"),
     }
     spec = task.run_spec
     search = known(spec.search, task.run_keys, ledger, task.id)
     sizes = {"src_size": prepared.src_size, "tgt_size": prepared.tgt_size}
-    about = {"format": 1, "id": task.id, "seed": task.seed, "threads": spec.train.threads, "text": text, **sizes}
-    return about | {"model": spec.model.model_dump(mode="json"), "decode": search.model_dump(mode="json")}
+    metadata = {"format": 1, "id": task.id, "seed": task.seed, "threads": spec.train.threads, "text": text, **sizes}
+    return metadata | {"model": spec.model.model_dump(mode="json"), "decode": search.model_dump(mode="json")}
 
 
 def _vocabularies(prepared: Prepared) -> list[str]:
@@ -168,9 +168,9 @@ def _copy_code(folder: Path) -> None:
     source = Path(str(models.__file__)).parent
     for path in sorted(path for kind in ("*.py", "*.c", "*.h") for path in source.rglob(kind)):
         _write(folder / "models" / path.relative_to(source), path.read_bytes())
-    here, packages = ROOT / "orchestrator", set[Path]()
+    source_root, packages = ROOT / "orchestrator", set[Path]()
     for name in CODE:
-        text = (here / name).read_text(encoding="utf-8")
+        text = (source_root / name).read_text(encoding="utf-8")
         for old, new in RENAMED:
             text = text.replace(old, new)
         target = Path("translator", "specs/schema.py" if name == "lifecycle/plain_spec.py" else name)

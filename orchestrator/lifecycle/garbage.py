@@ -1,12 +1,12 @@
-"""What of a results folder may go, and which rule keeps the rest. Looks, and changes nothing.
+"""Finds what can be deleted from a results folder, and the rule that keeps the rest. Read-only.
 
-Goes: full checkpoints of runs that nothing continues from; tensors of orphans (runs that no sweep file names any more, where every sweep
-file can be read); what killed writers left; locks of dead processes; Ray's own state, which is never read again; with `weights`, also the
-weights and snapshots of finished runs that no rule below protects.
+Deletable: checkpoints of finished runs; tensors of orphans (runs that no sweep file names any more, if every sweep file can be read);
+temporary files of killed writers; locks of dead processes; Ray's own state, which is never read again; with `weights`, also the weights
+and snapshots of finished runs that no rule protects.
 
-Stays, whatever is asked for (RULES): the ledger's JSON, spec.yaml, history and hypotheses; all of a run that a live process holds or whose
-sweep is driven; checkpoints that an unfinished, failed or stopped run goes on from; weights that another row starts from, that a
-decoding or an analysis needs; whatever is a link.
+Always kept (RULES): the ledger's JSON, spec.yaml, history and hypotheses; every file of a run that a live process holds or whose sweep
+is running; checkpoints that an unfinished, failed or stopped run resumes from; weights that another row starts from or that a decoding
+or an analysis needs; symbolic links.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from orchestrator.ledger import mirrored
 from orchestrator.ledger.outcome import FINISHED
 from orchestrator.ledger.run_lock import owner, record_of
 from orchestrator.ledger.sweep_files import BESIDE, Sweeps, read_sweeps
+from orchestrator.lifecycle.references import References
 
 RUN = re.compile(r"[0-9a-f]{16}")
 TRASH, LOCK = ".trash", ".lifecycle.lock"
@@ -42,7 +43,7 @@ RULES = {
 
 @dataclass(frozen=True)
 class Item:
-    """One path that may go. kind: checkpoints | weights | snapshots | temporary | lock | ray | leftover. run: its folder's name, or ''."""
+    """One deletable path. kind: checkpoints | weights | snapshots | temporary | lock | ray | leftover. run: name of its folder, or ''."""
 
     path: Path
     kind: str
@@ -56,8 +57,8 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Tensors that stay, and the rule (a name of RULES) that keeps them."""
+class KeptItem:
+    """Tensors that are kept, and the rule (a name of RULES) that keeps them."""
 
     path: Path
     size: int
@@ -72,74 +73,62 @@ class Kept:
 @dataclass
 class Garbage:
     items: list[Item] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[KeptItem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    @property
-    def size(self) -> int:
-        return sum(item.size for item in self.items)
 
-
-@dataclass(frozen=True)
-class Needs:
-    """Addresses of rows in the tables that are known here: others start from them, analyses look at them."""
-
-    parents: frozenset[str] = frozenset()
-    analysed: frozenset[str] = frozenset()
-
-
-def find(results: Path, *, weights: bool = False, needs: Needs | None = None) -> Garbage:
-    """Everything in `results` that may go. Takes no lock."""
-    sweeps, found = read_sweeps(results), Garbage()
+def find(results: Path, *, weights: bool = False, references: References | None = None) -> Garbage:
+    """Everything in `results` that can be deleted. Takes no lock."""
+    sweeps, garbage = read_sweeps(results), Garbage()
     for name in sweeps.unreadable:
-        found.notes.append(f"sweeps/{name} cannot be read: no run counts as an orphan until it can, or is removed")
+        garbage.notes.append(f"sweeps/{name} cannot be read: no run counts as an orphan until it can, or is removed")
     for run in runs_in(results):
-        look_at_run(run, sweeps, found, weights=weights, needs=needs or Needs())
-    found.items += _sweep_leftovers(results, sweeps)
-    found.items += _ray(results, sweeps)
-    found.items += leftovers(results)
-    return found
+        inspect_run(run, sweeps, garbage, weights=weights, references=references or References())
+    garbage.items += _sweep_leftovers(results, sweeps)
+    garbage.items += _ray(results, sweeps)
+    garbage.items += leftovers(results)
+    return garbage
 
 
 def runs_in(results: Path) -> list[Path]:
     return [path for path in sorted(results.iterdir()) if RUN.fullmatch(path.name) and path.is_dir()]
 
 
-def look_at_run(run: Path, sweeps: Sweeps, found: Garbage, *, weights: bool, needs: Needs, held: bool = False) -> None:
-    """One run's part of `find`. held: the caller has the run's lock, which is then nobody else's."""
+def inspect_run(run: Path, sweeps: Sweeps, garbage: Garbage, *, weights: bool, references: References, held: bool = False) -> None:
+    """Adds one run's items to `garbage`. held: the caller holds the run's lock."""
     if run.is_symlink():
-        found.kept.append(Kept(run, 0, "link", RULES["link"]))
+        garbage.kept.append(KeptItem(run, 0, "link", RULES["link"]))
         return
     key = _key_of(run, sweeps)
     named = sweeps.rows.get(key or "", [])
-    row = named[0].name if named else _recorded(run).get("name", "")
-    who = None if held else owner(run / "lock")
-    busy = (sweeps.driver(key) if key else None) or (f"process {who.get('pid')} on {who.get('host')}" if who else None)
-    if busy is not None:
-        found.kept.append(Kept(run, size_of(run), "running", f"{busy} is at work on it", row))
+    row = named[0].name if named else _recorded_row(run).get("name", "")
+    holder = None if held else owner(run / "lock")
+    occupant = (sweeps.driver(key) if key else None) or (f"process {holder.get('pid')} on {holder.get('host')}" if holder else None)
+    if occupant is not None:
+        garbage.kept.append(KeptItem(run, size_of(run), "running", f"{occupant} is at work on it", row))
         return
     orphan = bool(sweeps.names) and not sweeps.unreadable and not named and key not in sweeps.children
-    for path in temporary(run):
-        found.items.append(Item(path, "temporary", size_of(path), "left by a writer that was killed", run.name, row))
-    found.items += [] if held else _stale_lock(run / "lock", run.name, row)
+    for path in temporary_files(run):
+        garbage.items.append(Item(path, "temporary", size_of(path), "left by a writer that was killed", run.name, row))
+    garbage.items += [] if held else _stale_lock(run / "lock", run.name, row)
     status = (read_document(run / "train.json") or {}).get("status")
     for name in ("ckpt", "weights", "snapshots"):
         path = run / name
         if path.is_symlink():
-            found.kept.append(Kept(path, 0, "link", RULES["link"], row))
+            garbage.kept.append(KeptItem(path, 0, "link", RULES["link"], row))
         elif path.is_dir() and any(path.iterdir()):
             kind = "checkpoints" if name == "ckpt" else name
-            rule, why = (_checkpoint_rule if name == "ckpt" else _weights_rule)(run, key, status, orphan, sweeps, needs, weights)
+            rule, why = (_checkpoint_rule if name == "ckpt" else _weights_rule)(run, key, status, orphan, sweeps, references, weights)
             if rule is None:
-                found.items.append(Item(path, kind, size_of(path), why, run.name, row))
+                garbage.items.append(Item(path, kind, size_of(path), why, run.name, row))
             else:
-                found.kept.append(Kept(path, size_of(path), rule, why, row))
+                garbage.kept.append(KeptItem(path, size_of(path), rule, why, row))
 
 
 def _checkpoint_rule(
-    run: Path, key: str | None, status: str | None, orphan: bool, sweeps: Sweeps, needs: Needs, weights: bool
+    run: Path, key: str | None, status: str | None, orphan: bool, sweeps: Sweeps, references: References, weights: bool
 ) -> tuple[str | None, str]:
-    """(rule that keeps it, or None; why)."""
+    """-> (the rule that keeps the checkpoints, or None; the reason)."""
     if orphan:
         return None, "orphan: no sweep names this run"
     if status not in FINISHED:
@@ -150,15 +139,15 @@ def _checkpoint_rule(
 
 
 def _weights_rule(
-    run: Path, key: str | None, status: str | None, orphan: bool, sweeps: Sweeps, needs: Needs, weights: bool
+    run: Path, key: str | None, status: str | None, orphan: bool, sweeps: Sweeps, references: References, weights: bool
 ) -> tuple[str | None, str]:
-    address = _recorded(run).get("id", "")
+    address = _recorded_row(run).get("id", "")
     addresses = {address} | {named.id for named in sweeps.rows.get(key or "", [])}
     children = [named.name for named in sweeps.children.get(key or "", [])]
-    if children or addresses & needs.parents:
-        return "init_from", f"{_few(children)} starts from them" if children else RULES["init_from"]
-    if addresses & needs.analysed:
-        return "analysis", f"an analysis looks at {_few(sorted(addresses & needs.analysed))}"
+    if children or addresses & references.parents:
+        return "init_from", f"{_abbreviate(children)} starts from them" if children else RULES["init_from"]
+    if addresses & references.analysed:
+        return "analysis", f"an analysis looks at {_abbreviate(sorted(addresses & references.analysed))}"
     if orphan:
         return None, "orphan: no sweep names this run"
     if status not in FINISHED:
@@ -174,7 +163,7 @@ def _weights_rule(
 
 
 def _unscored(run: Path, key: str | None, sweeps: Sweeps) -> str:
-    """Name of a row of this run that lacks a score; '' where every one is there."""
+    """Name of a row of this run without a score; '' if all are scored."""
     for named in sweeps.rows.get(key or "", []):
         others = [other.get("keys") or {} for other in (named.row.get("also") or {}).values()]
         for keys in (named.row["keys"], *others):
@@ -184,26 +173,26 @@ def _unscored(run: Path, key: str | None, sweeps: Sweeps) -> str:
     return ""
 
 
-def temporary(folder: Path) -> list[Path]:
-    """What killed writers left in a run folder: files of `atomic`, generations of `checkpoint` that were never whole or are no more."""
-    places = [folder, *(folder / name for name in ("rungs", "decode", "score", "tune", "weights", "snapshots", "ckpt"))]
-    found = [path for place in places if place.is_dir() and not place.is_symlink() for path in sorted(place.glob(".*.tmp"))]
+def temporary_files(folder: Path) -> list[Path]:
+    """Files that killed writers left in a run folder: temporary files of `atomic`, and incomplete or damaged checkpoints."""
+    folders = [folder, *(folder / name for name in ("rungs", "decode", "score", "tune", "weights", "snapshots", "ckpt"))]
+    paths = [path for place in folders if place.is_dir() and not place.is_symlink() for path in sorted(place.glob(".*.tmp"))]
     ckpt = folder / "ckpt"
     if ckpt.is_dir() and not ckpt.is_symlink():
-        found += [path for path in sorted(ckpt.iterdir()) if ".tmp-" in path.name or path.name.startswith("bad-step-")]
-    return found
+        paths += [path for path in sorted(ckpt.iterdir()) if ".tmp-" in path.name or path.name.startswith("bad-step-")]
+    return paths
 
 
 def leftovers(results: Path) -> list[Item]:
-    """Of these very commands, killed: only for the holder of LOCK is this surely nobody's, but for a `repro` that is under way."""
+    """Folders of killed `gc`, `results import` and `repro` commands. Those of imports count only while no other process holds LOCK."""
     paths = [path for path in sorted(results.iterdir()) if LEFTOVER.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
     trash = results / TRASH
     paths += sorted(trash.iterdir()) if trash.is_dir() and not trash.is_symlink() else []
-    busy = owner(results / LOCK) is not None
+    occupant = owner(results / LOCK) is not None
     return [
         Item(path, "leftover", size_of(path), "left by a command that was killed")
         for path in paths
-        if owner(path / "lock") is None and not (busy and path.name.startswith(".import-"))
+        if owner(path / "lock") is None and not (occupant and path.name.startswith(".import-"))
     ]
 
 
@@ -211,22 +200,22 @@ def _sweep_leftovers(results: Path, sweeps: Sweeps) -> list[Item]:
     folder = results / "sweeps"
     if not folder.is_dir() or folder.is_symlink():
         return []
-    found: list[Item] = []
+    items: list[Item] = []
     for path in sorted(folder.glob(".*.tmp")):
         name = re.sub(r"\.[0-9]+-[0-9a-f]{8}\.tmp$", "", path.name[1:])
         name = next((name.removesuffix(end) for end in (*BESIDE, ".json") if name.endswith(end)), name)
         if name not in sweeps.live:
-            found.append(Item(path, "temporary", size_of(path), "left by a writer that was killed"))
+            items.append(Item(path, "temporary", size_of(path), "left by a writer that was killed"))
     for path in sorted(folder.glob("*.stop")):
         if path.stem not in sweeps.live:
-            found.append(Item(path, "lock", size_of(path), "asks a sweep to end that does not run"))
+            items.append(Item(path, "lock", size_of(path), "asks a sweep to end that does not run"))
     for path in sorted(folder.glob("*.lock")):
-        found += _stale_lock(path, "", "")
-    return found
+        items += _stale_lock(path, "", "")
+    return items
 
 
 def _stale_lock(path: Path, run: str, row: str) -> Iterator[Item]:
-    """The files of a lock whose owner is dead, by its record: pid, start time and boot of this machine."""
+    """Files of a lock whose owner is dead, according to its record: pid, start time and boot id."""
     if owner(path) is not None or path.is_symlink():
         return
     if record_of(path).get("held"):
@@ -238,7 +227,7 @@ def _stale_lock(path: Path, run: str, row: str) -> Iterator[Item]:
 
 
 def _ray(results: Path, sweeps: Sweeps) -> list[Item]:
-    """Newest experiment first: Ray's names count what is there, so that those left keep theirs unique (`engines.ray.tune`)."""
+    """Experiments, newest first: `engines.ray.tune` numbers a new one by those that exist."""
     folder = results / "ray"
     if sweeps.live or not folder.is_dir() or folder.is_symlink():
         return []
@@ -256,23 +245,23 @@ def _key_of(run: Path, sweeps: Sweeps) -> str | None:
     for name in ("train.json", "capsule.json"):
         if (key := key_in(read_document(run / name), run.name)) is not None:
             return key
-    return next((key for key in (*sweeps.rows, *sweeps.children) if key.startswith(run.name)), _recorded(run).get("key"))
+    return next((key for key in (*sweeps.rows, *sweeps.children) if key.startswith(run.name)), _recorded_row(run).get("key"))
 
 
-def _recorded(run: Path) -> dict[str, str]:
-    """id, name and key of the row that spec.yaml tells of; read line by line, for it may be damaged."""
+def _recorded_row(run: Path) -> dict[str, str]:
+    """id, name and key of the row in spec.yaml, which is read line by line because it may be damaged."""
     try:
         text = (run / "spec.yaml").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return {}
-    found = {match[1]: match[2] for match in re.finditer(r"^(key|id|seed): (\S+)$", text, re.MULTILINE)}
-    if not re.fullmatch(r"[0-9a-f]{64}", found.get("key", "")):
-        found.pop("key", None)
-    return found | {"name": f"{found['id']} seed {found.get('seed', '?')}"} if "id" in found else found
+    fields = {match[1]: match[2] for match in re.finditer(r"^(key|id|seed): (\S+)$", text, re.MULTILINE)}
+    if not re.fullmatch(r"[0-9a-f]{64}", fields.get("key", "")):
+        fields.pop("key", None)
+    return fields | {"name": f"{fields['id']} seed {fields.get('seed', '?')}"} if "id" in fields else fields
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files under a folder; links count nothing and are not followed."""
+    """Bytes of a file, or of all files under a folder. Symbolic links count as 0."""
     if path.is_symlink() or not path.exists():
         return 0
     if path.is_dir():
@@ -280,5 +269,5 @@ def size_of(path: Path) -> int:
     return path.stat().st_size
 
 
-def _few(names: list[str]) -> str:
+def _abbreviate(names: list[str]) -> str:
     return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")

@@ -30,14 +30,14 @@ DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F
 
 
 class Text:
-    """Raw lines to token ids and back, as the row's training data were made."""
+    """Converts raw lines to token ids and back, as in the preparation of the training data."""
 
-    def __init__(self, folder: Path, about: dict[str, Any]) -> None:
-        documents, self.limit = about["documents"], about["truncate"] or {}
-        loaded = {name: subword.load(folder / f"{name}.vocab", about["subword"]) for name in about["vocabularies"]}
+    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+        documents, self.limit = config["documents"], config["truncate"] or {}
+        loaded = {name: subword.load(folder / f"{name}.vocab", config["subword"]) for name in config["vocabularies"]}
         self.tokenizers, self.segmenters = {}, {}
-        for side, language in zip(("src", "tgt"), about["languages"], strict=True):
-            self.tokenizers[side] = Tokenizer(language, about["tokenizer"], about["lowercase"], documents=documents, form=about["form"])
+        for side, language in zip(("src", "tgt"), config["languages"], strict=True):
+            self.tokenizers[side] = Tokenizer(language, config["tokenizer"], config["lowercase"], documents=documents, form=config["form"])
             segmenter = loaded.get("joint") or loaded[side]
             self.segmenters[side] = DocumentSegmenter(segmenter, side) if documents else segmenter
 
@@ -51,7 +51,7 @@ class Text:
 
 
 class Translator:
-    """The model of the folder, ready: `translate(lines) -> lines`. ValueError where the weights are not the ones exported."""
+    """The model of an exported folder. ValueError where the weights are not the exported ones."""
 
     def __init__(self, folder: Path) -> None:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -65,31 +65,31 @@ class Translator:
                 parameter.copy_(weights[name])
         self.model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
 
-    def translate(self, lines: Sequence[str], tell: Callable[[str], None] = lambda line: None) -> list[str]:
-        return translate_lines(self.model, self.text, lines, cast(Any, self.decode), tell)
+    def translate(self, lines: Sequence[str], log: Callable[[str], None] = lambda line: None) -> list[str]:
+        return translate_lines(self.model, self.text, lines, cast(Any, self.decode), log)
 
 
 def tensors(path: Path, sha256: str) -> dict[str, torch.Tensor]:
-    """A safetensors file: 8 bytes length of a JSON header (little endian), the header, the numbers."""
+    """Reads a safetensors file: 8 bytes with the length of a JSON header (little endian), the header, the numbers."""
     data = bytearray(path.read_bytes())
     if hashlib.sha256(data).hexdigest() != sha256:
         raise ValueError(f"{path.name}: sha256 differs from config.json")
     start = 8 + int.from_bytes(data[:8], "little")
-    found = {}
+    loaded_tensors = {}
     for name, entry in json.loads(data[8:start]).items():
         if name != "__metadata__":
             first, last = entry["data_offsets"]
             dtype = DTYPES[entry["dtype"]]
             flat = torch.frombuffer(data[start + first : start + last], dtype=dtype) if last > first else torch.empty(0, dtype=dtype)
-            found[name] = flat.reshape(entry["shape"])
-    return found
+            loaded_tensors[name] = flat.reshape(entry["shape"])
+    return loaded_tensors
 
 
 def main(folder: Path) -> None:
-    """Reads UTF-8 lines from standard input, writes as many to standard output. Exit code 2 and a line for input that it cannot take."""
+    """Translates UTF-8 lines from standard input to standard output. Exit code 2 and one line on stderr for invalid input."""
     try:
         lines = lines_of(sys.stdin.buffer.read())
-        translated = Translator(folder).translate(lines, tell=lambda line: print(line, file=sys.stderr))
+        translated = Translator(folder).translate(lines, log=lambda line: print(line, file=sys.stderr))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -9,39 +9,39 @@ from typing import Any
 from orchestrator.safe_text import markdown
 
 
-def model_card(about: Mapping[str, Any], weights_sha256: str) -> str:
+def model_card(metadata: Mapping[str, Any], weights_sha256: str) -> str:
     """Markdown. about: see `export_row`; figures appear as they stand in the ledger, with their signature."""
-    source, target = map(markdown, about["languages"])
+    source, target = map(markdown, metadata["languages"])
     lines = [
-        f"# {markdown(about['id'])}, seed {about['seed']}",
+        f"# {markdown(metadata['id'])}, seed {metadata['seed']}",
         "",
-        f"{markdown(about['label'])}. A translation model from {source} to {target}, trained as one row of an ablation table.",
+        f"{markdown(metadata['label'])}. A translation model from {source} to {target}, trained as one row of an ablation table.",
         "",
         "    python translate.py < source.txt > target.txt        # needs torch; see requirements below",
         "",
         "| | |",
         "|---|---|",
-        f"| parameters | {about['params']:,} |",
-        f"| updates | {about['steps']:,} |",
-        f"| corpus | {markdown(about['corpus'])} (prepared data {about['data_key'][:16]}) |",
-        f"| weights | {markdown(about['checkpoint'])}, sha256 of the tensors {weights_sha256} |",
-        f"| search | beam {about['beam_size']}, options in config.json |",
+        f"| parameters | {metadata['params']:,} |",
+        f"| updates | {metadata['steps']:,} |",
+        f"| corpus | {markdown(metadata['corpus'])} (prepared data {metadata['data_key'][:16]}) |",
+        f"| weights | {markdown(metadata['checkpoint'])}, sha256 of the tensors {weights_sha256} |",
+        f"| search | beam {metadata['beam_size']}, options in config.json |",
     ]
-    if about["init_from"]:
-        lines.append(f"| started from | {markdown(about['init_from'])} |")
-    lines += [f"| {name} key | {key} |" for name, key in about["keys"].items()]
+    if metadata["init_from"]:
+        lines.append(f"| started from | {markdown(metadata['init_from'])} |")
+    lines += [f"| {name} key | {key} |" for name, key in metadata["keys"].items()]
     lines += ["", "## Figures", ""]
-    lines += _scores(about["scores"]) or ["Not scored."]
+    lines += _scores(metadata["scores"]) or ["Not scored."]
     lines += ["", "One training with one seed: no spread is known from this folder alone."]
-    if about["assumed"]:
-        lines += ["", "## Assumed (not stated by the paper)", "", *(f"- {markdown(text)}" for text in about["assumed"])]
+    if metadata["assumed"]:
+        lines += ["", "## Assumed (not stated by the paper)", "", *(f"- {markdown(text)}" for text in metadata["assumed"])]
     lines += [
         "",
         "## Capsule: what it was trained with",
         "",
         "| | |",
         "|---|---|",
-        *(f"| {markdown(name)} | {_text(value)} |" for name, value in about["capsule"].items()),
+        *(f"| {markdown(name)} | {_text(value)} |" for name, value in metadata["capsule"].items()),
         "",
         "## Files",
         "",

@@ -1,4 +1,4 @@
-"""The `decode` section of a config as attributes, without the schema: an exported row was validated when it ran."""
+"""The `decode` section of a config as attributes. An exported row needs no schema: it was validated when it ran."""
 
 from __future__ import annotations
 

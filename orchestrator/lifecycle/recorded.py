@@ -1,4 +1,4 @@
-"""A finished run as it was recorded, as a row that can be run again: found by address or by train key, its parents with it."""
+"""Finds a finished run, by address or train key, as a row that can be run again, with its parents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from orchestrator.sweeps.plan import Data, keys_for
 
 @dataclass(frozen=True)
 class Recorded:
-    """row: with its parents, at the recorded seed. keys: as recorded, by address of the row and of each parent. notes: for people."""
+    """row: with its parents, at the recorded seed. keys: address of the row and of each parent -> recorded keys. notes: messages."""
 
     row: Row
     keys: dict[str, Keys]
@@ -31,7 +31,7 @@ class Recorded:
 
 
 def by_key(ledger: Ledger, prefix: str) -> Recorded:
-    """The run whose train key begins so. UserError for none, several, or one that is not finished."""
+    """The run whose train key starts with `prefix`. UserError for none, several, or one that is not finished."""
     found = [run.key for run in ledger.runs() if run.key.startswith(prefix)]
     if len(found) != 1:
         raise UserError(f"{shown(prefix)}: {len(found)} runs in {ledger.root} have such a train key; expected one")
@@ -40,7 +40,7 @@ def by_key(ledger: Ledger, prefix: str) -> Recorded:
 
 
 def of_row(ledger: Ledger, row: Row, data_dir: Path | None) -> Recorded:
-    """The recorded run of a row: under its present keys, else the only run of that address and seed, as its spec was recorded.
+    """The recorded run of a row: under its current keys, else the only run of that address and seed, with its recorded spec.
 
     UserError where the corpus is absent, or no finished run or several are recorded.
     """
@@ -76,7 +76,7 @@ def _check_finished(ledger: Ledger, key: str, name: str) -> None:
 
 
 def _runs_called(ledger: Ledger, address: str, seed: int) -> list[str]:
-    """Train keys of the runs that a sweep or a spec.yaml names so."""
+    """Train keys of the runs of this address and seed, according to sweep files and spec.yaml."""
     named = [key for key, rows in read_sweeps(ledger.root).rows.items() if any((row.id, row.seed) == (address, seed) for row in rows)]
     return list(dict.fromkeys([*named, *_specs_called(ledger, address, seed)]))
 
@@ -89,7 +89,7 @@ def _specs_called(ledger: Ledger, address: str, seed: int) -> Iterator[str]:
 
 
 def _from_spec(ledger: Ledger, key: str, seen: tuple[str, ...]) -> Recorded:
-    """A run as its spec.yaml says, and the runs it started from."""
+    """A run and its parents, from their spec.yaml."""
     recorded = ledger.read_spec(key)
     if recorded is None:
         raise UserError(f"{key[:16]}: has no spec.yaml in {ledger.root}, so that nothing says what to run")

@@ -1,6 +1,6 @@
-"""Run a recorded row again in a fresh place, with the rows that it starts from, and compare.
+"""Runs a recorded row again in a fresh folder, with the rows that it starts from, and compares the results.
 
-Nothing of the recorded run is read by the new one but its spec: no weights, no checkpoint, no translation.
+The new run reads only the spec of the recorded one: no weights, checkpoints or translations.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from orchestrator import interrupt
 from orchestrator.engines.execute import ray_engine
@@ -36,34 +35,34 @@ from orchestrator.training.runtime import Runtime, best_device
 
 @dataclass(frozen=True)
 class Reproduced:
-    """The row's verdict last, those of its parents before it; each with the task that was run."""
+    """Verdicts of the row's parents and, last, of the row itself; each with its task."""
 
     verdicts: list[tuple[Task, Verdict]]
-    place: Path
+    folder: Path
 
     @property
     def verdict(self) -> Verdict:
         return self.verdicts[-1][1]
 
 
-def reproduce(recorded: Recorded, ledger: Ledger, place: Path, data_dir: Path | None, cache_dir: Path, tolerance: Tolerance) -> Reproduced:
+def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path | None, cache_dir: Path, tolerance: Tolerance) -> Reproduced:
     """Train, decode and score below `place`, then compare. UserError where the data is absent or a parent is not recorded."""
     assert recorded.row.spec is not None
-    options = ExecutionOptions(name="repro", results=place, data_dir=data_dir, cache_dir=cache_dir)
+    options = ExecutionOptions(name="repro", results=folder, data_dir=data_dir, cache_dir=cache_dir)
     tasks = make_tasks([recorded.row], [recorded.row.spec.seed], options)
-    kept = {task.id: ledger.read_train(_recorded_keys(recorded, task).train or "") for task in tasks}
+    recorded_trainings = {task.id: ledger.read_train(_recorded_keys(recorded, task).train or "") for task in tasks}
     for task in tasks:
-        if kept[task.id] is None:
+        if recorded_trainings[task.id] is None:
             raise UserError(f"{task.name}: {recorded.row.id} starts from it, and it is not recorded in {display(ledger.root)}")
-    (place / "sweeps").mkdir(exist_ok=True)
+    (folder / "sweeps").mkdir(exist_ok=True)
     verdicts = []
     with interrupt.listening():
         for task in tasks:
-            _run(replace(task, workers=int((kept[task.id] or {}).get("world_size") or 1)))
+            _run(replace(task, workers=int((recorded_trainings[task.id] or {}).get("world_size") or 1)))
             if interrupt.requested():  # while it was decoded
                 raise KeyboardInterrupt
-            verdicts.append((task, _verdict(recorded, task, ledger, Ledger(place), tolerance)))
-    return Reproduced(verdicts, place)
+            verdicts.append((task, _verdict(recorded, task, ledger, Ledger(folder), tolerance)))
+    return Reproduced(verdicts, folder)
 
 
 def _run(task: Task) -> None:
@@ -92,10 +91,10 @@ def _recorded_keys(recorded: Recorded, task: Task) -> Keys:
 
 
 def _evidence(ledger: Ledger, task: Task, keys: Keys) -> Evidence:
-    """The row's other scorings are compared where its keys are the recorded ones."""
+    """Other scorings of the row are included if its keys are the recorded ones."""
     assert keys.train is not None
-    wanted = {"": keys.score} | ({name: s.keys.score for name, s in task.scorings.items() if name} if keys == task.run_keys else {})
-    scores = {name: ledger.read_score(keys.train, key) for name, key in wanted.items() if key is not None}
+    score_keys = {"": keys.score} | ({name: s.keys.score for name, s in task.scorings.items() if name} if keys == task.run_keys else {})
+    scores = {name: ledger.read_score(keys.train, key) for name, key in score_keys.items() if key is not None}
     decoded = None if keys.decode is None else ledger.read_decode(keys.train, keys.decode)
     return Evidence(
         ledger.read_train(keys.train) or {},
@@ -106,26 +105,25 @@ def _evidence(ledger: Ledger, task: Task, keys: Keys) -> Evidence:
 
 
 @contextmanager
-def fresh_place(results: Path, into: Path | None, train_key: str) -> Iterator[Path]:
-    """A folder of its own, gone afterwards; `into`: this one, which stays, and where an interrupted repro of the same run goes on.
+def fresh_folder(results: Path, into: Path | None, train_key: str) -> Iterator[Path]:
+    """A temporary folder, or `into`, which is kept and in which an interrupted repro of the same run resumes.
 
     UserError where `into` holds anything else.
     """
     if into is not None:
-        known = read_document(into / "repro.json") or {}
-        if into.exists() and any(into.iterdir()) and known.get("train_key") != train_key:
+        record = read_document(into / "repro.json") or {}
+        if into.exists() and any(into.iterdir()) and record.get("train_key") != train_key:
             raise UserError(f"--into {display(into)}: is not empty; expected a new folder, or one of an interrupted repro of this run")
         make(into, "--into")
-        about: dict[str, Any] = {"train_key": train_key}
-        atomic.write_json(into / "repro.json", about)
+        atomic.write_json(into / "repro.json", {"train_key": train_key})
         with RunLock(into / "lock").acquire():
             yield into
         return
     name = f".repro-{os.getpid()}-{secrets.token_hex(4)}"
-    place = results / name if results.is_dir() else Path(tempfile.mkdtemp()) / name
-    place.mkdir()
+    folder = results / name if results.is_dir() else Path(tempfile.mkdtemp()) / name
+    folder.mkdir()
     try:
-        with RunLock(place / "lock").acquire():
-            yield place
+        with RunLock(folder / "lock").acquire():
+            yield folder
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -179,8 +179,10 @@ def _outcome(results: Path, one: _Owned, asked_before: bool) -> Stopped:
         one.lock.with_name(f"{one.lock.name}.asked-{one.record.get('epoch')}").unlink(missing_ok=True)
     after = {(row["id"], row["seed"]): row for sweep in sweep_status(results, lambda line: None) for row in sweep["rows"]}
     rows = [after.get((row["id"], row["seed"]), row) for row in one.rows]
-    told = [{**row, "checkpoint": None if row["status"] in FINAL else last_checkpoint(results / str(row["key"])[:16])} for row in rows]
-    return Stopped(one.name, "stopped", one.record["pid"], one.record["host"], asked_before, told)
+    final_rows = [
+        {**row, "checkpoint": None if row["status"] in FINAL else last_checkpoint(results / str(row["key"])[:16])} for row in rows
+    ]
+    return Stopped(one.name, "stopped", one.record["pid"], one.record["host"], asked_before, final_rows)
 
 
 def last_checkpoint(run: Path) -> int | None:

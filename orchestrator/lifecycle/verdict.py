@@ -1,11 +1,11 @@
-"""Two runs of one row compared: bits where they are promised, figures within a tolerance where they are not.
+"""Compares two runs of one row: bit by bit where bits are promised, within a tolerance where they are not.
 
 Bits are promised at equal code, torch, device, processor and threads (DECIDING). Verdicts:
 
     same bits           weights, hypotheses and figures are equal, whatever else differs
-    within tolerance    other bits, which something in DECIDING explains, and figures that are near
-    bits differ         other bits, and nothing explains them
-    outside tolerance   other bits, explained, but the figures are not near, or one run diverged
+    within tolerance    bits differ, a part of DECIDING explains it, and the figures are within the tolerance
+    bits differ         bits differ, and nothing explains it
+    outside tolerance   bits differ, which is explained, but the figures are not within the tolerance, or one run diverged
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a run left. hypotheses: None where there are none; scores: name -> record of the ledger."""
+    """Records of a run. hypotheses: None if it has none; scores: name -> record of the ledger."""
 
     train: Mapping[str, Any]
     capsule: Mapping[str, Any]
@@ -66,7 +66,7 @@ class Verdict:
 
 
 def compare(recorded: Evidence, again: Evidence, tolerance: Tolerance, reasons: Sequence[str] = ()) -> Verdict:
-    """reasons: why bits are not promised besides what the capsules say (another key, fused seeds)."""
+    """reasons: why bits are not promised, beside differences of the capsules (another key, fused seeds)."""
     measures = [_measure(name, recorded.train.get(name), again.train.get(name)) for name in ("status", "steps", "params", "weights_sha256")]
     measures.append(_nll(recorded.train, again.train, tolerance.nll))
     if recorded.hypotheses is not None and again.hypotheses is not None:
@@ -85,7 +85,7 @@ def compare(recorded: Evidence, again: Evidence, tolerance: Tolerance, reasons: 
 
 
 def capsule_differences(recorded: Mapping[str, Any], again: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every part in which they differ, those that decide bits first."""
+    """Every part that differs, those that can change bits first."""
     one, other = (flat({name: value for name, value in capsule.items() if name != "key"}) for capsule in (recorded, again))
     names = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
     found = [{"part": name, "recorded": one.get(name), "again": other.get(name), "decides": _decides(name)} for name in names]
@@ -97,7 +97,7 @@ def _decides(name: str) -> bool:
 
 
 def _measure(what: str, recorded: Any, again: Any) -> dict[str, Any]:
-    """Of what must be the same; but the weights, which may differ where bits are not promised."""
+    """A measure that must be equal, except for the weights where bits are not promised."""
     return {
         "what": what,
         "recorded": recorded,
@@ -119,7 +119,7 @@ def _figure(what: str, recorded: Any, again: Any, tolerance: float) -> dict[str,
 
 
 def _texts(recorded: Sequence[str], again: Sequence[str]) -> dict[str, Any]:
-    """Hypotheses: how many lines there are, and in how many the runs differ."""
+    """Hypotheses: the number of lines, and of lines that differ."""
     other = sum(a != b for a, b in zip(recorded, again, strict=False)) + abs(len(recorded) - len(again))
     near = len(recorded) == len(again)
     return {"what": "hypotheses", "recorded": len(recorded), "again": len(again), "equal": other == 0, "near": near, "differ": other}

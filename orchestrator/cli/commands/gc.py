@@ -9,7 +9,7 @@ from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json
 from orchestrator.files.folders import need_folder
 from orchestrator.ledger import mirrored
-from orchestrator.lifecycle import garbage, needs
+from orchestrator.lifecycle import garbage, references
 from orchestrator.lifecycle.collect import collect
 from orchestrator.safe_text import log
 from orchestrator.tables import cell, make_table
@@ -17,11 +17,11 @@ from orchestrator.tables import cell, make_table
 
 def gc(results: Path, *, delete: bool, weights: bool, as_json: bool) -> None:
     need_folder(results, "--results")
-    needed = needs.of_tables()
-    plan = garbage.find(results, weights=weights, needs=needed)
+    referenced = references.of_tables()
+    plan = garbage.find(results, weights=weights, references=referenced)
     removed, kept = plan.items, plan.kept
     if delete:
-        removed, late = collect(results, plan, weights=weights, needs=needed)
+        removed, late = collect(results, plan, weights=weights, references=referenced)
         kept = [*plan.kept, *late]
     if as_json:
         record = {"results": mirrored.shown(results), "deleted": delete, "bytes": sum(item.size for item in removed)}

@@ -13,7 +13,7 @@ from orchestrator.cli.output import print_json, stdout_to_stderr
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.lifecycle import recorded
-from orchestrator.lifecycle.reproduce import Reproduced, fresh_place, reproduce
+from orchestrator.lifecycle.reproduce import Reproduced, fresh_folder, reproduce
 from orchestrator.lifecycle.verdict import Tolerance
 from orchestrator.safe_text import log
 from orchestrator.sweeps.options import RowOptions
@@ -42,7 +42,7 @@ def repro(
     for line in run.notes:
         log(line)
     key = run.keys[run.row.id].train or ""
-    with fresh_place(options.results, into, key) as folder, stdout_to_stderr():
+    with fresh_folder(options.results, into, key) as folder, stdout_to_stderr():
         reproduced = reproduce(run, ledger, folder, options.data_dir, options.cache_dir, Tolerance(*tolerance))
     verdict = reproduced.verdict
     if as_json:

@@ -8,7 +8,7 @@ from orchestrator.cli.output import print_json, version
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder, need_place
 from orchestrator.ledger import mirrored
-from orchestrator.lifecycle.carry import CHOICES, export_ledger, import_ledger
+from orchestrator.lifecycle.transfer import CHOICES, export_ledger, import_ledger
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import nearest, shown
 
@@ -19,8 +19,8 @@ def export(file: Path, results: Path, sweeps: list[str], *, weights: bool, as_js
     manifest, left_out = export_ledger(results, file, weights=weights, only=sweeps, version=version())
     if as_json:
         record = {"file": str(file), "manifest_sha256": manifest.sha256, "bytes": manifest.size, "files": len(manifest.files)}
-        print_json(record | manifest.about | {"left_out": left_out})
-    log(f"{file}: {manifest.about['runs']} runs, {len(manifest.files)} files, {manifest.size} bytes; manifest sha256 {manifest.sha256}")
+        print_json(record | manifest.metadata | {"left_out": left_out})
+    log(f"{file}: {manifest.metadata['runs']} runs, {len(manifest.files)} files, {manifest.size} bytes; manifest sha256 {manifest.sha256}")
     for run in left_out:
         log(f"left out: {run}: a process is at work on it")
 
@@ -28,7 +28,7 @@ def export(file: Path, results: Path, sweeps: list[str], *, weights: bool, as_js
 def import_(file: Path, results: Path, on_conflict: str, max_bytes: int, sha256: str | None, *, dry_run: bool, as_json: bool) -> None:
     if on_conflict not in CHOICES:
         raise UserError(f"--on-conflict {shown(on_conflict)}: {nearest(on_conflict, list(CHOICES))}")
-    merged = import_ledger(file, results, conflicts=on_conflict, max_bytes=max_bytes, sha256=sha256, dry=dry_run)
+    merged = import_ledger(file, results, conflicts=on_conflict, max_bytes=max_bytes, sha256=sha256, dry_run=dry_run)
     if not dry_run:
         mirrored.push(results)
     if as_json:

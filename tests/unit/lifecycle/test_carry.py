@@ -17,7 +17,7 @@ from orchestrator.errors import UserError
 from orchestrator.files.documents import sealed
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle import archive
-from orchestrator.lifecycle.carry import export_ledger, import_ledger
+from orchestrator.lifecycle.transfer import export_ledger, import_ledger
 from tests.unit.lifecycle.life import rows_in, tree
 
 
@@ -89,7 +89,7 @@ def test_a_conflict_is_refused_with_its_name_and_nothing_is_written(carried, cop
     with pytest.raises(UserError) as error:
         import_ledger(carried[0], copy)
     assert f"{key}: train.json differs: here done, 6 steps, weights ffffffffffff" in error.value.lines[0] and tree(copy) == before
-    assert import_ledger(carried[0], copy, conflicts="keep", dry=True).kept == [key] and tree(copy) == before
+    assert import_ledger(carried[0], copy, conflicts="keep", dry_run=True).kept == [key] and tree(copy) == before
 
 
 @pytest.mark.parametrize("choice", ["keep", "replace"])

@@ -16,9 +16,10 @@ from orchestrator.files.documents import sealed
 from orchestrator.ledger import layout
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.lifecycle import archive, garbage, merging
-from orchestrator.lifecycle.carry import _late
-from orchestrator.lifecycle.garbage import Needs
+from orchestrator.lifecycle import archive, garbage
+from orchestrator.lifecycle.merge import Merge, compare_run, compare_sweep
+from orchestrator.lifecycle.references import References
+from orchestrator.lifecycle.transfer import _install_order
 from tests.unit.lifecycle.life import put, tensors
 
 KEY = "ab" * 32
@@ -42,9 +43,9 @@ def both(tmp_path):
     return finished(tmp_path / "theirs"), finished(tmp_path / "ours")
 
 
-def merge(theirs: Path, ours: Path) -> merging.Merge:
+def merge(theirs: Path, ours: Path) -> Merge:
     names = [path.relative_to(theirs).as_posix() for path in sorted(theirs.rglob("*")) if path.is_file()]
-    return merging.of_run(RUN, names, theirs, ours)
+    return compare_run(RUN, names, theirs, ours)
 
 
 def test_what_is_the_same_changes_nothing(both):
@@ -101,19 +102,19 @@ def test_sweeps_are_the_same_where_they_ask_for_the_same_rows(tmp_path):
         return put(tmp_path / name / "sweep.json", json.dumps({"sweep_id": "sweep", "rows": [row]}))
 
     ours = sweep("ours")
-    assert merging.of_sweep(ours, tmp_path / "absent.json") == "add"
-    assert [merging.of_sweep(sweep("same", **change), ours) for change in ({}, {"label": "y"})] == ["same", "same"]
+    assert compare_sweep(ours, tmp_path / "absent.json") == "add"
+    assert [compare_sweep(sweep("same", **change), ours) for change in ({}, {"label": "y"})] == ["same", "same"]
     others: list[dict[str, Any]] = [{"id": "a/b/d"}, {"seed": 2}]
     others += [{"keys": {"train": train, "score": score}} for train, score in ((KEY, KEY), (DECODE, SCORE))]
-    assert [merging.of_sweep(sweep("other", **change), ours) for change in others] == ["conflict"] * 4
+    assert [compare_sweep(sweep("other", **change), ours) for change in others] == ["conflict"] * 4
     one, other = (put(tmp_path / name / "s.asha.json", json.dumps({"eta": eta})) for name, eta in (("x", 2), ("y", 3)))
-    assert merging.of_sweep(one, other) == "conflict" and merging.of_sweep(one, one) == "same"
+    assert compare_sweep(one, other) == "conflict" and compare_sweep(one, one) == "same"
 
 
 def test_a_record_comes_after_what_it_points_to_and_the_end_of_a_run_last():
     files = ("train.json", "score/a.json", "decode/a.json", "decode/a.txt", "weights/last.json", "weights/last-0.safetensors")
     names = [f"{RUN}/{name}" for name in files]
-    order = [name.partition("/")[2] for name in sorted(names, key=_late)]
+    order = [name.partition("/")[2] for name in sorted(names, key=_install_order)]
     assert order[-2:] == ["score/a.json", "train.json"]
     assert order.index("decode/a.txt") < order.index("decode/a.json")
     assert order.index("weights/last-0.safetensors") < order.index("weights/last.json")
@@ -212,9 +213,9 @@ def test_only_the_members_that_the_manifest_lists_with_their_bytes_and_each_once
     path, told = packed(tmp_path / "all.tar", whole, listed), []
     (tmp_path / "small").mkdir()
     with pytest.raises(archive.UserError, match="holds 8 bytes; expected at most 7"):
-        archive.unpack(path, tmp_path / "small", max_bytes=7, room=told.append)
+        archive.unpack(path, tmp_path / "small", max_bytes=7, check_space=told.append)
     assert told == [] and not list((tmp_path / "small").iterdir())
-    archive.unpack(path, tmp_path / "small", max_bytes=8, room=told.append)
+    archive.unpack(path, tmp_path / "small", max_bytes=8, check_space=told.append)
     assert told == [8]
 
 
@@ -284,7 +285,7 @@ def test_every_scoring_of_a_row_must_be_there_before_its_weights_go(fake_results
     put(score, json.dumps({"key": other, "bleu": 1.0}))
     assert left() == {"ckpt", "weights", "snapshots"}
     assert goes(garbage.find(fake_results.root), run) == {"ckpt"}, "not asked for"
-    needed = garbage.find(fake_results.root, weights=True, needs=Needs(analysed=frozenset([row["id"]])))
+    needed = garbage.find(fake_results.root, weights=True, references=References(analysed=frozenset([row["id"]])))
     assert goes(needed, run) == {"ckpt"}
 
 

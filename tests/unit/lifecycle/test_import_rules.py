@@ -14,8 +14,8 @@ from orchestrator.ledger import layout
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.weights import save_weights
-from orchestrator.lifecycle import carry
-from orchestrator.lifecycle.carry import export_ledger, import_ledger
+from orchestrator.lifecycle import transfer
+from orchestrator.lifecycle.transfer import export_ledger, import_ledger
 from tests.unit.lifecycle.life import put, tree
 
 KEYS = {"mine": "ab" * 32, "other": "cd" * 32}
@@ -74,7 +74,7 @@ def test_room_is_asked_for_before_anything_is_written(archived, tmp_path, monkey
     size = sum(path.stat().st_size for path in (tmp_path / "theirs").rglob("*") if path.is_file())
     ours = tmp_path / "ours"
     for free in (size - 1, size):
-        monkeypatch.setattr(carry.shutil, "disk_usage", lambda path, free=free: SimpleNamespace(free=free))
+        monkeypatch.setattr(transfer.shutil, "disk_usage", lambda path, free=free: SimpleNamespace(free=free))
         if free < size:
             with pytest.raises(UserError, match=f"{free} bytes are free; the archive holds {size}"):
                 import_ledger(archived, ours)

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.files.documents import sealed
-from orchestrator.lifecycle.carry import export_ledger, import_ledger
+from orchestrator.lifecycle.transfer import export_ledger, import_ledger
 from tests.unit.lifecycle.life import put
 
 KEY, SCORE = "a" * 64, "b" * 64

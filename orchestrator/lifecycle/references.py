@@ -1,15 +1,24 @@
-"""Which rows others need, as far as the tables under `search_spaces` say."""
+"""Rows that other rows or analyses refer to, according to the tables under `search_spaces`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from orchestrator.errors import UserError
-from orchestrator.lifecycle.garbage import Needs
 from orchestrator.specs import index, links
 from orchestrator.specs.grid import named_rows
 
 
-def of_tables() -> Needs:
-    """Rows that others start from (`init_from`) and that analyses look at (`of`). A table with an error says nothing."""
+@dataclass(frozen=True)
+class References:
+    """Addresses of rows that others start from (`init_from`) and of rows that analyses read (`of`)."""
+
+    parents: frozenset[str] = frozenset()
+    analysed: frozenset[str] = frozenset()
+
+
+def of_tables() -> References:
+    """The references of all tables. Rows with errors are skipped."""
     parents: set[str] = set()
     analysed: set[str] = set()
     for table in index.tables()[0].values():
@@ -23,4 +32,4 @@ def of_tables() -> Needs:
                     parents.add(f"{home.address}/{name}")
             except UserError:
                 continue
-    return Needs(frozenset(parents), frozenset(analysed))
+    return References(frozenset(parents), frozenset(analysed))

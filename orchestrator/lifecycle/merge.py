@@ -1,8 +1,8 @@
-"""How the files of one run, or of a sweep, meet those that are there already. Looks, and changes nothing.
+"""Compares the files of an imported run or sweep with those that exist already. Read-only.
 
-Same bytes, or the same record, is nothing to do; what is absent is added; a history that goes on where ours ends replaces it; anything else
-is a conflict of the whole training, or of the one decoding or score. Equal keys promise equal bits on equal machines alone, so that two
-machines that trained the same row do conflict: which of them counts is for a person to say.
+Equal bytes or equal records need nothing; absent files are added; a history that continues ours replaces it; anything else is a conflict
+of the whole training, or of one decoding or score. Equal keys imply equal bits only on equal machines, so that two machines that trained
+the same row do conflict, and the user decides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from orchestrator.ledger.sweep_files import rows_of
 
 @dataclass
 class Merge:
-    """Of one run. new: none of it is here. add: names to take over. conflicts: unit ("training", "decode/D16", ..) -> names."""
+    """Of one run. new: it does not exist here. add: files to add. conflicts: unit ("training", "decode/D16", ..) -> file names."""
 
     run: str
     new: bool = False
@@ -34,28 +34,28 @@ class Merge:
         return f"{self.run}: {few} differ{'s' if len(names) == 1 else ''}: here {self.ours}; in the archive {self.theirs}"
 
 
-def of_run(run: str, names: list[str], theirs: Path, ours: Path) -> Merge:
-    """`theirs`, `ours`: the folders that hold RUN16/."""
-    merge = Merge(run, ours=_told(ours / run), theirs=_told(theirs / run))
-    here = ours / run
-    if not here.is_dir() or not any(path for path in here.iterdir() if not path.name.startswith("lock")):
-        return Merge(run, new=not here.is_dir(), add=names, ours=merge.ours, theirs=merge.theirs)
-    finished_here, had_checkpoint = (here / "train.json").exists(), (here / "ckpt").is_dir()
+def compare_run(run: str, names: list[str], theirs: Path, ours: Path) -> Merge:
+    """theirs, ours: the folders that contain RUN16/."""
+    merge = Merge(run, ours=_describe_run(ours / run), theirs=_describe_run(theirs / run))
+    existing = ours / run
+    if not existing.is_dir() or not any(path for path in existing.iterdir() if not path.name.startswith("lock")):
+        return Merge(run, new=not existing.is_dir(), add=names, ours=merge.ours, theirs=merge.theirs)
+    is_finished, has_checkpoint = (existing / "train.json").exists(), (existing / "ckpt").is_dir()
     for name in names:
-        rest = name.partition("/")[2]
-        if rest == "journal.jsonl" or rest.startswith("ckpt/"):  # how far an unfinished run is: ours stays ours
-            if not finished_here and not had_checkpoint and not (ours / name).exists():
+        file = name.partition("/")[2]
+        if file == "journal.jsonl" or file.startswith("ckpt/"):  # how far an unfinished run is: ours stays ours
+            if not is_finished and not has_checkpoint and not (ours / name).exists():
                 merge.add.append(name)
             continue
-        verdict = _verdict(theirs / name, ours / name, rest)
+        verdict = _compare_files(theirs / name, ours / name, file)
         if verdict == "add":
             merge.add.append(name)
         elif verdict == "conflict":
-            merge.conflicts.setdefault(_unit(rest), []).append(name)
+            merge.conflicts.setdefault(_unit(file), []).append(name)
     return merge
 
 
-def of_sweep(theirs: Path, ours: Path) -> str:
+def compare_sweep(theirs: Path, ours: Path) -> str:
     """same | add | conflict, of one file of RESULTS/sweeps."""
     if not ours.exists():
         return "add"
@@ -64,49 +64,49 @@ def of_sweep(theirs: Path, ours: Path) -> str:
     if ours.name.endswith(".asha.json"):
         return "conflict"
     try:
-        return "same" if _asked(theirs) == _asked(ours) else "conflict"
+        return "same" if _requested_rows(theirs) == _requested_rows(ours) else "conflict"
     except ValueError:
         return "conflict"
 
 
-def _asked(path: Path) -> list[tuple[Any, ...]]:
-    """What a sweep asks for: its rows, without their labels and when it was started."""
+def _requested_rows(path: Path) -> list[tuple[Any, ...]]:
+    """The rows of a sweep, without labels."""
     return [(row["id"], row["seed"], row["keys"].get("train"), row["keys"].get("score")) for row in rows_of(read_document(path))]
 
 
-def _verdict(theirs: Path, ours: Path, rest: str) -> str:
+def _compare_files(theirs: Path, ours: Path, file: str) -> str:
     if not ours.exists():
         return "add"
     if read_bytes(theirs) == read_bytes(ours):
         return "same"
-    if rest == "spec.yaml":
+    if file == "spec.yaml":
         return "same"  # of one key: it differs in the name of the row that trained it first
-    if rest == "history.jsonl":
-        return _histories(list(read_lines(theirs)), list(read_lines(ours)))
-    if rest.endswith(".json"):
-        one, other = (_bare(read_document(path)) for path in (theirs, ours))
+    if file == "history.jsonl":
+        return _compare_histories(list(read_lines(theirs)), list(read_lines(ours)))
+    if file.endswith(".json"):
+        one, other = (_without_digest(read_document(path)) for path in (theirs, ours))
         if other is None:
             return "add"  # ours is damaged: it counts as absent
         return "same" if one == other else "conflict"
     return "conflict"
 
 
-def _histories(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> str:
+def _compare_histories(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> str:
     if theirs[: len(ours)] == ours:
         return "add"
     return "same" if ours[: len(theirs)] == theirs else "conflict"
 
 
-def _bare(document: dict[str, Any] | None) -> dict[str, Any] | None:
+def _without_digest(document: dict[str, Any] | None) -> dict[str, Any] | None:
     return None if document is None else {name: value for name, value in document.items() if name != "digest"}
 
 
-def _unit(rest: str) -> str:
-    return rest.rpartition(".")[0] if rest.startswith(("decode/", "score/", "tune/")) else "training"
+def _unit(file: str) -> str:
+    return file.rpartition(".")[0] if file.startswith(("decode/", "score/", "tune/")) else "training"
 
 
-def _told(run: Path) -> str:
-    """A run in a few words, for whoever has to choose."""
+def _describe_run(run: Path) -> str:
+    """Status, steps, weights and score of a run, for the message of a conflict."""
     record = read_document(run / "train.json")
     if record is None:
         return "unfinished"

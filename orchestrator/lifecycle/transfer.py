@@ -1,8 +1,8 @@
-"""Take a ledger to another machine: `export_ledger` writes an archive, `import_ledger` merges one into a results folder.
+"""Moves a ledger to another machine: `export_ledger` writes an archive, `import_ledger` merges one into a results folder.
 
-An import is verified whole before anything of it is seen: it is unpacked beside the ledger, checked, compared, and refused where a run
-conflicts. Then a run that is new appears by one rename; a run that is here gets its files one by one, the record that finishes it last; the
-sweep files come at the end. A killed import leaves whole runs, and calling it again does the rest.
+An import is unpacked beside the ledger, verified and compared as a whole, and refused if a run conflicts. A new run then appears by one
+rename; an existing run gets its files one by one, the record that finishes it last; sweep files come at the end. A killed import leaves
+complete runs, and a second call does the rest.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from orchestrator.files.folders import make
 from orchestrator.ledger import layout
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.sweep_files import BESIDE, Sweeps, read_sweeps
-from orchestrator.lifecycle import archive, merging
-from orchestrator.lifecycle.collect import alone, discard, empty_trash, removed_after
+from orchestrator.lifecycle import archive
+from orchestrator.lifecycle.collect import empty_trash, exclusive, move_to_trash, temporary_lock
 from orchestrator.lifecycle.garbage import runs_in
-from orchestrator.lifecycle.merging import Merge
+from orchestrator.lifecycle.merge import Merge, compare_run, compare_sweep
 from orchestrator.specs.positions import display, nearest, shown
 
 CHOICES = ("refuse", "keep", "replace")
@@ -34,7 +34,7 @@ CHOICES = ("refuse", "keep", "replace")
 
 @dataclass
 class Imported:
-    """Runs by what was done with them; `files`: how many were written. manifest_sha256: of the archive."""
+    """Names of runs by what was done with them. files: number written. manifest_sha256: of the archive."""
 
     manifest_sha256: str
     added: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Imported:
 def export_ledger(
     results: Path, path: Path, *, weights: bool = False, only: Sequence[str] = (), version: str = ""
 ) -> tuple[archive.Manifest, list[str]]:
-    """Writes the archive -> (its manifest, runs left out because a process is at work on them).
+    """Writes the archive -> (its manifest, runs left out because a process is working on them).
 
     only: names of sweeps; default all runs. UserError for an unknown sweep, an existing file and an empty ledger.
     """
@@ -64,15 +64,15 @@ def export_ledger(
     for name in only:
         if name not in sweeps.names:
             raise UserError(f"--sweep {shown(name)}: no such sweep in {display(results)}; {nearest(name, sweeps.names)}")
-    wanted = {key[:16] for key, named in sweeps.rows.items() if any(one.sweep in only for one in named)}
-    runs = [run for run in runs_in(results) if not run.is_symlink() and (not only or run.name in wanted)]
+    requested = {key[:16] for key, named in sweeps.rows.items() if any(one.sweep in only for one in named)}
+    runs = [run for run in runs_in(results) if not run.is_symlink() and (not only or run.name in requested)]
     live = [run.name for run in runs if layout.is_live(results, run.name)]
     names = [name for run in runs if run.name not in live for name in layout.of_run(run, weights=weights)]
     if not names:
         raise UserError(f"{display(results)}: holds no run" + (f" but {len(live)} that are being worked on" if live else ""))
     names += layout.of_sweeps(results, list(only) or None)
-    about = {"created_by": f"nmt-ablate {version}".strip(), "runs": len(runs) - len(live), "weights": weights}
-    return archive.write(path, results, names, about), live
+    metadata = {"created_by": f"nmt-ablate {version}".strip(), "runs": len(runs) - len(live), "weights": weights}
+    return archive.write(path, results, names, metadata), live
 
 
 def import_ledger(
@@ -82,68 +82,70 @@ def import_ledger(
     conflicts: str = "refuse",
     max_bytes: int = archive.MAX_BYTES,
     sha256: str | None = None,
-    dry: bool = False,
+    dry_run: bool = False,
 ) -> Imported:
-    """Merges the archive. conflicts: refuse (UserError with a line for each run), keep (ours) or replace (theirs). dry: only say.
+    """Merges the archive. conflicts: refuse (UserError with a line for each run), keep (ours) or replace (theirs). dry_run: write nothing.
 
-    UserError for an archive that is not whole and clean; LockedError where a process has a run that would change.
+    UserError for an invalid archive; LockedError where a process holds a run that would change.
     """
     if not path.is_file():
         raise UserError(f"{display(path)}: {'is a folder; expected a file' if path.is_dir() else 'no such file'}")
-    fresh = not results.exists()
+    created = not results.exists()
     make(results, "--results")
     staging = results / f".import-{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        with alone(results):
+        with exclusive(results):
             try:
                 staging.mkdir(mode=0o700)
-                return _import(path, results, staging, conflicts, max_bytes, sha256, dry)
+                return _import(path, results, staging, conflicts, max_bytes, sha256, dry_run)
             finally:
                 shutil.rmtree(staging, ignore_errors=True)
                 empty_trash(results)
     finally:
-        if fresh and not any(results.iterdir()):
+        if created and not any(results.iterdir()):
             results.rmdir()
 
 
-def _import(path: Path, results: Path, staging: Path, conflicts: str, max_bytes: int, sha256: str | None, dry: bool) -> Imported:
-    manifest = archive.unpack(path, staging, max_bytes=max_bytes, room=lambda size: _has_room(results, size))
+def _import(path: Path, results: Path, staging: Path, conflicts: str, max_bytes: int, sha256: str | None, dry_run: bool) -> Imported:
+    manifest = archive.unpack(path, staging, max_bytes=max_bytes, check_space=lambda size: _check_disk_space(results, size))
     if sha256 is not None and sha256.lower() != manifest.sha256:
         raise UserError(f"{display(path)}: its manifest has sha256 {manifest.sha256}; expected {shown(sha256)}")
-    bad = list(layout.problems_of(staging, list(manifest.files)))
-    if bad:
-        raise UserError(*(f"{display(path)}: {line}" for line in bad[:20]), *([f"and {len(bad) - 20} more"] if len(bad) > 20 else []))
+    problems = list(layout.problems_of(staging, list(manifest.files)))
+    if problems:
+        raise UserError(
+            *(f"{display(path)}: {line}" for line in problems[:20]), *([f"and {len(problems) - 20} more"] if len(problems) > 20 else [])
+        )
     _refuse_links(results, manifest.files)
     by_run: dict[str, list[str]] = defaultdict(list)
     for name in manifest.files:
         by_run[name.partition("/")[0]].append(name)
-    sweep_files = {name: merging.of_sweep(staging / name, results / name) for name in by_run.pop("sweeps", [])}
-    merges = [merging.of_run(run, names, staging, results) for run, names in sorted(by_run.items())]
-    _refuse(results, merges, sweep_files, conflicts)
-    found = Imported(manifest.sha256)
+    sweep_files = {name: compare_sweep(staging / name, results / name) for name in by_run.pop("sweeps", [])}
+    merges = [compare_run(run, names, staging, results) for run, names in sorted(by_run.items())]
+    _refuse_conflicts(results, merges, sweep_files, conflicts)
+    imported = Imported(manifest.sha256)
     for merge in merges:
-        _tell(merge, conflicts, found)
-    takes = [name for name, verdict in sweep_files.items() if verdict == "add" or (verdict == "conflict" and conflicts == "replace")]
-    found.sweeps = [name.removeprefix("sweeps/").removesuffix(".json") for name in takes]
-    if not dry:
+        _classify(merge, conflicts, imported)
+    installed = [name for name, verdict in sweep_files.items() if verdict == "add" or (verdict == "conflict" and conflicts == "replace")]
+    imported.sweeps = [name.removeprefix("sweeps/").removesuffix(".json") for name in installed]
+    if not dry_run:
         for merge in merges:
-            found.files += _apply(merge, staging, results, conflicts)
-        for name in takes:
-            with removed_after(RunLock(results / "sweeps" / f"{_stem(name)}.lock")):
-                _take(staging / name, results / name)
-            found.files += 1
-    return found
+            imported.files += _apply(merge, staging, results, conflicts)
+        for name in installed:
+            with temporary_lock(RunLock(results / "sweeps" / f"{_sweep_name(name)}.lock")):
+                _install(staging / name, results / name)
+            imported.files += 1
+    return imported
 
 
 def _refuse_links(results: Path, names: Iterable[str]) -> None:
-    """Whatever would be read or replaced lies in the results folder itself: a link in it may lead anywhere."""
-    for place in dict.fromkeys(part for name in names for part in (*list(PurePath(name).parents)[-2::-1], PurePath(name))):
-        if (results / place).is_symlink():
-            raise UserError(f"{shown(str(results / place), 300)}: found a symbolic link; expected the ledger's own; nothing was imported")
+    """UserError where a symbolic link of the results folder would be followed."""
+    for part in dict.fromkeys(part for name in names for part in (*list(PurePath(name).parents)[-2::-1], PurePath(name))):
+        if (results / part).is_symlink():
+            raise UserError(f"{shown(str(results / part), 300)}: found a symbolic link; expected the ledger's own; nothing was imported")
 
 
-def _refuse(results: Path, merges: list[Merge], sweep_files: dict[str, str], conflicts: str) -> None:
-    """Before anything is written: conflicts where they are refused, and whatever a process has at the moment."""
+def _refuse_conflicts(results: Path, merges: list[Merge], sweep_files: dict[str, str], conflicts: str) -> None:
+    """UserError for conflicts that are refused, LockedError for runs and sweeps in use. Called before anything is written."""
     if conflicts == "refuse":
         lines = [merge.line() for merge in merges if merge.conflicts]
         lines += [
@@ -160,26 +162,26 @@ def _refuse(results: Path, merges: list[Merge], sweep_files: dict[str, str], con
         if changes and (driver or layout.is_live(results, merge.run)):
             raise LockedError(f"{merge.run}: {driver or 'a process'} is at work on it; nothing was imported")
     for name, verdict in sweep_files.items():
-        if verdict != "same" and _stem(name) in sweeps.live:
+        if verdict != "same" and _sweep_name(name) in sweeps.live:
             raise LockedError(f"{name}: the sweep runs; nothing was imported")
 
 
-def _stem(name: str) -> str:
+def _sweep_name(name: str) -> str:
     name = name.removeprefix("sweeps/")
     return next((name.removesuffix(end) for end in (*BESIDE, ".json") if name.endswith(end)), name)
 
 
-def _tell(merge: Merge, conflicts: str, found: Imported) -> None:
+def _classify(merge: Merge, conflicts: str, imported: Imported) -> None:
     if merge.conflicts:
-        (found.replaced if conflicts == "replace" else found.kept).append(merge.run)
+        (imported.replaced if conflicts == "replace" else imported.kept).append(merge.run)
     elif merge.new:
-        found.added.append(merge.run)
+        imported.added.append(merge.run)
     else:
-        (found.completed if merge.add else found.same).append(merge.run)
+        (imported.completed if merge.add else imported.same).append(merge.run)
 
 
 def _apply(merge: Merge, staging: Path, results: Path, conflicts: str) -> int:
-    """Number of files written."""
+    """-> the number of files written."""
     if merge.new and not (results / merge.run).exists():
         fault("import_pre_rename")
         (staging / merge.run).rename(results / merge.run)
@@ -188,33 +190,33 @@ def _apply(merge: Merge, staging: Path, results: Path, conflicts: str) -> int:
         return len(merge.add)
     if not merge.add and not merge.conflicts:
         return 0
-    with removed_after(RunLock(results / merge.run / "lock")):
+    with temporary_lock(RunLock(results / merge.run / "lock")):
         if "training" in merge.conflicts:
             return _replace_training(merge, staging, results) if conflicts == "replace" else 0
         names = merge.add + ([name for names in merge.conflicts.values() for name in names] if conflicts == "replace" else [])
         if conflicts == "keep":  # the other half of a decoding that we keep ours of
             names = [name for name in names if name.partition("/")[2].rpartition(".")[0] not in merge.conflicts]
-        for name in sorted(names, key=_late):
-            _take(staging / name, results / name)
+        for name in sorted(names, key=_install_order):
+            _install(staging / name, results / name)
         return len(names)
 
 
 def _replace_training(merge: Merge, staging: Path, results: Path) -> int:
-    """Theirs for ours as a whole: weights, translations and scores of two trainings do not mix."""
-    mine = results / merge.run
+    """Replaces a run as a whole: weights, translations and scores of two trainings must not mix."""
+    run_dir = results / merge.run
     count = sum(path.is_file() for path in (staging / merge.run).rglob("*"))
-    for path in sorted(mine.iterdir(), key=lambda path: path.name != "train.json"):  # first no longer finished, last finished again
+    for path in sorted(run_dir.iterdir(), key=lambda path: path.name != "train.json"):  # first no longer finished, last finished again
         if not path.name.startswith("lock"):
-            discard(results, path)
+            move_to_trash(results, path)
     for path in sorted((staging / merge.run).iterdir(), key=lambda path: path.name == "train.json"):
         fault("import_pre_rename")
-        path.rename(mine / path.name)
+        path.rename(run_dir / path.name)
         fault("import_post_rename")
-    atomic.fsync_dir(mine)
+    atomic.fsync_dir(run_dir)
     return count
 
 
-def _take(source: Path, target: Path) -> None:
+def _install(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     fault("import_pre_rename")
     source.replace(target)
@@ -222,8 +224,8 @@ def _take(source: Path, target: Path) -> None:
     fault("import_post_rename")
 
 
-def _late(name: str) -> tuple[int, str]:
-    """Order of taking over: what a record points to before the record, the one that says `done` last."""
+def _install_order(name: str) -> tuple[int, str]:
+    """Sort key of installation: files before the records that point to them, train.json last."""
     if name.endswith("/train.json"):
         return 3, name
     if "/score/" in name:
@@ -231,7 +233,7 @@ def _late(name: str) -> tuple[int, str]:
     return (1 if name.endswith(".json") else 0), name
 
 
-def _has_room(results: Path, size: int) -> None:
+def _check_disk_space(results: Path, size: int) -> None:
     free = shutil.disk_usage(results).free
     if size > free:
         raise UserError(f"{display(results)}: {free} bytes are free; the archive holds {size}")
