@@ -4,7 +4,7 @@
     python benchmarks/depth.py --width 256 --tokens 32000   # the paper's small model and batch: for a GPU
 
 Each of plain, msc (Wei et al. 2020), dlcl (Wang et al. 2019) and transparent (Bapna et al. 2018), pre-norm with 6 decoder layers, once with
-all activations kept and once with `train.recompute: layers`. Feed-forward width 2 x width, residual and attention dropout 0.1.
+all activations kept and once with `train.recompute: layers`. UpdateLoader-forward width 2 x width, residual and attention dropout 0.1.
 
 memory: MiB of one forward and backward pass beyond weights, gradients and Adam's moments; on a CPU the growth of the process's peak
 resident set, on CUDA max_memory_allocated; each case in a process of its own. seconds: of one update (on a CPU those that the process
@@ -41,9 +41,9 @@ from orchestrator import cpu
 from orchestrator.cpu import M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
 from orchestrator.data.store import Pairs
 from orchestrator.specs.schema import BatchSpec, OptimSpec
-from orchestrator.training.batches import Feed, Update
-from orchestrator.training.objective import Objective, Share
-from orchestrator.training.optim import adam, set_rate
+from orchestrator.training.batches import Update, UpdateLoader
+from orchestrator.training.objective import Normalizer, Objective
+from orchestrator.training.optim import build_optimizer, set_lr
 
 VOCAB = 1000
 DECODER_LAYERS = 6
@@ -85,17 +85,17 @@ class Case:
         self.model = build(model_of(variant, depth, args.width), VOCAB, VOCAB, 1).to(self.device).train()
         self.model.recompute(recompute == "layers")
         self.objective = Objective(self.model, 0.1)
-        self.optimizer = adam(self.model, OptimSpec())
-        set_rate(self.optimizer, 1e-4)
+        self.optimizer = build_optimizer(self.model, OptimSpec())
+        set_lr(self.optimizer, 1e-4)
         self.params = count_parameters(self.model)
 
     def update(self, update: Update) -> float:
         """Seconds. Gradients stay allocated, so that they are not counted as memory of a pass."""
-        batch = update.micro[0]
+        batch = update.micro_batches[0]
         tensors = [t.to(self.device) for t in (batch.src, batch.tgt_in, batch.tgt_out)]
         started = self._clock()
         self.optimizer.zero_grad(set_to_none=False)
-        loss, _ = self.objective(*tensors, Share(update.src_tokens, update.tgt_tokens, 1.0))
+        loss, _ = self.objective(*tensors, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
         loss.backward()
         self.optimizer.step()
         return self._clock() - started
@@ -111,7 +111,7 @@ class Case:
 def updates(tokens: int) -> Update:
     pairs = text(VOCAB, 200 + tokens // 4)
     sides = [(np.array(list(chain(*side)), dtype=np.int32), np.cumsum([0, *map(len, side)])) for side in zip(*pairs, strict=True)]
-    return next(iter(Feed(Pairs(*sides[0], *sides[1]), BatchSpec(unit="tokens", size=tokens), 1).updates(0, 0)))
+    return next(iter(UpdateLoader(Pairs(*sides[0], *sides[1]), BatchSpec(unit="tokens", size=tokens), 1).updates(0, 0)))
 
 
 # ---------------------------------------------------------------- memory

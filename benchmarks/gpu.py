@@ -37,10 +37,10 @@ from orchestrator.decoding.beam import BOS, EOS, PAD, beam_search  # noqa: E402
 from orchestrator.decoding.fixed_length import FullLength  # noqa: E402
 from orchestrator.decoding.translate import pad  # noqa: E402
 from orchestrator.specs.schema import BatchSpec, DecodeSpec, OptimSpec  # noqa: E402
-from orchestrator.training.batches import Feed, Update  # noqa: E402
-from orchestrator.training.objective import Objective, Share  # noqa: E402
-from orchestrator.training.optim import adam, set_rate  # noqa: E402
-from orchestrator.training.prefetch import bucketed  # noqa: E402
+from orchestrator.training.batches import Update, UpdateLoader  # noqa: E402
+from orchestrator.training.objective import Normalizer, Objective  # noqa: E402
+from orchestrator.training.optim import build_optimizer, set_lr  # noqa: E402
+from orchestrator.training.prefetch import pad_to_multiple  # noqa: E402
 
 PUBLISHED = {
     "training, tok/s": {
@@ -79,17 +79,17 @@ def _wait(device: torch.device) -> None:
 def ours(config: dict[str, Any], vocab: int, device: torch.device, *, compiled: bool) -> Callable[[Update], None]:
     """One optimizer step of the product's own loop."""
     model = models.build(config, vocab, vocab).to(device).train()
-    objective, optimizer = Objective(model, 0.1), adam(model, OptimSpec())
-    set_rate(optimizer, 1e-4)
+    objective, optimizer = Objective(model, 0.1), build_optimizer(model, OptimSpec())
+    set_lr(optimizer, 1e-4)
     if compiled:
         objective.compile()
 
     def step(update: Update) -> None:
         optimizer.zero_grad(set_to_none=True)
-        for batch in update.micro:
+        for batch in update.micro_batches:
             tensors = (t.to(device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
             with torch.autocast(device.type, torch.bfloat16):
-                loss, _ = objective(*tensors, Share(update.src_tokens, update.tgt_tokens, 1.0))
+                loss, _ = objective(*tensors, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
             loss.backward()
         optimizer.step()
 
@@ -109,7 +109,7 @@ def marian(size: Any, device: torch.device) -> Callable[[Update], None] | str:
 
     def step(update: Update) -> None:
         optimizer.zero_grad(set_to_none=True)
-        for batch in update.micro:
+        for batch in update.micro_batches:
             src, tgt_in, tgt_out = (t.to(device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
             with torch.autocast(device.type, torch.bfloat16):
                 logits = model(input_ids=src, attention_mask=(src != 0).long(), decoder_input_ids=tgt_in, use_cache=False).logits
@@ -124,9 +124,9 @@ def marian(size: Any, device: torch.device) -> Callable[[Update], None] | str:
 
 def training(name: str, pairs: list[Pair], args: argparse.Namespace, device: torch.device) -> dict[str, Any]:
     size = SIZES[name]
-    feed = Feed(store(pairs), BatchSpec(unit="tokens", size=args.batch_tokens), seed=1)
+    feed = UpdateLoader(store(pairs), BatchSpec(unit="tokens", size=args.batch_tokens), seed=1)
     raw = [update for update, _ in zip(feed.updates(0, 0), range(args.updates), strict=False)]
-    updates = [replace(u, micro=[bucketed(b, 8) for b in u.micro]) for u in raw]
+    updates = [replace(u, micro_batches=[pad_to_multiple(b, 8) for b in u.micro_batches]) for u in raw]
     tokens, flop = sum(u.tgt_tokens for u in updates), training_per_target_token(size, pairs)
     rows: dict[str, Callable[[Update], None] | str] = {
         "ours": ours(size.model(), size.vocab, device, compiled=False),

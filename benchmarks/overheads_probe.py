@@ -23,11 +23,11 @@ PHASES = {
     "orchestrator.specs.rows": {"resolve": "resolve rows", "sweep_of": "resolve rows"},
     "orchestrator.sweeps.tasks": {"make_tasks": "keys and tasks"},
     "orchestrator.data.prepare": {"prepare": "data"},
-    "orchestrator.training.loop": {
-        "Training.__init__": "model and optimiser",
-        "Training._resume": "checkpoints",
-        "Training._gradients": "gradients",
-        "Training._step": "step",
+    "orchestrator.training.trainer": {
+        "Trainer.__init__": "model and optimiser",
+        "Trainer.load_checkpoint": "checkpoints",
+        "Trainer.forward_backward": "gradients",
+        "Trainer.optimizer_step": "step",
     },
     "orchestrator.sweeps.row": {"_decode_and_score": "decode and score"},
     "orchestrator.tracking.sweeps": {"BackgroundProjector.stop": "MLflow: wait at the end"},

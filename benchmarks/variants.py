@@ -43,7 +43,7 @@ from orchestrator.specs import index, profiles  # noqa: E402
 from orchestrator.specs.row import Row  # noqa: E402
 from orchestrator.specs.rows import resolve  # noqa: E402
 from orchestrator.specs.schema import BatchSpec, ModelSpec, RunSpec  # noqa: E402
-from orchestrator.training.batches import Feed, Update  # noqa: E402
+from orchestrator.training.batches import Update, UpdateLoader  # noqa: E402
 
 COLUMNS = ("train_speed", "decode_speed")
 AWAITED: dict[str, str] = {}
@@ -120,7 +120,7 @@ def pairs_of(pairs: list[Pair]) -> Pairs:
 def cases(subjects: list[Subject], size: Size, args: argparse.Namespace) -> tuple[list[Measured], list[Update]]:
     """Every row's model, the same updates and sentences for all."""
     prepared = text(size.vocab, 40 * args.steps * max(1, args.batch_tokens // 1000) + 4 * args.sentences)
-    updates = list(islice(Feed(pairs_of(prepared), BatchSpec(unit="tokens", size=args.batch_tokens), 1).updates(0, 0), args.steps))
+    updates = list(islice(UpdateLoader(pairs_of(prepared), BatchSpec(unit="tokens", size=args.batch_tokens), 1).updates(0, 0), args.steps))
     sources = [source for source, _ in prepared[: args.sentences]]
     found = []
     for subject in subjects:

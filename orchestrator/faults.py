@@ -3,7 +3,7 @@
     NMT_FAULT="ckpt_pre_rename@40:kill,rung_post_rename:term"     point[@step]:action, comma separated; no step = any step
     NMT_FAULT_ONCE=DIR                                            each entry fires once, over all processes (O_EXCL marker in DIR)
 
-Actions: kill (SIGKILL to this process), term (SIGTERM), raise, nan (read by `injected_nan`), enospc, sleepN (N seconds).
+Actions: kill (SIGKILL to this process), term (SIGTERM), raise, enospc, sleepN (N seconds).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from orchestrator.errors import UserError
 
 VARIABLE = "NMT_FAULT"
 ONCE = "NMT_FAULT_ONCE"
-ACTIONS = ("kill", "term", "raise", "nan", "enospc", "sleepN")
+ACTIONS = ("kill", "term", "raise", "enospc", "sleepN")
 
 _ENTRY = re.compile(
-    r"(?P<point>[a-z][a-z0-9_]*)(?:@(?P<step>\d{1,12}))?:(?P<action>kill|term|raise|nan|enospc|sleep(?P<seconds>\d+(?:\.\d+)?))"
+    r"(?P<point>[a-z][a-z0-9_]*)(?:@(?P<step>\d{1,12}))?:(?P<action>kill|term|raise|enospc|sleep(?P<seconds>\d+(?:\.\d+)?))"
 )
 
 
@@ -74,15 +74,8 @@ def fault(point: str, step: int | None = None) -> None:
     if VARIABLE not in os.environ:
         return
     for entry in active():
-        if entry.point == point and entry.action != "nan" and entry.hits(step) and _first_time(entry):
+        if entry.point == point and entry.hits(step) and _first_time(entry):
             _fire(entry, point, step)
-
-
-def injected_nan(step: int) -> bool:
-    """True where an entry with the action `nan` (whatever its point) asks for the loss of this step to be NaN."""
-    if VARIABLE not in os.environ:
-        return False
-    return any(entry.action == "nan" and entry.hits(step) and _first_time(entry) for entry in active())
 
 
 def _first_time(entry: Fault) -> bool:

@@ -24,9 +24,9 @@ from orchestrator.ledger.provenance import capsule
 from orchestrator.specs.schema import DecodeSpec
 from orchestrator.specs.table import number
 from orchestrator.sweeps.row import load_model
-from orchestrator.training.batches import Feed, Update
-from orchestrator.training.objective import Objective, Share
-from orchestrator.training.optim import clip, optimizer
+from orchestrator.training.batches import Update, UpdateLoader
+from orchestrator.training.objective import Normalizer, Objective
+from orchestrator.training.optim import build_optimizer, clip_gradients
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Case:
     @cached_property
     def optimizer(self) -> torch.optim.Optimizer:
         """Its learning rate stays 0: the work of an update without its effect."""
-        return optimizer(self.model, self.subject.spec.optim)
+        return build_optimizer(self.model, self.subject.spec.optim)
 
     def train(self) -> float:
         """Seconds of all updates."""
@@ -90,12 +90,12 @@ class Case:
         """As in the training loop."""
         spec = self.subject.spec
         self.optimizer.zero_grad(set_to_none=True)
-        for batch in update.micro:
+        for batch in update.micro_batches:
             tensors = (t.to(self.device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
             with torch.autocast(self.device.type, torch.bfloat16, enabled=spec.train.precision == "bf16"):
-                loss, _ = self.objective(*tensors, Share(update.src_tokens, update.tgt_tokens, 1.0))
+                loss, _ = self.objective(*tensors, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
                 loss.backward()
-        clip(self.model, spec.optim.clip_norm)
+        clip_gradients(self.model, spec.optim.clip_norm)
         self.optimizer.step()
 
     def _now(self) -> float:
@@ -138,7 +138,7 @@ def make_case(context: Context, subject: Subject, sentences: int, device: torch.
 
 def first_updates(context: Context, subject: Subject, steps: int) -> list[Update]:
     spec = subject.spec
-    return list(islice(Feed(context.prepared(subject).pairs("train"), spec.batch, spec.seed).updates(0, 0), steps))
+    return list(islice(UpdateLoader(context.prepared(subject).pairs("train"), spec.batch, spec.seed).updates(0, 0), steps))
 
 
 def _model(context: Context, subject: Subject, prepared: Prepared, device: torch.device) -> tuple[Transformer, bool]:

@@ -11,7 +11,7 @@ from models.flops import Tokens
 from orchestrator.data.store import Pairs, Prepared
 from orchestrator.decoding.translate import batches
 from orchestrator.specs.schema import RunSpec
-from orchestrator.training.batches import Feed, total_steps
+from orchestrator.training.batches import UpdateLoader, total_steps
 from orchestrator.training.state import Progress
 
 
@@ -40,7 +40,7 @@ class Lengths:
     """Worked out once for each distinct data, batch and training section."""
 
     def __init__(self) -> None:
-        self._feeds: dict[tuple[str, str], tuple[Feed, int, Tokens]] = {}
+        self._feeds: dict[tuple[str, str], tuple[UpdateLoader, int, Tokens]] = {}
         self._splits: dict[tuple[str, str], Tokens] = {}
         self._steps: dict[tuple[str, str, float, int, int | None], int] = {}
 
@@ -55,11 +55,11 @@ class Lengths:
 
         return Length(updates, tokens, times(train.validate_every), times(train.checkpoint_every))
 
-    def _feed(self, spec: RunSpec, prepared: Prepared) -> tuple[Feed, int, Tokens]:
+    def _feed(self, spec: RunSpec, prepared: Prepared) -> tuple[UpdateLoader, int, Tokens]:
         key = (prepared.key, spec.batch.model_dump_json())
         if key not in self._feeds:
             pairs = prepared.pairs("train")
-            feed = Feed(pairs, spec.batch, 1)
+            feed = UpdateLoader(pairs, spec.batch, 1)
             per_epoch = max(1, feed.updates_per_epoch())
             self._feeds[key] = (feed, per_epoch, of_pairs(pairs).scaled(1 / per_epoch))
         return self._feeds[key]

@@ -34,8 +34,8 @@ from orchestrator.errors import StopTraining
 from orchestrator.ledger.run_files import Store
 from orchestrator.specs.schema import RunSpec, Schedule
 from orchestrator.training.batches import Update
-from orchestrator.training.loop import Training
 from orchestrator.training.runtime import Runtime, best_device
+from orchestrator.training.trainer import Trainer
 
 WARM_UP, MOST_UPDATES, SECONDS = 3, 40, 4.0
 VALID_BATCHES, DECODE_BATCHES = 3, 3
@@ -55,12 +55,12 @@ def measure(spec: RunSpec, data_dir: Path | None, cache_dir: Path, folder: Path)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".probe-") as place:
         started = time.perf_counter()
         bare = spec.model_copy(update={"train": train, "init_from": None})
-        training = _Timed(bare, Runtime(device=best_device()), [], prepared, Store(Path(place), "0" * 64), frozenset(), None)
+        training = _Timed(bare, Runtime(device=best_device()), [], prepared, Store(Path(place), "0" * 64))
         found = {"start_seconds": time.perf_counter() - started}
-        training.run()
+        training.train()
         found |= training.measured()
         started = time.perf_counter()
-        training._save({}, always=True)
+        training.save_checkpoint({}, force=True)
         found["checkpoint_seconds"] = time.perf_counter() - started
     found |= _validation(training, spec)
     found["memory"] = _memory()
@@ -68,7 +68,7 @@ def measure(spec: RunSpec, data_dir: Path | None, cache_dir: Path, folder: Path)
     return found | _decoding(training.model.eval(), prepared, spec, time.process_time if _one_thread(training) else time.perf_counter)
 
 
-class _Timed(Training):
+class _Timed(Trainer):
     """A training that ends after some timed updates.
 
     The first updates do not count: data order, allocation and compilation come before them. The seconds are those of the median rate,
@@ -78,18 +78,18 @@ class _Timed(Training):
     count = 0
     wall = 0.0
 
-    def update(self, update: Update, schedule: Schedule) -> None:
+    def train_step(self, update: Update, schedule: Schedule) -> None:
         if self.count == 0:
             self.work, self.done = work(self.spec.model, *_sizes(self.model)), list[tuple[float, float]]()
             self.began, self.used = time.perf_counter(), time.process_time()
         before, started, cpu_started = self.progress.seconds, _now(self), time.process_time()
-        super().update(update, schedule)
+        super().train_step(update, schedule)
         took = _now(self) - started
         self.count += 1
         if self.count > WARM_UP:
             self.wall += took
             share = min(1.0, (time.process_time() - cpu_started) / took) if _one_thread(self) else 1.0
-            flops = sum(self.work.training(_tokens(batch.src, batch.tgt_out)) for batch in update.micro)
+            flops = sum(self.work.training(_tokens(batch.src, batch.tgt_out)) for batch in update.micro_batches)
             self.done.append((flops, share * (self.progress.seconds - before) if self.runtime.device.type == "cpu" else took))
         if self.count >= WARM_UP + MOST_UPDATES or (self.wall >= SECONDS and self.count >= WARM_UP + 5):
             raise StopTraining("stopped", "measured")
@@ -101,7 +101,7 @@ class _Timed(Training):
         return {"updates": len(self.done), "train_flops": flops, "train_seconds": flops * rate, "others": busy}
 
 
-def _validation(training: Training, spec: RunSpec) -> dict[str, float]:
+def _validation(training: Trainer, spec: RunSpec) -> dict[str, float]:
     from orchestrator.training.objective import token_nll
 
     of_model, flops, model = work(spec.model, *_sizes(training.model)), 0.0, training.model.eval()
@@ -164,13 +164,13 @@ def _tokens(src: Tensor, tgt: Tensor) -> Tokens:
     return tokens_of((src != PAD).sum(1).numpy(), (tgt != PAD).sum(1).numpy())
 
 
-def _now(training: Training) -> float:
+def _now(training: Trainer) -> float:
     if training.runtime.device.type == "cuda":
         torch.cuda.synchronize(training.runtime.device)
     return time.perf_counter()
 
 
-def _one_thread(training: Training) -> bool:
+def _one_thread(training: Trainer) -> bool:
     return training.runtime.device.type == "cpu" and training.spec.train.threads == 1
 
 

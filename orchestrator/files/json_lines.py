@@ -15,14 +15,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from orchestrator.faults import fault
 from orchestrator.files.atomic import naming, plain
 
 
 class JsonLines:
-    """An open file of JSON lines. `sync`: fsync after each line (for lines that are acknowledged to somebody)."""
+    """An open file of JSON lines. `sync`: fsync after each line (for lines that are acknowledged to somebody).
 
-    def __init__(self, path: Path, *, sync: bool = False) -> None:
-        self.path, self.sync = path, sync
+    points: name of the fault points POINTS_pre_append and POINTS_post_append (see `faults`).
+    """
+
+    def __init__(self, path: Path, *, sync: bool = False, points: str = "") -> None:
+        self.path, self.sync, self.points = path, sync, points
         path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         size = os.fstat(self._descriptor).st_size
@@ -30,6 +34,7 @@ class JsonLines:
 
     def append(self, record: dict[str, Any]) -> None:
         """Adds one line; NaN and infinities become null. OSError (disk full) names the file; the next line then starts afresh."""
+        fault(f"{self.points}_pre_append", record.get("step"))
         line = json.dumps(plain(record), ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode() + b"\n"
         if self._torn:
             line = b"\n" + line
@@ -40,6 +45,7 @@ class JsonLines:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if self.sync:
                 os.fsync(self._descriptor)
+        fault(f"{self.points}_post_append", record.get("step"))
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -60,6 +66,7 @@ class Journal:
         self._lines = JsonLines(path)
 
     def step(self, n: int) -> None:
+        fault("step", n)
         self._lines.append({"step": n, "pid": os.getpid(), "t": round(time.time(), 3)})
 
     def close(self) -> None:

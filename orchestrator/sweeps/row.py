@@ -1,4 +1,4 @@
-"""One row, from spec to score: train if needed, decode if needed, score if needed. Everything durable goes through the ledger."""
+"""Runs one row from spec to score: trains, decodes and scores what is missing in the ledger."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.budget import record_usage
 from orchestrator.sweeps.metric_compatibility import metric_warnings
 from orchestrator.sweeps.task import Scoring, Task
-from orchestrator.training.loop import Training
 from orchestrator.training.reporters import HistoryReporter, RungReporter
 from orchestrator.training.runtime import Reporter, Runtime
+from orchestrator.training.trainer import Trainer
 
 
 def ledger_of(task: Task, lock: RunLock | None = None) -> Ledger:
@@ -47,15 +47,15 @@ def run_row(
     reporters: Sequence[Reporter] = (),
     decide: Callable[[dict[str, Any]], bool] = lambda metrics: True,
 ) -> dict[str, Any]:
-    """Bring `task` to its result and return it (see `result_of`). Work that is done is not done again.
+    """Runs `task` to its result (see `result_of`); finished work is not repeated.
 
-    `decide` is asked at each rung whether to go on. LockedError where another live process has the run.
+    decide: called with the metrics of each rung; returns whether to continue. LockedError if another live process has the run.
     """
     prepared = prepare(task.run_spec.data, None if task.data_dir is None else Path(task.data_dir), Path(task.cache_dir))
     task.run_dir.mkdir(parents=True, exist_ok=True)
     if not runtime.is_main:
-        if _agreed(runtime, False):
-            mirrored.pull(task.run_dir)  # on another machine: the main worker has published what it goes on from
+        if _any_worker(runtime, False):
+            mirrored.pull(task.run_dir)  # on another machine: the main worker has published the checkpoint
             _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
         return {}
     devices = runtime.world_size * (1 if runtime.device.type == "cuda" else task.run_spec.train.threads)
@@ -69,7 +69,7 @@ def run_row(
         own: list[Reporter] = [history, RungReporter(ledger, task.train_key, decide), *reporters]
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)
-        if _agreed(runtime, _to_train(record, _undecoded(task, ledger), store)):
+        if _any_worker(runtime, _needs_training(record, _needs_decoding(task, ledger), store)):
             record = _train(task, runtime, prepared, ledger, lock, own)
         assert record is not None
         if record["status"] == "done":
@@ -77,28 +77,26 @@ def run_row(
         return result_of(task, ledger)
 
 
-def _agreed(runtime: Runtime, wanted: bool) -> bool:
-    """What the main worker wants, told to all: none waits for others in a training that is not to be."""
-    return bool(runtime.sum(torch.tensor(float(wanted), device=runtime.device)) > 0)
+def _any_worker(runtime: Runtime, flag: bool) -> bool:
+    """The main worker's `flag` on all workers, so that none waits for the others in a training that does not happen."""
+    return bool(runtime.sum(torch.tensor(float(flag), device=runtime.device)) > 0)
 
 
-def _to_train(record: dict[str, Any] | None, undecoded: bool, store: Store) -> bool:
-    """Stopped and failed runs go on when they are asked for again; a finished one without weights (a mirror's) only where a translation
-    is missing."""
+def _needs_training(record: dict[str, Any] | None, needs_decoding: bool, store: Store) -> bool:
+    """Stopped and failed runs resume. A finished run without weights (a mirror's) trains only if a translation is missing."""
     if record is None or record["status"] in ("stopped", "failed"):
         return True
-    return record["status"] == "done" and undecoded and not store.has_weights()
+    return record["status"] == "done" and needs_decoding and not store.has_weights()
 
 
-def _missing(task: Task, ledger: Ledger) -> list[Scoring]:
-    """What has no score yet: the row's own scoring, or one of `also`."""
-    wanted = task.scorings.values()
-    return [s for s in wanted if s.keys.score is None or ledger.read_score(task.train_key, s.keys.score) is None]
+def _missing_scorings(task: Task, ledger: Ledger) -> list[Scoring]:
+    """Scorings without a score: the row's own, or those of `also`."""
+    return [s for s in task.scorings.values() if s.keys.score is None or ledger.read_score(task.train_key, s.keys.score) is None]
 
 
-def _undecoded(task: Task, ledger: Ledger) -> bool:
-    """Is a translation missing that a score needs?"""
-    keys = [s.keys.decode for s in _missing(task, ledger)]
+def _needs_decoding(task: Task, ledger: Ledger) -> bool:
+    """Is a translation missing?"""
+    keys = [s.keys.decode for s in _missing_scorings(task, ledger)]
     return any(key is None or ledger.read_decode(task.train_key, key) is None for key in keys)
 
 
@@ -106,17 +104,27 @@ def _train(
     task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, lock: RunLock | None, reporters: Sequence[Reporter]
 ) -> dict[str, Any]:
     spec = task.run_spec
-    init, origin = None, dict[str, Any](sources=sources.of_model(spec.model))
+    init_weights, origin = None, dict[str, Any](sources=sources.of_model(spec.model))
     if task.parent_key is not None:
         mirrored.pull(Path(task.results) / task.parent_key[:16])
-        init = Store(Path(task.results) / task.parent_key[:16], task.parent_key).weights(spec.decode.checkpoint)
+        init_weights = Store(Path(task.results) / task.parent_key[:16], task.parent_key).weights(spec.decode.checkpoint)
         weights = (ledger.read_train(task.parent_key) or {}).get("weights_sha256")
         origin["parent"] = {"key": task.parent_key, "weights_sha256": weights}
     if runtime.is_main:
         ledger.write_spec(task.train_key, {"id": task.id, "seed": task.seed, "spec": task.spec, "keys": task.keys})
     store = Store(task.run_dir, task.train_key, lock)
-    at_rung = rung_bleu(spec, prepared) if task.rung_bleu and runtime.is_main else None
-    result = Training(spec, runtime, list(reporters), prepared, store, frozenset(task.rungs), init, at_rung, origin).run()
+    trainer = Trainer(
+        spec,
+        runtime,
+        reporters,
+        prepared,
+        store,
+        rungs=task.rungs,
+        init_weights=init_weights,
+        rung_metrics=rung_bleu(spec, prepared) if task.rung_bleu and runtime.is_main else None,
+        origin=origin,
+    )
+    result = trainer.train()
     record = {"key": task.train_key, "sweep": task.sweep, "world_size": runtime.world_size} | result.to_json()
     record["text"] = expected_text.of_prepared(prepared)
     if runtime.is_main:
@@ -135,9 +143,9 @@ def load_model(task_spec: RunSpec, prepared: Prepared, store: Store, device: tor
 
 
 def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, store: Store) -> None:
-    """Every scoring that is missing; those of one test set share its decoding, and all share the model."""
+    """Scores what is missing. Scorings of one test set share its decoding."""
     model: Transformer | None = None
-    for scoring in _missing(task, ledger):
+    for scoring in _missing_scorings(task, ledger):
         decode_key, score_key, test = scoring.keys.decode, scoring.keys.score, scoring.spec.test
         assert decode_key is not None and score_key is not None
         decoded = ledger.read_decode(task.train_key, decode_key)
@@ -151,13 +159,13 @@ def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: 
         scored = score(decoded["hypotheses"], decoded["tokens"], prepared, test, scoring.spec)
         if warnings := metric_warnings(prepared, task.run_spec.data, scoring.spec):
             scored["doubts"] = warnings
-        about = {
+        record = {
             "key": score_key,
             "decode_key": decode_key,
             "train_key": task.train_key,
             "score": scoring.spec.model_dump(exclude_none=True),
         }
-        ledger.write_score(task.train_key, score_key, about | scored)
+        ledger.write_score(task.train_key, score_key, record | scored)
 
 
 def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, scoring: Scoring) -> None:
@@ -165,18 +173,18 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
     assert key is not None
     tuned = {}
     if scoring.keys.tune is not None:
-        record = ledger.read_tune(task.train_key, scoring.keys.tune)
-        if record is None:
-            record = {"key": scoring.keys.tune} | tune(model, prepared, search, scoring.spec)
-            ledger.write_tune(task.train_key, scoring.keys.tune, record)
-        search, tuned = settled(search, record), {"length_penalty": record["alpha"]}
+        tuning = ledger.read_tune(task.train_key, scoring.keys.tune)
+        if tuning is None:
+            tuning = {"key": scoring.keys.tune} | tune(model, prepared, search, scoring.spec)
+            ledger.write_tune(task.train_key, scoring.keys.tune, tuning)
+        search, tuned = settled(search, tuning), {"length_penalty": tuning["alpha"]}
     started = time.perf_counter()
     found = decode_corpus(model, prepared.encode(prepared.sources(scoring.spec.test)), search)
     seconds = time.perf_counter() - started
     with torch.inference_mode():
-        in_c = native.runs_on(next(model.parameters()))
+        is_native = native.runs_on(next(model.parameters()))
     ids = [hypotheses[0].ids for hypotheses in found]
-    made = {
+    record = {
         "key": key,
         "train_key": task.train_key,
         "sentences": len(ids),
@@ -184,18 +192,18 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
         "sentences_per_second": round(len(ids) / seconds, 2),
         "tokens_per_second": round(sum(len(i) + 1 for i in ids) / seconds, 1),
         "params": count_parameters(model),
-        "native": in_c,
+        "native": is_native,
         "tokens": prepared.decode_tokens(ids),
     }
-    ledger.write_decode(task.train_key, key, made | tuned, prepared.decode(ids))
+    ledger.write_decode(task.train_key, key, record | tuned, prepared.decode(ids))
 
 
 def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
-    """The public result of a row and seed; `status` is `new` where nothing is there, `trained` where a score is missing.
+    """The public record of a row and seed. status: `new` without a record, `trained` if a score is missing.
 
-    `failed_as_stated`: it is `failed` by the row's own rule (see `ledger.outcome`), which is an outcome and no error.
-    `also`: name -> {"bleu", "signature"} of each other scoring, null where it is missing.
-    `changed`: files of components that were edited since the run was trained (see `sources`).
+    failed_as_stated: it failed by the row's own rule (see `ledger.outcome`), which is an outcome, not an error.
+    also: name -> {"bleu", "signature"} of each other scoring, null where it is missing.
+    changed: files of components that were edited since the training (see `sources`).
     """
     keys = task.run_keys
     train_record = ledger.read_train(task.train_key) or {}

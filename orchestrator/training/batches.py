@@ -1,6 +1,6 @@
-"""Updates in order: which micro-batches an optimizer step sees, and where the run stands in its data.
+"""The micro-batches of each optimizer step, in order.
 
-The order depends on the seed, the epoch and the batch size alone; N workers share every micro-batch, so 1 and N workers see the same
+The order is a function of the seed, the epoch and the batch size. N workers share every micro-batch, so that 1 and N workers see the same
 updates.
 """
 
@@ -21,14 +21,13 @@ from orchestrator.training.state import Progress
 
 @dataclass(frozen=True)
 class Update:
-    """One optimizer step: this worker's micro-batches and the real tokens of all workers together.
+    """One optimizer step: this worker's micro-batches, and token counts over all workers.
 
-    idle: this worker has no share of that micro-batch (fewer sentences than workers); it then holds one sentence that must count for
-    nothing, for
-    gradients are summed over all workers. `epoch`, `index`: where the next update starts.
+    idle: this worker has no share of that micro-batch, which has fewer sentences than workers. It then holds one sentence that must not
+    count, because gradients are summed over all workers. epoch, index: where the next update starts.
     """
 
-    micro: list[Batch]
+    micro_batches: list[Batch]
     idle: list[bool]
     src_tokens: int
     tgt_tokens: int
@@ -37,8 +36,8 @@ class Update:
     index: int
 
 
-class Feed:
-    """Endless updates over one split from a given position."""
+class UpdateLoader:
+    """Endless updates over one split, from any position."""
 
     def __init__(self, pairs: Pairs, batch: BatchSpec, seed: int, rank: int = 0, world_size: int = 1) -> None:
         self.pairs, self.batch, self.rank, self.world_size = pairs, batch, rank, world_size
@@ -46,11 +45,11 @@ class Feed:
         self.src_lengths, self.tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1
 
     def updates_per_epoch(self) -> int:
-        """Of the first epoch; others differ by a few, for batches are cut afresh."""
+        """Of the first epoch; others differ slightly, because batches are formed anew in each."""
         return -(-len(self.batches.epoch(0)) // self.batch.accumulate)
 
     def updates(self, epoch: int, index: int) -> Iterator[Update]:
-        """From micro-batch `index` of `epoch`, one epoch after the other."""
+        """Starts at micro-batch `index` of `epoch`; never ends."""
         while True:
             order = self.batches.epoch(epoch)
             while index < len(order):
@@ -69,7 +68,7 @@ class Feed:
         return Update(micro, idle, int(self.src_lengths[everyone].sum()), int(self.tgt_lengths[everyone].sum()), padded, epoch, index)
 
 
-def total_steps(feed: Feed, train: TrainSpec, progress: Progress) -> int:
-    """Updates of the whole training; an estimate where epochs decide."""
-    epochs = math.inf if train.max_epochs is None else progress.step + (train.max_epochs - progress.epoch) * feed.updates_per_epoch()
+def total_steps(loader: UpdateLoader, train: TrainSpec, progress: Progress) -> int:
+    """Number of updates of the whole training; an estimate where it is given in epochs."""
+    epochs = math.inf if train.max_epochs is None else progress.step + (train.max_epochs - progress.epoch) * loader.updates_per_epoch()
     return int(min(epochs, math.inf if train.max_steps is None else train.max_steps))

@@ -1,4 +1,4 @@
-"""Sums between two training reports, kept on the device until they are read."""
+"""Training metrics between two reports, kept on the device until they are read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.training.state import Progress
 
 
 class Meter:
-    """Adds up an update's log; `read` turns it into metrics and starts again."""
+    """Accumulates the logs of updates; `read` returns their metrics and resets."""
 
     def __init__(self) -> None:
         self._clear()
@@ -32,10 +32,10 @@ class Meter:
         for name, value in sums.items():
             self.sums[name] = self.sums[name] + value if name in self.sums else value
 
-    def read(self, share: float) -> dict[str, Any]:
-        """nll and loss per target token; accuracy of the sampled positions; regularizers as their mean per update.
+    def read(self, world_size: int) -> dict[str, Any]:
+        """nll and loss per target token; accuracy of the sampled positions; regularizers as mean per update.
 
-        `share`: workers, whose local sums these are.
+        The sums are those of one of `world_size` workers.
         """
         if not self.steps:
             return {}
@@ -44,7 +44,7 @@ class Meter:
         if right is not None and sampled is not None:
             metrics["train/accuracy"] = float(right) / max(1.0, float(sampled))
         for name, value in self.sums.items():
-            per = self.tokens / share if name in ("nll", "loss") else self.steps / share
+            per = self.tokens / world_size if name in ("nll", "loss") else self.steps / world_size
             metrics[f"train/{name}"] = float(value) / per
         metrics["train/tokens_per_second"] = round(self.tokens / self.seconds, 1) if self.seconds else 0.0
         self._clear()

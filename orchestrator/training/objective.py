@@ -1,4 +1,4 @@
-"""The loss of one micro-batch, as one module, so that DDP wraps all of it.
+"""The loss of one micro-batch as a module, so that DDP wraps all of it.
 
 Shapes: B sentences, S source, T target, P real target positions.
 """
@@ -14,11 +14,11 @@ from models.loss import label_smoothed_loss
 from models.transformer import PAD, Output, Transformer
 
 SAMPLE = 16
-"""One target position in so many counts for the accuracy in training, so that its argmax costs next to nothing."""
+"""The training accuracy samples one target position in so many, so that its argmax costs next to nothing."""
 
 
-class Share(NamedTuple):
-    """What one worker's micro-batch is divided by: real tokens of the whole update on each side, and the factor DDP's mean takes out."""
+class Normalizer(NamedTuple):
+    """Divisors of one worker's micro-batch: real tokens of the whole update on each side, and the factor that DDP's mean divides by."""
 
     src_tokens: int
     tgt_tokens: int
@@ -31,31 +31,31 @@ class Objective(nn.Module):
     def __init__(self, model: Transformer, smoothing: float) -> None:
         super().__init__()
         self.model, self.smoothing = model, smoothing
-        self._network: list[Any] = [model]  # what runs the forward; in a list, so that it is not registered a second time
+        self._network: list[Any] = [model]  # runs the forward pass; in a list, so that it is not registered as a second submodule
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Run the network through torch.compile."""
+        """Compiles the network by torch.compile."""
         self._network = [torch.compile(self.model, dynamic=True)]
 
-    def forward(self, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT: Tensor, share: Share) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(self, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT: Tensor, normalizer: Normalizer) -> tuple[Tensor, dict[str, Tensor]]:
         """(loss to differentiate, sums for the log: nll, loss and a mean per regularizer and side)."""
         output: Output = self._network[0](src_BS, tgt_in_BT)
         hidden_PD, gold_P, real_P = self._positions(output, tgt_out_BT)
         loss, nll = label_smoothed_loss(hidden_PD, self.model.output.weight, self.model.output.bias, gold_P, self.smoothing, real_P)
         log = {"nll": nll, "loss": loss.detach()} | self._accuracy(hidden_PD, gold_P)
-        loss = loss / share.tgt_tokens
+        loss = loss / normalizer.tgt_tokens
         for kind, side, weight, total, count in self.model.regularize(output):
-            mask, tokens = (output.src_mask, share.src_tokens) if side == "encoder" else (output.tgt_mask, share.tgt_tokens)
+            mask, tokens = (output.src_mask, normalizer.src_tokens) if side == "encoder" else (output.tgt_mask, normalizer.tgt_tokens)
             positions = mask.sum() / tokens
             term = total / count * positions
             log[f"{kind}_{side}"] = term.detach()
             loss = loss + weight * term
-        return loss * share.scale, log
+        return loss * normalizer.scale, log
 
     @staticmethod
     def _positions(output: Output, tgt_out_BT: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Hidden states and gold words of the real positions; on a GPU of all positions, with 1 or 0 for each: picking the real ones
-        would make the host wait for their number."""
+        """Hidden states and gold words of the real positions; on a GPU of all positions with a mask, because selecting the real ones would
+        make the host wait for their number."""
         if not tgt_out_BT.is_cuda:
             return output.real_hidden(), tgt_out_BT[tgt_out_BT != PAD], None
         gold_P = tgt_out_BT.flatten()
@@ -63,7 +63,7 @@ class Objective(nn.Module):
 
     @torch.no_grad()
     def _accuracy(self, hidden_PD: Tensor, gold_P: Tensor) -> dict[str, Tensor]:
-        """Sums over a sample of the positions: greedy predictions that are right, and positions."""
+        """Sums over a sample of the positions: correct greedy predictions, and positions."""
         gold = gold_P[::SAMPLE]
         right = (self.model.logits(hidden_PD[::SAMPLE]).argmax(-1) == gold) & (gold != PAD)
         return {"right": right.sum().float(), "sampled": (gold != PAD).sum().float()}

@@ -1,4 +1,4 @@
-"""The optimisers and the papers' learning rates."""
+"""Optimisers and learning rate schedules."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from models.paths import PATHS
 from orchestrator.specs.schema import OptimSpec, Schedule
 
 STATE = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")
-"""What the optimisers keep of a parameter."""
+"""Names of the optimisers' state of a parameter."""
 
 
 def learning_rate(schedule: Schedule, step: int, d_model: int, cuts: int = 0) -> float:
-    """The rate of update `step` (from 1), `cuts`: of a plateau, so far. noam: Vaswani et al. 2017, Eq. 3."""
+    """The rate of update `step` (from 1). cuts: of a plateau, so far. noam: Vaswani et al. 2017, Eq. 3."""
     if schedule.kind == "plateau":
         return schedule.rate_after(cuts)
     t, warmup = float(step), float(max(schedule.warmup, 1))
     if schedule.kind == "noam":
         return schedule.factor * d_model**-0.5 * min(t**-0.5, t * warmup**-1.5)
     assert schedule.lr is not None
-    rising = min(1.0, t / warmup) if schedule.warmup else 1.0
+    ramp = min(1.0, t / warmup) if schedule.warmup else 1.0
     if schedule.kind == "fixed" or t <= warmup:
-        return schedule.lr * rising
+        return schedule.lr * ramp
     return schedule.lr * (warmup / t) ** 0.5
 
 
-class _Light(torch.optim.Optimizer):
-    """torch's, without the wrappers that load all of torch.compile at the first call (over a second, 800 modules) to be left alone by it.
+class _Unwrapped(torch.optim.Optimizer):
+    """torch's optimiser without the decorators that import torch.compile at the first call (over a second, 800 modules).
 
-    Nothing here is called inside a compiled region: `train.compile` compiles the network alone.
+    They exclude a method from compilation; here none is compiled, because `train.compile` compiles only the network.
     """
 
     _step: Callable[..., float | None]
@@ -47,11 +47,11 @@ class _Light(torch.optim.Optimizer):
         return self._step(closure)
 
 
-class Adam(_Light, torch.optim.Adam):
+class Adam(_Unwrapped, torch.optim.Adam):
     _step = inspect.unwrap(torch.optim.Adam.step)
 
 
-class NAG(_Light, torch.optim.SGD):
+class NAG(_Unwrapped, torch.optim.SGD):
     """Nesterov's momentum: v = m v + g; w = w - rate * (g + m v), with the rate outside of v.
 
     fairseq keeps -rate * v in place of v and corrects it at each change of the rate by new / old: the same updates. Velocities start
@@ -61,26 +61,18 @@ class NAG(_Light, torch.optim.SGD):
     _step = inspect.unwrap(torch.optim.SGD.step)
 
 
-def optimizer(model: nn.Module, spec: OptimSpec) -> Adam | NAG:
-    """That of `spec.kind`, over every parameter; the rate is set before each update."""
-    return adam(model, spec) if spec.kind == "adam" else nag(model, spec)
-
-
-def adam(model: nn.Module, spec: OptimSpec) -> Adam:
-    """Fused Adam."""
-    return Adam(model.parameters(), lr=0.0, betas=(spec.betas[0], spec.betas[1]), eps=spec.eps, fused=PATHS.fused_optimizer)
-
-
-def nag(model: nn.Module, spec: OptimSpec) -> NAG:
-    """Fused Nesterov momentum."""
+def build_optimizer(model: nn.Module, spec: OptimSpec) -> Adam | NAG:
+    """The optimiser of `spec.kind` over every parameter, fused; the rate is set before each update."""
+    if spec.kind == "adam":
+        return Adam(model.parameters(), lr=0.0, betas=(spec.betas[0], spec.betas[1]), eps=spec.eps, fused=PATHS.fused_optimizer)
     assert spec.momentum is not None
-    found = NAG(model.parameters(), lr=0.0, momentum=spec.momentum, nesterov=True, fused=PATHS.fused_optimizer)
+    nag = NAG(model.parameters(), lr=0.0, momentum=spec.momentum, nesterov=True, fused=PATHS.fused_optimizer)
     for parameter in model.parameters():
-        found.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-    return found
+        nag.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return nag
 
 
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+def set_lr(optimizer: torch.optim.Optimizer, rate: float) -> None:
     for group in optimizer.param_groups:
         group["lr"] = rate
 
@@ -105,6 +97,6 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: 
             }
 
 
-def clip(model: nn.Module, max_norm: float) -> Tensor | None:
-    """Scale the gradients to at most `max_norm`; the norm before, or None where clipping is off."""
+def clip_gradients(model: nn.Module, max_norm: float) -> Tensor | None:
+    """Scales the gradients to at most `max_norm`; returns their norm before, None where clipping is off."""
     return torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm) if max_norm > 0 else None

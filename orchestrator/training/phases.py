@@ -1,4 +1,4 @@
-"""Where a training stands in its phases, and what ends it: functions of the spec and of the progress that every checkpoint holds."""
+"""The phases of a training (an optimiser may restart) and what ends it, as functions of the spec and the progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from orchestrator.training.state import Progress
 
 
 def settings(spec: RunSpec, progress: Progress) -> tuple[BatchSpec, Schedule]:
-    """Of the phase under way."""
+    """Batch and schedule of the current phase."""
     restart = spec.optim.restart
     if progress.phase == 0 or restart is None:
         return spec.batch, spec.optim.schedule
@@ -25,22 +25,22 @@ def restart_due(spec: RunSpec, progress: Progress) -> bool:
 
 
 def restart(progress: Progress) -> None:
-    """A fresh clock; a broken-off epoch is left."""
+    """Starts the next phase with a new clock, at the start of an epoch."""
     p = progress
     p.phase, p.phase_step = p.phase + 1, 0
     p.epoch, p.index = (p.epoch + 1, 0) if p.index else (p.epoch, 0)
-    plateau.begin(p)
+    plateau.reset(p)
 
 
 def due(every: Every, progress: Progress) -> bool:
-    """After an update: is it one of every so many, or the last of its epoch?"""
+    """Is something that happens `every` so many updates, or every epoch, due after this update?"""
     return progress.index == 0 if every == "epoch" else progress.step % every == 0
 
 
 def ended_by(spec: RunSpec, progress: Progress) -> str | None:
-    """max_steps, max_epochs, patience or min_lr, the first of them that ends the training; None: it goes on.
+    """max_steps, max_epochs, patience or min_lr: the first that ends the training; None if none does.
 
-    A plateau's smallest rate ends the training even before a restart.
+    The smallest rate of a plateau ends the training even before a restart.
     """
     p, train = progress, spec.train
     if train.max_steps is not None and p.step >= train.max_steps:

@@ -1,9 +1,9 @@
-"""A rate that falls where the validation loss rises (Shen et al. 2018, section 4.3; after Gehring et al. 2017).
+"""A learning rate that is cut when the validation loss rises (Shen et al. 2018, section 4.3; after Gehring et al. 2017).
 
-The rate is not a function of the step alone. What it depends on, the losses of the validations that counted, is folded into three fields of
-`Progress`, which every checkpoint holds: a training that is killed between a validation and a checkpoint makes the same validation again.
+The rate depends on the losses of validations. Its state is three fields of `Progress`, which every checkpoint holds, so that a training
+killed between a validation and a checkpoint repeats that validation.
 
-Assumed: a rise is against the validation before, as the paper's words are ("every time the validation loss increases"); fairseq's
+Assumed: a rise is relative to the previous validation, as the paper says ("every time the validation loss increases"); fairseq's
 ReduceLROnPlateau compares with the best so far. An equal loss is no rise.
 """
 
@@ -14,9 +14,9 @@ from orchestrator.training.state import Progress
 
 
 def observe(schedule: Schedule, progress: Progress, nll: float) -> None:
-    """Take in a validation that counts: cuts the rate and writes it down (`Progress.rate_cuts`) where the schedule says so.
+    """Processes a validation: cuts the rate if the schedule says so, and records that in `Progress.rate_cuts`.
 
-    Every worker sees the same nll, so all cut alike.
+    Every worker sees the same nll, so that all cut alike.
     """
     if schedule.kind != "plateau":
         return
@@ -28,6 +28,6 @@ def observe(schedule: Schedule, progress: Progress, nll: float) -> None:
         p.rate_cuts.append({"step": p.step, "epoch": p.epoch, "lr": schedule.rate_after(p.cuts)})
 
 
-def begin(progress: Progress) -> None:
-    """A new phase: the rate is whole again, and nothing was validated before. `rate_cuts` stays, it is what happened."""
+def reset(progress: Progress) -> None:
+    """Starts a new phase with the full rate and no earlier validation. `rate_cuts` stays as a record."""
     progress.cuts, progress.before_nll = 0, None

@@ -1,6 +1,6 @@
-"""Batches made ready ahead of a GPU: shapes rounded up so that few differ, in pinned memory, by a thread beside the loop.
+"""A thread prepares batches for a GPU: in pinned memory, with shapes rounded up so that few differ.
 
-Padding added here changes no number of the training but dropout's choice of masks; counts of real tokens stay the batch's own.
+This padding changes only dropout's masks; token counts stay those of the batch.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from orchestrator.data.batching import Batch
 from orchestrator.data.subword import PAD
 from orchestrator.training.batches import Update
 
-DEPTH = 4  # updates ready at a time
-MULTIPLE = 8  # rows and lengths are rounded up to it: tensor cores want it, and compiled code sees fewer shapes
+DEPTH = 4  # prefetched updates
+MULTIPLE = 8  # of rows and lengths: for tensor cores, and for fewer shapes in compiled code
 
 
-def ahead(updates: Iterator[Update], *, depth: int = DEPTH, multiple: int = MULTIPLE, pin: bool = True) -> Iterator[Update]:
-    """The same updates in the same order, `depth` of them made while the loop computes. An error of theirs is raised in its place."""
+def prefetch(updates: Iterator[Update], *, depth: int = DEPTH, multiple: int = MULTIPLE, pin: bool = True) -> Iterator[Update]:
+    """The same updates in the same order, up to `depth` of them prepared in advance. An exception in the thread is raised here."""
     ready: queue.Queue[Update | Exception | None] = queue.Queue(depth)
     stopped = threading.Event()
 
@@ -38,7 +38,7 @@ def ahead(updates: Iterator[Update], *, depth: int = DEPTH, multiple: int = MULT
     def work() -> None:
         try:
             for update in updates:
-                put(replace(update, micro=[_pinned(bucketed(batch, multiple), pin) for batch in update.micro]))
+                put(replace(update, micro_batches=[_pinned(pad_to_multiple(batch, multiple), pin) for batch in update.micro_batches]))
                 if stopped.is_set():
                     return
             put(None)
@@ -57,14 +57,14 @@ def ahead(updates: Iterator[Update], *, depth: int = DEPTH, multiple: int = MULT
         thread.join()
 
 
-def bucketed(batch: Batch, multiple: int) -> Batch:
-    """The batch with rows and both lengths rounded up to a multiple; added positions are PAD."""
+def pad_to_multiple(batch: Batch, multiple: int) -> Batch:
+    """Rounds the rows and both lengths up to a multiple with PAD."""
 
-    def grown(ids: Tensor) -> Tensor:
+    def padded(ids: Tensor) -> Tensor:
         rows, length = ids.shape
         return F.pad(ids, (0, -length % multiple, 0, -rows % multiple), value=PAD)
 
-    src, tgt_in, tgt_out = grown(batch.src), grown(batch.tgt_in), grown(batch.tgt_out)
+    src, tgt_in, tgt_out = padded(batch.src), padded(batch.tgt_in), padded(batch.tgt_out)
     real = batch.num_src_tokens + batch.num_tgt_tokens
     return replace(batch, src=src, tgt_in=tgt_in, tgt_out=tgt_out, num_padding=src.numel() + tgt_out.numel() - real)
 

@@ -1,4 +1,4 @@
-"""Who listens to a training. The loop knows only `on_report`."""
+"""Reporters of a training. The loop knows only their `on_report`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import StopTraining
-from orchestrator.faults import fault
 from orchestrator.files.json_lines import JsonLines
 from orchestrator.ledger.results import Ledger
-from orchestrator.training.gradient_norms import SAMPLES, lines
+from orchestrator.training.gradient_norms import SAMPLES, history_lines
 
 
 class HistoryReporter:
-    """Appends every report to `history.jsonl`: what progress bars, MLflow and figures are made from."""
+    """Appends every report to `history.jsonl`, which progress bars, MLflow and figures read."""
 
     def __init__(self, path: Path) -> None:
-        self.lines = JsonLines(path)
+        self.lines = JsonLines(path, points="history")
 
     def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None:
-        for line in lines(metrics):
+        for line in history_lines(metrics):
             self.lines.append(line | {"t": round(time.time(), 3)})
 
     def close(self) -> None:
@@ -29,7 +28,7 @@ class HistoryReporter:
 
 
 class RungReporter:
-    """Makes a rung's metrics durable, then asks `decide` whether to go on."""
+    """Makes a rung's metrics durable, then asks `decide` whether to continue."""
 
     def __init__(self, ledger: Ledger, train_key: str, decide: Callable[[dict[str, Any]], bool]) -> None:
         self.ledger, self.train_key, self.decide = ledger, train_key, decide
@@ -38,6 +37,5 @@ class RungReporter:
         if "rung" not in metrics:
             return
         self.ledger.write_rung(self.train_key, metrics["rung"], {name: value for name, value in metrics.items() if name != SAMPLES})
-        fault("promote", metrics["rung"])
         if not self.decide(metrics):
             raise StopTraining("stopped", f"stopped by ASHA at step {metrics['rung']}")

@@ -1,4 +1,4 @@
-"""What is left of a training."""
+"""The outcome of a training."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from orchestrator.training.warm_start import WarmStart
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What is left of a training. status: done | stopped | diverged. ended_by: what ended one that is done (`ending.ended_by`)."""
+    """status: done | stopped | diverged. ended_by: see `phases.ended_by`, None unless done. executed_steps: by this process."""
 
     status: str
     reason: str
     progress: Progress
     params: int
     weights: Mapping[str, Tensor]
-    executed: int
+    executed_steps: int
     warm_start: WarmStart | None = None
     ended_by: str | None = None
 
@@ -55,7 +55,7 @@ class Diverged(Exception):
 
 
 def check_finite(runtime: Runtime, step: int, nll: Tensor, norm: Tensor | None) -> None:
-    """Diverged, on every worker, where the loss or the gradient's norm of any of them is not finite."""
+    """Raises Diverged on every worker if the loss or the gradient norm of any of them is not finite."""
     finite = torch.stack([nll.detach().float(), nll.new_zeros(()).float() if norm is None else norm.float()])
     if not bool(torch.isfinite(runtime.sum(finite)).all()):
         raise Diverged(f"loss or gradient is not finite at step {step}")

@@ -1,4 +1,4 @@
-"""Where a training runs: alone in this process, or as one of several workers. The loop is the same."""
+"""The process in which a training runs: alone, or one of several workers. The loop is the same."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Runtime:
-    """rank of world_size, the device, and how a model and a loader are made ready for it (DDP, prefetching)."""
+    """prepare_model, prepare_loader: wrap the model (DDP) and the iterator of updates.
+
+    claim: for whom this process works; its next attempt may take its lock (see `RunLock`).
+    """
 
     rank: int = 0
     world_size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     prepare_model: Callable[[nn.Module], nn.Module] = lambda module: module
     prepare_loader: Callable[[Iterator[Any]], Iterator[Any]] = lambda loader: loader
-    claim: str = ""  # who this works for: its next attempt may take its lock (see `lock`)
+    claim: str = ""
 
     @property
     def is_main(self) -> bool:
@@ -38,7 +41,7 @@ class Runtime:
             torch.distributed.barrier()
 
     def no_sync(self, module: nn.Module, off: bool) -> AbstractContextManager[Any]:
-        """Leave gradients unsynchronised where `off` and the module is distributed."""
+        """Within: gradients are not synchronised if `off` and the module is distributed."""
         return module.no_sync() if off and hasattr(module, "no_sync") else nullcontext()  # type: ignore[operator]
 
 
@@ -47,6 +50,6 @@ def best_device() -> torch.device:
 
 
 class Reporter(Protocol):
-    """Told of progress by rank 0. `metrics` always carries `step`. May raise StopTraining."""
+    """Receives metrics, which always have `step`. May raise StopTraining."""
 
     def on_report(self, metrics: dict[str, Any], checkpoint: Path | None) -> None: ...

@@ -1,4 +1,4 @@
-"""Where a training stands: all of it is in every checkpoint."""
+"""The state of a training beside its tensors; every checkpoint holds all of it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 @dataclass
 class Progress:
-    """step: updates done; phase, phase_step: restarts and the schedule's clock; epoch, index: the next micro-batch; best_*: validation.
+    """step: finished updates. phase, phase_step: restarts, and the clock of the schedule. epoch, index: the next micro-batch.
 
-    before_nll, cuts: nll of the phase's last validation that counted, and cuts of its rate (see `plateau`). rate_cuts: of the whole
-    training, {"step", "epoch": epochs done, "lr": the rate from there on}.
-    origin: what the training is made of (`sources`), for its record.
+    best_*, last_nll, worse: validation; worse: validations in a row without improvement. before_nll, cuts: nll of the phase's previous
+    validation, and cuts of its rate (see `plateau`). rate_cuts: of the whole training, {"step", "epoch": finished epochs, "lr": the new
+    rate}. origin: what the training is made of (`ledger.sources`), for its record.
     """
 
     step: int = 0

@@ -1,4 +1,4 @@
-"""Validation: nll per target token and accuracy of the next token, teacher forced."""
+"""Validation with teacher forcing: nll per target token, accuracy of the next token."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BATCH = BatchSpec(unit="tokens", size=4096)
 
 
 class Validator:
-    """Batches are cut once. Each belongs to one worker and their sums are added in batch order, so N workers give the bits of one."""
+    """Each batch belongs to one worker, and sums are added in batch order, so that N workers give the bits of one."""
 
     def __init__(self, pairs: Pairs, runtime: Runtime) -> None:
         order = Batches(pairs, BATCH, 0).epoch(0)

@@ -1,4 +1,4 @@
-"""Start a variant from a trained parent: tensors that match by name and shape are copied, the rest stay fresh (Dou 2018, section 4.1)."""
+"""Initialises a variant from a trained parent: tensors that match by name and shape are copied (Dou 2018, section 4.1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 
 class WarmStart(NamedTuple):
-    """Names of parameters of the variant: copied from the parent, left fresh; and names of the parent that found no place."""
+    """Parameters of the variant that were copied from the parent, those that were not, and parameters of the parent that were not used."""
 
     copied: list[str]
     fresh: list[str]
@@ -23,21 +23,22 @@ class WarmStart(NamedTuple):
 
 
 def describe(lists: Mapping[str, list[str]]) -> list[str]:
-    """A line for each list; the layers of a name are folded: `encoder.layers.*.sublayer.norm.weight (6)`."""
+    """A line for each list; names that differ in the layer are merged: `encoder.layers.*.sublayer.norm.weight (6)`."""
     words = {"copied": "copied from its parent", "fresh": "fresh", "unused": "of the parent not used"}
     return [
-        f"warm start: {len(lists.get(name, []))} tensors {said}: {_folded(lists.get(name, []))}"
+        f"warm start: {len(lists.get(name, []))} tensors {said}: {_merged(lists.get(name, []))}"
         for name, said in words.items()
         if lists.get(name) or name != "unused"
     ]
 
 
-def _folded(names: Iterable[str]) -> str:
+def _merged(names: Iterable[str]) -> str:
     counts = Counter(re.sub(r"(?<=\.)\d+(?=\.)", "*", name) for name in names)
     return ", ".join(name if count == 1 else f"{name} ({count})" for name, count in counts.items()) or "none"
 
 
 def warm_start(model: nn.Module, weights: Mapping[str, Tensor]) -> WarmStart:
+    """Copies the matching tensors of `weights` into `model`."""
     copied, fresh = [], []
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -37,8 +37,8 @@ POINTS = [
     "ckpt_post_rename@20",
     "ckpt_pre_delete@30",
     "ckpt_post_delete@30",
-    "pre_report@20",
-    "post_report@20",
+    "history_pre_append@20",
+    "history_post_append@20",
     "snapshot_pre_rename@20",
     "weights_post_rename",
     "train_pre_rename",
@@ -121,7 +121,9 @@ def train_record(results: Path) -> dict:
     return json.loads(path.read_text())
 
 
-@pytest.mark.parametrize("point", ["step@17", "step@25", "ckpt_pre_rename@20", "pre_report@30", "post_report@38", "train_pre_rename"])
+@pytest.mark.parametrize(
+    "point", ["step@17", "step@25", "ckpt_pre_rename@20", "history_pre_append@30", "history_post_append@38", "train_pre_rename"]
+)
 def test_a_plateau_killed_between_validation_and_checkpoint(cut, tmp_path, point):
     """Losses that decided on the rate since the last checkpoint are measured again: same cuts, same bits."""
     spec, cache, want = cut
@@ -151,8 +153,10 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(golden, tmp_path):
 
 
 def test_nan_is_diverged_exit_1_and_not_tried_again(golden, tmp_path):
-    spec, cache, _ = golden
-    done = run(spec, tmp_path / "results", cache, "step@7:nan")
+    _, cache, _ = golden
+    spec = tmp_path / "diverging.yaml"
+    spec.write_text(SPEC.replace("lr: 3.0e-3", "lr: 1.0e+38"))
+    done = run(spec, tmp_path / "results", cache)
     assert done.returncode == 1
     (line,) = done.stdout.splitlines()
     assert json.loads(line)["status"] == "diverged"

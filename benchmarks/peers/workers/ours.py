@@ -22,9 +22,9 @@ from orchestrator import cpu  # noqa: E402
 from orchestrator.data.store import Pairs  # noqa: E402
 from orchestrator.decoding.translate import decode_corpus  # noqa: E402
 from orchestrator.specs.schema import BatchSpec, DecodeSpec, LengthPenalty, OptimSpec  # noqa: E402
-from orchestrator.training.batches import Feed  # noqa: E402
-from orchestrator.training.objective import Objective, Share  # noqa: E402
-from orchestrator.training.optim import adam, set_rate  # noqa: E402
+from orchestrator.training.batches import UpdateLoader  # noqa: E402
+from orchestrator.training.objective import Normalizer, Objective  # noqa: E402
+from orchestrator.training.optim import build_optimizer, set_lr  # noqa: E402
 
 
 class OurTraining(Training):
@@ -73,25 +73,25 @@ def make(job):
 
 
 def training(job, model, about):
-    feed = Feed(store(read_text(job)), BatchSpec(unit="tokens", size=job["batch_tokens"]), seed=job["seed"])
+    feed = UpdateLoader(store(read_text(job)), BatchSpec(unit="tokens", size=job["batch_tokens"]), seed=job["seed"])
     updates = [update for update, _ in zip(feed.updates(0, 0), range(feed.updates_per_epoch()), strict=False)]
     ready = [Prepared(u, u.src_tokens, u.tgt_tokens, u.padded_tokens) for u in updates]
     objective, optimizers = Objective(model, job["smoothing"]), {}
 
     def update(payload):
         if PATHS.fused_optimizer not in optimizers:
-            set_rate(optimizers.setdefault(PATHS.fused_optimizer, adam(model, OptimSpec())), job["lr"])
+            set_lr(optimizers.setdefault(PATHS.fused_optimizer, build_optimizer(model, OptimSpec())), job["lr"])
         optimizer = optimizers[PATHS.fused_optimizer]
         optimizer.zero_grad(set_to_none=True)
         total = 0.0
-        for batch in payload.micro:
-            loss, log = objective(batch.src, batch.tgt_in, batch.tgt_out, Share(payload.src_tokens, payload.tgt_tokens, 1.0))
+        for batch in payload.micro_batches:
+            loss, log = objective(batch.src, batch.tgt_in, batch.tgt_out, Normalizer(payload.src_tokens, payload.tgt_tokens, 1.0))
             loss.backward()
             total += log["loss"].item()
         optimizer.step()
         return total / payload.tgt_tokens
 
-    return OurTraining(job, ready, update, lambda b: b.tgt_tokens / b.payload.micro[0].tgt_out.shape[0], **about)
+    return OurTraining(job, ready, update, lambda b: b.tgt_tokens / b.payload.micro_batches[0].tgt_out.shape[0], **about)
 
 
 def decoding(job, model, about):

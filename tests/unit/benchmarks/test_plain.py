@@ -10,7 +10,7 @@ from sizes import SIZES, text
 from models import build, count_parameters
 from orchestrator.decoding.translate import decode_corpus
 from orchestrator.specs.schema import DecodeSpec, LengthPenalty
-from orchestrator.training.objective import Objective, Share
+from orchestrator.training.objective import Normalizer, Objective
 
 SMOOTHING = 0.1
 
@@ -38,7 +38,7 @@ def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int, int]:
 def test_loss_and_gradients_equal_ours_to_rounding(pair) -> None:
     ours, other = pair
     src, tgt_in, tgt_out, src_tokens, tgt_tokens = batch()
-    expected, _ = Objective(ours, SMOOTHING)(src, tgt_in, tgt_out, Share(src_tokens, tgt_tokens, 1.0))
+    expected, _ = Objective(ours, SMOOTHING)(src, tgt_in, tgt_out, Normalizer(src_tokens, tgt_tokens, 1.0))
     # torch spreads its smoothing over the gold word too: eps V / (V - 1) there is eps here
     found = plain.loss(other, src, tgt_in, tgt_out, SMOOTHING * 1000 / 999)
     assert found.item() == pytest.approx(expected.item(), rel=1e-6)

@@ -29,14 +29,14 @@ class Clocks:
 def test_updates_cost_what_they_cost_on_a_free_core(monkeypatch: Any, share: float) -> None:
     clocks = Clocks(monkeypatch, share)
     batch = SimpleNamespace(src=None, tgt_out=None)
-    update = SimpleNamespace(micro=[batch])
+    update = SimpleNamespace(micro_batches=[batch])
     progress = SimpleNamespace(seconds=0.0)
 
     def one_update(self: Any, update: Any, schedule: Any) -> None:
         clocks.wall += 1.0 / clocks.share
         progress.seconds += 1.0 / clocks.share
 
-    monkeypatch.setattr(measure.Training, "update", one_update)
+    monkeypatch.setattr(measure.Trainer, "train_step", one_update)
     monkeypatch.setattr(measure, "work", lambda *sizes: SimpleNamespace(training=lambda tokens: 100.0))
     monkeypatch.setattr(measure, "_sizes", lambda model: (1, 1))
     monkeypatch.setattr(measure, "_tokens", lambda *sides: None)
@@ -46,7 +46,7 @@ def test_updates_cost_what_they_cost_on_a_free_core(monkeypatch: Any, share: flo
     training.progress, training.model = progress, None
     with pytest.raises(StopTraining):
         while True:
-            training.update(update, None)
+            training.train_step(update, None)
     found = training.measured()
     assert found["train_seconds"] / found["train_flops"] == pytest.approx(0.01)
     assert found["others"] == pytest.approx(1 / share - 1, abs=0.01)

@@ -44,7 +44,7 @@ def test_a_run_that_ended_leaves_no_file_open(prepared, tmp_path, monkeypatch):
     def ends_badly(*arguments):
         raise RuntimeError("not this time")
 
-    monkeypatch.setattr(row.Training, "_after_step", ends_badly)
+    monkeypatch.setattr(row.Trainer, "after_step", ends_badly)
     again = Task("demo/many/bad", 1, spec.model_dump(), keys(99), str(tmp_path), cache_dir=str(prepared.path.parent))
     assert list(local.run([[again]], None, "valid/nll")) == [again.name]
     assert open_files(tmp_path) == []

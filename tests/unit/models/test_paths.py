@@ -12,8 +12,8 @@ from models.paths import PATHS, Paths
 from orchestrator import cpu
 from orchestrator.data.batching import Batch
 from orchestrator.specs.schema import OptimSpec
-from orchestrator.training.objective import Objective, Share
-from orchestrator.training.optim import adam, set_rate
+from orchestrator.training.objective import Normalizer, Objective
+from orchestrator.training.optim import build_optimizer, set_lr
 
 VOCAB = 40
 
@@ -40,13 +40,13 @@ def _losses(matmul: str) -> list[float]:
     side = {"num_layers": 2}
     config = {"d_model": 16, "d_ff": 32, "num_heads": 2, "encoder": side, "decoder": side, "dropout": {"embedding": 0.0, "residual": 0.0}}
     model = build(config, VOCAB, VOCAB).train()
-    objective, optimizer = Objective(model, 0.1), adam(model, OptimSpec())
-    set_rate(optimizer, 1e-3)
+    objective, optimizer = Objective(model, 0.1), build_optimizer(model, OptimSpec())
+    set_lr(optimizer, 1e-3)
     losses = []
     for seed in range(6):
         batch = _batch(seed)
         optimizer.zero_grad()
-        loss, _ = objective(batch.src, batch.tgt_in, batch.tgt_out, Share(batch.num_src_tokens, batch.num_tgt_tokens, 1.0))
+        loss, _ = objective(batch.src, batch.tgt_in, batch.tgt_out, Normalizer(batch.num_src_tokens, batch.num_tgt_tokens, 1.0))
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

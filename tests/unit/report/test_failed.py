@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
@@ -20,6 +22,7 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.show import to_yaml
 from orchestrator.sweeps.plan import Data, keys_for, plan
+from orchestrator.training import trainer
 
 HEAD = """\
 source: {paper: demo, table: deep}
@@ -177,7 +180,7 @@ def test_a_sweep_ends_with_0_says_so_and_has_nothing_to_do_again(path: Path, tmp
     assert [result and result.state for result in results] == ["failed", "done"]
     assert results[0] is not None and results[0].tags["reason"] == poor["reason"] and results[0].metrics["bleu"] == poor["bleu"]
 
-    monkeypatch.setenv("NMT_FAULT", "step@1:nan")
+    monkeypatch.setattr(trainer, "clip_gradients", lambda model, max_norm: torch.tensor(math.nan))
     path.write_text(rows.replace("100", "0"), encoding="utf-8")
     code, records, said = run(path, tmp_path, "--seeds", "2")
     assert code == 1 and [record["status"] for record in records] == ["failed", "diverged"]

@@ -16,8 +16,8 @@ PROBE = """
 import json, sys, torch
 from models.transformer import build
 from orchestrator import cpu
-from orchestrator.training.objective import Objective, Share
-from orchestrator.training.optim import optimizer
+from orchestrator.training.objective import Normalizer, Objective
+from orchestrator.training.optim import build_optimizer
 from orchestrator.specs.schema import RunSpec
 
 def status(name):
@@ -29,13 +29,13 @@ cpu.use(1)
 vocabulary, pairs, length = given["vocabulary"], given["pairs"], given["length"]
 before = status("VmRSS")
 model = build(spec.model.model_dump(), vocabulary, vocabulary, 1)
-adam, objective = optimizer(model, spec.optim), Objective(model, 0.1)
+optimizer, objective = build_optimizer(model, spec.optim), Objective(model, 0.1)
 for _ in range(2):
     src, tgt_in, tgt_out = (torch.randint(4, vocabulary, (pairs, length)) for _ in range(3))
-    adam.zero_grad(set_to_none=True)
+    optimizer.zero_grad(set_to_none=True)
     with torch.autocast("cpu", torch.bfloat16, enabled=spec.train.precision == "bf16"):
-        objective(src, tgt_in, tgt_out, Share(src.numel(), src.numel(), 1.0))[0].backward()
-    adam.step()
+        objective(src, tgt_in, tgt_out, Normalizer(src.numel(), src.numel(), 1.0))[0].backward()
+    optimizer.step()
 snapshot = {name: p.detach().clone() for name, p in model.named_parameters()}
 print(json.dumps({"params": sum(p.numel() for p in model.parameters()), "peak": status("VmHWM") - before, "before": before}))
 """

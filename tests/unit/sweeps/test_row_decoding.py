@@ -17,9 +17,9 @@ from orchestrator.ledger.run_files import Store
 from orchestrator.specs.schema import DecodeSpec, ScoreSpec
 from orchestrator.sweeps import row
 from orchestrator.sweeps.task import Scoring
-from orchestrator.training.batches import Feed
-from orchestrator.training.loop import Training
+from orchestrator.training.batches import UpdateLoader
 from orchestrator.training.runtime import Runtime
+from orchestrator.training.trainer import Trainer
 from tests.unit.training.support import KEY, SPEC, changed
 
 SIZES = SimpleNamespace(src_size=30, tgt_size=30)
@@ -146,11 +146,11 @@ def test_a_warm_start_trains_from_the_weights_that_its_row_decodes_from(tmp_path
     class Halted(Exception):
         pass
 
-    def training(spec, runtime, reporters, prepared, store, rungs, init, at_rung, origin):
-        seen.update(init)
+    def training(*_, init_weights, **options):
+        seen.update(init_weights)
         raise Halted
 
-    monkeypatch.setattr(row, "Training", training)
+    monkeypatch.setattr(row, "Trainer", training)
     parent = Store(tmp_path / ("cd" * 8), "cd" * 32)
     for name, value in (("last", 1.0), ("best", 2.0)):
         parent.save_weights(name, {"w": torch.full((2,), value)}, {})
@@ -168,13 +168,13 @@ def test_a_worker_without_a_share_of_a_batch_adds_nothing(prepared, tmp_path):
     spec = changed(model={"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}, batch={"accumulate": 2})
     found = []
     for idle in ([False, False], [False, True], None):
-        training = Training(spec, Runtime(), [], prepared, Store(tmp_path, KEY), frozenset(), None)
-        update = next(iter(Feed(prepared.pairs("train"), spec.batch, 1).updates(0, 0)))
+        training = Trainer(spec, Runtime(), [], prepared, Store(tmp_path, KEY))
+        update = next(iter(UpdateLoader(prepared.pairs("train"), spec.batch, 1).updates(0, 0)))
         if idle is None:
-            update = replace(update, micro=update.micro[:1], idle=[False])
+            update = replace(update, micro_batches=update.micro_batches[:1], idle=[False])
         else:
             update = replace(update, idle=idle)
-        sums = training._gradients(update)
+        sums = training.forward_backward(update)
         found.append(({name: float(value) for name, value in sums.items()}, [p.grad.clone() for p in training.model.parameters()]))
     both, idle, alone = found
     assert idle[0] == pytest.approx(alone[0]) and both[0]["nll"] > 1.5 * alone[0]["nll"]

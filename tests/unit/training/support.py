@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from orchestrator.ledger.run_files import Store
 from orchestrator.specs.schema import RunSpec
-from orchestrator.training.loop import train
 from orchestrator.training.runtime import Runtime
+from orchestrator.training.trainer import Trainer
 
 KEY = "ab" * 32
 
@@ -55,4 +56,4 @@ class Recorder:
 
 def fit(spec: RunSpec, prepared: Any, run_dir: Path, recorder: Recorder | None = None, runtime: Runtime | None = None, **more: Any):
     run_dir.mkdir(parents=True, exist_ok=True)
-    return train(spec, runtime or Runtime(), [recorder or Recorder()], prepared=prepared, run_dir=run_dir, train_key=KEY, **more)
+    return Trainer(spec, runtime or Runtime(), [recorder or Recorder()], prepared, Store(run_dir, KEY), **more).train()

@@ -19,8 +19,8 @@ from orchestrator.ledger.keys import keys_of
 from orchestrator.ledger.run_files import Store
 from orchestrator.sweeps.row import ledger_of, result_of, run_row
 from orchestrator.sweeps.task import Task
-from orchestrator.training.loop import ASK_EVERY
 from orchestrator.training.runtime import Runtime
+from orchestrator.training.trainer import STOP_POLL_EVERY
 from tests.unit.training.support import KEY, Recorder, changed, fit
 
 NO_DROPOUT = {"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}}
@@ -133,8 +133,8 @@ def test_all_workers_save_and_end_where_one_is_asked_to(prepared, tmp_path, free
     spec = _spec("plain")
     torch.multiprocessing.spawn(_interrupted_worker, (free_port, str(tmp_path / "two"), str(prepared.path.parent)), nprocs=2)
     saved = Store(tmp_path / "two", KEY).latest(lambda path, reason: None, repair=False)
-    assert spec.train.max_steps == 20 and saved is not None and saved.state["progress"]["step"] == ASK_EVERY
-    assert executed_steps(tmp_path / "two" / "journal.jsonl") == ASK_EVERY
+    assert spec.train.max_steps == 20 and saved is not None and saved.state["progress"]["step"] == STOP_POLL_EVERY
+    assert executed_steps(tmp_path / "two" / "journal.jsonl") == STOP_POLL_EVERY
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from orchestrator.ledger.keys import keys_of
 from orchestrator.ledger.results import Ledger, _history
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.tracking.history import read_points
-from orchestrator.training.batches import Feed
-from orchestrator.training.gradient_norms import METRIC, SAMPLES, GradientNorms, lines
-from orchestrator.training.objective import Objective, Share
+from orchestrator.training.batches import UpdateLoader
+from orchestrator.training.gradient_norms import METRIC, SAMPLES, GradientNorms, history_lines
+from orchestrator.training.objective import Normalizer, Objective
 from orchestrator.training.reporters import HistoryReporter, RungReporter
 from orchestrator.training.runtime import Runtime
 from tests.unit.training.support import KEY, Recorder, changed, fit
@@ -36,18 +36,18 @@ def test_it_is_the_norm_of_each_layer(prepared):
     """Against the definition: sqrt of the sum of squares of all the layer's gradients, at the first update."""
     spec = changed(model={"dropout": STILL})
     model = build(spec.model.model_dump(), prepared.src_size, prepared.tgt_size, spec.seed)
-    update = next(iter(Feed(prepared.pairs("train"), spec.batch, spec.seed).updates(0, 0)))
-    (batch,) = update.micro
-    loss, _ = Objective(model, 0.1)(batch.src, batch.tgt_in, batch.tgt_out, Share(update.src_tokens, update.tgt_tokens, 1.0))
+    update = next(iter(UpdateLoader(prepared.pairs("train"), spec.batch, spec.seed).updates(0, 0)))
+    (batch,) = update.micro_batches
+    loss, _ = Objective(model, 0.1)(batch.src, batch.tgt_in, batch.tgt_out, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
     loss.backward()
     norms = GradientNorms(model, 2)
     for step in (1, 2, 3, 4):
-        norms.take(step)
-    found = norms.read()[SAMPLES]
+        norms.record(step)
+    found = norms.flush()[SAMPLES]
     expected = [sum(float(p.grad.double().square().sum()) for p in layer.parameters()) ** 0.5 for layer in model.encoder.layers]
     assert [step for step, _ in found] == [2, 4]
     assert found[0][1] == pytest.approx(expected, rel=1e-5) and min(expected) > 0
-    assert norms.read() == {}, "each update is told once"
+    assert norms.flush() == {}, "each update is told once"
 
 
 def test_a_layer_without_gradients_has_norm_zero(prepared):
@@ -55,8 +55,8 @@ def test_a_layer_without_gradients_has_norm_zero(prepared):
     for p in model.encoder.layers[1].parameters():
         p.grad = torch.ones_like(p)
     norms = GradientNorms(model, 1)
-    norms.take(1)
-    ((_, (first, second)),) = norms.read()[SAMPLES]
+    norms.record(1)
+    ((_, (first, second)),) = norms.flush()[SAMPLES]
     assert first == 0.0 and second == pytest.approx(sum(p.numel() for p in model.encoder.layers[1].parameters()) ** 0.5, rel=1e-5)
 
 
@@ -123,9 +123,11 @@ def test_a_run_that_diverges_tells_its_last_gradients(prepared, tmp_path):
 
 def test_the_history_has_a_line_for_each_update(tmp_path):
     report = {"step": 50, "train/nll": 1.0, SAMPLES: [[20, [0.5, 0.25]], [40, [0.125, float("nan")]]]}
-    found = lines(report)
+    found = history_lines(report)
     assert found[:1] == [{"step": 20, METRIC: {"1": 0.5, "2": 0.25}}] and found[2] == {"step": 50, "train/nll": 1.0} and len(found) == 3
-    assert lines({"step": 30, SAMPLES: report[SAMPLES]}) == found[:2] and lines({"step": 1, "a": 2}) == [{"step": 1, "a": 2}]
+    assert history_lines({"step": 30, SAMPLES: report[SAMPLES]}) == found[:2] and history_lines({"step": 1, "a": 2}) == [
+        {"step": 1, "a": 2}
+    ]
     reporter = HistoryReporter(tmp_path / "history.jsonl")
     reporter.on_report(report, None)
     points, nonfinite = read_points(tmp_path / "history.jsonl", 0)

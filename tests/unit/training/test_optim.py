@@ -5,7 +5,7 @@ import torch
 
 from models.paths import PATHS
 from orchestrator.specs.schema import OptimSpec, Schedule
-from orchestrator.training.optim import adam, learning_rate, load_optimizer, nag, optimizer, optimizer_tensors, set_rate
+from orchestrator.training.optim import build_optimizer, learning_rate, load_optimizer, optimizer_tensors, set_lr
 
 
 def test_noam_is_vaswani_eq_3():
@@ -36,15 +36,15 @@ def test_optimizer_state_round_trip_gives_the_same_next_update(spec):
         torch.manual_seed(seed)
         o.zero_grad()
         m(torch.randn(4, 3)).square().sum().backward()
-        set_rate(o, 1e-2)
+        set_lr(o, 1e-2)
         o.step()
 
     one = model()
-    first = optimizer(one, spec)
+    first = build_optimizer(one, spec)
     update(one, first, 1)
     two = model()
     two.load_state_dict(one.state_dict())
-    second = optimizer(two, spec)
+    second = build_optimizer(two, spec)
     load_optimizer(two, second, optimizer_tensors(one, first))
     update(one, first, 2)
     update(two, second, 2)
@@ -56,11 +56,11 @@ def test_adam_is_torchs_to_the_bit() -> None:
     """Without its wrappers for torch.compile: same updates, same state, no gradient recorded."""
     ours, theirs = (torch.nn.Linear(5, 3) for _ in range(2))
     theirs.load_state_dict(ours.state_dict())
-    mine = adam(ours, OptimSpec())
+    mine = build_optimizer(ours, OptimSpec())
     reference = torch.optim.Adam(theirs.parameters(), lr=0.0, betas=OptimSpec().betas, eps=OptimSpec().eps, fused=True)
     for step in range(3):
         for module, each in ((ours, mine), (theirs, reference)):
-            set_rate(each, 0.1 / (step + 1))
+            set_lr(each, 0.1 / (step + 1))
             each.zero_grad(set_to_none=True)
             module(torch.arange(10.0).view(2, 5)).square().sum().backward()
             each.step()
@@ -99,9 +99,9 @@ def test_nag_is_fairseqs_through_changes_of_the_rate(fused):
 
     expected = fairseq_nag([p.detach() for p in module.parameters()], gradients, 0.9, RATES)
     with PATHS.without(*(() if fused else ("fused_optimizer",))):
-        ours = nag(module, OptimSpec(kind="nag", momentum=0.9))
+        ours = build_optimizer(module, OptimSpec(kind="nag", momentum=0.9))
     for rate in RATES:
-        set_rate(ours, rate)
+        set_lr(ours, rate)
         ours.zero_grad(set_to_none=True)
         module(x).sub(y).square().mean().backward()
         ours.step()
@@ -113,18 +113,18 @@ def test_nag_is_fairseqs_through_changes_of_the_rate(fused):
 def test_nag_is_torchs_to_the_bit_and_a_late_gradient_finds_its_velocity():
     ours, theirs = (torch.nn.Linear(5, 3) for _ in range(2))
     theirs.load_state_dict(ours.state_dict())
-    mine = nag(ours, OptimSpec(kind="nag"))
+    mine = build_optimizer(ours, OptimSpec(kind="nag"))
     reference = torch.optim.SGD(theirs.parameters(), lr=0.0, momentum=0.99, nesterov=True, fused=True)
     for step in range(3):
         for module, each in ((ours, mine), (theirs, reference)):
-            set_rate(each, 0.1 / (step + 1))
+            set_lr(each, 0.1 / (step + 1))
             each.zero_grad(set_to_none=True)
             module(torch.arange(10.0).view(2, 5)).square().sum().backward()
             each.step()
     assert torch.equal(ours.weight, theirs.weight) and torch.equal(ours.bias, theirs.bias) and ours.weight.is_leaf
     late = torch.nn.Linear(5, 3)
-    before, each = late.bias.detach().clone(), nag(late, OptimSpec(kind="nag"))
-    set_rate(each, 0.1)
+    before, each = late.bias.detach().clone(), build_optimizer(late, OptimSpec(kind="nag"))
+    set_lr(each, 0.1)
     late.weight.grad = torch.ones_like(late.weight)
     each.step()
     assert torch.equal(late.bias, before)

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.specs.schema import Schedule
 from orchestrator.training import phases, plateau
-from orchestrator.training.batches import Feed
+from orchestrator.training.batches import UpdateLoader
 from orchestrator.training.state import Progress
 from orchestrator.training.validation import Validator
 from tests.unit.training.support import SPEC, Recorder, changed, fit
@@ -34,15 +34,15 @@ def losses(monkeypatch):
             return {"valid/nll": values[min(step // every, len(values)) - 1], "valid/ppl": 1.0, "valid/accuracy": 0.0}
 
         monkeypatch.setattr(Validator, "__call__", told)
-        from orchestrator.training.loop import Training
+        from orchestrator.training.trainer import Trainer
 
-        init = Training.__init__
+        init = Trainer.__init__
 
         def remember(self, *args, **more):
             init(self, *args, **more)
             told.training = lambda: self
 
-        monkeypatch.setattr(Training, "__init__", remember)
+        monkeypatch.setattr(Trainer, "__init__", remember)
 
     return use
 
@@ -117,7 +117,7 @@ def test_a_kill_between_a_validation_and_a_checkpoint_changes_no_bit(prepared, t
             fit(spec, prepared, tmp_path / str(stop), Recorder(stop_at=stop))
         resumed = Recorder()
         result = fit(spec, prepared, tmp_path / str(stop), resumed)
-        assert result.executed == golden.progress.step - stop // 5 * 5
+        assert result.executed_steps == golden.progress.step - stop // 5 * 5
         assert weights_sha256(result.weights) == weights_sha256(golden.weights)
         assert result.progress.rate_cuts == golden.progress.rate_cuts
         assert (result.to_json()["ended_by"], result.progress.step) == (golden.to_json()["ended_by"], golden.progress.step)
@@ -167,7 +167,7 @@ def test_validation_and_checkpoints_at_the_end_of_each_epoch(prepared, tmp_path,
     recorder = Recorder()
     result = fit(spec, prepared, tmp_path / "run", recorder)
     ends = []
-    for step, update in enumerate(Feed(prepared.pairs("train"), spec.batch, spec.seed, 0, 1).updates(0, 0), 1):
+    for step, update in enumerate(UpdateLoader(prepared.pairs("train"), spec.batch, spec.seed, 0, 1).updates(0, 0), 1):
         if update.index == 0:
             ends.append(step)
         if update.epoch == 3:

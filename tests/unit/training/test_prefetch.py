@@ -10,8 +10,8 @@ import torch
 from models import build
 from orchestrator.data.batching import Batch
 from orchestrator.training.batches import Update
-from orchestrator.training.objective import Objective, Share
-from orchestrator.training.prefetch import ahead, bucketed
+from orchestrator.training.objective import Normalizer, Objective
+from orchestrator.training.prefetch import pad_to_multiple, prefetch
 
 
 def _update(i: int, rows: int = 3, src: int = 5, tgt: int = 6) -> Update:
@@ -24,10 +24,10 @@ def _update(i: int, rows: int = 3, src: int = 5, tgt: int = 6) -> Update:
 
 
 def test_the_same_updates_in_the_same_order_rounded_up():
-    got = list(ahead((_update(i) for i in range(9)), depth=2, pin=False))
+    got = list(prefetch((_update(i) for i in range(9)), depth=2, pin=False))
     assert [u.index for u in got] == list(range(9))
     for u in got:
-        batch, plain = u.micro[0], _update(u.index).micro[0]
+        batch, plain = u.micro_batches[0], _update(u.index).micro_batches[0]
         assert batch.src.shape == (8, 8) and batch.tgt_in.shape == batch.tgt_out.shape == (8, 8)
         assert torch.equal(batch.src[:3, :5], plain.src) and not batch.src[3:].any() and not batch.src[:, 5:].any()
         assert (u.src_tokens, u.tgt_tokens) == (15, 18)
@@ -39,7 +39,7 @@ def test_an_error_of_the_updates_is_raised_where_it_belongs():
         yield _update(0)
         raise OSError("disk")
 
-    updates = ahead(broken(), pin=False)
+    updates = prefetch(broken(), pin=False)
     assert next(updates).index == 0
     with pytest.raises(OSError, match="disk"):
         next(updates)
@@ -53,7 +53,7 @@ def test_leaving_early_ends_the_thread():
             i += 1
 
     before = threading.active_count()
-    updates = ahead(endless(), pin=False)
+    updates = prefetch(endless(), pin=False)
     next(updates)
     updates.close()
     assert threading.active_count() == before
@@ -65,9 +65,9 @@ def test_rounding_up_changes_neither_loss_nor_gradients():
     model = build(config, 20, 20).train()
     update = _update(1)
     results = []
-    for batch in (update.micro[0], bucketed(update.micro[0], 8)):
+    for batch in (update.micro_batches[0], pad_to_multiple(update.micro_batches[0], 8)):
         model.zero_grad()
-        loss, log = Objective(model, 0.1)(batch.src, batch.tgt_in, batch.tgt_out, Share(15, 18, 1.0))
+        loss, log = Objective(model, 0.1)(batch.src, batch.tgt_in, batch.tgt_out, Normalizer(15, 18, 1.0))
         loss.backward()
         results.append([loss.detach(), log["nll"], *(p.grad.clone() for p in model.parameters())])
     for one, two in zip(*results, strict=True):

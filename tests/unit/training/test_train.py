@@ -10,9 +10,10 @@ from models.paths import PATHS, Paths
 from orchestrator.files.json_lines import executed_steps
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import weights_sha256
-from orchestrator.training.batches import Feed
+from orchestrator.training import trainer
+from orchestrator.training.batches import UpdateLoader
 from orchestrator.training.objective import token_nll
-from orchestrator.training.warm_start import told, warm_start
+from orchestrator.training.warm_start import describe, warm_start
 from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
 
 
@@ -37,7 +38,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(prepared, tmp_path, sto
     recorder = Recorder()
     resumed = fit(SPEC, prepared, tmp_path / "run", recorder)
     assert weights_sha256(resumed.weights) == weights_sha256(golden.weights)
-    assert resumed.executed == 20 - stop
+    assert resumed.executed_steps == 20 - stop
     assert executed_steps(tmp_path / "run" / "journal.jsonl") == 20
     assert resumed.progress.best_step == golden.progress.best_step
     # the report that was not acknowledged is told again
@@ -65,13 +66,9 @@ def test_accumulated_micro_batches_equal_no_other_order(prepared, tmp_path):
 
 
 def test_diverged_is_a_status_not_an_exception(prepared, tmp_path, monkeypatch):
-    monkeypatch.setenv("NMT_FAULT", "step@7:nan")
-    from orchestrator import faults
-
-    getattr(faults.active, "cache_clear", lambda: None)()
+    norms = iter([torch.ones(())] * 6 + [torch.tensor(math.nan)])
+    monkeypatch.setattr(trainer, "clip_gradients", lambda model, max_norm: next(norms))
     result = fit(SPEC, prepared, tmp_path / "run")
-    monkeypatch.delenv("NMT_FAULT")
-    getattr(faults.active, "cache_clear", lambda: None)()
     assert result.status == "diverged"
     assert "step 7" in result.reason
 
@@ -127,7 +124,7 @@ def test_warm_start_copies_what_matches(prepared, tmp_path):
     assert child.status == "done"
     lists = recorder.reports[0]["warm_start"]
     assert lists == child.to_json()["warm_start"] == {"copied": report.copied, "fresh": report.fresh, "unused": []}
-    copied, fresh = told(lists)
+    copied, fresh = describe(lists)
     assert f"{len(report.copied)} tensors copied" in copied and "encoder.layers.*.sublayer.norm.weight (2)" in copied
     assert "decoder.aggregation.combine.*.weight (2)" in fresh
 
@@ -141,8 +138,8 @@ def test_accuracy_in_training_is_that_of_the_sampled_positions(prepared, tmp_pat
     recorder = Recorder()
     fit(off, prepared, tmp_path / "run", recorder)
     model = build(off.model.model_dump(), prepared.src_size, prepared.tgt_size, off.seed)
-    update = next(iter(Feed(prepared.pairs("train"), off.batch, off.seed, 0, 1).updates(0, 0)))
-    right = sum(token_nll(model, b.src, b.tgt_in, b.tgt_out)[1] for b in update.micro)
+    update = next(iter(UpdateLoader(prepared.pairs("train"), off.batch, off.seed, 0, 1).updates(0, 0)))
+    right = sum(token_nll(model, b.src, b.tgt_in, b.tgt_out)[1] for b in update.micro_batches)
     metrics = next(m for m in recorder.reports if "train/accuracy" in m)
     assert metrics["train/accuracy"] == pytest.approx(float(right) / update.tgt_tokens)
 
@@ -177,18 +174,17 @@ def test_recomputed_layers_change_no_bit_of_a_training_and_may_be_switched_on_un
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_the_penalty_counts_once_an_update_however_it_is_split(prepared, tmp_path, accumulate):
     """Of the same updates' gradients, with and without the penalty, the difference is 2 * weight * W."""
-    from orchestrator.training.batches import Feed
-    from orchestrator.training.objective import Objective, Share
+    from orchestrator.training.objective import Normalizer, Objective
 
     spec = changed(model={"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}, batch={"accumulate": accumulate})
-    update = next(iter(Feed(prepared.pairs("train"), spec.batch, 1, 0, 1).updates(0, 0)))
-    assert len(update.micro) == accumulate
+    update = next(iter(UpdateLoader(prepared.pairs("train"), spec.batch, 1, 0, 1).updates(0, 0)))
+    assert len(update.micro_batches) == accumulate
     gradients, logged = [], 0.0
     for regularizers in ([], [{"kind": "encoder_l2", "weight": 0.25}]):
         model = build(spec.model.model_dump() | {"regularizers": regularizers}, prepared.src_size, prepared.tgt_size, 1).train()
         objective = Objective(model, 0.1)
-        for batch in update.micro:
-            loss, log = objective(batch.src, batch.tgt_in, batch.tgt_out, Share(update.src_tokens, update.tgt_tokens, 1.0))
+        for batch in update.micro_batches:
+            loss, log = objective(batch.src, batch.tgt_in, batch.tgt_out, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
             loss.backward()
             logged += float(log.get("encoder_l2_encoder", 0.0))
         gradients.append({name: p.grad for name, p in model.named_parameters()})

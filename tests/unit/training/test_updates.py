@@ -16,7 +16,7 @@ from orchestrator.ledger import weights
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.specs.schema import BatchSpec, Schedule, TrainSpec
-from orchestrator.training.batches import Feed, Update, total_steps
+from orchestrator.training.batches import Update, UpdateLoader, total_steps
 from orchestrator.training.metrics import Meter
 from orchestrator.training.objective import Objective
 from orchestrator.training.optim import learning_rate
@@ -146,14 +146,16 @@ def test_dropout_is_drawn_anew_for_every_micro_batch_and_seed(prepared, tmp_path
 
 def test_other_seeds_see_the_data_in_another_order(prepared):
     pairs = prepared.pairs("train")
-    one, same, other = (next(iter(Feed(pairs, SPEC.batch, seed).updates(0, 0))).micro[0].src for seed in (1, 1, 2))
+    one, same, other = (next(iter(UpdateLoader(pairs, SPEC.batch, seed).updates(0, 0))).micro_batches[0].src for seed in (1, 1, 2))
     assert torch.equal(one, same) and not torch.equal(one, other)
 
 
 def test_a_run_trains_in_its_seeds_own_order(prepared, tmp_path, monkeypatch):
     seeds = []
-    init = Feed.__init__
-    monkeypatch.setattr(Feed, "__init__", lambda self, pairs, batch, seed, *a: seeds.append(seed) or init(self, pairs, batch, seed, *a))
+    init = UpdateLoader.__init__
+    monkeypatch.setattr(
+        UpdateLoader, "__init__", lambda self, pairs, batch, seed, *more: seeds.append(seed) or init(self, pairs, batch, seed, *more)
+    )
     fit(changed(train={"max_steps": 1}).model_copy(update={"seed": 7}), prepared, tmp_path / "run")
     assert seeds == [7]
 
@@ -236,19 +238,19 @@ def small_pairs(*lengths):
 
 def test_an_update_counts_the_tokens_of_both_sides_and_its_padding():
     pairs = small_pairs((1, 4), (2, 6), (3, 1), (8, 2))
-    feed = Feed(pairs, BatchSpec(unit="sentences", size=2, accumulate=2), 1)
+    feed = UpdateLoader(pairs, BatchSpec(unit="sentences", size=2, accumulate=2), 1)
     (first,) = [u for u, _ in zip(feed.updates(0, 0), range(1), strict=False)]
     assert (first.src_tokens, first.tgt_tokens, first.epoch, first.index) == (1 + 2 + 3 + 8 + 4, 4 + 6 + 1 + 2 + 4, 1, 0)
-    assert first.padded_tokens == sum(batch.src.numel() + batch.tgt_out.numel() for batch in first.micro)
+    assert first.padded_tokens == sum(batch.src.numel() + batch.tgt_out.numel() for batch in first.micro_batches)
 
 
 def test_an_update_says_where_the_next_one_begins_so_that_nothing_is_seen_twice():
     """Seven micro-batches by threes: 3, 3 and 1 an epoch; from each position on, the rest of the same updates."""
-    feed = Feed(small_pairs(*[(n, n) for n in range(1, 15)]), BatchSpec(unit="sentences", size=2, accumulate=3), 1)
+    feed = UpdateLoader(small_pairs(*[(n, n) for n in range(1, 15)]), BatchSpec(unit="sentences", size=2, accumulate=3), 1)
 
     def seen(epoch, index, count):
         made = [u for u, _ in zip(feed.updates(epoch, index), range(count), strict=False)]
-        return [([b.src.tolist() for b in u.micro], u.epoch, u.index) for u in made]
+        return [([b.src.tolist() for b in u.micro_batches], u.epoch, u.index) for u in made]
 
     whole = seen(0, 0, 6)
     assert [(len(micro), epoch, index) for micro, epoch, index in whole] == [
@@ -265,7 +267,7 @@ def test_an_update_says_where_the_next_one_begins_so_that_nothing_is_seen_twice(
 
 
 def test_the_length_told_is_what_is_left_of_the_epochs_after_what_is_done():
-    feed = Feed(small_pairs(*[(2, 2)] * 12), BatchSpec(unit="sentences", size=2), 1)
+    feed = UpdateLoader(small_pairs(*[(2, 2)] * 12), BatchSpec(unit="sentences", size=2), 1)
     three = TrainSpec(max_epochs=3)
     assert total_steps(feed, three, Progress()) == 18
     assert total_steps(feed, three, Progress(step=9, epoch=2)) == 15  # a first phase of other batches

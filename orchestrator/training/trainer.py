@@ -1,0 +1,280 @@
+"""The training loop. With one worker or several it sees the same updates; it knows nothing of Ray, MLflow, papers or tables."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.initialise import stream_seed
+from models.transformer import Transformer, build, count_parameters
+from orchestrator import cpu, interrupt
+from orchestrator.data.prepare import Prepared
+from orchestrator.decoding.validation_bleu import NAME, RungMetrics
+from orchestrator.errors import StopTraining
+from orchestrator.files.json_lines import Journal
+from orchestrator.ledger import sources
+from orchestrator.ledger.run_files import Store
+from orchestrator.ledger.weights import copy_into
+from orchestrator.specs.schema import RunSpec, Schedule
+from orchestrator.training import phases, plateau
+from orchestrator.training.batches import Update, UpdateLoader, total_steps
+from orchestrator.training.gradient_norms import GradientNorms
+from orchestrator.training.metrics import Meter
+from orchestrator.training.objective import Normalizer, Objective
+from orchestrator.training.optim import build_optimizer, clip_gradients, learning_rate, load_optimizer, optimizer_tensors, set_lr
+from orchestrator.training.prefetch import prefetch
+from orchestrator.training.result import Diverged, TrainResult, check_finite
+from orchestrator.training.runtime import Reporter, Runtime
+from orchestrator.training.state import Progress
+from orchestrator.training.validation import Validator
+from orchestrator.training.warm_start import warm_start
+
+LOG_EVERY = 50  # steps between two training reports
+STOP_POLL_EVERY = 10  # steps after which several workers on CPUs agree whether to stop
+
+
+class Trainer:
+    """One training, from the last good checkpoint in `store` or from the start, to the end of `spec.train`.
+
+    Args:
+        reporters: Receive the metrics on the main worker's every report.
+        rungs: Steps at which a validation is reported once a checkpoint is durable. They never change the weights.
+        init_weights: Weights of a trained parent; those that match by name and shape are copied.
+        rung_metrics: Measured in addition at rungs and at the end.
+        origin: What the training is made of (`ledger.sources`), for its record.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        runtime: Runtime,
+        reporters: Sequence[Reporter],
+        prepared: Prepared,
+        store: Store,
+        *,
+        rungs: Iterable[int] = (),
+        init_weights: Mapping[str, Tensor] | None = None,
+        rung_metrics: RungMetrics | None = None,
+        origin: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.spec, self.runtime, self.reporters, self.store = spec, runtime, reporters, store
+        self.rungs, self.rung_metrics = frozenset(rungs), rung_metrics
+        cpu.use(spec.train.threads)
+
+        # build the model, then copy a parent's weights
+        self.model: Transformer = build(spec.model.model_dump(), prepared.src_size, prepared.tgt_size, spec.seed)
+        self.warm_start = None if init_weights is None else warm_start(self.model, init_weights)
+        self.model.to(runtime.device)
+        self.model.recompute(spec.train.recompute == "layers")
+        self.params = count_parameters(self.model)
+
+        # the optimizer, and the loss as one module that DDP can wrap
+        self.optimizer = build_optimizer(self.model, spec.optim)
+        objective = Objective(self.model, spec.optim.label_smoothing)
+        if spec.train.compile:
+            objective.compile()
+        self.objective = runtime.prepare_model(objective)
+
+        # data, metrics, state
+        self.train_pairs = prepared.pairs("train")
+        self.validator = Validator(prepared.pairs("valid"), runtime)
+        self.meter = Meter()
+        self.gradient_norms = GradientNorms(self.model, spec.train.log_gradient_norms if runtime.is_main else 0)
+        self.progress = Progress(origin=dict(origin or {}))
+        self.journal: Journal | None = None  # open during `train`
+        self.executed_steps = 0
+
+    def train(self) -> TrainResult:
+        """Trains to the end. KeyboardInterrupt, after a checkpoint, if the process was asked to stop."""
+        status, reason = "done", ""
+        self.journal = Journal(self.store.run_dir / "journal.jsonl") if self.runtime.is_main else None
+        try:
+            self.load_checkpoint()
+            if self.warm_start is not None and self.progress.step == 0:
+                self.report({"warm_start": self.warm_start.to_json()})
+            while not self.finished:
+                self.train_phase()
+            if self.runtime.is_main:
+                self.save_weights("last")
+        except Diverged as error:
+            self.report(self.gradient_norms.flush())
+            status, reason = "diverged", str(error)
+        except StopTraining as stop:
+            status, reason = stop.status, stop.reason
+        finally:
+            if self.journal is not None:
+                self.journal.close()
+        ended_by = phases.ended_by(self.spec, self.progress) if status == "done" else None
+        return TrainResult(status, reason, self.progress, self.params, self.weights(), self.executed_steps, self.warm_start, ended_by)
+
+    def train_phase(self) -> None:
+        """Trains until the training is finished or the optimizer restarts."""
+        batch, schedule = phases.settings(self.spec, self.progress)
+        loader = UpdateLoader(self.train_pairs, batch, self.spec.seed, self.runtime.rank, self.runtime.world_size)
+        self.report({"total_steps": total_steps(loader, self.spec.train, self.progress)})
+        self.model.train()
+        updates = loader.updates(self.progress.epoch, self.progress.index)
+        for update in self.runtime.prepare_loader(prefetch(updates) if self.runtime.device.type == "cuda" else updates):
+            self.train_step(update, schedule)
+            self.after_step()
+            if self.finished:
+                return
+            if self.stop_requested():
+                self.report(self.save_checkpoint({}, force=True))
+                raise KeyboardInterrupt
+            if phases.restart_due(self.spec, self.progress):
+                phases.restart(self.progress)
+                self.optimizer = build_optimizer(self.model, self.spec.optim)
+                return
+
+    def train_step(self, update: Update, schedule: Schedule) -> None:
+        """One update of the weights."""
+        started = time.perf_counter()
+        self.optimizer.zero_grad(set_to_none=True)
+        sums = self.forward_backward(update)
+        self.optimizer_step(update, schedule, sums)
+        self.meter.add(self.progress, update, sums, time.perf_counter() - started)
+
+    def forward_backward(self, update: Update) -> dict[str, Tensor]:
+        """Accumulates the gradients of all micro-batches; returns sums for the log."""
+        spec, step, device = self.spec, self.progress.step + 1, self.runtime.device
+        sums: dict[str, Tensor] = {}
+        for i, batch in enumerate(update.micro_batches):
+            torch.manual_seed(stream_seed(spec.seed, "dropout", step, i, self.runtime.rank))
+            tensors = (t.to(device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
+            normalizer = Normalizer(update.src_tokens, update.tgt_tokens, 0.0 if update.idle[i] else float(self.runtime.world_size))
+            with (
+                self.runtime.no_sync(self.objective, i < len(update.micro_batches) - 1),
+                torch.autocast(device.type, torch.bfloat16, enabled=spec.train.precision == "bf16"),
+            ):
+                loss, log = self.objective(*tensors, normalizer)
+                loss.backward()
+            for name, value in log.items():
+                value = value * 0.0 if update.idle[i] else value
+                sums[name] = sums[name] + value if name in sums else value
+        return sums
+
+    def optimizer_step(self, update: Update, schedule: Schedule, sums: dict[str, Tensor]) -> None:
+        p, spec = self.progress, self.spec
+        step = p.step + 1
+        set_lr(self.optimizer, learning_rate(schedule, p.phase_step + 1, spec.model.d_model, p.cuts))
+        self.gradient_norms.record(step)
+        norm = clip_gradients(self.model, spec.optim.clip_norm)
+        # on a GPU only before a report, so that other steps never wait for the device
+        if self.runtime.device.type == "cpu" or step % LOG_EVERY == 0:
+            check_finite(self.runtime, step, sums["nll"], norm)
+        self.optimizer.step()
+        p.step, p.phase_step, p.epoch, p.index = step, p.phase_step + 1, update.epoch, update.index
+
+    def after_step(self) -> None:
+        """Validates, saves and reports where that is due."""
+        p, train = self.progress, self.spec.train
+        if self.journal is not None:
+            self.journal.step(p.step)
+        self.executed_steps += 1
+        rung = p.step in self.rungs
+        due = self.finished or phases.due(train.validate_every, p)
+        metrics: dict[str, Any] = {}
+        if due or rung:
+            metrics = self.training_metrics() | self.validate(counts=due)
+            metrics |= {"rung": p.step, "params": self.params} if rung else {}
+            metrics |= self.measure_rung() if rung or self.finished else {}
+        elif p.step % LOG_EVERY == 0:
+            metrics = self.training_metrics()
+        if ended_by := phases.ended_by(self.spec, p):  # the validation may have exhausted the patience or the rate
+            metrics["ended_by"] = ended_by
+        self.report(self.save_checkpoint(metrics, force=bool(ended_by) or rung))
+
+    def validate(self, *, counts: bool) -> dict[str, float]:
+        """counts: the result decides on the best weights, patience and the plateau's rate; at a rung alone it does not."""
+        p = self.progress
+        metrics = self.validator(self.model)
+        nll = metrics["valid/nll"]
+        if not math.isfinite(nll):
+            raise Diverged(f"validation nll is not finite at step {p.step}")
+        if counts:
+            p.last_nll = nll
+            if p.best_nll is None or nll < p.best_nll:
+                p.best_nll, p.best_step, p.worse = nll, p.step, 0
+                if self.runtime.is_main:
+                    self.save_weights("best")
+            else:
+                p.worse += 1
+            plateau.observe(phases.settings(self.spec, p)[1], p, nll)
+        return metrics
+
+    def measure_rung(self) -> dict[str, float]:
+        return {} if self.rung_metrics is None or not self.runtime.is_main else self.rung_metrics(self.model)
+
+    @property
+    def finished(self) -> bool:
+        return phases.ended_by(self.spec, self.progress) is not None
+
+    def stop_requested(self) -> bool:
+        """Several workers agree, so that all stop after the same step; on GPUs only at a report, where they synchronise anyway."""
+        if self.runtime.world_size == 1:
+            return interrupt.requested()
+        if self.progress.step % (STOP_POLL_EVERY if self.runtime.device.type == "cpu" else LOG_EVERY):
+            return False
+        return bool(self.runtime.sum(torch.tensor(float(interrupt.requested()), device=self.runtime.device)) > 0)
+
+    def weights(self) -> dict[str, Tensor]:
+        return {name: p.detach() for name, p in self.model.named_parameters()}
+
+    def save_weights(self, name: str) -> None:
+        self.store.save_weights(name, self.weights(), {"step": self.progress.step})
+
+    def save_checkpoint(self, metrics: dict[str, Any], *, force: bool) -> dict[str, Any]:
+        """Saves a snapshot and a checkpoint where due (`force`: the checkpoint now). Returns the report, which the checkpoint holds too."""
+        p, train = self.progress, self.spec.train
+        if not self.runtime.is_main:
+            return metrics
+        if train.snapshots and (phases.due(train.snapshot_every or train.checkpoint_every, p) or self.finished):
+            self.store.save_snapshot(p.step, self.weights(), train.snapshots)
+        if force or phases.due(train.checkpoint_every, p):
+            metrics |= self.gradient_norms.flush()  # those that no checkpoint holds would be lost with the process
+            # dropout streams are a function of (seed, step, micro-batch, rank), so the step is all of the generators' state
+            state = {"progress": p.to_json(), "report": metrics, "rng": {"dropout": p.step}}
+            self.store.save(p.step, {"model": self.weights(), "optimizer": optimizer_tensors(self.model, self.optimizer)}, state)
+        return metrics
+
+    def load_checkpoint(self) -> None:
+        """Resumes from the last good checkpoint, if there is one."""
+        saved = self.store.latest(self._warn_damaged, repair=self.runtime.is_main)
+        self.runtime.barrier()
+        if saved is None:
+            return
+        now, self.progress = self.progress.origin, Progress.of(saved.state["progress"])
+        if (origin := sources.met(self.progress.origin, now)) != self.progress.origin:
+            self.progress.origin = origin
+            self.report({"warning": f"{', '.join(sources.mixed(origin))} changed since the checkpoint; --again begins anew"})
+        copy_into(self.model, saved.tensors["model"])
+        load_optimizer(self.model, self.optimizer, saved.tensors["optimizer"])
+        report = saved.state["report"]  # repeated, in case the process died between checkpoint and report
+        if "rung" in report and NAME not in report:
+            report |= self.measure_rung()
+        self.report(report)
+
+    def training_metrics(self) -> dict[str, Any]:
+        p = self.progress
+        return self.meter.read(self.runtime.world_size) | {
+            **self.gradient_norms.flush(),
+            "train/lr": self.optimizer.param_groups[0]["lr"],
+            "train/epoch": p.epoch,
+            "train/padding_share": round(p.padding_share, 4),
+            **({"train/rate_cuts": len(p.rate_cuts)} if phases.settings(self.spec, p)[1].kind == "plateau" else {}),
+        }
+
+    def report(self, metrics: dict[str, Any]) -> None:
+        if metrics:
+            for reporter in self.reporters:
+                reporter.on_report({"step": self.progress.step} | metrics, self.store.run_dir)
+
+    def _warn_damaged(self, path: Path, reason: str) -> None:
+        self.report({"warning": f"{path.name}: {reason}; the checkpoint before it is used"})
