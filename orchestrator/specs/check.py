@@ -11,9 +11,8 @@ from pydantic import ValidationError
 from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import corpora, precision
 from orchestrator.specs.components import check_components
-from orchestrator.specs.located import Marked
 from orchestrator.specs.messages import Problem, problems_of
-from orchestrator.specs.positions import KeyPath, nearest
+from orchestrator.specs.positions import KeyPath, Located, nearest
 from orchestrator.specs.schema import BatchSpec, DecodeSpec, ModelSpec, OptimSpec, RunSpec, ScoreSpec
 
 SECTIONS = ("data", "batch", "model", "optim", "train", "decode", "score")
@@ -28,7 +27,7 @@ def defaults() -> dict[str, Any]:
     return {name: section.model_dump() for name, section in sections.items()}
 
 
-def check(row: Marked, *, seed: int = 1, init_from: str | None = None, fit: bool = True) -> tuple[RunSpec | None, list[str]]:
+def check(row: Located, *, seed: int = 1, init_from: str | None = None, fit: bool = True) -> tuple[RunSpec | None, list[str]]:
     """The RunSpec of a merged row with its components filled in, or one line for each problem.
 
     fit: False takes each section and each component for itself: neither `whole` nor whether components fit their place and each other.

@@ -242,4 +242,4 @@ def parse_entry(document: Document, name: str) -> Entry:
     try:
         return Entry.model_validate({**document.data, "name": name})
     except ValidationError as error:
-        raise UserError(*(document.mark(problem.path).line(problem.message) for problem in problems_of(error, Entry))) from None
+        raise UserError(*(document.at(problem.path).line(problem.message) for problem in problems_of(error, Entry))) from None

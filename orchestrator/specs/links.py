@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.errors import UserError
 from orchestrator.specs import index
-from orchestrator.specs.positions import Mark, nearest, shown
+from orchestrator.specs.positions import Position, nearest, shown
 from orchestrator.specs.raw import RawRow, TableFile
 from orchestrator.specs.table import segments
 
@@ -12,7 +12,7 @@ from orchestrator.specs.table import segments
 def parent(table: TableFile, raw: RawRow) -> tuple[TableFile, str]:
     """Where the row lies that `init_from` names: its file and its name there. UserError if nowhere."""
     path = ("rows", raw.name, "init_from")
-    return _named(table, raw, raw.head.init_from or "", Mark(table.document.mark(path).where, path))
+    return _named(table, raw, raw.head.init_from or "", Position(table.document.at(path).where, path))
 
 
 def subjects(table: TableFile, raw: RawRow) -> list[str]:
@@ -21,7 +21,7 @@ def subjects(table: TableFile, raw: RawRow) -> list[str]:
     problems: list[str] = []
     for i, name in enumerate(raw.head.of):
         try:
-            home, row = _named(table, raw, name, table.document.mark(("rows", raw.name, "of", i)))
+            home, row = _named(table, raw, name, table.document.at(("rows", raw.name, "of", i)))
             found.append(f"{home.address}/{row}")
         except UserError as error:
             problems += error.lines
@@ -40,7 +40,7 @@ def problems_of(table: TableFile, raw: RawRow) -> list[str]:
     return problems + ([] if raw.head.init_from is None else _circles(table, raw))
 
 
-def _named(table: TableFile, raw: RawRow, name: str, mark: Mark) -> tuple[TableFile, str]:
+def _named(table: TableFile, raw: RawRow, name: str, position: Position) -> tuple[TableFile, str]:
     if name in table.rows:
         home, row = table, name
     elif segments(name, 3, 4) and name.startswith(table.address + "/") and name[len(table.address) + 1 :] in table.rows:
@@ -49,14 +49,14 @@ def _named(table: TableFile, raw: RawRow, name: str, mark: Mark) -> tuple[TableF
         try:
             target = index.find(name)
         except UserError as error:
-            raise UserError(mark.line(f"found '{name}': {error.lines[0]}")) from None
+            raise UserError(position.line(f"found '{name}': {error.lines[0]}")) from None
         home, row = target.table, target.row or ""
     else:
-        raise UserError(mark.line(f"found '{shown(name)}'; {nearest(name, table.rows)}"))
+        raise UserError(position.line(f"found '{shown(name)}'; {nearest(name, table.rows)}"))
     if home.rows[row].head.kind != "run":
-        raise UserError(mark.line(f"found '{name}', a row of kind {home.rows[row].head.kind}; expected one of kind run"))
+        raise UserError(position.line(f"found '{name}', a row of kind {home.rows[row].head.kind}; expected one of kind run"))
     if home is table and row == raw.name:
-        raise UserError(mark.line(f"found the row itself, '{name}'; expected another row"))
+        raise UserError(position.line(f"found the row itself, '{name}'; expected another row"))
     return home, row
 
 
@@ -72,6 +72,6 @@ def _circles(table: TableFile, raw: RawRow) -> list[str]:
         return error.lines if len(seen) == 1 else []
     order = [f"{table.address}/{known}" for known in table.rows]
     if current is raw and min(seen, key=lambda place: order.index(place) if place in order else len(order)) == seen[0]:
-        mark = table.document.mark(("rows", raw.name, "init_from"))
-        return [mark.line(f"found a circle: {' -> '.join(seen)}; expected a row that does not start from this one")]
+        position = table.document.at(("rows", raw.name, "init_from"))
+        return [position.line(f"found a circle: {' -> '.join(seen)}; expected a row that does not start from this one")]
     return []

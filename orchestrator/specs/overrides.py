@@ -10,8 +10,7 @@ from orchestrator.errors import UserError
 from orchestrator.specs import yaml_file
 from orchestrator.specs.check import SECTIONS
 from orchestrator.specs.components import SLOTS
-from orchestrator.specs.located import Marked
-from orchestrator.specs.positions import KeyPath, Mark, nearest, shown
+from orchestrator.specs.positions import KeyPath, Located, Position, nearest, shown
 
 _ELSEWHERE = {"seed": "use --seed", "init_from": "it is part of the row", "workers": "use --workers"}
 
@@ -25,8 +24,8 @@ class Override:
     text: str
 
     @property
-    def mark(self) -> Mark:
-        return Mark(f"--set {shown(self.text, 120)}", ())
+    def position(self) -> Position:
+        return Position(f"--set {shown(self.text, 120)}", ())
 
 
 def parse(sets: list[str]) -> list[Override]:
@@ -43,17 +42,17 @@ def parse(sets: list[str]) -> list[Override]:
     return found
 
 
-def apply(row: Marked, overrides: list[Override]) -> tuple[Marked, list[str]]:
+def apply(row: Located, overrides: list[Override]) -> tuple[Located, list[str]]:
     """The row with the overrides on top, in order, and a line for each that does not fit."""
     problems: list[str] = []
     for override in overrides:
         try:
             data = _nest(override.path, override.value, row.data, ())
         except _Unfit as unfit:
-            problems.append(override.mark.line(str(unfit)))
+            problems.append(override.position.line(str(unfit)))
             continue
         path = tuple(int(p) if p.isdigit() else p for p in override.path)
-        row = row.merged(Marked(data, row.home, {path: Mark(override.mark.where, path)}))
+        row = row.merged(Located(data, row.home, {path: Position(override.position.where, path)}))
     return row, problems
 
 

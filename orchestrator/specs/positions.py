@@ -1,9 +1,10 @@
-"""Where keys of a file stand, and the words of error messages about them."""
+"""Source positions: where each key of a file was written, through merges of several files; and how error messages name them."""
 
 from __future__ import annotations
 
+import copy
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,20 @@ from typing import Any
 from orchestrator.safe_text import visible
 
 KeyPath = tuple[str | int, ...]
+_COMPONENT_KEYS = frozenset(
+    {"layer", "connection", "aggregation", "self_attention", "cross_attention", "bridge", "extra_encoder", "context", "schedule"}
+)
 
 
 @dataclass(frozen=True)
-class Mark:
+class Position:
     """Where a value was written: `where` is `FILE:LINE` or `--set KEY=VALUE`; `path` is the key path there."""
 
     where: str
     path: KeyPath
 
-    def under(self, *rest: str | int) -> Mark:
-        return Mark(self.where, (*self.path, *rest))
+    def under(self, *rest: str | int) -> Position:
+        return Position(self.where, (*self.path, *rest))
 
     def line(self, message: str) -> str:
         """One error line: `FILE:LINE: KEY.PATH: message`."""
@@ -30,18 +34,74 @@ class Mark:
 
 @dataclass
 class Document:
-    """Plain data of a file and the mark of every key and list item in it (the empty path: its first line)."""
+    """Plain data of a file and the position of every key and list item in it (the empty path: its first line)."""
 
     file: str
     data: Any
-    marks: dict[KeyPath, Mark] = field(default_factory=dict)
+    positions: dict[KeyPath, Position] = field(default_factory=dict)
 
-    def mark(self, path: KeyPath) -> Mark:
-        """The mark of `path`, or of its nearest ancestor followed by the rest of the path."""
+    def at(self, path: KeyPath) -> Position:
+        """The position of `path`, or of its nearest ancestor followed by the rest of the path."""
         for cut in range(len(path), 0, -1):
-            if path[:cut] in self.marks:
-                return self.marks[path[:cut]].under(*path[cut:])
-        return Mark(f"{self.file}:1", path)
+            if path[:cut] in self.positions:
+                return self.positions[path[:cut]].under(*path[cut:])
+        return Position(f"{self.file}:1", path)
+
+
+@dataclass
+class Located:
+    """Nested plain data with the source position of every key; layers of it merge into one. `home`: for keys that nobody wrote."""
+
+    data: dict[str, Any]
+    home: Position
+    positions: dict[KeyPath, Position] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, document: Document, path: KeyPath, keep: Callable[[str], bool] = lambda name: True) -> Located:
+        """The mapping at `path` of a document (nothing there: an empty one), with the keys that `keep` accepts."""
+        value: Any = document.data
+        for part in path:
+            value = value[part]
+        data = {name: copy.deepcopy(item) for name, item in (value or {}).items() if keep(name)}
+        positions = {p[len(path) :]: m for p, m in document.positions.items() if len(p) > len(path) and p[: len(path)] == path}
+        return cls(data, document.at(path), {p: m for p, m in positions.items() if p[0] in data})
+
+    def merged(self, over: Located) -> Located:
+        """`over` on top: mappings merge, everything else replaces. A component or schedule of a different `kind` replaces the whole."""
+        data = copy.deepcopy(self.data)
+        replaced: list[KeyPath] = []
+        _merge(data, over.data, (), replaced)
+        positions = {p: m for p, m in self.positions.items() if not any(p[: len(r)] == r for r in replaced)}
+        return Located(data, over.home, positions | over.positions)
+
+    def at(self, path: KeyPath) -> Position:
+        """Where `path` was written, or its nearest written ancestor."""
+        for cut in range(len(path), 0, -1):
+            if path[:cut] in self.positions:
+                return self.positions[path[:cut]].under(*path[cut:])
+        return self.home.under(*path)
+
+    def line(self, path: KeyPath, message: str) -> str:
+        """One error line. A message about a whole mapping points at the key in it that the message names, if one was written."""
+        words = set(message.replace(";", " ").replace(",", " ").split())
+        named = [m for p, m in self.positions.items() if len(p) == len(path) + 1 and p[:-1] == path and p[-1] in words]
+        if named and message.split()[0] not in ("unknown", "found", "missing;"):
+            return max(named, key=lambda m: (m.where.startswith("--set"), len(m.path))).line(message)
+        return self.at(path).line(message)
+
+
+def _merge(base: dict[str, Any], over: dict[str, Any], path: KeyPath, replaced: list[KeyPath]) -> None:
+    for name, value in over.items():
+        here, old = (*path, name), base.get(name)
+        if isinstance(value, dict) and isinstance(old, dict) and not _other_kind(name, old, value):
+            _merge(old, value, here, replaced)
+        else:
+            replaced.append(here)
+            base[name] = copy.deepcopy(value)
+
+
+def _other_kind(name: str, old: dict[str, Any], new: dict[str, Any]) -> bool:
+    return name in _COMPONENT_KEYS and "kind" in new and new["kind"] != old.get("kind")
 
 
 def dotted(path: KeyPath) -> str:

@@ -15,9 +15,8 @@ from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import yaml_file
 from orchestrator.specs.components import slots
 from orchestrator.specs.corpora import list_entries
-from orchestrator.specs.located import Marked
 from orchestrator.specs.messages import problems_of
-from orchestrator.specs.positions import Document, nearest, shown
+from orchestrator.specs.positions import Document, Located, nearest, shown
 from orchestrator.specs.schema import Natural, Positive, Strict
 
 VALID = "valid"
@@ -72,14 +71,14 @@ def load(name: str) -> tuple[Profile, Document]:
     try:
         profile = Profile.model_validate(document.data)
     except ValidationError as error:
-        raise UserError(*(document.mark(p.path).line(p.message) for p in problems_of(error, Profile))) from None
+        raise UserError(*(document.at(p.path).line(p.message) for p in problems_of(error, Profile))) from None
     known = list_entries()
     if unknown := [corpus for corpus in profile.corpora if corpus not in known]:
-        raise UserError(*(document.mark(("corpora", corpus)).line(f"unknown corpus; {nearest(corpus, known)}") for corpus in unknown))
+        raise UserError(*(document.at(("corpora", corpus)).line(f"unknown corpus; {nearest(corpus, known)}") for corpus in unknown))
     return profile, document
 
 
-def apply(row: Marked, profile: Profile, document: Document) -> Marked:
+def apply(row: Located, profile: Profile, document: Document) -> Located:
     """A valid, fully written-out row at the profile's scale."""
     data = copy.deepcopy(row.data)
     corpus = data["data"]["corpus"]
@@ -100,9 +99,9 @@ def apply(row: Marked, profile: Profile, document: Document) -> Marked:
         data["train"]["log_gradient_norms"] = min(data["train"]["log_gradient_norms"], profile.log_gradient_norms)
     if profile.batch and optim["restart"] and optim["restart"]["batch"]:
         optim["restart"]["batch"] = {**optim["restart"]["batch"], **profile.batch}
-    scaled = Marked(data, row.home, row.marks).merged(Marked.of(document, (), lambda key: key in SECTIONS))
+    scaled = Located(data, row.home, row.positions).merged(Located.of(document, (), lambda key: key in SECTIONS))
     if corpus in document.data.get("corpora", {}):
-        scaled = scaled.merged(Marked.of(document, ("corpora", corpus), lambda key: key in SECTIONS))
+        scaled = scaled.merged(Located.of(document, ("corpora", corpus), lambda key: key in SECTIONS))
     scaled.data["score"]["test"] = test_set(data["score"]["test"], profile.score.get("test"))
     return scaled
 

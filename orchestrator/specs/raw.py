@@ -7,8 +7,7 @@ from pathlib import Path
 
 from orchestrator.specs.check import defaults
 from orchestrator.specs.grid.combinations import Grid
-from orchestrator.specs.located import Marked
-from orchestrator.specs.positions import Document, Mark
+from orchestrator.specs.positions import Document, Located, Position
 from orchestrator.specs.scorings import Figures
 from orchestrator.specs.table import SEGMENT, RowHead, Source, Sweep
 from orchestrator.specs.templates import Template
@@ -20,8 +19,8 @@ class RawRow:
 
     name: str
     head: RowHead
-    spec: Marked
-    mark: Mark
+    spec: Located
+    position: Position
     figures: Figures
 
 
@@ -32,7 +31,7 @@ class TableFile:
     path: Path
     document: Document
     source: Source | None = None
-    shared: Marked = field(default_factory=lambda: Marked(defaults(), Mark("", ())))
+    shared: Located = field(default_factory=lambda: Located(defaults(), Position("", ())))
     assumed: list[str] = field(default_factory=list)
     rows: dict[str, RawRow] = field(default_factory=dict)
     templates: dict[str, Template] = field(default_factory=dict)

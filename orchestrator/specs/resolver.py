@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from orchestrator.errors import UserError
 from orchestrator.specs import check, links, overrides, profiles, scorings, templates
 from orchestrator.specs.grid import named_rows
-from orchestrator.specs.located import Marked
 from orchestrator.specs.overrides import Override
+from orchestrator.specs.positions import Located
 from orchestrator.specs.raw import RawRow, TableFile
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec, ScoreSpec
@@ -26,7 +26,7 @@ class Resolver:
         """UserError for a row that the overrides or the profile make invalid, or whose parents go in a circle."""
         sets = self.sets if sets is None else sets
         raw, row_id = table.rows[name], f"{table.address}/{name}"
-        where, _, line = raw.mark.where.rpartition(":")
+        where, _, line = raw.position.where.rpartition(":")
         spec: RunSpec | None = None
         parent: Row | None = None
         also: dict[str, ScoreSpec] = {}
@@ -34,7 +34,7 @@ class Resolver:
             address = None
             if raw.head.init_from is not None:
                 if row_id in chain:
-                    raise UserError(raw.mark.under("init_from").line(f"found a circle: {' -> '.join((*chain, row_id))}"))
+                    raise UserError(raw.position.under("init_from").line(f"found a circle: {' -> '.join((*chain, row_id))}"))
                 home, parent_name = links.parent(table, raw)
                 address = f"{home.address}/{parent_name}"
                 check_written(home) if home is not table else None
@@ -65,12 +65,12 @@ class Resolver:
             failed_below=self.bound(raw.figures.failed_below),
         )
 
-    def spec(self, row: Marked, sets: list[Override], init_from: str | None, *, fit: bool = True) -> RunSpec:
+    def spec(self, row: Located, sets: list[Override], init_from: str | None, *, fit: bool = True) -> RunSpec:
         """File, then profile, then overrides. fit: as in `specs.check.check`."""
         spec, problems = check.check(row, seed=self.seed, init_from=init_from, fit=fit)
         if spec is not None and (self.profile is not None or sets):
             data = spec.model_dump(exclude={"seed", "init_from"})
-            scaled = Marked(data, row.home, row.marks)
+            scaled = Located(data, row.home, row.positions)
             if self.profile is not None:
                 scaled = profiles.apply(scaled, *self.profile)
             scaled, problems = overrides.apply(scaled, sets)
@@ -122,8 +122,8 @@ def _rungs(table: TableFile) -> list[str]:
     steps = [raw.spec.data["train"].get("max_steps") for raw in written(table).values() if raw.head.kind == "run"]
     steps += [table.shared.data["train"].get("max_steps")] if table.grid is not None else []
     if last and steps and all(isinstance(s, int) and s < last for s in steps):
-        mark = table.document.mark(("sweep", "scheduler", "rungs"))
-        return [mark.line(f"found a rung at step {last}; expected at most train.max_steps, {max(steps)}")]
+        position = table.document.at(("sweep", "scheduler", "rungs"))
+        return [position.line(f"found a rung at step {last}; expected at most train.max_steps, {max(steps)}")]
     return []
 
 

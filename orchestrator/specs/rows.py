@@ -87,7 +87,7 @@ def sweep_of(address_or_file: str | Path, profile: str | None = None) -> Sweep:
 def _union(tables: list[TableFile]) -> Sweep:
     sweeps = [table.sweep or Sweep() for table in tables]
     problems = [
-        table.document.mark(("sweep", "scheduler", "kind")).line(f"found {sweep.scheduler.kind}; expected fifo in every table of a folder")
+        table.document.at(("sweep", "scheduler", "kind")).line(f"found {sweep.scheduler.kind}; expected fifo in every table of a folder")
         for table, sweep in zip(tables, sweeps, strict=True)
         if sweep.scheduler.kind != "fifo"
     ]

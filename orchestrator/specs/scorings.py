@@ -6,22 +6,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from orchestrator.specs import check, profiles
-from orchestrator.specs.located import Marked
-from orchestrator.specs.positions import Document, KeyPath, Mark, nearest, shown
+from orchestrator.specs.positions import Document, KeyPath, Located, Position, nearest, shown
 from orchestrator.specs.schema import RunSpec, ScoreSpec
 from orchestrator.specs.table import FigureHead, Head
 
 
-def _nothing() -> Marked:
-    return Marked({}, Mark("", ()))
+def _nothing() -> Located:
+    return Located({}, Position("", ()))
 
 
 @dataclass
 class Figures:
     """also: name -> differences to the row's `score` section. means: name -> names of figures. Both know where each was written."""
 
-    also: Marked = field(default_factory=_nothing)
-    means: Marked = field(default_factory=_nothing)
+    also: Located = field(default_factory=_nothing)
+    means: Located = field(default_factory=_nothing)
     analysis: str | None = None
     significance: str | None = None
     failed_below: float | None = None
@@ -37,15 +36,15 @@ def of_row(file: Figures, document: Document, at: KeyPath, head: Head, problems:
     """Of the row at `at`, the file's below. Adds a line for each problem. Rows that do not run have no figures, quoted ones no analysis."""
     found = file.merged(document, at, head)
     if head.kind == "analysis" and found.analysis is None:
-        problems.append(document.mark(at).line("analysis is missing; expected the row or the file to name one"))
+        problems.append(document.at(at).line("analysis is missing; expected the row or the file to name one"))
     if head.kind != "run":
         return Figures() if head.kind == "quoted" else Figures(analysis=found.analysis, significance=found.significance)
     for name, parts in found.means.data.items():
-        problems += _mean_problems(found.means.mark((name,)), name, parts, list(found.also.data))
+        problems += _mean_problems(found.means.at((name,)), name, parts, list(found.also.data))
     return found
 
 
-def resolve(also: Marked, spec: RunSpec, profile_test: str | None = None) -> tuple[dict[str, ScoreSpec], list[str]]:
+def resolve(also: Located, spec: RunSpec, profile_test: str | None = None) -> tuple[dict[str, ScoreSpec], list[str]]:
     """Name -> whole `score` section, by the differences to that of `spec`; or a line for each problem.
 
     profile_test: the test set of a profile (see `profiles.test_set`).
@@ -58,9 +57,9 @@ def resolve(also: Marked, spec: RunSpec, profile_test: str | None = None) -> tup
         if score == spec.score.model_dump():
             found[name] = spec.score
             continue
-        marks: dict[KeyPath, Mark] = {("score", key): also.mark((name, key)) for key in differences}
+        positions: dict[KeyPath, Position] = {("score", key): also.at((name, key)) for key in differences}
         data = spec.model_dump(exclude={"seed", "init_from"}) | {"score": score}
-        other, lines = check.check(Marked(data, also.mark((name,)), marks))
+        other, lines = check.check(Located(data, also.at((name,)), positions))
         problems += lines
         if other is not None:
             found[name] = other.score
@@ -73,21 +72,21 @@ def differences(score: ScoreSpec, own: ScoreSpec) -> dict[str, object]:
     return {key: value for key, value in score.model_dump().items() if value != mine[key]}
 
 
-def _over(below: Marked, document: Document, path: KeyPath) -> Marked:
+def _over(below: Located, document: Document, path: KeyPath) -> Located:
     value: object = document.data
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None
     if not isinstance(value, dict):
         return below
-    found = below.merged(Marked.of(document, path))
+    found = below.merged(Located.of(document, path))
     found.data = {name: item for name, item in found.data.items() if item is not None}
     return found
 
 
-def _mean_problems(mark: Mark, name: str, parts: list[str], also: list[str]) -> list[str]:
+def _mean_problems(position: Position, name: str, parts: list[str], also: list[str]) -> list[str]:
     if name in also:
-        return [mark.line("found the name of a figure in also; expected another name")]
+        return [position.line("found the name of a figure in also; expected another name")]
     if not parts:
-        return [mark.line("found an empty list; expected figures named in also, or bleu")]
+        return [position.line("found an empty list; expected figures named in also, or bleu")]
     unknown = next((part for part in parts if part != "bleu" and part not in also), None)
-    return [] if unknown is None else [mark.line(f"found '{shown(unknown)}'; {nearest(unknown, [*also, 'bleu'])}")]
+    return [] if unknown is None else [position.line(f"found '{shown(unknown)}'; {nearest(unknown, [*also, 'bleu'])}")]

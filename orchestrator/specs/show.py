@@ -11,8 +11,7 @@ import yaml
 from orchestrator.errors import UserError
 from orchestrator.safe_text import visible
 from orchestrator.specs import check, overrides, scorings, yaml_file
-from orchestrator.specs.located import Marked
-from orchestrator.specs.positions import shown
+from orchestrator.specs.positions import Located, shown
 from orchestrator.specs.raw import TableFile
 from orchestrator.specs.resolver import Resolver
 from orchestrator.specs.row import Row, as_data
@@ -45,16 +44,14 @@ def read_single(table: TableFile, resolver: Resolver | None, seed: int | None) -
     if head is None:
         raise UserError(*problems)
     if not segments(head.id, 3, 4):
-        problems.append(document.mark(("id",)).line(f"found '{head.id[:80]}'; expected paper/table/row: {SEGMENT_WORDS} each"))
+        problems.append(document.at(("id",)).line(f"found '{head.id[:80]}'; expected paper/table/row: {SEGMENT_WORDS} each"))
     problems += [
-        document.mark(("of", i)).line(f"found '{shown(address)}'; expected paper/table/row: {SEGMENT_WORDS} each")
+        document.at(("of", i)).line(f"found '{shown(address)}'; expected paper/table/row: {SEGMENT_WORDS} each")
         for i, address in enumerate(head.of)
         if not segments(address, 3, 4)
     ]
     if (head.spec is None) == (head.kind == "run"):
-        problems.append(
-            document.mark(("kind",)).line(f"found a row of kind {head.kind} {'without' if head.spec is None else 'with'} a spec")
-        )
+        problems.append(document.at(("kind",)).line(f"found a row of kind {head.kind} {'without' if head.spec is None else 'with'} a spec"))
     specs = {address: _spec(table, ("parents", address), problems) for address in head.parents}
     spec = _spec(table, ("spec",), problems) if head.spec is not None else None
     figures = scorings.of_row(Figures(), document, (), head, problems)
@@ -77,17 +74,17 @@ def read_single(table: TableFile, resolver: Resolver | None, seed: int | None) -
 
 
 def _spec(table: TableFile, path: tuple[str, ...], problems: list[str]) -> RunSpec | None:
-    marked = Marked.of(table.document, path)
-    seed, init_from = (marked.data.pop(name, None) for name in _OWN)
+    located = Located.of(table.document, path)
+    seed, init_from = (located.data.pop(name, None) for name in _OWN)
     whole = seed if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 else None
     if whole is None:
-        problems.append(marked.mark(("seed",)).line("found no seed; expected a whole number >= 0"))
+        problems.append(located.at(("seed",)).line("found no seed; expected a whole number >= 0"))
     if init_from is not None and (not isinstance(init_from, str) or init_from not in (table.document.data.get("parents") or {})):
-        problems.append(marked.mark(("init_from",)).line("found a row that is not among the file's parents"))
+        problems.append(located.at(("init_from",)).line("found a row that is not among the file's parents"))
         init_from = None
-    home = table.document.mark(path)
-    base = Marked(check.defaults(), home, {})
-    spec, found = check.check(base.merged(Marked(marked.data, home, marked.marks)), seed=whole or 0, init_from=init_from)
+    home = table.document.at(path)
+    base = Located(check.defaults(), home, {})
+    spec, found = check.check(base.merged(Located(located.data, home, located.positions)), seed=whole or 0, init_from=init_from)
     problems += found
     return spec
 
@@ -106,9 +103,11 @@ def _again(table: TableFile, row: Row, resolver: Resolver, path: tuple[str, ...]
     """Profile and overrides on a row that was resolved before, and on its parents."""
     if row.spec is None:
         return row
-    written = Marked.of(table.document, path)
+    written = Located.of(table.document, path)
     data = row.spec.model_dump(exclude=set(_OWN))
-    spec = resolver.spec(Marked(data, written.home, written.marks), sets, row.spec.init_from).model_copy(update={"seed": row.spec.seed})
+    spec = resolver.spec(Located(data, written.home, written.positions), sets, row.spec.init_from).model_copy(
+        update={"seed": row.spec.seed}
+    )
     parent = row.parent
     if parent is not None and parent.spec is not None:
         reach = overrides.for_parent(sets, data, parent.spec.model_dump())

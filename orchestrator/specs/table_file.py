@@ -13,9 +13,8 @@ from orchestrator.specs import scorings, yaml_file
 from orchestrator.specs import templates as row_templates
 from orchestrator.specs.check import SECTIONS
 from orchestrator.specs.grid import named_rows
-from orchestrator.specs.located import Marked
 from orchestrator.specs.messages import problems_of
-from orchestrator.specs.positions import Document, describe, display, nearest, shown
+from orchestrator.specs.positions import Document, Located, describe, display, nearest, shown
 from orchestrator.specs.raw import RawRow, TableFile
 from orchestrator.specs.scorings import Figures
 from orchestrator.specs.table import SEGMENT_WORDS, RowHead, TableHead, segments
@@ -50,10 +49,10 @@ def _read(text: str, stamp: tuple[int, int]) -> TableFile:
 def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
     document, data = table.document, table.document.data
     head = head_of(document, (), TableHead, [n for n in data if n not in SECTIONS], table.problems, extra=SECTIONS)
-    table.shared.home = document.mark(())
+    table.shared.home = document.at(())
     if isinstance(data.get("extends"), str):
         _extend(table, data["extends"], chain)
-    sections = Marked.of(document, (), lambda name: name in SECTIONS)
+    sections = Located.of(document, (), lambda name: name in SECTIONS)
     _only_mappings(sections, table.problems)
     table.shared = table.shared.merged(sections)
     if head is not None:
@@ -70,31 +69,31 @@ def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
 
 
 def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
-    mark = table.document.mark(("extends",))
+    position = table.document.at(("extends",))
     path = (table.path.parent / target).resolve() if "\0" not in target else table.path
     chain = (*chain, table.path.resolve())
     if path in chain:
-        table.problems.append(mark.line(f"found {describe(target)}; expected a file that does not extend this one in turn"))
+        table.problems.append(position.line(f"found {describe(target)}; expected a file that does not extend this one in turn"))
         return
     if len(chain) > MAX_PARENTS or Path(target).is_absolute():
         wanted = f"at most {MAX_PARENTS} files in a row" if len(chain) > MAX_PARENTS else "a path relative to this file"
-        table.problems.append(mark.line(f"found {describe(target)}; expected {wanted}"))
+        table.problems.append(position.line(f"found {describe(target)}; expected {wanted}"))
         return
     try:
         parent = TableFile(path, yaml_file.load(path))
     except UserError as error:
         missing = not path.is_file()
         known = [p.name for p in path.parent.glob("*.yaml")] if path.parent.is_dir() else []
-        lines = [mark.line(f"found {describe(target)}: no such file; {nearest(path.name, known)}")] if missing else error.lines
+        lines = [position.line(f"found {describe(target)}: no such file; {nearest(path.name, known)}")] if missing else error.lines
         table.problems += lines
         return
     if parent.is_single:
-        table.problems.append(mark.line(f"found {describe(target)}, one resolved row; expected a file with shared sections"))
+        table.problems.append(position.line(f"found {describe(target)}, one resolved row; expected a file with shared sections"))
         return
     _fill(parent, chain)
     table.problems += parent.problems
     table.shared, table.assumed, table.figures, table.templates = parent.shared, parent.assumed, parent.figures, parent.templates
-    table.shared.home = table.document.mark(())
+    table.shared.home = table.document.at(())
 
 
 def head_of(
@@ -111,32 +110,34 @@ def head_of(
             message = problem.message
             if message.startswith("unknown key") and len(problem.path) == len(path) + 1:
                 message = f"unknown key; {nearest(str(problem.path[-1]), [*model.model_fields, *extra])}"
-            problems.append(Marked({}, document.mark(()), document.marks).line(problem.path, message))
+            problems.append(Located({}, document.at(()), document.positions).line(problem.path, message))
         return None
 
 
-def _only_mappings(sections: Marked, problems: list[str]) -> None:
+def _only_mappings(sections: Located, problems: list[str]) -> None:
     for name in [n for n, value in sections.data.items() if not isinstance(value, dict)]:
-        problems.append(sections.mark((name,)).line(f"found {describe(sections.data[name])}; expected a mapping"))
+        problems.append(sections.at((name,)).line(f"found {describe(sections.data[name])}; expected a mapping"))
         del sections.data[name]
 
 
 def _names(table: TableFile, rows: dict[str, Any]) -> None:
     seen: dict[str, str] = {}
     for name in rows:
-        mark = table.document.mark(("rows", name))
+        position = table.document.at(("rows", name))
         if not segments(name, 1, 2):
-            table.problems.append(f"{mark.where}: rows: found the row name '{shown(name)}'; expected {SEGMENT_WORDS}, with one / at most")
+            table.problems.append(
+                f"{position.where}: rows: found the row name '{shown(name)}'; expected {SEGMENT_WORDS}, with one / at most"
+            )
         elif name.casefold() in seen:
-            table.problems.append(mark.line(f"found a name that differs only by case from {seen[name.casefold()]}; expected another"))
+            table.problems.append(position.line(f"found a name that differs only by case from {seen[name.casefold()]}; expected another"))
         seen.setdefault(name.casefold(), name)
 
 
 def _row(table: TableFile, name: str, value: Any) -> None:
     path, document = ("rows", name), table.document
-    mark = document.mark(path)
+    position = document.at(path)
     if not isinstance(value, (dict, type(None))):
-        table.problems.append(mark.line(f"found {describe(value)}; expected a mapping"))
+        table.problems.append(position.line(f"found {describe(value)}; expected a mapping"))
         return
     value = {} if value is None else value
     if value == {} or document.data["rows"][name] is None:
@@ -144,16 +145,16 @@ def _row(table: TableFile, name: str, value: Any) -> None:
     problems: list[str] = []
     head = head_of(document, path, RowHead, [n for n in value if n not in SECTIONS], problems, extra=SECTIONS)
     table.problems += problems
-    own = Marked.of(document, path, lambda key: key in SECTIONS)
+    own = Located.of(document, path, lambda key: key in SECTIONS)
     if head is not None and head.kind != "run" and own.data:
         first = next(iter(own.data))
-        table.problems.append(own.mark((first,)).line(f"found in a row of kind {head.kind}; expected only in rows of kind run"))
+        table.problems.append(own.at((first,)).line(f"found in a row of kind {head.kind}; expected only in rows of kind run"))
     _only_mappings(own, table.problems)
     head = head or RowHead()
     base, assumed = row_templates.used(head.use, table.templates, document, path, table.shared, table.problems)
     head = head.model_copy(update={"assumed": [*assumed, *head.assumed]})
     figures = scorings.of_row(table.figures, document, path, head, table.problems) if not problems else Figures()
-    table.rows[name] = RawRow(name, head, base.merged(own), mark, figures)
+    table.rows[name] = RawRow(name, head, base.merged(own), position, figures)
 
 
 def missing(path: Path) -> str:

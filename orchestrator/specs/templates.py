@@ -13,8 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from orchestrator.specs.check import SECTIONS, check
-from orchestrator.specs.located import Marked
-from orchestrator.specs.positions import Document, KeyPath, describe, nearest, shown
+from orchestrator.specs.positions import Document, KeyPath, Located, describe, nearest, shown
 from orchestrator.specs.schema import Strict
 from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS
 
@@ -31,7 +30,7 @@ class TemplateHead(Strict):
 class Template:
     """Differences to the sections of a row, and what of them the paper does not state."""
 
-    spec: Marked
+    spec: Located
     assumed: list[str]
 
 
@@ -42,34 +41,34 @@ def of_file(document: Document, head_of: HeadOf, problems: list[str]) -> dict[st
     for name, value in named.items() if isinstance(named, dict) else ():
         path: KeyPath = ("templates", name)
         if not SEGMENT.fullmatch(name):
-            where = document.mark(path).where
+            where = document.at(path).where
             problems.append(f"{where}: templates: found the name '{shown(name)}'; expected {SEGMENT_WORDS}")
         elif not isinstance(value, dict):
-            problems.append(document.mark(path).line(f"found {describe(value)}; expected a mapping"))
+            problems.append(document.at(path).line(f"found {describe(value)}; expected a mapping"))
         else:
             head = head_of(document, path, TemplateHead, [n for n in value if n not in SECTIONS], problems, extra=SECTIONS)
-            spec = Marked.of(document, path, lambda key: key in SECTIONS)
+            spec = Located.of(document, path, lambda key: key in SECTIONS)
             for section in [n for n, item in spec.data.items() if not isinstance(item, dict)]:
-                problems.append(spec.mark((section,)).line(f"found {describe(spec.data.pop(section))}; expected a mapping"))
+                problems.append(spec.at((section,)).line(f"found {describe(spec.data.pop(section))}; expected a mapping"))
             found[name] = Template(spec, [] if head is None else head.assumed)
     return found
 
 
 def used(
-    names: list[str], templates: Mapping[str, Template], document: Document, path: KeyPath, shared: Marked, problems: list[str]
-) -> tuple[Marked, list[str]]:
+    names: list[str], templates: Mapping[str, Template], document: Document, path: KeyPath, shared: Located, problems: list[str]
+) -> tuple[Located, list[str]]:
     """(the sections of a row before its own keys, what the templates assume). `path`: of the row."""
     spec, assumed = shared, []
     for i, name in enumerate(names):
         if name not in templates:
-            problems.append(document.mark((*path, "use", i)).line(f"found '{shown(name)}'; {nearest(name, templates)}"))
+            problems.append(document.at((*path, "use", i)).line(f"found '{shown(name)}'; {nearest(name, templates)}"))
             continue
         spec = spec.merged(templates[name].spec)
         assumed += templates[name].assumed
     return spec, assumed
 
 
-def misspelt(templates: Mapping[str, Template], rows: Mapping[str, list[str]], shared: Marked) -> list[str]:
+def misspelt(templates: Mapping[str, Template], rows: Mapping[str, list[str]], shared: Located) -> list[str]:
     """Unknown words in templates that no row uses: nothing else would find them. A template is a fragment, so that other lines about it say
     nothing. `rows`: the names that each row uses.
     """
@@ -77,6 +76,6 @@ def misspelt(templates: Mapping[str, Template], rows: Mapping[str, list[str]], s
     lines: list[str] = []
     for name in templates.keys() - used_names:
         own = templates[name].spec
-        places = tuple(f"{mark.where}: " for mark in own.marks.values())
+        places = tuple(f"{position.where}: " for position in own.positions.values())
         lines += [line for line in check(shared.merged(own))[1] if line.startswith(places) and ": unknown " in line]
     return lines

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from orchestrator.errors import UserError
-from orchestrator.specs.positions import Document, KeyPath, Mark, describe, display, dotted, shown
+from orchestrator.specs.positions import Document, KeyPath, Position, describe, display, dotted, shown
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 40
@@ -51,8 +51,8 @@ def parse(text: str, name: str) -> Document:
         code = error.character if isinstance(error.character, int) else ord(error.character[:1] or "\0")
         raise UserError(f"{name}:{line}: found the character U+{code:04X}; expected printable text") from None
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
+        position = error.problem_mark or error.context_mark
+        line = position.line + 1 if position else 1
         lines = [f"{name}:{n}: {message}" for n, message in problems]
         raise UserError(*lines, f"{name}:{line}: {_syntax(error, text, line)}") from None
     except (RecursionError, yaml.YAMLError, ValueError, OverflowError):
@@ -126,7 +126,7 @@ def _syntax(error: yaml.MarkedYAMLError, text: str, line: int) -> str:
 
 def _build(node: yaml.Node, path: KeyPath, document: Document, problems: list[tuple[int, str]], depth: int) -> Any:
     line = node.start_mark.line + 1
-    document.marks.setdefault(path, Mark(f"{document.file}:{line}", path))
+    document.positions.setdefault(path, Position(f"{document.file}:{line}", path))
     if depth > MAX_DEPTH:
         problems.append((line, f"found more than {MAX_DEPTH} levels of nesting"))
         return None
@@ -141,7 +141,7 @@ def _build(node: yaml.Node, path: KeyPath, document: Document, problems: list[tu
             problems.append((key_line, f"{dotted((*path, key))}: found the key twice; expected once: first at line {first[key]}"))
             continue
         first[key] = key_line
-        document.marks[(*path, key)] = Mark(f"{document.file}:{key_line}", (*path, key))
+        document.positions[(*path, key)] = Position(f"{document.file}:{key_line}", (*path, key))
         data[key] = _build(value, (*path, key), document, problems, depth + 1)
     return data
 

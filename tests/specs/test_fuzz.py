@@ -91,12 +91,12 @@ def distinct_keys() -> list[tuple[Path, int, str]]:
     """(file, line, key): every key that any file has at a place of its own, in the smallest file that has it there."""
     found: dict[tuple[str, ...], tuple[Path, int, str]] = {}
     for original in sorted(FILES, key=lambda path: path.stat().st_size):
-        marks = yaml_loader.load(original).marks.items()
-        keys = [(path, mark) for path, mark in marks if path and isinstance(path[-1], str) and named(path)[-1:] != ("*",)]
-        new = [(path, mark) for path, mark in keys if named(path) not in found]
-        if ("grid",) in dict(marks):
+        positions = yaml_loader.load(original).positions.items()
+        keys = [(path, position) for path, position in positions if path and isinstance(path[-1], str) and named(path)[-1:] != ("*",)]
+        new = [(path, position) for path, position in keys if named(path) not in found]
+        if ("grid",) in dict(positions):
             new = random.Random(1).sample(new, min(len(new), 2 * OF_GRIDS))
-        found |= {named(path): (original, int(mark.where.rpartition(":")[2]), path[-1]) for path, mark in new}
+        found |= {named(path): (original, int(position.where.rpartition(":")[2]), path[-1]) for path, position in new}
     return list(found.values())
 
 

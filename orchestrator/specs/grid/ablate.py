@@ -11,8 +11,7 @@ from typing import Any
 from orchestrator.errors import UserError
 from orchestrator.specs import check, index
 from orchestrator.specs.components import SLOTS
-from orchestrator.specs.located import Marked
-from orchestrator.specs.positions import KeyPath, Mark, dotted, shown
+from orchestrator.specs.positions import KeyPath, Located, Position, dotted, shown
 from orchestrator.specs.resolver import Resolver, written
 from orchestrator.specs.row import Row, as_data
 from orchestrator.specs.rows import resolve, sweep_of
@@ -134,7 +133,7 @@ def _smallest(row: Row, model: dict[str, Any], piece: Piece, pieces: list[Piece]
 def _refusals(row: Row, model: dict[str, Any]) -> list[str]:
     assert row.spec is not None
     data = row.spec.model_dump(exclude={"seed", "init_from"}) | {"model": copy.deepcopy(model)}
-    return check.check(Marked(data, Mark(row.id, ())), init_from=row.spec.init_from)[1]
+    return check.check(Located(data, Position(row.id, ())), init_from=row.spec.init_from)[1]
 
 
 def _scalars(model: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.specs.check import SECTIONS
 from orchestrator.specs.grid.conditions import Test, compile_condition, text
 from orchestrator.specs.grid.schema import UNSET, Axis, Range
-from orchestrator.specs.positions import Document, KeyPath, Mark, describe, nearest
+from orchestrator.specs.positions import Document, KeyPath, Position, describe, nearest
 
 _WORD = re.compile(r"<([A-Za-z0-9_]*)>")
 SIDES = ("encoder", "decoder")
@@ -25,7 +25,7 @@ class Setting:
 
     path: tuple[str, ...]
     value: Any
-    mark: Mark
+    position: Position
 
     @property
     def asks(self) -> list[str]:
@@ -62,7 +62,7 @@ class Compiled:
     path: KeyPath
     applies: Test | None = None
     asked: frozenset[str] = frozenset()
-    targets: list[tuple[tuple[str, ...], Mark]] = field(default_factory=list)
+    targets: list[tuple[tuple[str, ...], Position]] = field(default_factory=list)
     drawn: dict[float, Value] = field(default_factory=dict)
 
     @property
@@ -85,7 +85,7 @@ class Compiled:
             raw = math.exp(math.log(limits.low) + share * (math.log(limits.high) - math.log(limits.low)))
         number = min(max(float(f"{raw:.{limits.digits}g}"), limits.low), limits.high)
         if number not in self.drawn:
-            settings = tuple(Setting(path, number, mark) for path, mark in self.targets)
+            settings = tuple(Setting(path, number, position) for path, position in self.targets)
             self.drawn[number] = Value(self.name, number, _id(self.name, self.axis, number), settings)
         return self.drawn[number]
 
@@ -105,25 +105,25 @@ def compile_axes(document: Document, axes: Mapping[str, Axis], problems: list[st
         for setting in (*(s for value in found.values for s in value.settings), *(Setting(p, None, m) for p, m in found.targets)):
             for asked in setting.asks:
                 if asked not in words:
-                    problems.append(setting.mark.line(f"found <{asked}>; {nearest(asked, words)} (an axis of kind words)"))
+                    problems.append(setting.position.line(f"found <{asked}>; {nearest(asked, words)} (an axis of kind words)"))
         made.append(found)
     return made
 
 
-def _targets(document: Document, path: KeyPath, axis: Axis, problems: list[str]) -> Iterator[tuple[tuple[str, ...], Mark]]:
+def _targets(document: Document, path: KeyPath, axis: Axis, problems: list[str]) -> Iterator[tuple[tuple[str, ...], Position]]:
     places = [((*path, "keys", i), key) for i, key in enumerate(axis.keys)]
     places += [((*path, "zip", key), key) for key in axis.zip or {}]
     places += [((*path, "key"), axis.key)] if axis.key is not None else []
     for at, key in places:
         parts = tuple(key.split("."))
         if parts[0] not in SECTIONS or len(parts) < 2 or not all(parts):
-            problems.append(document.mark(at).line(f"found {describe(key)}; {nearest(parts[0], SECTIONS)}, with a key of it behind a dot"))
+            problems.append(document.at(at).line(f"found {describe(key)}; {nearest(parts[0], SECTIONS)}, with a key of it behind a dot"))
         else:
-            yield parts, document.mark(at)
+            yield parts, document.at(at)
 
 
 def _values(
-    document: Document, path: KeyPath, name: str, axis: Axis, targets: list[tuple[tuple[str, ...], Mark]], problems: list[str]
+    document: Document, path: KeyPath, name: str, axis: Axis, targets: list[tuple[tuple[str, ...], Position]], problems: list[str]
 ) -> Iterator[Value]:
     kind = axis.kind
     if kind in ("uniform", "loguniform"):
@@ -133,7 +133,9 @@ def _values(
         for i in range(len(columns[0])):
             row = [column[i] for column in columns]
             plain = axis.names[i] if axis.names else row[0] if len(set(map(str, row))) == 1 else "x".join(map(text, row))
-            settings = [Setting(parts, item, document.mark((*mark.path, i))) for (parts, mark), item in zip(targets, row) if item != UNSET]
+            settings = [
+                Setting(parts, item, document.at((*position.path, i))) for (parts, position), item in zip(targets, row) if item != UNSET
+            ]
             yield Value(name, plain, _id(name, axis, plain) if settings else "", tuple(settings))
         return
     given = getattr(axis, kind)
@@ -143,43 +145,43 @@ def _values(
         return
     for i, item in enumerate(given):
         at = (*path, kind, item if isinstance(given, dict) else i)
-        value, plain, mark = (given[item] if isinstance(given, dict) else item), item, document.mark(at)
+        value, plain, position = (given[item] if isinstance(given, dict) else item), item, document.at(at)
         if not isinstance(given, dict) and isinstance(item, (dict, list, type(None))):
-            problems.append(mark.line(f"found {describe(item)}; expected a plain value, or values with names as a mapping NAME: VALUE"))
+            problems.append(position.line(f"found {describe(item)}; expected a plain value, or values with names as a mapping NAME: VALUE"))
             continue
         if value == UNSET:
             settings = []
         elif targets:
-            settings = [Setting(parts, value, mark) for parts, _ in targets]
+            settings = [Setting(parts, value, position) for parts, _ in targets]
         else:
             settings = list(_sections(document, at, value, problems))
         yield Value(name, plain, _id(name, axis, plain) if settings else "", tuple(settings))
     plain_values = [text(item) for item in given]
     if len(set(plain_values)) != len(plain_values):
-        problems.append(document.mark((*path, kind)).line("found a value twice; expected each once"))
+        problems.append(document.at((*path, kind)).line("found a value twice; expected each once"))
 
 
 def _sections(document: Document, path: KeyPath, value: Any, problems: list[str]) -> Iterator[Setting]:
     """A mapping of dotted keys or spec sections as settings, down to the components."""
     if not isinstance(value, (dict, type(None))):
-        problems.append(document.mark(path).line(f"found {describe(value)}; expected sections of the spec, or a key beside the values"))
+        problems.append(document.at(path).line(f"found {describe(value)}; expected sections of the spec, or a key beside the values"))
         return
     for section, keys in (value or {}).items():
         at = (*path, section)
         parts = tuple(section.split("."))
         if len(parts) > 1 and all(parts) and parts[0] in SECTIONS:
-            yield Setting(parts, keys, document.mark(at))
+            yield Setting(parts, keys, document.at(at))
         elif section not in SECTIONS:
-            problems.append(document.mark(at).line(f"unknown section; {nearest(section, SECTIONS)}"))
+            problems.append(document.at(at).line(f"unknown section; {nearest(section, SECTIONS)}"))
         elif not isinstance(keys, dict):
-            problems.append(document.mark(at).line(f"found {describe(keys)}; expected a mapping"))
+            problems.append(document.at(at).line(f"found {describe(keys)}; expected a mapping"))
         else:
             for key, item in keys.items():
                 if section == "model" and key in SIDES and isinstance(item, dict):
                     for inner, deep in item.items():
-                        yield Setting((section, key, inner), deep, document.mark((*at, key, inner)))
+                        yield Setting((section, key, inner), deep, document.at((*at, key, inner)))
                 else:
-                    yield Setting((section, key), item, document.mark((*at, key)))
+                    yield Setting((section, key), item, document.at((*at, key)))
 
 
 def _id(name: str, axis: Axis, plain: Any) -> str:
@@ -189,9 +191,9 @@ def _id(name: str, axis: Axis, plain: Any) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", f"{prefix}{text(plain)}".replace("e+", "e"))
 
 
-def bound(setting: Setting, words: Mapping[str, tuple[str, ...]]) -> list[tuple[tuple[str, ...], Any, Mark]]:
+def bound(setting: Setting, words: Mapping[str, tuple[str, ...]]) -> list[tuple[tuple[str, ...], Any, Position]]:
     """The setting at every place that its <words> stand for. KeyError where one of them does not apply."""
     paths = [setting.path]
     for name in setting.asks:
         paths = [tuple(part.replace(f"<{name}>", word) for part in path) for path in paths for word in words[name]]
-    return [(path, setting.value, setting.mark) for path in paths]
+    return [(path, setting.value, setting.position) for path in paths]

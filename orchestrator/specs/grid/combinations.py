@@ -14,7 +14,7 @@ from orchestrator.specs.grid.axes import Compiled, Value, compile_axes
 from orchestrator.specs.grid.conditions import Test, compile_condition, text, words
 from orchestrator.specs.grid.schema import GridSection
 from orchestrator.specs.messages import problems_of
-from orchestrator.specs.positions import Document, Mark, shown
+from orchestrator.specs.positions import Document, Position, shown
 from orchestrator.specs.table import SEGMENT
 
 MAX_COMBINATIONS = 1_000_000
@@ -28,7 +28,7 @@ Combination = tuple[Value, ...]
 class Excluded:
     """A condition that makes combinations no rows. `condition`: its words; `reason`: why, as the file has it."""
 
-    mark: Mark
+    position: Position
     condition: str
     reason: str
     test: Test
@@ -36,7 +36,7 @@ class Excluded:
 
     @property
     def line(self) -> str:
-        return self.mark.line(f"{{when: {{{self.condition}}}}}: {self.reason}")
+        return self.position.line(f"{{when: {{{self.condition}}}}}: {self.reason}")
 
 
 @dataclass
@@ -56,8 +56,8 @@ class Grid:
     """The rows without profile and overrides, once `grid_rows` has made them."""
 
     @property
-    def mark(self) -> Mark:
-        return self.document.mark(("grid",))
+    def position(self) -> Position:
+        return self.document.at(("grid",))
 
     def combinations(self) -> dict[str, Combination]:
         """Name -> combination, excluded ones left out. UserError where two have one name, or there are too many."""
@@ -80,7 +80,9 @@ class Grid:
                 self.repeated += 1
             elif name in names or earlier != name:
                 both = [", ".join(v.shown for v in one) for one in (names[earlier], values)]
-                problems.append(self.mark.line(f"found the name {shown(name)} for [{both[0]}] and [{both[1]}]; expected an axis with id"))
+                problems.append(
+                    self.position.line(f"found the name {shown(name)} for [{both[0]}] and [{both[1]}]; expected an axis with id")
+                )
             else:
                 names[name] = values
 
@@ -88,7 +90,9 @@ class Grid:
         self.repeated = 0
         self.walk(take)
         long = [name for name in names if too_long(name)]
-        problems += [self.mark.line(f"found the row name {shown(name, 200)}; expected at most 129 characters: give id") for name in long]
+        problems += [
+            self.position.line(f"found the row name {shown(name, 200)}; expected at most 129 characters: give id") for name in long
+        ]
         if problems:
             raise UserError(*list(dict.fromkeys(problems))[:20])
         return names
@@ -112,7 +116,7 @@ class Grid:
             if depth == len(self.axes):
                 number += 1
                 if number > MAX_COMBINATIONS:
-                    raise UserError(self.mark.line(f"found more than {MAX_COMBINATIONS:,} combinations; expected fewer"))
+                    raise UserError(self.position.line(f"found more than {MAX_COMBINATIONS:,} combinations; expected fewer"))
                 take(tuple(values), excluded)
                 return
             axis = self.axes[depth]
@@ -163,7 +167,7 @@ def read_grid(document: Document, problems: list[str]) -> Grid | None:
         section = GridSection.model_validate(document.data["grid"])
     except ValidationError as error:
         for problem in problems_of(error, GridSection, ("grid",)):
-            problems.append(document.mark(problem.path).line(problem.message))
+            problems.append(document.at(problem.path).line(problem.message))
         return None
     found: list[str] = []
     axes = compile_axes(document, section.axes, found)
@@ -172,7 +176,7 @@ def read_grid(document: Document, problems: list[str]) -> Grid | None:
     for i, exclusion in enumerate(section.exclude):
         path = ("grid", "exclude", i)
         test, asked = compile_condition(document, (*path, "when"), exclusion.when, known, found)
-        excluded.append(Excluded(document.mark(path), words(exclusion.when), exclusion.reason, test, asked))
+        excluded.append(Excluded(document.at(path), words(exclusion.when), exclusion.reason, test, asked))
     problems += found
     return None if found else Grid(document, section, axes, excluded)
 

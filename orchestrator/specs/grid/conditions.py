@@ -35,11 +35,11 @@ def compile_condition(
     for i, condition in enumerate(several):
         here = (*path, i) if isinstance(given, list) else path
         if not condition:
-            problems.append(document.mark(here).line("found an empty condition; expected an axis and its values"))
+            problems.append(document.at(here).line("found an empty condition; expected an axis and its values"))
         tests = []
         for axis, wanted in condition.items():
             if axis not in known:
-                problems.append(document.mark((*here, axis)).line(f"unknown axis, or one below; {nearest(axis, known)}"))
+                problems.append(document.at((*here, axis)).line(f"unknown axis, or one below; {nearest(axis, known)}"))
                 continue
             asked.add(axis)
             tests.append(_test(document, (*here, axis), axis, wanted, known[axis], problems))
@@ -72,9 +72,9 @@ def _test(document: Document, path: KeyPath, axis: str, wanted: Any, values: lis
     for i, value in enumerate(several):
         if values is not None and not any(same(value, other) for other in values):
             at = (*path, i) if isinstance(wanted, list) else path
-            problems.append(document.mark(at).line(f"found {describe(value)}; {nearest(str(value), [text(v) for v in values])}"))
+            problems.append(document.at(at).line(f"found {describe(value)}; {nearest(str(value), [text(v) for v in values])}"))
     if values is None:
-        problems.append(document.mark(path).line(f"found {_flow(wanted)}; expected a comparison, as in {{at_most: 0.1}}: {axis} is drawn"))
+        problems.append(document.at(path).line(f"found {_flow(wanted)}; expected a comparison, as in {{at_most: 0.1}}: {axis} is drawn"))
     allowed = {key(value) for value in several if not isinstance(value, (dict, list))}
     return lambda chosen: axis in chosen and key(chosen[axis]) in allowed
 
@@ -86,19 +86,19 @@ def _comparisons(
     for name, bound in wanted.items():
         at = (*path, name)
         if name not in TESTS:
-            problems.append(document.mark(at).line(f"unknown comparison; {nearest(name, TESTS)}"))
+            problems.append(document.at(at).line(f"unknown comparison; {nearest(name, TESTS)}"))
         elif name == "not":
             inner = _test(document, at, axis, bound, values, problems)
             tests.append(lambda chosen, inner=inner: axis in chosen and not inner(chosen))  # type: ignore[misc]
         elif not _is_number(bound) or (name == "multiple_of" and bound == 0):
-            problems.append(document.mark(at).line(f"found {describe(bound)}; expected a number{' other than 0' if bound == 0 else ''}"))
+            problems.append(document.at(at).line(f"found {describe(bound)}; expected a number{' other than 0' if bound == 0 else ''}"))
         elif values is not None and not any(map(_is_number, values)):
-            problems.append(document.mark(at).line(f"found a comparison; {axis} has no numbers: {nearest('', [text(v) for v in values])}"))
+            problems.append(document.at(at).line(f"found a comparison; {axis} has no numbers: {nearest('', [text(v) for v in values])}"))
         else:
             compare = _COMPARE[name]
             tests.append(lambda c, compare=compare, b=bound: axis in c and _is_number(c[axis]) and compare(c[axis], b))  # type: ignore[misc]
     if not wanted:
-        problems.append(document.mark(path).line("found an empty comparison; expected one such as {at_least: 12}"))
+        problems.append(document.at(path).line("found an empty comparison; expected one such as {at_least: 12}"))
     return lambda chosen: all(test(chosen) for test in tests)
 
 

@@ -46,15 +46,15 @@ def explain(target: str, given: list[str]) -> dict[str, Any]:
             rows.append(name)
 
     def inapplicable(axis: Compiled) -> None:
-        mark = grid.document.mark((*axis.path, "when"))
-        reasons[mark.line(f"{axis.name} applies only when {{{words(axis.axis.when)}}}")] += 1
+        position = grid.document.at((*axis.path, "when"))
+        reasons[position.line(f"{axis.name} applies only when {{{words(axis.axis.when)}}}")] += 1
 
     grid.walk(take, only, inapplicable)
     names = list(dict.fromkeys(rows))
     if not names and not reasons:
         random = {axis.name for axis in grid.axes if axis.axis.random}
         drawn = ", ".join(item for item in given if item.partition("=")[0] in random)
-        reasons[grid.mark.line(f"no sample drew {drawn}; expected a value of one of the rows, or more samples")] += 1
+        reasons[grid.position.line(f"no sample drew {drawn}; expected a value of one of the rows, or more samples")] += 1
     return {
         "given": given,
         "combinations": len(names) + sum(reasons.values()),

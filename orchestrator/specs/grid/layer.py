@@ -1,4 +1,4 @@
-"""What a combination of a grid sets, as one more layer of marked data on the file's sections."""
+"""What a combination of a grid sets, as one more layer of located data on the file's sections."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 
 from orchestrator.specs.grid.axes import bound
 from orchestrator.specs.grid.combinations import Combination
-from orchestrator.specs.located import Marked
-from orchestrator.specs.positions import KeyPath, Mark, dotted
+from orchestrator.specs.positions import KeyPath, Located, Position, dotted
 
-Assignment = tuple[tuple[str, ...], Any, Mark]
+Assignment = tuple[tuple[str, ...], Any, Position]
 """Where in the spec, what, and where in the file it is written."""
 REGULARIZERS = ("model", "regularizers")
 
@@ -28,43 +27,43 @@ def assignments(values: Combination) -> list[Assignment]:
             missing = [name for name in setting.asks if name not in words]
             if missing:
                 other = ", ".join(v.shown for v in values)
-                raise ConflictError(setting.mark.line(f"<{missing[0]}> stands for nothing where [{other}]; expected a narrower `when`"))
+                raise ConflictError(setting.position.line(f"<{missing[0]}> stands for nothing where [{other}]; expected a narrower `when`"))
             found += bound(setting, words)
     return found
 
 
-def layer(sets: Iterable[Assignment], base: Marked) -> Marked:
+def layer(sets: Iterable[Assignment], base: Located) -> Located:
     """`base` with the assignments on top, each a difference as those of a row. ConflictError where one undoes an earlier one."""
-    over = Marked({}, base.home)
-    done: dict[tuple[str, ...], Mark] = {}
+    over = Located({}, base.home)
+    done: dict[tuple[str, ...], Position] = {}
     listed: list[Assignment] = []
-    for path, value, mark in sets:
+    for path, value, position in sets:
         clash = next((other for other in done if other[: len(path)] == path), None)
         if clash is not None:
             other = f"{done[clash].where} ({dotted(done[clash].path)})"
-            raise ConflictError(mark.line(f"sets {dotted(path)}, which {other} sets too; expected one"))
-        done[path] = mark
+            raise ConflictError(position.line(f"sets {dotted(path)}, which {other} sets too; expected one"))
+        done[path] = position
         if path[:2] == REGULARIZERS and len(path) > 2:
-            listed.append((path[2:], value, mark))
+            listed.append((path[2:], value, position))
             continue
-        over = over.merged(Marked(_nest(path, value), base.home, {path: mark}))
-    merged = base.merged(Marked(over.data, base.home, over.marks))
+        over = over.merged(Located(_nest(path, value), base.home, {path: position}))
+    merged = base.merged(Located(over.data, base.home, over.positions))
     return _with_regularizers(merged, listed) if listed else merged
 
 
-def _with_regularizers(row: Marked, sets: list[Assignment]) -> Marked:
+def _with_regularizers(row: Located, sets: list[Assignment]) -> Located:
     """`regularizers.KIND.OPTION` speaks of the list's component of that kind, which is added where it is absent."""
     items: list[Any] = [dict(item) if isinstance(item, dict) else item for item in row.data["model"].get("regularizers") or []]
-    marks: dict[KeyPath, Mark] = {}
-    for (kind, *rest), value, mark in sets:
+    positions: dict[KeyPath, Position] = {}
+    for (kind, *rest), value, position in sets:
         place = next((i for i, item in enumerate(items) if isinstance(item, dict) and item.get("kind") == kind), len(items))
         if place == len(items):
             items.append({"kind": kind})
-            marks[(*REGULARIZERS, place)] = mark
+            positions[(*REGULARIZERS, place)] = position
         items[place] = items[place] | (_nest(tuple(rest), value) if rest else (value or {}))
         if rest:
-            marks[(*REGULARIZERS, place, *rest)] = mark
-    return row.merged(Marked({"model": {"regularizers": items}}, row.home, marks))
+            positions[(*REGULARIZERS, place, *rest)] = position
+    return row.merged(Located({"model": {"regularizers": items}}, row.home, positions))
 
 
 def _nest(path: tuple[str, ...], value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.errors import UserError
 from orchestrator.specs.grid.combinations import Combination, Grid, read_grid
 from orchestrator.specs.grid.layer import ConflictError, assignments, layer
-from orchestrator.specs.positions import Mark
+from orchestrator.specs.positions import Position
 from orchestrator.specs.raw import RawRow, TableFile
 from orchestrator.specs.scorings import Figures
 from orchestrator.specs.table import RowHead
@@ -72,10 +72,12 @@ def problems_of(table: TableFile) -> list[str]:
     taken = [name for name in table.rows.written if name in names]
     problems = []
     if taken:
-        problems.append(table.grid.mark.line(f"found combinations with the names of rows: {', '.join(taken[:8])}; expected other names"))
+        problems.append(
+            table.grid.position.line(f"found combinations with the names of rows: {', '.join(taken[:8])}; expected other names")
+        )
     if table.grid.section.init_from is not None and table.grid.section.init_from in names:
-        mark = table.document.mark(("grid", "init_from"))
-        problems.append(mark.line("found a combination of the grid itself; expected a row under rows, or one of another table"))
+        position = table.document.at(("grid", "init_from"))
+        problems.append(position.line("found a combination of the grid itself; expected a row under rows, or one of another table"))
     return problems
 
 
@@ -117,5 +119,5 @@ def raw(table: TableFile, name: str, values: Combination) -> RawRow:
         merged = layer(assignments(values), table.shared)
     except ConflictError as error:
         raise UserError(str(error)) from None
-    merged.home = Mark(table.grid.mark.where, ("grid", name))
-    return RawRow(name, head(table.grid, values), merged, table.grid.mark, table.figures if table.figures is not None else Figures())
+    merged.home = Position(table.grid.position.where, ("grid", name))
+    return RawRow(name, head(table.grid, values), merged, table.grid.position, table.figures if table.figures is not None else Figures())

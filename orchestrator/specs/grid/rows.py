@@ -17,7 +17,7 @@ from orchestrator.specs.grid.combinations import Combination, Grid
 from orchestrator.specs.grid.layer import Assignment, ConflictError, assignments, layer
 from orchestrator.specs.grid.named_rows import label
 from orchestrator.specs.messages import Problem
-from orchestrator.specs.positions import KeyPath, Mark
+from orchestrator.specs.positions import KeyPath, Position
 from orchestrator.specs.raw import TableFile
 from orchestrator.specs.resolver import Resolver
 from orchestrator.specs.row import Row
@@ -95,7 +95,7 @@ class _Assembler:
             return self.found
         self.address = address
         assumed = list(dict.fromkeys([*self.table.assumed, *self.grid.section.assumed]))
-        where, _, line = self.grid.mark.where.rpartition(":")
+        where, _, line = self.grid.position.where.rpartition(":")
         prefix, figures, workers = self.table.address, self.table.figures, self.grid.section.workers
         bound, means = self.resolver.bound(figures.failed_below), dict(figures.means.data)
         marked = any(value is not None for value in (figures.analysis, figures.significance, bound))
@@ -114,10 +114,10 @@ class _Assembler:
         if self.grid.section.unfit == "error":
             self.bad.update(dict.fromkeys(self.found.unfit))
         lines = list(self.bad)
-        more = [f"{self.grid.mark.where}: grid: and {len(lines) - MOST_LINES} problems more"] if len(lines) > MOST_LINES else []
+        more = [f"{self.grid.position.where}: grid: and {len(lines) - MOST_LINES} problems more"] if len(lines) > MOST_LINES else []
         self.found.problems = lines[:MOST_LINES] + more
         if not self.found.rows and not self.found.problems:
-            self.found.problems = [self.grid.mark.line("every combination is excluded; expected at least one row")]
+            self.found.problems = [self.grid.position.line("every combination is excluded; expected at least one row")]
         return self.found
 
     def _parent(self) -> tuple[str | None, Row | None]:
@@ -228,7 +228,7 @@ class _Assembler:
         known = (problem.path, problem.message)
         if known not in self.messages:
             row = layer(assignments(values), self.table.shared)
-            row.home = Mark(self.grid.mark.where, ("grid",))
+            row.home = Position(self.grid.position.where, ("grid",))
             self.messages[known] = row.line(problem.path, problem.message)
         line = self.messages[known]
         self.found.unfit[line] = self.found.unfit.get(line, 0) + 1

@@ -43,8 +43,8 @@ def test_scalars_are_yaml_1_2(text: str, value: object) -> None:
 
 def test_lines_of_keys_and_items() -> None:
     document = yaml_file.parse("a:\n  b:\n    - 1\n    - {c: 2}\n", "f")
-    assert document.mark(("a", "b", 1, "c")).where == "f:4"
-    assert document.mark(("a", "b", "nowhere")).where == "f:2", "an unknown key points at its nearest ancestor"
+    assert document.at(("a", "b", 1, "c")).where == "f:4"
+    assert document.at(("a", "b", "nowhere")).where == "f:2", "an unknown key points at its nearest ancestor"
 
 
 @pytest.mark.parametrize(
