@@ -146,4 +146,5 @@ OWN = {
 }
 """Rows that are not the papers' -> the row that is the same training, if one is."""
 
-PAPERS = ("search_spaces/dou2018", "search_spaces/mlrf2018", "search_spaces/hao2019", "search_spaces/wei2020", "search_spaces/shen2018")
+PAPERS = [f"search_spaces/{paper}" for paper in dict.fromkeys(name.split("/")[0] for name in KINDS)]
+"""Folders with these rows; a folder of one's own beside them has none."""

@@ -12,10 +12,12 @@ from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import Table, make
 from orchestrator.safe_text import log
 from orchestrator.scoring.significance.compare import Comparer
-from orchestrator.specs.index import find
+from orchestrator.specs.index import find_all
 from orchestrator.specs.positions import nearest, shown
+from orchestrator.specs.raw import TableFile
 from orchestrator.specs.row import Row
-from orchestrator.specs.rows import resolve, sweep_of
+from orchestrator.specs.rows import resolve
+from orchestrator.specs.table import Sweep
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
 
@@ -31,8 +33,9 @@ def table(target: str, form: str, baseline: str | None, options: RowOptions) -> 
         raise UserError(f"--baseline {shown(baseline)}: {shown(target)} has {len(tables)} tables; expected one")
     finder = Finder(open_ledger(options.results), Data(options.data_dir, options.cache_dir))
     comparer = Comparer(finder.ledger, finder.prepared)
+    files = {found.table.address: found.table for found in find_all(target)}
     made = [
-        _make(target if len(tables) == 1 else address, address, rows, finder, comparer, baseline, options)
+        _make(files.get(address) or next(iter(files.values())), address, rows, finder, comparer, baseline, options)
         for address, rows in tables.items()
     ]
     for line in dict.fromkeys(line for each in made for line in each.warnings):
@@ -41,7 +44,7 @@ def table(target: str, form: str, baseline: str | None, options: RowOptions) -> 
 
 
 def _make(
-    target: str, address: str, rows: list[Row], finder: Finder, comparer: Comparer, baseline: str | None, options: RowOptions
+    file: TableFile, address: str, rows: list[Row], finder: Finder, comparer: Comparer, baseline: str | None, options: RowOptions
 ) -> Table:
     """One table. UserError for a baseline that is not in it."""
     runs = {row.id.removeprefix(f"{address}/"): row.id for row in rows if row.kind == "run"}
@@ -54,5 +57,5 @@ def _make(
     sets = options.sets or []
     scale = ", ".join([f"profile {options.profile}"] * bool(options.profile) + [f"--set {text}" for text in sets])
     full = options.profile is None and all(text.startswith("data.vocab.") for text in sets)
-    columns, seeds = find(target).table.columns, sweep_of(target).seeds
-    return make(address, rows, finder, columns, seeds, scale, base=base, comparer=comparer, full_size=full, given=options.arguments)
+    seeds = (file.sweep or Sweep()).seeds
+    return make(address, rows, finder, file.columns, seeds, scale, base=base, comparer=comparer, full_size=full, given=options.arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
@@ -189,6 +190,17 @@ def test_a_folder_is_all_its_tables(spec: Write, tmp_path: Path) -> None:
     rows = resolve(folder(spec, tmp_path))
     assert [row.id for row in rows] == ["demo/small/a", "demo/small/b", "demo/other/a"]
     assert [p.status for p in plan(rows, [1], ledger=Ledger(tmp_path / "r")).rows] == ["new", "new", "shared"]
+
+
+@pytest.mark.parametrize("tables", [1, 2])
+def test_the_tables_of_a_folder_print_wherever_it_is(tables: int, spec: Write, tmp_path: Path, cli) -> None:
+    place = folder(spec, tmp_path)
+    if tables == 1:
+        (place / "two.yaml").unlink()
+    code, out, err = cli("table", place, "--format", "json", "--results", tmp_path / "r")
+    assert code == 0, err
+    addresses = [json.loads(out)["table"]] if tables == 1 else [table["table"] for table in json.loads(out)["tables"]]
+    assert addresses == ["demo/small", "demo/other"][:tables]
 
 
 def test_the_sweep_of_a_folder_has_all_seeds_and_cuts_nothing(spec: Write, tmp_path: Path) -> None:
