@@ -1,4 +1,4 @@
-"""How far estimates are from what finished runs took, by the seconds that the ledger has of them."""
+"""Error of the estimates against the seconds of finished runs in the ledger."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.cost.about import machine
 from orchestrator.cost.estimate import Costs
+from orchestrator.cost.probes import machine
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.cost import Cost
@@ -30,7 +30,7 @@ def check(plan: Plan, rows: Sequence[Row], costs: Costs, ledger: Ledger) -> dict
             continue
         seen.add(train)
         row, decoded = by_id[planned.id], ledger.read_decode(train, decode)
-        reason = _unlike(record, ledger.read_capsule(train) or {}) or (None if decoded else "not decoded")
+        reason = _incomparable(record, ledger.read_capsule(train) or {}) or (None if decoded else "not decoded")
         cost = costs.of(row, 1)
         if reason is None and cost.train is None:
             reason = cost.basis
@@ -48,7 +48,7 @@ def check(plan: Plan, rows: Sequence[Row], costs: Costs, ledger: Ledger) -> dict
     return {"runs": runs, "median": {name: _median(runs, name) for name in ("probed", "estimated")}, "left_out": left_out}
 
 
-def _unlike(record: dict[str, Any], capsule: dict[str, Any]) -> str | None:
+def _incomparable(record: dict[str, Any], capsule: dict[str, Any]) -> str | None:
     here = machine()
     if record["status"] != "done":
         return f"status {record['status']}"
@@ -62,7 +62,7 @@ def _unlike(record: dict[str, Any], capsule: dict[str, Any]) -> str | None:
 
 
 def _whole(record: dict[str, Any], cost: Cost) -> float:
-    """Patience may have ended the training before the updates that the estimate is of."""
+    """Factor for a training that patience ended before the estimated number of updates."""
     return (cost.updates or 1) / record["steps"] if record.get("steps") else 1.0
 
 
@@ -80,12 +80,12 @@ def _median(runs: Sequence[dict[str, Any]], name: str) -> dict[str, float] | Non
 
 
 def lines(found: dict[str, Any]) -> list[str]:
-    told = []
+    text = []
     for name, words in (("probed", "of rows that were probed"), ("estimated", "as if each row had not been probed")):
         median = found["median"][name]
         count = sum(name in run for run in found["runs"])
         if median is not None:
             parts = ", ".join(f"{part} {value:.1%}" for part, value in median.items())
-            told.append(f"median relative error {words}: {parts} ({count} finished runs)")
-    told += [f"left out: {count} runs, {reason}" for reason, count in found["left_out"].items()]
-    return told or ["no finished runs to check against"]
+            text.append(f"median relative error {words}: {parts} ({count} finished runs)")
+    text += [f"left out: {count} runs, {reason}" for reason, count in found["left_out"].items()]
+    return text or ["no finished runs to check against"]

@@ -1,30 +1,29 @@
-"""Operations of any row, counted from its parameters: every weight of a side meets every position of that side once.
+"""Operations of a row, counted from its parameters: every weight of a side meets every position of that side once.
 
-Corrections stand where a component's weights meet a position several times (`_again`); what attends over layers, norms and gates without
-weights is left out. Against what torch counts as it runs, the test holds every component to a bound.
+`_again` corrects for components whose weights meet a position several times. Attention over layers, norms and gates without weights are
+left out. The tests bound the error against the operations that torch counts at run time.
 """
 
 from __future__ import annotations
 
 from models.flops import Work
+from models.registry import AGGREGATIONS, LAYERS
 from orchestrator.ledger.keys import defaults_of, model_text
 from orchestrator.specs.schema import ModelSpec
 from orchestrator.sweeps import parameters
 
-_known: dict[tuple[str, int, int], Work] = {}
+_memoised: dict[tuple[str, int, int], Work] = {}
 
 
 def work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
-    """What the model does with its tokens; worked out once for each distinct model and vocabulary."""
+    """Work of the model per token; memoised for each distinct model and vocabulary."""
     key = (model_text(model, without="regularizers"), src_vocab, tgt_vocab)
-    if key not in _known:
-        _known[key] = _work(model, src_vocab, tgt_vocab)
-    return _known[key]
+    if key not in _memoised:
+        _memoised[key] = _work(model, src_vocab, tgt_vocab)
+    return _memoised[key]
 
 
 def _work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
-    from models.registry import LAYERS
-
     counts = parameters.counts(model, src_vocab, tgt_vocab)
     d, word = model.d_model, model.word_dim or model.d_model
     out = model.output_dim or word
@@ -44,12 +43,10 @@ def _work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
 
 
 def _again(model: ModelSpec, side: str) -> float:
-    """Weights of the side, each as often as it meets a position beyond the first time."""
+    """Weights of the side, each counted as often as it meets a position after the first time."""
     section = getattr(model, side)
     if section.aggregation["kind"] != "mlrf-self-attention":
         return 0.0
-    from models.registry import AGGREGATIONS
-
     options = defaults_of(AGGREGATIONS.get("mlrf-self-attention")) | section.aggregation
     states = section.num_layers + bool(options["word_embedding"])
     once = 1 if options["w1"] != "layer" else 0  # a map of its own for each state meets it once

@@ -1,4 +1,4 @@
-"""What a training and a decoding of prepared data go through: sums of lengths, updates in all, steps of a search."""
+"""Amount of work in a training and a decoding of prepared data: sums of lengths, number of updates, steps of a search."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from models.flops import Tokens
 from orchestrator.data.store import Pairs, Prepared
+from orchestrator.decoding.beam import length_limit
 from orchestrator.decoding.translate import batches
 from orchestrator.specs.schema import RunSpec
 from orchestrator.training.batches import UpdateLoader, total_steps
@@ -27,8 +28,8 @@ def of_pairs(pairs: Pairs) -> Tokens:
 
 @dataclass(frozen=True)
 class Length:
-    """updates: of the whole training, at most (patience and a plateau may end it before); tokens: of a mean update; validations and
-    checkpoints as often as they come."""
+    """updates: of the whole training, at most (patience or a plateau may end it). tokens: of a mean update. validations, checkpoints:
+    their numbers."""
 
     updates: int
     tokens: Tokens
@@ -37,7 +38,7 @@ class Length:
 
 
 class Lengths:
-    """Worked out once for each distinct data, batch and training section."""
+    """Memoised for each distinct data, batch and training section."""
 
     def __init__(self) -> None:
         self._feeds: dict[tuple[str, str], tuple[UpdateLoader, int, Tokens]] = {}
@@ -45,7 +46,7 @@ class Lengths:
         self._steps: dict[tuple[str, str, float, int, int | None], int] = {}
 
     def training(self, spec: RunSpec, prepared: Prepared) -> Length:
-        """Of the batch that the training starts with; a restart's own batch is left out."""
+        """With the batch that the training starts with; the batch of a restart is ignored."""
         feed, per_epoch, tokens = self._feed(spec, prepared)
         train = spec.train
         updates = max(1, total_steps(feed, train, Progress()) if train.max_epochs is not None else train.max_steps or 1)
@@ -82,8 +83,6 @@ class Lengths:
 
 def expected_steps(pairs: Pairs, indices: list[int], spec: RunSpec) -> int:
     """Steps until a batch is done: between the mean and the longest of its references, within the limits of the search."""
-    from orchestrator.decoding.beam import length_limit
-
     search = spec.search
-    wanted = [min(int(pairs.tgt_lengths[i]) + 1, length_limit(search, int(pairs.src_lengths[i]) + 1)) for i in indices]
-    return max(1, round((sum(wanted) / len(wanted) + max(wanted)) / 2))
+    steps = [min(int(pairs.tgt_lengths[i]) + 1, length_limit(search, int(pairs.src_lengths[i]) + 1)) for i in indices]
+    return max(1, round((sum(steps) / len(steps) + max(steps)) / 2))

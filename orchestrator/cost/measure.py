@@ -1,10 +1,11 @@
-"""The probe itself: a few updates of the real loop at a row's shapes, a validation batch or two, a checkpoint, a few decoded batches.
+"""The probe itself: a few updates of the real training loop at a row's shapes, a few validation batches, a checkpoint, decoded batches.
 
-On a CPU with one thread seconds are of CPU time: what else the machine does would be measured too.
+On a CPU with one thread, seconds are CPU time, so that other work on the machine does not count.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import statistics
@@ -34,6 +35,7 @@ from orchestrator.errors import StopTraining
 from orchestrator.ledger.run_files import Store
 from orchestrator.specs.schema import RunSpec, Schedule
 from orchestrator.training.batches import Update
+from orchestrator.training.objective import token_nll
 from orchestrator.training.runtime import Runtime, best_device
 from orchestrator.training.trainer import Trainer
 
@@ -102,8 +104,6 @@ class _Timed(Trainer):
 
 
 def _validation(training: Trainer, spec: RunSpec) -> dict[str, float]:
-    from orchestrator.training.objective import token_nll
-
     of_model, flops, model = work(spec.model, *_sizes(training.model)), 0.0, training.model.eval()
     clock = time.process_time if _one_thread(training) else partial(_now, training)
     started = clock()
@@ -185,3 +185,18 @@ def _memory() -> int:
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_reserved())
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def main() -> None:
+    """The process of one probe, so that its peak of memory is its own: a request on stdin, the measures on stdout, both JSON."""
+    request = json.load(sys.stdin)
+    answer = os.dup(1)
+    os.dup2(2, 1)  # what libraries print is not the answer
+    data_dir = None if request["data_dir"] is None else Path(request["data_dir"])
+    measures = measure(RunSpec.model_validate(request["spec"]), data_dir, Path(request["cache_dir"]), Path(request["folder"]))
+    with os.fdopen(answer, "w") as out:
+        json.dump(measures, out)
+
+
+if __name__ == "__main__":
+    main()

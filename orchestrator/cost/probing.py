@@ -1,4 +1,4 @@
-"""Which architectures are probed, and the probes: each in a process of its own, kept at once, so that a broken-off plan has the rest."""
+"""Choice of the architectures to probe, and the probes, each in a process of its own and saved at once."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.cost import about as abouts
-from orchestrator.cost import cache
+from orchestrator.cost import probes
 from orchestrator.cost.estimate import Costs
+from orchestrator.data.prepare import prepare
 from orchestrator.paths import ROOT
 from orchestrator.specs.row import Row
 
 PROBES = 12
-"""New probes of one call at most, unless it asks for more."""
+"""Default limit of new probes per call."""
 TIME_LIMIT = 900.0
 
 
 def choose(costs: Costs, rows: Sequence[Row], most: int) -> list[Row]:
-    """A row of each architecture that is not probed yet, those first that are farthest from all that is known: at most `most`."""
-    open_rows: dict[str, tuple[dict[str, Any], Row]] = {}
+    """At most `most` rows of architectures without a probe, those first that are farthest from all others."""
+    candidates: dict[str, tuple[dict[str, Any], Row]] = {}
     for row in rows:
-        about = costs.about(row)
-        if about is not None and (key := abouts.key_of(about)) not in costs.probes:
-            open_rows.setdefault(key, (about, row))
+        about = costs.conditions(row)
+        if about is not None and (key := probes.key_of(about)) not in costs.probes:
+            candidates.setdefault(key, (about, row))
     known = [probe["about"] for probe in costs.probes.values()]
     left = {
-        key: (min((abouts.distance(about, k) for k in known if abouts.comparable(about, k)), default=float("inf")), about, row)
-        for key, (about, row) in open_rows.items()
+        key: (min((probes.distance(about, k) for k in known if probes.comparable(about, k)), default=float("inf")), about, row)
+        for key, (about, row) in candidates.items()
     }
     chosen: list[Row] = []
     while left and len(chosen) < most:
@@ -39,35 +39,33 @@ def choose(costs: Costs, rows: Sequence[Row], most: int) -> list[Row]:
         _, about, row = left.pop(key)
         chosen.append(row)
         for other, (far, its, its_row) in left.items():
-            if abouts.comparable(its, about):
-                left[other] = (min(far, abouts.distance(its, about)), its, its_row)
+            if probes.comparable(its, about):
+                left[other] = (min(far, probes.distance(its, about)), its, its_row)
     return chosen
 
 
 def probed(
     costs: Costs, rows: Sequence[Row], *, data_dir: Path | None, cache_dir: Path, most: int = PROBES, tell: Callable[[str], None]
 ) -> list[str]:
-    """Prepares the data of all rows, measures what is not known and keeps it; returns a line for each row whose probe failed."""
-    from orchestrator.data.prepare import prepare
-
-    wanted = [each for row in rows for each in _with_parents(row)]
-    for data in {row.spec.data.model_dump_json(): row.spec.data for row in wanted if row.spec is not None}.values():
+    """Prepare the data of all rows and probe what is not probed yet. Returns a line for each row whose probe failed."""
+    lineage = [each for row in rows for each in _with_parents(row)]
+    for data in {row.spec.data.model_dump_json(): row.spec.data for row in lineage if row.spec is not None}.values():
         if costs.data.manifest(data) is not None:
             prepare(data, data_dir, cache_dir)
     costs.forget()
     problems: list[str] = []
-    chosen = choose(costs, wanted, most)
+    chosen = choose(costs, lineage, most)
     for number, row in enumerate(chosen, start=1):
         tell(f"probe {number} of {len(chosen)}: {row.id}")
-        about = costs.about(row)
+        about = costs.conditions(row)
         assert about is not None
         try:
             measures = _measured(row, data_dir, cache_dir, costs.results)
         except ProbeError as error:
             problems.append(f"{row.id}: probe failed: {error}")
             continue
-        cache.write(costs.results, about, measures)
-        costs.probes[abouts.key_of(about)] = {"about": about, "measures": measures}
+        probes.write(costs.results, about, measures)
+        costs.probes[probes.key_of(about)] = {"about": about, "measures": measures}
     return problems
 
 
@@ -79,27 +77,27 @@ def _with_parents(row: Row) -> Iterator[Row]:
 
 
 class ProbeError(Exception):
-    """The process of a probe ended without an answer (memory, for instance)."""
+    """The process of a probe ended without an answer (out of memory, for instance)."""
 
 
 def _measured(row: Row, data_dir: Path | None, cache_dir: Path, results: Path) -> dict[str, Any]:
     assert row.spec is not None
-    asked = {
+    request = {
         "spec": row.spec.model_dump(mode="json"),
         "data_dir": None if data_dir is None else str(data_dir.resolve()),
         "cache_dir": str(cache_dir.resolve()),
-        "folder": str((results / cache.FOLDER).resolve()),
+        "folder": str((results / probes.FOLDER).resolve()),
     }
     paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    command = [sys.executable, "-m", "orchestrator.cost.worker"]
+    command = [sys.executable, "-m", "orchestrator.cost.measure"]
     environment = os.environ | {"OMP_NUM_THREADS": str(row.spec.train.threads), "PYTHONPATH": paths}
     try:
-        done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, timeout=TIME_LIMIT, env=environment)
+        done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, timeout=TIME_LIMIT, env=environment)
     except subprocess.TimeoutExpired:
         raise ProbeError(f"no answer within {TIME_LIMIT:g} seconds") from None
     if done.returncode:
         last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "")
         ended = f"ended by signal {-done.returncode}" if done.returncode < 0 else last[:300]
         raise ProbeError(ended or f"exit code {done.returncode}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    measures: dict[str, Any] = json.loads(done.stdout)
+    return measures

@@ -11,7 +11,7 @@ from orchestrator.cli.commands.rows import open_ledger
 from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json
 from orchestrator.cost import check as cost_check
-from orchestrator.cost import planned
+from orchestrator.cost import plan_costs
 from orchestrator.cost.estimate import Costs
 from orchestrator.cost.probing import probed
 from orchestrator.errors import UserError
@@ -67,7 +67,7 @@ def plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: b
         make(options.results, "--results")
         problems = probed(costs, rows, data_dir=options.data_dir, cache_dir=options.cache_dir, most=max_probes, tell=log)
     planned_rows = plan_rows(rows, requested or sorted(default_seeds), ledger=ledger, force=force, rungs=sorted(rungs), data=data)
-    planned.add_costs(planned_rows, rows, costs, ledger)
+    plan_costs.add_costs(planned_rows, rows, costs, ledger)
     comparison = cost_check.check(planned_rows, rows, costs, ledger) if check else None
     record = planned_rows.as_json()
     if as_json:
@@ -85,7 +85,7 @@ def plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: b
     for line in (
         *(line for grid in grids for line in _grid_lines(grid)),
         *planned_rows.notes,
-        *planned.lines(planned_rows, scheduler),
+        *plan_costs.lines(planned_rows, scheduler),
         *([] if comparison is None else cost_check.lines(comparison)),
         *problems,
     ):
@@ -119,5 +119,5 @@ def _table(planned_rows: Plan) -> Table:
         )
         params = "?" if row.params is None else f"{row.params:,}"
         rate, key = planned_rows.rates.get(row.id, ""), (row.keys.train or "")[:16]
-        table.add_row(cell(row.id), str(row.seed), params, *planned.short(row.cost), rate, key, cell(status))
+        table.add_row(cell(row.id), str(row.seed), params, *plan_costs.short(row.cost), rate, key, cell(status))
     return table

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cost import measure
-from orchestrator.cost.planned import lines
+from orchestrator.cost.plan_costs import lines
 from orchestrator.errors import StopTraining
 from orchestrator.ledger.keys import Keys
 from orchestrator.sweeps.cost import Cost, Sum

@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cost import about as abouts
-from orchestrator.cost import cache
 from orchestrator.cost import estimate as estimates
+from orchestrator.cost import probes
 from orchestrator.cost.estimate import Costs
 from orchestrator.cost.flops import work
 from orchestrator.cost.lengths import Lengths
-from orchestrator.cost.planned import _done, add_costs
-from orchestrator.cost.totals import totals
+from orchestrator.cost.plan_costs import _done, add_costs, totals
 from orchestrator.data.prepare import prepare
 from orchestrator.files import atomic
 from orchestrator.ledger.keys import Keys
@@ -57,10 +55,10 @@ def with_train(row: Row, **changes: Any) -> Row:
 
 def probed(data: Data, place: Path, row: Row, **measures: float) -> Costs:
     costs = Costs(data, place)
-    about = costs.about(row)
+    about = costs.conditions(row)
     assert about is not None
-    cache.write(place, about, NOTHING | measures)
-    costs.probes = cache.read_all(place)
+    probes.write(place, about, NOTHING | measures)
+    costs.probes = probes.read_all(place)
     return costs
 
 
@@ -104,7 +102,7 @@ def test_several_workers_share_updates_and_validations(data: Data, tmp_path: Pat
     assert one.around and four.around == pytest.approx(5.0 + (one.around - 5.0) / 4) and one.around > 5.0
     assert (one.devices, four.devices, four.decode, four.basis) == (1, 4, one.decode, "estimated")
     assert costs.of(with_train(row, threads=3), workers=2).devices == 6, "cores"
-    monkeypatch.setattr("orchestrator.training.runtime.best_device", lambda: SimpleNamespace(type="cuda"))
+    monkeypatch.setattr("orchestrator.cost.estimate.best_device", lambda: SimpleNamespace(type="cuda"))
     assert costs.of(with_train(row, threads=3), workers=2).devices == 2, "GPUs"
 
 
@@ -113,11 +111,11 @@ def test_the_nearest_probe_of_this_machine_stands_in(data: Data, tmp_path: Path,
     base, near, away, row = rows()[:4]
     for each, seconds in ((base, 3.0), (near, 7.0), (away, 11.0)):
         costs = probed(data, tmp_path, each, train_seconds=seconds, decode_seconds=1.0, decode_weights=50.0, row_steps=10.0)
-    keys = {abouts.key_of(costs.about(each) or {}): name for each, name in ((base, "base"), (near, "near"), (away, "away"))}
+    keys = {probes.key_of(costs.conditions(each) or {}): name for each, name in ((base, "base"), (near, "near"), (away, "away"))}
     distances = {"base": 5.0, "near": 1.0, "away": 0.1}
     named = {id(probe["about"]): keys[key] for key, probe in costs.probes.items()}
-    monkeypatch.setattr(estimates.abouts, "distance", lambda mine, other: distances[named[id(other)]])
-    monkeypatch.setattr(estimates.abouts, "comparable", lambda mine, other: named[id(other)] != "away")
+    monkeypatch.setattr(estimates.probes, "distance", lambda mine, other: distances[named[id(other)]])
+    monkeypatch.setattr(estimates.probes, "comparable", lambda mine, other: named[id(other)] != "away")
     found = costs.of(row)
     assert found.basis == "estimated" and found.probe is not None and keys[found.probe] == "near" and found.memory is None
     assert found.train == pytest.approx((found.flop or 0) * 7.0)

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cost import about as abouts
-from orchestrator.cost import cache
+from orchestrator.cost import probes
 from orchestrator.cost.check import check
 from orchestrator.cost.estimate import Costs
-from orchestrator.cost.planned import add_costs, duration, lines
+from orchestrator.cost.plan_costs import add_costs, duration, lines, totals
 from orchestrator.cost.probing import choose
-from orchestrator.cost.totals import totals
 from orchestrator.data.prepare import prepare
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
@@ -49,11 +47,11 @@ def rows() -> list[Row]:
 
 
 def keep(costs: Costs, row: Row, **changes: Any) -> str:
-    about = costs.about(row)
+    about = costs.conditions(row)
     assert about is not None
-    cache.write(costs.results, about, MEASURES | changes)
-    costs.probes = cache.read_all(costs.results)
-    return abouts.key_of(about)
+    probes.write(costs.results, about, MEASURES | changes)
+    costs.probes = probes.read_all(costs.results)
+    return probes.key_of(about)
 
 
 def test_without_a_probe_no_time_is_told(data: Data, tmp_path: Path) -> None:
@@ -106,11 +104,11 @@ def test_other_threads_and_precision_are_another_machine(data: Data, tmp_path: P
 def test_a_damaged_probe_is_none(data: Data, tmp_path: Path) -> None:
     costs, row = Costs(data, tmp_path), rows()[0]
     keep(costs, row)
-    (path,) = (tmp_path / cache.FOLDER).glob("*.json")
+    (path,) = (tmp_path / probes.FOLDER).glob("*.json")
     whole = json.loads(path.read_text())
     for text in ("", "[]", json.dumps(whole | {"measures": {}}), json.dumps(whole | {"key": "0" * 64})):
         path.write_text(text)
-        assert cache.read_all(tmp_path) == {}
+        assert probes.read_all(tmp_path) == {}
 
 
 def test_probes_go_where_least_is_known(data: Data, tmp_path: Path) -> None:
@@ -154,7 +152,7 @@ def test_errors_are_relative_to_what_the_ledger_recorded(data: Data, tmp_path: P
     cost = costs.of(row)
     assert cost.train is not None and cost.decode is not None
     made = plan([row], [1, 2, 3], ledger=ledger, data=data)
-    here = abouts.machine()
+    here = probes.machine()
     for each, factor, world in zip(made.rows, (0.5, 1.0, 1.0), (1, 1, 2), strict=True):
         assert each.keys.train is not None and each.keys.decode is not None
         record = {"status": "done", "steps": 6, "seconds": cost.train * factor, "world_size": world}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.cost.planned import short
+from orchestrator.cost.plan_costs import short
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.cost import Cost
 from orchestrator.sweeps.memory import estimate

@@ -1,25 +1,25 @@
-"""Costs beside the rows of a plan, and their sums in words."""
+"""Costs of the rows of a plan, their sums over the plan, and both in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from orchestrator.cost.estimate import Costs
-from orchestrator.cost.totals import totals
 from orchestrator.ledger.outcome import FINISHED
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.cost import Cost, Sum
 from orchestrator.sweeps.plan import Plan, Planned
+from orchestrator.training.runtime import best_device
 
 BUSY = 0.3
-"""Others a core from which a probe is not taken to have had the machine for itself."""
+"""Other processes per core from which on a probe did not have the machine for itself."""
 
 
 def add_costs(plan: Plan, rows: Sequence[Row], costs: Costs, ledger: Ledger, workers: int | None = None) -> None:
-    """Fills `cost` of every planned row and parent, and the plan's totals."""
+    """Fill `cost` of every planned row and parent, and the totals of the plan."""
     by_id: dict[str, Row] = {}
     lineage: dict[str, list[str]] = {}
     for row in rows:
@@ -36,8 +36,45 @@ def add_costs(plan: Plan, rows: Sequence[Row], costs: Costs, ledger: Ledger, wor
     plan.totals = totals(plan.rows, plan.parents, found, _done((*plan.parents, *plan.rows), ledger), lineage)
 
 
+def totals(
+    rows: Sequence[Planned],
+    parents: Sequence[Planned],
+    costs: Mapping[str, Cost],
+    done: Collection[str],
+    lineage: Mapping[str, Sequence[str]],
+) -> dict[str, Sum]:
+    """{"alone": every row by itself, with the rows that it starts from; "shared": equal work once; "done"; "left"}.
+
+    done: keys of trainings, decodings and scores in the ledger. lineage: row -> the rows that it starts from. Work without keys (its data
+    is absent) counts as different from all other work.
+    """
+    found = {name: Sum() for name in ("alone", "shared", "done", "left")}
+    seen: set[str] = set()
+
+    def once(kind: str, key: str | None, cost: Cost | None) -> None:
+        if key in seen:
+            return
+        if key is not None:
+            seen.add(key)
+        found["shared"].add(kind, cost)
+        found["done" if key in done else "left"].add(kind, cost)
+
+    for row in (*parents, *rows):
+        once("train", row.keys.train, costs.get(row.id))
+        for keys in (row.keys, *row.also.values()):
+            once("decode", keys.decode, costs.get(row.id))
+            once("score", keys.score, costs.get(row.id))
+    for row in rows:
+        for each in (row.id, *lineage.get(row.id, ())):
+            found["alone"].add("train", costs.get(each))
+        for _ in (row.keys, *row.also):
+            found["alone"].add("decode", costs.get(row.id))
+            found["alone"].add("score", None)
+    return found
+
+
 def _done(rows: Iterable[Planned], ledger: Ledger) -> set[str]:
-    """Keys of trainings, decodings and scores that the ledger has."""
+    """Keys of trainings, decodings and scores in the ledger."""
     found: set[str] = set()
     for row in rows:
         train = row.keys.train
@@ -55,11 +92,11 @@ def _done(rows: Iterable[Planned], ledger: Ledger) -> set[str]:
 
 
 def lines(plan: Plan, scheduler: dict[str, Any] | None = None) -> list[str]:
-    """What the plan costs, for people."""
+    """The totals as text."""
     if not plan.totals:
         return []
     alone, shared, done, left = (plan.totals[name] for name in ("alone", "shared", "done", "left"))
-    unit = _unit(plan)
+    unit = "GPU-hours" if _on_gpu() else "core-hours"
     found = [
         f"{'every row by itself':<22}{_sum(alone, unit)}",
         f"{'equal work once':<22}{_sum(shared, unit)}{_saved(alone, shared)}",
@@ -80,14 +117,8 @@ def lines(plan: Plan, scheduler: dict[str, Any] | None = None) -> list[str]:
     return found
 
 
-def _on_a_gpu() -> bool:
-    from orchestrator.training.runtime import best_device
-
+def _on_gpu() -> bool:
     return best_device().type == "cuda"
-
-
-def _unit(plan: Plan) -> str:
-    return "GPU-hours" if _on_a_gpu() else "core-hours"
 
 
 def _sum(each: Sum, unit: str) -> str:
@@ -116,12 +147,12 @@ def duration(seconds: float | None) -> str:
 
 
 def short(cost: Cost | None) -> tuple[str, str, str, str]:
-    """FLOP of an update and in all, time and memory, as a table has them; ~ estimated, ? not known."""
+    """FLOP per update, total FLOP, time and memory as table cells; ~ estimated, ? unknown."""
     if cost is None:
         return "", "", "", ""
     near = "~" if cost.basis == "estimated" else ""
     flop = ["?" if value is None else f"{value:.2g}" for value in (cost.flop_update, cost.flop)]
-    bound = "~" if _on_a_gpu() else "<"  # see `memory.PROCESS`
+    bound = "~" if _on_gpu() else "<"  # see `memory.PROCESS`
     room = "?" if cost.room is None else f"{bound}{cost.room / 2**30:.2g}G"
     memory = room if cost.memory is None else f"{cost.memory / 2**30:.2g}G"
     return flop[0], flop[1], "?" if cost.seconds is None else near + duration(cost.seconds), memory

@@ -1,0 +1,100 @@
+"""Probes on disk, in RESULTS/probes/KEY16.json. The key covers the conditions of a probe: the architecture at its batch and data, and the
+machine. Deleting the folder only forgets the probes."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from orchestrator.files import atomic
+from orchestrator.files.canonical import digest
+from orchestrator.ledger.keys import model_text, short, training_key
+from orchestrator.ledger.provenance import processor
+from orchestrator.specs.schema import RunSpec
+from orchestrator.training.runtime import best_device
+
+FORMAT = 1
+"""Raised when probes measure something else."""
+FOLDER = "probes"
+MEASURES = ("train_flops", "train_seconds", "valid_flops", "valid_seconds", "row_steps", "decode_seconds", "decode_weights")
+"""Fields of every probe: the work done, in FLOP or hypotheses times steps, its seconds, and the weights that a target position meets."""
+
+
+@functools.cache
+def machine() -> dict[str, Any]:
+    """The device that trainings use here, by name, and torch's version."""
+    device = best_device()
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
+    return {"device": device.type, "name": name, "torch": str(torch.__version__)}
+
+
+def conditions(spec: RunSpec, manifest: Mapping[str, Any], sizes: tuple[int, int]) -> dict[str, Any]:
+    """Everything that determines the seconds of an update and of a decoded sentence (no learning rate, seed or length), as plain data."""
+    train, search = spec.train, spec.search
+    return {
+        "format": FORMAT,
+        "machine": machine(),
+        "threads": train.threads,
+        "precision": train.precision,
+        "compile": train.compile,
+        "recompute": train.recompute,
+        "model": json.loads(model_text(spec.model)),
+        "vocab": list(sizes),
+        "data": training_key(dict(manifest)),
+        "batch": spec.batch.model_dump(mode="json"),
+        "optim": [spec.optim.kind, spec.optim.clip_norm is not None],
+        "decode": [search.beam_size, search.precision, search.no_repeat_ngram],
+    }
+
+
+def key_of(conditions: Mapping[str, Any]) -> str:
+    return digest(conditions)
+
+
+def comparable(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether the rate under one can be used for the other."""
+    same = ("format", "machine", "threads", "precision", "compile", "recompute")
+    return all(one[name] == other[name] for name in same)
+
+
+def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    """Distance of two architectures: 1 for each different component, and for each factor e in width, depth, vocabulary or batch."""
+
+    def factor(a: float, b: float) -> float:
+        return abs(math.log(max(a, 1e-9) / max(b, 1e-9)))
+
+    total = sum(factor(one["model"][name], other["model"][name]) for name in ("d_model", "d_ff"))
+    for side in ("encoder", "decoder"):
+        mine, yours = one["model"][side], other["model"][side]
+        total += factor(mine["num_layers"], yours["num_layers"])
+        total += sum(mine.get(name) != yours.get(name) for name in {*mine, *yours} - {"num_layers"})
+    parts = ("bridge", "extra_encoder", "context", "regularizers", "embeddings")
+    total += sum(one["model"].get(name) != other["model"].get(name) for name in parts)
+    total += factor(one["vocab"][1], other["vocab"][1]) + factor(one["batch"]["size"], other["batch"]["size"])
+    return total + (one["data"] != other["data"]) + (one["decode"] != other["decode"])
+
+
+def write(results: Path, conditions: dict[str, Any], measures: dict[str, Any]) -> None:
+    """Durable and atomic; replaces an earlier probe under the same conditions."""
+    key = key_of(conditions)
+    atomic.write_json(results / FOLDER / f"{short(key)}.json", {"key": key, "about": conditions, "measures": measures})
+
+
+def read_all(results: Path) -> dict[str, dict[str, Any]]:
+    """Key -> {"about": conditions, "measures"}. Damaged and foreign files are skipped."""
+    probes: dict[str, dict[str, Any]] = {}
+    folder = results / FOLDER
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            if key_of(record["about"]) == record["key"] and all(record["measures"][name] >= 0 for name in MEASURES):
+                probes[record["key"]] = record
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return probes
