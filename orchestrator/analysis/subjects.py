@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orchestrator.analysis import registry
 from orchestrator.analysis.base import Subject
-from orchestrator.decoding.length_penalty import with_known
+from orchestrator.decoding.length_penalty import tuned_spec
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import Keys
@@ -94,7 +94,7 @@ def group(kind: str, rows: Sequence[Row], selection: RowSelection, ledger: Ledge
         elif needs.needs_weights and not _has_weights(ledger, keys):
             left_out.append(f"{row.id} seed {selection.seed}: its weights are not in {ledger.root} (published results hold none)")
         else:
-            subjects[row.id] = Subject(row, keys, _label(row, analysis_row), analysis_row, with_known(row.spec, keys, ledger))
+            subjects[row.id] = Subject(row, keys, _label(row, analysis_row), analysis_row, tuned_spec(row.spec, keys, ledger))
     left_out = list(dict.fromkeys(left_out))
     if not subjects:
         raise UserError(*(left_out or [f"{rows[0].id}: found no row to analyse; expected rows that run, or an analysis of some"]))

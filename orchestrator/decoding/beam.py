@@ -27,12 +27,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from models.cache import Cache
-from orchestrator.decoding.next_words import NextWords
-from orchestrator.decoding.top_k import NEVER
+from orchestrator.decoding.candidates import NEVER, Candidates
 from orchestrator.specs.schema import DecodeSpec, LengthPenalty
 
 PAD, BOS, EOS = 0, 2, 3
-LEAVE_SHARE = 8  # finished sentences leave the batch when they are at least 1/8 of it: leaving copies the others' memories
+COMPACT_SHARE = 8  # finished sentences are removed when they are 1/8 of the batch: removing copies the others' memories
 
 
 class Hypothesis(NamedTuple):
@@ -132,7 +131,7 @@ class _Step(NamedTuple):
 
 
 class _Search:
-    """One batch: the model's state, each sentence's limit and penalty, the trail of choices, and the outcome by place in the batch."""
+    """The search of one batch: the model's state, limits and penalties, back pointers, and the outcome by index in the input."""
 
     def __init__(self, model: Any, src_BS: Tensor, decode: DecodeSpec, nbest: int) -> None:
         self.model, self.K, self.nbest, self.device = model, decode.beam_size, nbest, src_BS.device
@@ -142,7 +141,7 @@ class _Search:
         self.penalty = [length_penalty(decode.length_penalty, n) for n in range(self.longest + 1)]
         self.limit = torch.tensor(limits, device=self.device)
         self.limit_penalty = torch.tensor([self.penalty[n] for n in limits], device=self.device)
-        self.place = torch.arange(len(limits), device=self.device)  # place in the batch of each sentence still searched
+        self.sentence = torch.arange(len(limits), device=self.device)  # index of each sentence in the input
         self.encoded, self.cache = model.encode(src_BS), Cache()
         self.tokens = torch.zeros((self.longest, len(limits), self.K), dtype=torch.long, device=self.device)
         self.parents = torch.zeros_like(self.tokens)
@@ -153,7 +152,7 @@ class _Search:
         self.history = torch.empty((len(limits), 1, 0), dtype=torch.long, device=self.device)  # [B, W, tokens so far], where it is needed
 
     def beam(self) -> None:
-        live = torch.zeros(len(self.place), 1, device=self.device)
+        live = torch.zeros(len(self.sentence), 1, device=self.device)
         token = torch.full_like(live, BOS, dtype=torch.long)
         ended = self.outcome
         for length in range(1, self.longest + 1):
@@ -165,22 +164,22 @@ class _Search:
                 step = self._extend(words, live, ended, length, exact=True)
                 done = int(step.flags[0])
             live, parent, token, ended = step.live, step.parent, step.token, step.ended
-            self.tokens[length - 1, self.place], self.parents[length - 1, self.place] = token, parent
-            self._remember(token, parent)
-            rows = torch.arange(len(self.place), device=self.device)
+            self.tokens[length - 1, self.sentence], self.parents[length - 1, self.sentence] = token, parent
+            self._append_history(token, parent)
+            rows = torch.arange(len(self.sentence), device=self.device)
             if done == len(rows):
                 break
-            if done * LEAVE_SHARE >= len(rows):
+            if done * COMPACT_SHARE >= len(rows):
                 rows = (~step.done).nonzero().squeeze(1)
-                self._settle(ended)
+                self._store(ended)
                 live, token, parent, ended = live[rows], token[rows], parent[rows], ended.rows(rows)
-                self._leave(rows)
+                self._compact(rows)
             self.cache.reorder((rows[:, None] * width + parent).flatten())
-        self._settle(ended)
+        self._store(ended)
 
     def greedy(self) -> None:
         """Beam search with K = 1, without candidates, parents and reordering; the same output."""
-        logprob = torch.zeros(len(self.place), 1, device=self.device)
+        logprob = torch.zeros(len(self.sentence), 1, device=self.device)
         token = torch.full_like(logprob, BOS, dtype=torch.long)
         ended = self.outcome
         for length in range(1, self.longest + 1):
@@ -189,8 +188,8 @@ class _Search:
             last = (self.limit == length)[:, None]
             token, best = token.masked_fill_(last, EOS), torch.where(last, eos, best)
             logprob = logprob + best
-            self.tokens[length - 1, self.place] = token
-            self._remember(token)
+            self.tokens[length - 1, self.sentence] = token
+            self._append_history(token)
             now = (token == EOS) & (ended.score == NEVER)
             values = (logprob / self.penalty[length], logprob, torch.full_like(token, length), torch.zeros_like(token))
             ended = _Ended(*(torch.where(now, new, old) for new, old in zip(values, ended, strict=True)))
@@ -199,31 +198,31 @@ class _Search:
             self._check(broken, length)
             if count == len(done):
                 break
-            if count * LEAVE_SHARE >= len(done):
+            if count * COMPACT_SHARE >= len(done):
                 rows = (~done).nonzero().squeeze(1)
-                self._settle(ended)
+                self._store(ended)
                 token, logprob, ended = token[rows], logprob[rows], ended.rows(rows)
-                self._leave(rows)
+                self._compact(rows)
                 self.cache.reorder(rows)
-        self._settle(ended)
+        self._store(ended)
 
-    def _next(self, token_BW: Tensor, length: int, count: int) -> NextWords:
-        """The candidates behind these tokens; PAD and BOS are none, nor is EOS as the first token."""
+    def _next(self, token_BW: Tensor, length: int, count: int) -> Candidates:
+        """The candidates after these tokens, without PAD and BOS, and without EOS as the first token."""
         hidden = self.model.decode(token_BW.view(-1, 1), self.encoded, self.cache)
         logits = self.model.logits(hidden[:, -1]).float()
         repeats = repeated(self.history.flatten(0, 1), self.ngram) if self.ngram else self.none
-        return NextWords(logits, self.banned[: 3 if length == 1 else 2], repeats.expand(len(logits), -1), EOS, count)
+        return Candidates(logits, self.banned[: 3 if length == 1 else 2], repeats.expand(len(logits), -1), EOS, count)
 
-    def _remember(self, token_BK: Tensor, parent_BK: Tensor | None = None) -> None:
-        """Each hypothesis's tokens, for blocking: its parent's and its own."""
+    def _append_history(self, token_BK: Tensor, parent_BK: Tensor | None = None) -> None:
+        """Appends to the tokens of each hypothesis, which n-gram blocking reads."""
         if self.ngram:
-            kept = self.history
+            history = self.history
             if parent_BK is not None:
-                kept = kept.gather(1, parent_BK[:, :, None].expand(-1, -1, kept.shape[2]))
-            self.history = torch.cat((kept, token_BK[:, :, None]), dim=2)
+                history = history.gather(1, parent_BK[:, :, None].expand(-1, -1, history.shape[2]))
+            self.history = torch.cat((history, token_BK[:, :, None]), dim=2)
 
-    def _extend(self, words: NextWords, live_BW: Tensor, ended: _Ended, length: int, *, exact: bool) -> _Step:
-        """One step of the search; it changes nothing, so that a tie can be done again exactly."""
+    def _extend(self, words: Candidates, live_BW: Tensor, ended: _Ended, length: int, *, exact: bool) -> _Step:
+        """One step of the search, without side effects, so that it can be repeated exactly after a tie."""
         (B, W), K = live_BW.shape, self.K
         value_NC, token_NC, tied = words.best(exact=exact)
         eos_BW = words.eos.view(B, W)
@@ -254,14 +253,14 @@ class _Search:
         flags = torch.stack((done.sum(), tied, self._broken(eos_BW)))
         return _Step(live.masked_fill(done[:, None], NEVER), parent.gather(1, order), token.gather(1, order), ended, done, flags)
 
-    def _settle(self, ended: _Ended) -> None:
-        """Keep the outcome of the sentences searched so far."""
-        for kept, value in zip(self.outcome, ended, strict=True):
-            kept[self.place] = value
+    def _store(self, ended: _Ended) -> None:
+        """Stores the outcome of the sentences in the batch."""
+        for stored, value in zip(self.outcome, ended, strict=True):
+            stored[self.sentence] = value
 
-    def _leave(self, rows: Tensor) -> None:
-        """Only the sentences in these rows stay in the batch."""
-        self.place, self.limit, self.limit_penalty = self.place[rows], self.limit[rows], self.limit_penalty[rows]
+    def _compact(self, rows: Tensor) -> None:
+        """Keeps only the sentences in these rows."""
+        self.sentence, self.limit, self.limit_penalty = self.sentence[rows], self.limit[rows], self.limit_penalty[rows]
         self.history = self.history[rows] if self.ngram else self.history
         self.encoded = self.encoded.select(rows)
         self.cache.select(rows)
@@ -276,13 +275,13 @@ class _Search:
             raise FloatingPointError(f"the model's output is NaN at step {length}")
 
     def hypotheses(self) -> list[list[Hypothesis]]:
-        """Follow the parents back from where each of the n-best ended, all at once."""
-        score, logprob, length, place = (t[:, : self.nbest].cpu() for t in self.outcome)
+        """Follows the back pointers from the end of each of the n-best, all at once."""
+        score, logprob, length, parent = (t[:, : self.nbest].cpu() for t in self.outcome)
         tokens, parents = self.tokens.cpu(), self.parents.cpu()
-        ids = torch.zeros((self.longest, *place.shape), dtype=torch.long)
+        ids = torch.zeros((self.longest, *parent.shape), dtype=torch.long)
         for t in range(int(length.max()) - 2, -1, -1):
             on_path = length - 2 >= t
-            ids[t] = tokens[t].gather(1, place)
-            place = torch.where(on_path, parents[t].gather(1, place), place)
+            ids[t] = tokens[t].gather(1, parent)
+            parent = torch.where(on_path, parents[t].gather(1, parent), parent)
         rows = zip(ids.permute(1, 2, 0).tolist(), score.tolist(), logprob.tolist(), length.tolist(), strict=True)
         return [[Hypothesis(y[: n - 1], s, p) for y, s, p, n in zip(*row, strict=True) if s > NEVER] for row in rows]

@@ -9,7 +9,7 @@ from orchestrator.decoding.beam import EOS
 
 
 class FullLength(nn.Module):
-    """The model with EOS out of reach, so that every output is as long as its limit."""
+    """The model with EOS made impossible, so that every output is as long as its limit."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()

@@ -1,9 +1,8 @@
-"""The exponent of the length penalty that does best on the validation set (Shen et al. 2018, section 4.3, after Gehring et al. 2017)."""
+"""Tunes the exponent of the length penalty on the validation set (Shen et al. 2018, section 4.3, after Gehring et al. 2017)."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
@@ -20,25 +19,25 @@ VALID = "valid"
 
 
 def tune(model: nn.Module, prepared: Prepared, decode: DecodeSpec, metric: ScoreSpec) -> dict[str, Any]:
-    """Decode the validation set with every candidate: {"alpha": the best, "candidates": [{"alpha", "bleu"}], "signature", ..}.
+    """Decodes the validation set with every candidate: {"alpha": the best, "candidates": [{"alpha", "bleu"}], "signature", ..}.
 
-    The best by the row's metric; of equals the first.
+    The best is that of the highest metric, the first among equals.
     """
     started = time.perf_counter()
     ids = prepared.encode(prepared.sources(VALID))
-    found, signature = [], ""
+    candidates, signature = [], ""
     for alpha in decode.length_penalty.candidates or []:
-        outputs = [hypotheses[0].ids for hypotheses in decode_corpus(model, ids, settled(decode, {"alpha": alpha}))]
+        outputs = [hypotheses[0].ids for hypotheses in decode_corpus(model, ids, with_alpha(decode, alpha))]
         scored = score(prepared.decode(outputs), prepared.decode_tokens(outputs), prepared, VALID, metric)
-        found.append({"alpha": alpha, "bleu": scored["bleu"]})
+        candidates.append({"alpha": alpha, "bleu": scored["bleu"]})
         signature = scored["signature"]
-    best = max(found, key=lambda each: each["bleu"])
-    return {"alpha": best["alpha"], "candidates": found, "signature": signature, "seconds": round(time.perf_counter() - started, 3)}
+    best = max(candidates, key=lambda candidate: candidate["bleu"])
+    return {"alpha": best["alpha"], "candidates": candidates, "signature": signature, "seconds": round(time.perf_counter() - started, 3)}
 
 
-def settled(decode: DecodeSpec, record: Mapping[str, Any]) -> DecodeSpec:
-    """The search with the exponent that a record of `tune` names."""
-    penalty = decode.length_penalty.model_copy(update={"alpha": float(record["alpha"]), "candidates": None})
+def with_alpha(decode: DecodeSpec, alpha: float) -> DecodeSpec:
+    """`decode` with this exponent in place of a tuned one."""
+    penalty = decode.length_penalty.model_copy(update={"alpha": float(alpha), "candidates": None})
     return decode.model_copy(update={"length_penalty": penalty})
 
 
@@ -46,22 +45,24 @@ def _record(keys: Keys, ledger: Ledger) -> dict[str, Any] | None:
     return None if keys.tune is None or keys.train is None else ledger.read_tune(keys.train, keys.tune)
 
 
-def known(decode: DecodeSpec, keys: Keys, ledger: Ledger, row: str) -> DecodeSpec:
-    """The search of a row that may be tuned. UserError where it is and was not decoded yet."""
+def tuned_decode(decode: DecodeSpec, keys: Keys, ledger: Ledger, row: str) -> DecodeSpec:
+    """The row's search with its tuned exponent, if it has one. UserError if that has not been tuned yet."""
     if decode.length_penalty.alpha != "tuned":
         return decode
     record = _record(keys, ledger)
     if record is None:
         raise UserError(f"{row}: its length penalty is tuned, and was not yet; expected nmt-ablate run {row} first")
-    return settled(decode, record)
+    return with_alpha(decode, record["alpha"])
 
 
-def with_known(spec: RunSpec, keys: Keys, ledger: Ledger) -> RunSpec:
-    """With the search that was tuned, for whoever decodes with it; not tuned yet, with the first candidate. It has no keys: they are of
-    the spec that says `tuned`."""
+def tuned_spec(spec: RunSpec, keys: Keys, ledger: Ledger) -> RunSpec:
+    """The spec with its tuned exponent, or the first candidate if that has not been tuned yet.
+
+    Only for decoding: keys are those of the spec that says `tuned`.
+    """
     decode = spec.decode
     if decode.length_penalty.alpha != "tuned":
         return spec
     candidates = decode.length_penalty.candidates or []
     record = _record(keys, ledger)
-    return spec.model_copy(update={"decode": settled(decode, {"alpha": candidates[0]} if record is None else record)})
+    return spec.model_copy(update={"decode": with_alpha(decode, candidates[0] if record is None else record["alpha"])})

@@ -1,6 +1,6 @@
-"""Decoding of whole texts: batches of similar length, results in the order of the input.
+"""Decodes whole texts in batches of similar length; results are in input order.
 
-An empty source (no tokens) becomes an empty output without asking the model.
+An empty source (no tokens) gives an empty output without running the model.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from orchestrator.specs.schema import DecodeSpec
 
 BATCH_TOKENS = 2048
 BATCH_SENTENCES = 64
-MOST = 1024
-"""Subwords of a line that is given to `translate_lines`: time and memory grow with the square of its length."""
-MOST_CHARACTERS = 16 * MOST
-"""Of these, before they are taken apart."""
+MAX_SUBWORDS = 1024
+"""Of a line given to `translate_lines`: time and memory grow with the square of its length."""
+MAX_CHARACTERS = 16 * MAX_SUBWORDS
+"""Of such a line, before it is tokenised."""
 
 Progress = Callable[[int, int], None]
 """Called after every batch with (sentences done, sentences in all)."""
 
 
 class Codec(Protocol):
-    """What translation of text needs of the prepared data."""
+    """Tokenisation and detokenisation, as prepared data provides them."""
 
     def encode(self, lines: list[str], side: str = "src") -> list[list[int]]:
         """Token ids of lines, without BOS and EOS."""
@@ -77,7 +77,7 @@ def decode_corpus(
 
 
 def lines_of(data: bytes) -> list[str]:
-    """The lines of a text. UserError names the first that is not UTF-8."""
+    """The lines of a UTF-8 text. UserError for the first invalid line."""
     lines = data.split(b"\n")
     if lines[-1] == b"":
         lines.pop()
@@ -92,17 +92,17 @@ def lines_of(data: bytes) -> list[str]:
 
 
 def translate_lines(
-    model: Any, prepared: Codec, lines: Sequence[str], decode: DecodeSpec, tell: Callable[[str], None] = lambda line: None
+    model: Any, prepared: Codec, lines: Sequence[str], decode: DecodeSpec, warn: Callable[[str], None] = lambda line: None
 ) -> list[str]:
     """Detokenised translations of raw source lines, in input order; an empty line stays empty.
 
-    Of a line of more than MOST subwords the first MOST are translated; `tell` is told.
+    Of a longer line only the first MAX_SUBWORDS subwords are translated; `warn` receives a message.
     """
-    ids = prepared.encode([line[:MOST_CHARACTERS] for line in lines], "src")
+    ids = prepared.encode([line[:MAX_CHARACTERS] for line in lines], "src")
     for number, (line, source) in enumerate(zip(lines, ids, strict=True), start=1):
-        if len(source) > MOST or len(line) > MOST_CHARACTERS:
-            ids[number - 1] = truncated(source, MOST)
-            tell(f"stdin:{number}: found a line of {len(line)} characters; its first {len(ids[number - 1])} subwords are translated")
+        if len(source) > MAX_SUBWORDS or len(line) > MAX_CHARACTERS:
+            ids[number - 1] = truncated(source, MAX_SUBWORDS)
+            warn(f"stdin:{number}: found a line of {len(line)} characters; its first {len(ids[number - 1])} subwords are translated")
     found = decode_corpus(model, ids, decode)
     return prepared.decode([hypotheses[0].ids for hypotheses in found], "tgt")
 

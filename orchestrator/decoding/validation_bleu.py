@@ -1,4 +1,4 @@
-"""BLEU of the validation set at a rung, for schedulers that compare runs by it."""
+"""BLEU of the validation set at rungs, for schedulers that compare runs by it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from orchestrator.data.prepare import Prepared
-from orchestrator.decoding.length_penalty import VALID, settled
+from orchestrator.decoding.length_penalty import VALID, with_alpha
 from orchestrator.decoding.translate import decode_corpus
 from orchestrator.scoring.scores import score
 from orchestrator.specs.schema import RunSpec
@@ -16,17 +16,17 @@ from orchestrator.specs.schema import RunSpec
 NAME = "valid/bleu"
 
 RungMetrics = Callable[[nn.Module], dict[str, float]]
-"""Of the model as it stands at a rung; it leaves weights, random numbers and the training mode as they were."""
+"""Metrics of the model at a rung. Weights, random state and training mode stay as they were."""
 
 
 def rung_bleu(spec: RunSpec, prepared: Prepared) -> RungMetrics:
-    """`{valid/bleu}` in percent, by the row's own metric, of greedy translations in fp32: a search is what a rung has no time for."""
+    """A function of the model that gives `valid/bleu` in percent, by the row's metric, of greedy translations in fp32 (for speed)."""
     sources = prepared.encode(prepared.sources(VALID))
     greedy = spec.decode.model_copy(update={"beam_size": 1, "precision": "fp32"})
-    if greedy.length_penalty.alpha == "tuned":  # a search of one hypothesis has no use for it
-        greedy = settled(greedy, {"alpha": 0.0})
+    if greedy.length_penalty.alpha == "tuned":  # of no effect on a greedy search
+        greedy = with_alpha(greedy, 0.0)
 
-    def measured(model: nn.Module) -> dict[str, float]:
+    def measure(model: nn.Module) -> dict[str, float]:
         training = model.training
         model.eval()
         try:
@@ -36,4 +36,4 @@ def rung_bleu(spec: RunSpec, prepared: Prepared) -> RungMetrics:
         scored: dict[str, Any] = score(prepared.decode(ids), prepared.decode_tokens(ids), prepared, VALID, spec.score)
         return {NAME: float(scored["bleu"])}
 
-    return measured
+    return measure

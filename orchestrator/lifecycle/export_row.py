@@ -17,7 +17,7 @@ from typing import Any
 
 import models
 from orchestrator.data.prepare import Prepared
-from orchestrator.decoding.length_penalty import known
+from orchestrator.decoding.length_penalty import tuned_decode
 from orchestrator.errors import UserError
 from orchestrator.faults import fault
 from orchestrator.files import atomic
@@ -37,8 +37,7 @@ CODE = (
     "data/subword.py",
     "data/tokenize.py",
     "decoding/beam.py",
-    "decoding/next_words.py",
-    "decoding/top_k.py",
+    "decoding/candidates.py",
     "decoding/translate.py",
     "errors.py",
     "lifecycle/loader.py",
@@ -154,7 +153,7 @@ def _config(task: Task, prepared: Prepared, ledger: Ledger) -> dict[str, Any]:
         "truncate": preparation.get("truncate"),
     }
     spec = task.run_spec
-    search = known(spec.search, task.run_keys, ledger, task.id)
+    search = tuned_decode(spec.search, task.run_keys, ledger, task.id)
     sizes = {"src_size": prepared.src_size, "tgt_size": prepared.tgt_size}
     metadata = {"format": 1, "id": task.id, "seed": task.seed, "threads": spec.train.threads, "text": text, **sizes}
     return metadata | {"model": spec.model.model_dump(mode="json"), "decode": search.model_dump(mode="json")}

@@ -15,7 +15,7 @@ from models.transformer import Transformer, build, count_parameters
 from orchestrator import cpu
 from orchestrator.data import expected_text
 from orchestrator.data.prepare import Prepared, prepare
-from orchestrator.decoding.length_penalty import settled, tune
+from orchestrator.decoding.length_penalty import tune, with_alpha
 from orchestrator.decoding.translate import decode_corpus
 from orchestrator.decoding.validation_bleu import rung_bleu
 from orchestrator.files.json_lines import executed_steps
@@ -177,7 +177,7 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
         if tuning is None:
             tuning = {"key": scoring.keys.tune} | tune(model, prepared, search, scoring.spec)
             ledger.write_tune(task.train_key, scoring.keys.tune, tuning)
-        search, tuned = settled(search, tuning), {"length_penalty": tuning["alpha"]}
+        search, tuned = with_alpha(search, tuning["alpha"]), {"length_penalty": tuning["alpha"]}
     started = time.perf_counter()
     found = decode_corpus(model, prepared.encode(prepared.sources(scoring.spec.test)), search)
     seconds = time.perf_counter() - started

@@ -9,7 +9,7 @@ from typing import cast
 from orchestrator import cpu
 from orchestrator.cli.commands.rows import resolve_one
 from orchestrator.data.prepare import prepare
-from orchestrator.decoding.length_penalty import known
+from orchestrator.decoding.length_penalty import tuned_decode
 from orchestrator.decoding.translate import Codec, lines_of, translate_lines
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
@@ -37,7 +37,7 @@ def translate(target: str, seed: int | None, options: RowOptions) -> None:
     cpu.use(spec.train.threads)
     prepared = prepare(spec.data, options.data_dir, options.cache_dir)
     model = load_model(spec, prepared, store, best_device())
-    search = known(spec.search, task.run_keys, Ledger(results), row.id)
+    search = tuned_decode(spec.search, task.run_keys, Ledger(results), row.id)
     codec = cast(Codec, SimpleNamespace(encode=prepared.encode_text, decode=prepared.decode))  # stdin is running text
     for line in translate_lines(model, codec, lines, search, log):
         sys.stdout.write(line + "\n")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from orchestrator.decoding.beam import EOS, PAD, _Search, beam_search, length_limit, length_penalty
-from orchestrator.decoding.top_k import best_of_rows
+from orchestrator.decoding.candidates import exact_top_k
 from orchestrator.decoding.translate import pad
 from orchestrator.specs.schema import DecodeSpec, LengthPenalty
 
@@ -121,10 +121,10 @@ def test_ties_go_to_the_lowest_index(toy):
 
 def test_best_of_rows_reports_ties_over_the_end():
     values = torch.tensor([[0.0, 3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0]])
-    assert best_of_rows(values, 3, exact=False)[2]
-    value, column, tied = best_of_rows(values, 3, exact=True)
+    assert exact_top_k(values, 3, exact=False)[2]
+    value, column, tied = exact_top_k(values, 3, exact=True)
     assert column.tolist()[0][:3] == [1, 7, 2] and value.tolist()[0][:3] == [3.0, 2.0, 1.0] and not tied
-    assert not best_of_rows(values, 2, exact=False)[2] or best_of_rows(values, 2, exact=False)[1].tolist()[0][:2] == [1, 7]
+    assert not exact_top_k(values, 2, exact=False)[2] or exact_top_k(values, 2, exact=False)[1].tolist()[0][:2] == [1, 7]
 
 
 def test_penalties_count_the_eos():

@@ -32,11 +32,11 @@ def echo(monkeypatch: pytest.MonkeyPatch) -> Codec:
 
 def test_a_very_long_line_is_cut_and_told(echo: Codec) -> None:
     told: list[str] = []
-    lines = ["ab" * 3, "ab" * 500_000, "ab" * translate.MOST]
+    lines = ["ab" * 3, "ab" * 500_000, "ab" * translate.MAX_SUBWORDS]
     out = translate.translate_lines(None, echo, lines, Any, told.append)
-    assert out == ["3", str(translate.MOST), str(translate.MOST)]
-    assert echo.longest == translate.MOST_CHARACTERS  # what takes lines apart need not see the rest
-    assert told == [f"stdin:2: found a line of 1000000 characters; its first {translate.MOST} subwords are translated"]
+    assert out == ["3", str(translate.MAX_SUBWORDS), str(translate.MAX_SUBWORDS)]
+    assert echo.longest == translate.MAX_CHARACTERS  # what takes lines apart need not see the rest
+    assert told == [f"stdin:2: found a line of 1000000 characters; its first {translate.MAX_SUBWORDS} subwords are translated"]
 
 
 def test_lines_are_those_of_the_text() -> None:

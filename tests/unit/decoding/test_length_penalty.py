@@ -40,7 +40,7 @@ def test_the_best_on_validation_is_used_and_remembered(prepared, tmp_path, monke
     spec = spec_of(alpha="tuned", candidates=CANDIDATES)
     task = task_of(spec, tmp_path, prepared)
     with pytest.raises(UserError, match="its length penalty is tuned, and was not yet"):
-        length_penalty.known(spec.decode, task.run_keys, ledger_of(task), task.id)
+        length_penalty.tuned_decode(spec.decode, task.run_keys, ledger_of(task), task.id)
     result = run_row(task, Runtime())
     assert result["status"] == "done" and tried == ["valid"] * 3, "once, though two test sets were decoded"
     ledger = ledger_of(task)
@@ -49,7 +49,7 @@ def test_the_best_on_validation_is_used_and_remembered(prepared, tmp_path, monke
     assert record["candidates"] == [{"alpha": a, "bleu": b} for a, b in zip(CANDIDATES, (10.0, 12.0, 12.0), strict=True)]
     decoded = ledger.read_decode(task.train_key, task.keys["decode"])
     assert decoded["length_penalty"] == 1.0
-    assert length_penalty.known(spec.decode, task.run_keys, ledger, task.id).length_penalty.alpha == 1.0
+    assert length_penalty.tuned_decode(spec.decode, task.run_keys, ledger, task.id).length_penalty.alpha == 1.0
     # the same text as with that exponent written down
     plain = run_row(other := task_of(spec_of(alpha=1.0), tmp_path, prepared), Runtime())
     assert plain["keys"]["train"] == result["keys"]["train"] and plain["keys"]["decode"] != result["keys"]["decode"]

@@ -8,7 +8,7 @@ import torch
 import models
 import orchestrator.decoding.translate
 from models.inference import PrecisionError
-from orchestrator.decoding.top_k import best_of_rows
+from orchestrator.decoding.candidates import exact_top_k
 from orchestrator.decoding.translate import decode_corpus
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import _decode_meaning
@@ -58,9 +58,9 @@ def test_best_of_rows_is_a_stable_sort(columns, levels, count):
     kept = min(count + 2, columns)
     value, column = (t[:, :kept] for t in values.sort(dim=1, descending=True, stable=True))
     real = value > float("-inf")
-    exact_value, exact_column, tied = best_of_rows(values, count, exact=True)
+    exact_value, exact_column, tied = exact_top_k(values, count, exact=True)
     assert torch.equal(exact_value, value) and torch.equal(exact_column[real], column[real]) and not tied
-    quick_value, quick_column, tied = best_of_rows(values, count, exact=False)
+    quick_value, quick_column, tied = exact_top_k(values, count, exact=False)
     assert torch.equal(quick_value, value)
     if not tied:
         assert torch.equal(quick_column[:, :count][real[:, :count]], column[:, :count][real[:, :count]])

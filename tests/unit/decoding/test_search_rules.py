@@ -9,8 +9,8 @@ import torch
 
 from models import build, native
 from orchestrator.decoding.beam import BOS, EOS, PAD, beam_search, length_limit
+from orchestrator.decoding.candidates import Candidates
 from orchestrator.decoding.fixed_length import FullLength
-from orchestrator.decoding.next_words import NextWords
 from orchestrator.decoding.translate import pad
 from orchestrator.specs.schema import DecodeSpec
 
@@ -63,7 +63,7 @@ def test_candidates_are_log_probabilities_and_what_may_not_be_chosen_keeps_its_s
         monkeypatch.setattr(native, "runs_on", lambda *_: False)
     logits = torch.tensor([[1.0, 5.0, 2.0, 4.0, 0.5, 3.0, -1.0], [0.0, 1.0, 0.0, -2.0, 7.0, 6.0, 5.0]])
     with torch.inference_mode():
-        words = NextWords(logits.clone(), torch.tensor([0, 2, 3]), torch.tensor([[1], [5]]), 3, 2)
+        words = Candidates(logits.clone(), torch.tensor([0, 2, 3]), torch.tensor([[1], [5]]), 3, 2)
         value, word, _ = words.best(exact=True)
         first = words.first()
     for row, best in enumerate(([5, 4], [4, 6])):

@@ -18,7 +18,7 @@ from models.inference import prepared
 from models.native.build import BuildError, find_compiler, library
 from models.paths import PATHS
 from orchestrator.decoding.beam import beam_search
-from orchestrator.decoding.next_words import NextWords
+from orchestrator.decoding.candidates import Candidates
 from orchestrator.specs.schema import DecodeSpec
 
 try:
@@ -110,7 +110,7 @@ def test_the_best_words_are_those_of_a_stable_sort(random, words, levels):
     allowed = logprobs.index_fill(1, banned, -torch.inf).scatter(1, repeated, -torch.inf)
     # ties are to be those of the numbers in use, whatever their rounding
     order = allowed.where(allowed == -torch.inf, logits).sort(dim=1, descending=True, stable=True).indices[:, :6]
-    found = NextWords(logits.clone(), banned, repeated, 3, 6)
+    found = Candidates(logits.clone(), banned, repeated, 3, 6)
     value, word, tied = found.best(exact=False)
     possible = allowed.gather(1, order) > -torch.inf
     assert torch.equal(word[possible], order[possible])
@@ -123,7 +123,7 @@ def test_the_best_words_are_those_of_a_stable_sort(random, words, levels):
 def test_a_number_that_is_none_is_not_lost():
     x = torch.randn(3, 64)
     x[1, 7] = NAN
-    words = NextWords(x.clone(), torch.tensor([0]), torch.empty(3, 0, dtype=torch.long), 3, 2)
+    words = Candidates(x.clone(), torch.tensor([0]), torch.empty(3, 0, dtype=torch.long), 3, 2)
     assert words.eos.isnan().tolist() == [False, True, False]
     norm = native.layer_norm(x, torch.ones(64), torch.zeros(64), 1e-5)
     q, scale = native.quantise(x)

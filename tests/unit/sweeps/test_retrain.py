@@ -43,7 +43,7 @@ rows:
 def test_bleu_at_a_rung_is_that_of_the_validation_set_and_leaves_the_weights_alone(prepared, tmp_path):
     spec = changed(train={"max_steps": 12})
     plain, recorder = fit(spec, prepared, tmp_path / "plain"), Recorder()
-    measured = fit(spec, prepared, tmp_path / "bleu", recorder, rungs=[6], at_rung=rung_bleu(spec, prepared))
+    measured = fit(spec, prepared, tmp_path / "bleu", recorder, rungs=[6], rung_metrics=rung_bleu(spec, prepared))
     assert weights_sha256(plain.weights) == weights_sha256(measured.weights)
     assert [m["step"] for m in recorder.reports if "valid/bleu" in m] == [6, 12]  # the rung, and the end
     model = build(spec.model.model_dump(), prepared.src_size, prepared.tgt_size, spec.seed)
