@@ -68,7 +68,7 @@ def warnings(entry: Entry, data_dir: Path | None) -> list[str]:
     """Complete lines: files that are not written as the entry says, and language codes that are not known."""
     if entry.generated is not None:
         return []
-    found = [f"{entry.name}: {side}: {doubt}" for side in ("src", "tgt") if (doubt := languages.doubt(getattr(entry, side)))]
+    found = [f"{entry.name}: {side}: {doubt}" for side in ("src", "tgt") if (doubt := languages.unknown_code(getattr(entry, side)))]
     if data_dir is None or not data_dir.is_dir() or entry.documents is not None:  # highlights of news end in ` .` as they are
         return found
     for split in entry.splits:

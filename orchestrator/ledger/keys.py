@@ -21,7 +21,7 @@ from typing import Any
 from models.registry import REGISTRIES
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import canonical, canonical_object, digest, sha256
-from orchestrator.specs.bleu_words import scored_by, target_of
+from orchestrator.specs.bleu_tokenizer import score_fields, target_language
 from orchestrator.specs.memoise import memoised, memoised_by_value
 from orchestrator.specs.schema import ModelSpec, RunSpec, ScoreSpec
 
@@ -96,7 +96,7 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
     data_key = memoised("data", manifest, lambda: training_key(dict(manifest)))
     train = sha256(_train_text(spec, data_key, parent_train_key))
     of_decode = memoised(f"decode/{spec.score.beam_size}", spec.decode, lambda: canonical(_decode_meaning(spec)))
-    judged = f"score/{target_of(manifest)}/{manifest.get('raw')}"
+    judged = f"score/{target_language(manifest)}/{manifest.get('raw')}"
     of_score = memoised(judged, spec.score, lambda: canonical(_score_meaning(spec.score, manifest)))
     about = {"format": canonical(FORMAT), "train": canonical(train), "decode": of_decode}
     tune = None
@@ -199,7 +199,7 @@ def _decode_meaning(spec: RunSpec) -> dict[str, Any]:
 
 
 def _score_meaning(score: ScoreSpec, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    return scored_by(_dump("score", score), score, manifest)
+    return score_fields(_dump("score", score), score, manifest)
 
 
 def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.errors import UserError
-from orchestrator.specs import index, links
+from orchestrator.specs import index, row_references
 from orchestrator.specs.grid import named_rows
 
 
@@ -22,13 +22,13 @@ def of_tables() -> References:
     parents: set[str] = set()
     analysed: set[str] = set()
     for table in index.tables()[0].values():
-        for raw in named_rows.apart(table):
+        for parsed in named_rows.distinct_rows(table):
             try:
-                analysed |= set(links.subjects(table, raw))
-                if raw.figures.analysis is not None and raw.head.kind == "run":
-                    analysed |= {f"{table.address}/{name}" for name in named_rows.alike(table, raw)}
-                if raw.head.init_from is not None:
-                    home, name = links.parent(table, raw)
+                analysed |= set(row_references.subjects(table, parsed))
+                if parsed.figures.analysis is not None and parsed.head.kind == "run":
+                    analysed |= {f"{table.address}/{name}" for name in named_rows.represented(table, parsed)}
+                if parsed.head.init_from is not None:
+                    home, name = row_references.parent(table, parsed)
                     parents.add(f"{home.address}/{name}")
             except UserError:
                 continue

@@ -20,7 +20,7 @@ import sacrebleu
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 
 from orchestrator.scoring.lines import check_counts, lower_ascii, split_hyphenated
-from orchestrator.specs.bleu_words import DEFAULT
+from orchestrator.specs.bleu_tokenizer import DEFAULT
 
 MAX_ORDER = 4
 EMPTY = BLEUScore(0.0, [0] * MAX_ORDER, [0] * MAX_ORDER, [0.0] * MAX_ORDER, 0.0, 0, 0)

@@ -16,7 +16,7 @@ from orchestrator.errors import UserError
 from orchestrator.scoring.bleu import mteval, multi_bleu, sacre_bleu, signature_of
 from orchestrator.scoring.lines import check_counts
 from orchestrator.scoring.rouge import rouge, without_marks
-from orchestrator.specs.bleu_words import words_by
+from orchestrator.specs.bleu_tokenizer import tokenizer_of
 from orchestrator.specs.schema import ScoreSpec
 
 
@@ -49,7 +49,7 @@ def score(
     UserError where the number of hypotheses is not that of the references.
     """
     references, text = prepared.references(split), prepared.reference_text(split)
-    by = words_by(spec, prepared.target_language)
+    by = tokenizer_of(spec, prepared.target_language)
     try:
         check_counts(hypotheses_text, references)
         check_counts(hypotheses_tokens, references)

@@ -27,15 +27,15 @@ def defaults() -> dict[str, Any]:
     return {name: section.model_dump() for name, section in sections.items()}
 
 
-def check(row: Located, *, seed: int = 1, init_from: str | None = None, fit: bool = True) -> tuple[RunSpec | None, list[str]]:
+def check(row: Located, *, seed: int = 1, init_from: str | None = None, cross_checks: bool = True) -> tuple[RunSpec | None, list[str]]:
     """The RunSpec of a merged row with its components filled in, or one line for each problem.
 
-    fit: False takes each section and each component for itself: neither `whole` nor whether components fit their place and each other.
+    cross_checks: False checks each section and component by itself: neither `whole` nor the compatibility of components.
     """
     problems: list[Problem] = []
     data = dict(row.data)
     if isinstance(data.get("model"), dict):
-        filled, found = check_components(data["model"], fit=fit)
+        filled, found = check_components(data["model"], cross_checks=cross_checks)
         problems += [Problem(("model", *p.path), p.message) for p in found]
         for path, options in filled.items():
             _place(data["model"], path, options)
@@ -45,7 +45,7 @@ def check(row: Located, *, seed: int = 1, init_from: str | None = None, fit: boo
     except ValidationError as error:
         known = {p.path for p in problems}
         problems += [p for p in problems_of(error, RunSpec) if not any(k[: len(p.path)] == p.path for k in known)]
-    if spec is not None and fit:
+    if spec is not None and cross_checks:
         problems += whole(spec) + precision.refused(spec)
     return (None, [row.line(p.path, p.message) for p in problems]) if problems else (spec, [])
 

@@ -85,19 +85,19 @@ def refusal(registry: str, component: dict[str, Any], site: dict[str, Any]) -> s
     return None if own is None else own(site, **{k: v for k, v in component.items() if k != "kind"})
 
 
-def check_components(model: dict[str, Any], *, fit: bool = True) -> tuple[dict[KeyPath, dict[str, Any]], list[Problem]]:
+def check_components(model: dict[str, Any], *, cross_checks: bool = True) -> tuple[dict[KeyPath, dict[str, Any]], list[Problem]]:
     """Every component of a model section: (path -> component with defaults filled in), and the problems, paths below `model`.
 
-    fit: False takes each for itself, wherever it stands and whatever stands beside it.
+    cross_checks: False takes each for itself, wherever it stands and whatever stands beside it.
     """
     filled: dict[KeyPath, dict[str, Any]] = {}
     problems: list[Problem] = []
     for path, registry, value in slots(model):
-        options, found = check_component(registry, value, site_info(model, path) if fit else None, path)
+        options, found = check_component(registry, value, site_info(model, path) if cross_checks else None, path)
         problems += found
         if options is not None:
             filled[path] = options
-    return filled, problems or (check_compatibility(filled) if fit else [])
+    return filled, problems or (check_compatibility(filled) if cross_checks else [])
 
 
 def site_info(model: dict[str, Any], path: KeyPath) -> dict[str, Any] | None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from orchestrator.errors import UserError
 from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import table_file
+from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import display, shown
-from orchestrator.specs.raw import TableFile
 from orchestrator.specs.table import segments
 
 _APART = ("base", "data", "profiles")

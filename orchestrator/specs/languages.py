@@ -19,17 +19,18 @@ MEANT = {"cn": "zh", "jp": "ja", "cz": "cs", "gr": "el", "dk": "da", "ua": "uk",
 """Codes of countries, and old ones, that are taken for those of languages."""
 
 
-def base(code: str) -> str:
+def primary_subtag(code: str) -> str:
     """`zh` of `zh-TW`, `zh_Hans` and `zho`; lower case."""
     first = re.split("[-_]", code.lower())[0]
     return LONGER.get(first, first)
 
 
-def doubt(code: str) -> str | None:
-    """Why nothing is known of this language, with the nearest code; None for a known one."""
-    if base(code) in CODES:
+def unknown_code(code: str) -> str | None:
+    """Why a language code is unknown, with the nearest known one; None for a known one."""
+    if primary_subtag(code) in CODES:
         return None
-    start = base(code)[:2] if base(code)[:2] in CODES else None
-    near = MEANT.get(base(code)) or start or next(iter(difflib.get_close_matches(base(code), sorted(CODES), 1, 0.5)), None)
+    subtag = primary_subtag(code)
+    start = subtag[:2] if subtag[:2] in CODES else None
+    near = MEANT.get(subtag) or start or next(iter(difflib.get_close_matches(subtag, sorted(CODES), 1, 0.5)), None)
     hint = f"; did you mean {near}?" if near else ""
     return f"{code!r} is no language code of ISO 639-1{hint} (its text is tokenised as English, its BLEU is of 13a's words)"

@@ -85,7 +85,7 @@ class Schedule(Strict):
         """Cuts that bring a plateau's rate under the smallest one; 0 for other schedules."""
         return 0 if self.kind != "plateau" else next(cuts for cuts in itertools.count(1) if self.ends_after(cuts))
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """The rate in one line."""
         if self.kind == "noam":
             return f"noam x{self.factor:g}, warmup {self.warmup}"
@@ -146,7 +146,7 @@ class OptimSpec(Strict):
             raise ValueError(f"{info.field_name} is not used by optimiser {info.data['kind']}")
         return value
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Optimiser and rate in one line."""
-        first = f"{self.kind}, {self.schedule.told()}"
-        return first if self.restart is None else f"{first}, then {self.restart.schedule.told()}"
+        first = f"{self.kind}, {self.schedule.summary()}"
+        return first if self.restart is None else f"{first}, then {self.restart.schedule.summary()}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.errors import UserError
-from orchestrator.specs import check, links, overrides, profiles, scorings, templates
+from orchestrator.specs import check, overrides, profiles, row_references, scorings, templates
 from orchestrator.specs.grid import named_rows
 from orchestrator.specs.overrides import Override
+from orchestrator.specs.parsed_table import ParsedRow, TableFile
 from orchestrator.specs.positions import Located
-from orchestrator.specs.raw import RawRow, TableFile
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec, ScoreSpec
 from orchestrator.specs.scorings import Figures
@@ -25,25 +25,25 @@ class Resolver:
     def row(self, table: TableFile, name: str, sets: list[Override] | None = None, chain: tuple[str, ...] = ()) -> Row:
         """UserError for a row that the overrides or the profile make invalid, or whose parents go in a circle."""
         sets = self.sets if sets is None else sets
-        raw, row_id = table.rows[name], f"{table.address}/{name}"
-        where, _, line = raw.position.where.rpartition(":")
+        parsed, row_id = table.rows[name], f"{table.address}/{name}"
+        where, _, line = parsed.position.where.rpartition(":")
         spec: RunSpec | None = None
         parent: Row | None = None
         also: dict[str, ScoreSpec] = {}
-        if raw.head.kind == "run":
+        if parsed.head.kind == "run":
             address = None
-            if raw.head.init_from is not None:
+            if parsed.head.init_from is not None:
                 if row_id in chain:
-                    raise UserError(raw.position.under("init_from").line(f"found a circle: {' -> '.join((*chain, row_id))}"))
-                home, parent_name = links.parent(table, raw)
+                    raise UserError(parsed.position.under("init_from").line(f"found a circle: {' -> '.join((*chain, row_id))}"))
+                home, parent_name = row_references.parent(table, parsed)
                 address = f"{home.address}/{parent_name}"
                 check_written(home) if home is not table else None
-                reach = overrides.for_parent(sets, raw.spec.data, home.rows[parent_name].spec.data)
+                reach = overrides.for_parent(sets, parsed.spec.data, home.rows[parent_name].spec.data)
                 parent = self.row(home, parent_name, reach, (*chain, row_id))
-            spec = self.spec(raw.spec, sets, address)
-            also = self.also(raw.figures, spec)
-        assumed = list(dict.fromkeys([*table.assumed, *raw.head.assumed])) if spec is not None else raw.head.assumed
-        head = raw.head
+            spec = self.spec(parsed.spec, sets, address)
+            also = self.also(parsed.figures, spec)
+        assumed = list(dict.fromkeys([*table.assumed, *parsed.head.assumed])) if spec is not None else parsed.head.assumed
+        head = parsed.head
         return Row(
             row_id,
             head.label or name,
@@ -57,17 +57,17 @@ class Resolver:
             int(line),
             parent,
             also=also,
-            means=dict(raw.figures.means.data),
-            of=links.subjects(table, raw),
-            analysis=raw.figures.analysis,
+            means=dict(parsed.figures.means.data),
+            of=row_references.subjects(table, parsed),
+            analysis=parsed.figures.analysis,
             note=head.note,
-            significance=raw.figures.significance,
-            failed_below=self.bound(raw.figures.failed_below),
+            significance=parsed.figures.significance,
+            failed_below=self.bound(parsed.figures.failed_below),
         )
 
-    def spec(self, row: Located, sets: list[Override], init_from: str | None, *, fit: bool = True) -> RunSpec:
-        """File, then profile, then overrides. fit: as in `specs.check.check`."""
-        spec, problems = check.check(row, seed=self.seed, init_from=init_from, fit=fit)
+    def spec(self, row: Located, sets: list[Override], init_from: str | None, *, cross_checks: bool = True) -> RunSpec:
+        """File, then profile, then overrides. cross_checks: as in `specs.check.check`."""
+        spec, problems = check.check(row, seed=self.seed, init_from=init_from, cross_checks=cross_checks)
         if spec is not None and (self.profile is not None or sets):
             data = spec.model_dump(exclude={"seed", "init_from"})
             scaled = Located(data, row.home, row.positions)
@@ -75,7 +75,7 @@ class Resolver:
                 scaled = profiles.apply(scaled, *self.profile)
             scaled, problems = overrides.apply(scaled, sets)
             if not problems:
-                spec, problems = check.check(scaled, seed=self.seed, init_from=init_from, fit=fit)
+                spec, problems = check.check(scaled, seed=self.seed, init_from=init_from, cross_checks=cross_checks)
         if spec is None or problems:
             raise UserError(*problems)
         return spec
@@ -97,12 +97,12 @@ class Resolver:
 def check_written(table: TableFile) -> None:
     """UserError with every problem of what is written in the file, sorted by line: structure, specs, init_from. Not of its grid's rows."""
     problems = list(table.problems)
-    for raw in written(table).values():
-        if raw.head.kind == "run":
-            spec, found = check.check(raw.spec)
-            problems += found if spec is None else scorings.resolve(raw.figures.also, spec)[1]
-        problems += links.problems_of(table, raw)
-    problems += templates.misspelt(table.templates, {name: raw.head.use for name, raw in written(table).items()}, table.shared)
+    for parsed in written(table).values():
+        if parsed.head.kind == "run":
+            spec, found = check.check(parsed.spec)
+            problems += found if spec is None else scorings.resolve(parsed.figures.also, spec)[1]
+        problems += row_references.problems_of(table, parsed)
+    problems += templates.misspelt(table.templates, {name: parsed.head.use for name, parsed in written(table).items()}, table.shared)
     if table.grid is not None:
         problems += named_rows.problems_of(table)
     if not problems and table.sweep is not None:
@@ -110,7 +110,7 @@ def check_written(table: TableFile) -> None:
     refuse(problems)
 
 
-def written(table: TableFile) -> dict[str, RawRow]:
+def written(table: TableFile) -> dict[str, ParsedRow]:
     """The rows that stand in the file by name, without those of its grid."""
     return table.rows.written if isinstance(table.rows, named_rows.GridRows) else table.rows
 
@@ -119,7 +119,7 @@ def _rungs(table: TableFile) -> list[str]:
     """A rung that no row ever reaches is a mistake."""
     assert table.sweep is not None
     last = max(table.sweep.scheduler.rungs, default=0)
-    steps = [raw.spec.data["train"].get("max_steps") for raw in written(table).values() if raw.head.kind == "run"]
+    steps = [parsed.spec.data["train"].get("max_steps") for parsed in written(table).values() if parsed.head.kind == "run"]
     steps += [table.shared.data["train"].get("max_steps")] if table.grid is not None else []
     if last and steps and all(isinstance(s, int) and s < last for s in steps):
         position = table.document.at(("sweep", "scheduler", "rungs"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.errors import UserError
 from orchestrator.specs import index, overrides, profiles
 from orchestrator.specs.grid import rows as grid_rows
-from orchestrator.specs.raw import TableFile
+from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.resolver import Resolver, check_written, refuse, written
 from orchestrator.specs.row import Row
 from orchestrator.specs.show import read_single

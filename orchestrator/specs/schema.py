@@ -226,7 +226,7 @@ class ScoreSpec(Strict):
 
     `rouge`: F1 of ROUGE-1, -2 and -L of summaries. beam_size: of the search, in place of `decode`'s (greedy beside beam in `also`).
     tokenize: what cuts running text into words for sacrebleu and mteval, by sacreBLEU's names; null: zh for zh, ja-mecab for ja, ko-mecab
-    for ko, 13a for all other target languages (`bleu_words`).
+    for ko, 13a for all other target languages (`bleu_tokenizer`).
     """
 
     test: str = "test"

@@ -11,8 +11,8 @@ import yaml
 from orchestrator.errors import UserError
 from orchestrator.safe_text import visible
 from orchestrator.specs import check, overrides, scorings, yaml_file
+from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import Located, shown
-from orchestrator.specs.raw import TableFile
 from orchestrator.specs.resolver import Resolver
 from orchestrator.specs.row import Row, as_data
 from orchestrator.specs.schema import RunSpec, ScoreSpec

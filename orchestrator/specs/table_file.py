@@ -14,8 +14,8 @@ from orchestrator.specs import templates as row_templates
 from orchestrator.specs.check import SECTIONS
 from orchestrator.specs.grid import named_rows
 from orchestrator.specs.messages import problems_of
+from orchestrator.specs.parsed_table import ParsedRow, TableFile
 from orchestrator.specs.positions import Document, Located, describe, display, nearest, shown
-from orchestrator.specs.raw import RawRow, TableFile
 from orchestrator.specs.scorings import Figures
 from orchestrator.specs.table import SEGMENT_WORDS, RowHead, TableHead, segments
 
@@ -154,7 +154,7 @@ def _row(table: TableFile, name: str, value: Any) -> None:
     base, assumed = row_templates.used(head.use, table.templates, document, path, table.shared, table.problems)
     head = head.model_copy(update={"assumed": [*assumed, *head.assumed]})
     figures = scorings.of_row(table.figures, document, path, head, table.problems) if not problems else Figures()
-    table.rows[name] = RawRow(name, head, base.merged(own), position, figures)
+    table.rows[name] = ParsedRow(name, head, base.merged(own), position, figures)
 
 
 def missing(path: Path) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from orchestrator.data.store import Prepared
 from orchestrator.data.text_form import consequence, misread, unspaced
 from orchestrator.specs import languages
-from orchestrator.specs.bleu_words import BY_LANGUAGE, words_by
+from orchestrator.specs.bleu_tokenizer import BY_LANGUAGE, tokenizer_of
 from orchestrator.specs.schema import DataSpec, ScoreSpec
 from orchestrator.specs.text_form import RAW
 
@@ -18,16 +18,16 @@ def metric_warnings(prepared: Prepared, data: DataSpec, score: ScoreSpec) -> lis
     if "generator" in prepared.manifest["text"] or prepared.documents:
         return []
     target = prepared.target_language
-    warnings = [f"corpus {data.corpus}: tgt: {problem}" for problem in [languages.doubt(target)] if problem]
+    warnings = [f"corpus {data.corpus}: tgt: {problem}" for problem in [languages.unknown_code(target)] if problem]
     for lines in prepared.references(score.test)[:1]:
         subject = f"corpus {data.corpus}: references of {score.test}:"
         problem = misread(lines, prepared.form)
         harmless = prepared.form == RAW and data.tokenizer == "none" and score.metric == "multi-bleu"
         if problem is not None and not harmless:
             warnings.append(f"{subject} {problem}, and its entry says text: {prepared.form}; {consequence(prepared.form)}")
-        by = "multi-bleu" if score.metric == "multi-bleu" else words_by(score, target)
+        by = "multi-bleu" if score.metric == "multi-bleu" else tokenizer_of(score, target)
         if by in ("multi-bleu", *SPLIT_BY_SPACES) and unspaced(lines):
-            better = BY_LANGUAGE.get(languages.base(target), "char")
+            better = BY_LANGUAGE.get(languages.primary_subtag(target), "char")
             warnings.append(
                 f"{subject} hardly any spaces, by which {by} tells words; expected metric sacrebleu with tokenize: {better} or char"
             )

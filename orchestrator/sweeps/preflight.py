@@ -15,7 +15,7 @@ from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.errors import UserError
 from orchestrator.safe_text import log
 from orchestrator.specs import corpora
-from orchestrator.specs.bleu_words import check_installed
+from orchestrator.specs.bleu_tokenizer import check_installed
 from orchestrator.specs.schema import DataSpec
 from orchestrator.sweeps.metric_compatibility import metric_warnings
 from orchestrator.sweeps.options import ExecutionOptions

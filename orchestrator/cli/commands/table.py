@@ -13,8 +13,8 @@ from orchestrator.report.table import Table, make
 from orchestrator.safe_text import log
 from orchestrator.scoring.significance.compare import Comparer
 from orchestrator.specs.index import find_all
+from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import nearest, shown
-from orchestrator.specs.raw import TableFile
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.table import Sweep

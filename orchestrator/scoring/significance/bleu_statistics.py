@@ -16,7 +16,7 @@ from orchestrator.errors import UserError
 from orchestrator.scoring.bleu import MAX_ORDER, as_multi_bleu, multi_bleu_metric
 from orchestrator.scoring.lines import check_counts, lower_ascii
 from orchestrator.scoring.scores import References
-from orchestrator.specs.bleu_words import words_by
+from orchestrator.specs.bleu_tokenizer import tokenizer_of
 from orchestrator.specs.schema import ScoreSpec
 
 Counts = npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ def statistics(
     if spec.metric == "mteval" and spec.lowercase:  # mteval lowers A-Z alone, sacreBLEU all of Unicode
         lines, *streams = ([lower_ascii(line) for line in stream] for stream in (lines, *streams))
     lowercase = spec.lowercase and spec.metric == "sacrebleu"
-    metric = BLEU(lowercase=lowercase, tokenize=words_by(spec, prepared.target_language), force=True)
+    metric = BLEU(lowercase=lowercase, tokenize=tokenizer_of(spec, prepared.target_language), force=True)
     return _sentence_statistics(metric, lines, streams)
 
 

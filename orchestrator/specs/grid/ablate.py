@@ -86,9 +86,10 @@ def _baseline(row: Row, target: str, named: str | None) -> Row:
     if row.parent is not None:
         return row.parent
     table_file = index.find(target).table
-    raws = {} if table_file.is_single else {name: raw for name, raw in written(table_file).items() if raw.head.kind == "run"}
-    alike = [name for name, raw in raws.items() if raw.spec.data["data"].get("corpus") == (row.spec.data.corpus if row.spec else None)]
-    first = next((name for name in alike if raws[name].head.pinned), alike[0] if alike else None)
+    corpus = row.spec.data.corpus if row.spec else None
+    parsed = {} if table_file.is_single else written(table_file)
+    candidates = [name for name, p in parsed.items() if p.head.kind == "run" and p.spec.data["data"].get("corpus") == corpus]
+    first = next((name for name in candidates if parsed[name].head.pinned), candidates[0] if candidates else None)
     if first is None or f"{table_file.address}/{first}" == row.id:
         raise UserError(f"{row.id}: found no baseline to put components back to; expected --baseline ROW")
     return Resolver([], None, 1).row(table_file, first)

@@ -28,7 +28,7 @@ class Setting:
     position: Position
 
     @property
-    def asks(self) -> list[str]:
+    def placeholders(self) -> list[str]:
         return list(dict.fromkeys(name for part in self.path for name in _WORD.findall(part)))
 
 
@@ -47,13 +47,13 @@ class Value:
         return f"{self.axis} {text(self.plain)}"
 
     @cached_property
-    def asks(self) -> list[str]:
+    def placeholders(self) -> list[str]:
         """The axes whose words its keys need."""
-        return list(dict.fromkeys(name for setting in self.settings for name in setting.asks))
+        return list(dict.fromkeys(name for setting in self.settings for name in setting.placeholders))
 
 
 @dataclass
-class Compiled:
+class CompiledAxis:
     """An axis that has been read. `values`: all of them; empty where it draws from a range."""
 
     name: str
@@ -90,20 +90,20 @@ class Compiled:
         return self.drawn[number]
 
 
-def compile_axes(document: Document, axes: Mapping[str, Axis], problems: list[str]) -> list[Compiled]:
+def compile_axes(document: Document, axes: Mapping[str, Axis], problems: list[str]) -> list[CompiledAxis]:
     """The axes in order, with a line in `problems` for each mistake in keys, values and conditions."""
-    made: list[Compiled] = []
+    made: list[CompiledAxis] = []
     words = [name for name, axis in axes.items() if axis.words is not None]
     for name, axis in axes.items():
         path: KeyPath = ("grid", "axes", name)
-        found = Compiled(name, axis, [], path)
+        found = CompiledAxis(name, axis, [], path)
         found.targets = list(_targets(document, path, axis, problems))
         found.values = list(_values(document, path, name, axis, found.targets, problems))
         if axis.when is not None:
             known = {other.name: other.plain for other in made}
             found.applies, found.asked = compile_condition(document, (*path, "when"), axis.when, known, problems)
         for setting in (*(s for value in found.values for s in value.settings), *(Setting(p, None, m) for p, m in found.targets)):
-            for asked in setting.asks:
+            for asked in setting.placeholders:
                 if asked not in words:
                     problems.append(setting.position.line(f"found <{asked}>; {nearest(asked, words)} (an axis of kind words)"))
         made.append(found)
@@ -194,6 +194,6 @@ def _id(name: str, axis: Axis, plain: Any) -> str:
 def bound(setting: Setting, words: Mapping[str, tuple[str, ...]]) -> list[tuple[tuple[str, ...], Any, Position]]:
     """The setting at every place that its <words> stand for. KeyError where one of them does not apply."""
     paths = [setting.path]
-    for name in setting.asks:
+    for name in setting.placeholders:
         paths = [tuple(part.replace(f"<{name}>", word) for part in path) for path in paths for word in words[name]]
     return [(path, setting.value, setting.position) for path in paths]

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from orchestrator.errors import UserError
-from orchestrator.specs.grid.axes import Compiled, Value, compile_axes
+from orchestrator.specs.grid.axes import CompiledAxis, Value, compile_axes
 from orchestrator.specs.grid.conditions import Test, compile_condition, text, words
 from orchestrator.specs.grid.schema import GridSection
 from orchestrator.specs.messages import problems_of
@@ -45,7 +45,7 @@ class Grid:
 
     document: Document
     section: GridSection
-    axes: list[Compiled]
+    axes: list[CompiledAxis]
     excluded: list[Excluded]
     _names: dict[str, Combination] | None = None
     counts: Counter[int] = field(default_factory=Counter)
@@ -101,7 +101,7 @@ class Grid:
         self,
         take: Callable[[Combination, int | None], None],
         only: Mapping[str, Callable[[Value], bool]] | None = None,
-        inapplicable: Callable[[Compiled], None] | None = None,
+        inapplicable: Callable[[CompiledAxis], None] | None = None,
     ) -> None:
         """`take(values, number of the exclusion or None)` for every combination. only: axis -> which of its values; a combination in
         which such an axis does not apply is told to `inapplicable` in place."""

@@ -10,11 +10,11 @@ from typing import Any
 from orchestrator.errors import UserError
 from orchestrator.specs import index
 from orchestrator.specs.grid import rows as grid_rows
-from orchestrator.specs.grid.axes import Compiled, Value
+from orchestrator.specs.grid.axes import CompiledAxis, Value
 from orchestrator.specs.grid.combinations import Combination, Grid, row_name
 from orchestrator.specs.grid.conditions import text, words
+from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import nearest, shown
-from orchestrator.specs.raw import TableFile
 from orchestrator.specs.resolver import Resolver
 from orchestrator.specs.rows import validate
 
@@ -45,7 +45,7 @@ def explain(target: str, given: list[str]) -> dict[str, Any]:
         else:
             rows.append(name)
 
-    def inapplicable(axis: Compiled) -> None:
+    def inapplicable(axis: CompiledAxis) -> None:
         position = grid.document.at((*axis.path, "when"))
         reasons[position.line(f"{axis.name} applies only when {{{words(axis.axis.when)}}}")] += 1
 
@@ -100,7 +100,7 @@ def _given(grid: Grid, given: list[str]) -> dict[str, Callable[[Value], bool]]:
     return only
 
 
-def _unknown(axis: Compiled, item: str, value: str) -> list[str]:
+def _unknown(axis: CompiledAxis, item: str, value: str) -> list[str]:
     limits = axis.range
     if limits is None:
         known = [text(v.plain) for v in axis.values]

@@ -6,30 +6,30 @@ from collections.abc import Iterator
 from typing import Any
 
 from orchestrator.errors import UserError
+from orchestrator.specs.grid.assignments import ConflictError, apply, assignments
 from orchestrator.specs.grid.combinations import Combination, Grid, read_grid
-from orchestrator.specs.grid.layer import ConflictError, assignments, layer
+from orchestrator.specs.parsed_table import ParsedRow, TableFile
 from orchestrator.specs.positions import Position
-from orchestrator.specs.raw import RawRow, TableFile
 from orchestrator.specs.scorings import Figures
 from orchestrator.specs.table import RowHead
 
 
 class GridRows(dict[str, Any]):
-    """Row names of a file -> RawRow: those that are written there, then one for each combination of its grid."""
+    """Row names of a file -> ParsedRow: those that are written there, then one for each combination of its grid."""
 
     def __init__(self, table: TableFile, grid: Grid) -> None:
         super().__init__()
         self.table, self.grid, self.written = table, grid, table.rows
-        self._made: dict[str, RawRow] = {}
+        self._made: dict[str, ParsedRow] = {}
 
     def __contains__(self, name: object) -> bool:
         return name in self.written or name in self.grid.combinations()
 
-    def __getitem__(self, name: str) -> RawRow:
+    def __getitem__(self, name: str) -> ParsedRow:
         if name in self.written:
             return self.written[name]
         if name not in self._made:
-            self._made[name] = raw(self.table, name, self.grid.combinations()[name])
+            self._made[name] = parsed(self.table, name, self.grid.combinations()[name])
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -81,7 +81,7 @@ def problems_of(table: TableFile) -> list[str]:
     return problems
 
 
-def apart(table: TableFile) -> Iterator[RawRow]:
+def distinct_rows(table: TableFile) -> Iterator[ParsedRow]:
     """Rows that name other rows in ways of their own: those that are written, and one for all that a grid makes."""
     if not isinstance(table.rows, GridRows):
         yield from table.rows.values()
@@ -96,8 +96,8 @@ def apart(table: TableFile) -> Iterator[RawRow]:
         yield made
 
 
-def alike(table: TableFile, row: RawRow) -> list[str]:
-    """Names of the rows for which this one stands in `apart`."""
+def represented(table: TableFile, row: ParsedRow) -> list[str]:
+    """Names of the rows for which this one stands in `distinct_rows`."""
     made = isinstance(table.rows, GridRows) and row.name not in table.rows.written
     return list(table.grid.combinations()) if made and table.grid is not None else [row.name]
 
@@ -112,12 +112,12 @@ def head(grid: Grid, values: Combination) -> RowHead:
     return RowHead(label=label(values), init_from=section.init_from, workers=section.workers, assumed=section.assumed)
 
 
-def raw(table: TableFile, name: str, values: Combination) -> RawRow:
+def parsed(table: TableFile, name: str, values: Combination) -> ParsedRow:
     """The row before validation. UserError where two axes set one key."""
     assert table.grid is not None
     try:
-        merged = layer(assignments(values), table.shared)
+        merged = apply(assignments(values), table.shared)
     except ConflictError as error:
         raise UserError(str(error)) from None
     merged.home = Position(table.grid.position.where, ("grid", name))
-    return RawRow(name, head(table.grid, values), merged, table.grid.position, table.figures if table.figures is not None else Figures())
+    return ParsedRow(name, head(table.grid, values), merged, table.grid.position, table.figures if table.figures is not None else Figures())

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.specs import check, links, precision
+from orchestrator.specs import check, precision, row_references
 from orchestrator.specs.compatibility import check_compatibility
 from orchestrator.specs.components import SIDE_SLOTS, refusal, site_info
 from orchestrator.specs.gc_pause import no_garbage_collection
+from orchestrator.specs.grid.assignments import Assignment, ConflictError, apply, assignments
 from orchestrator.specs.grid.axes import Value
 from orchestrator.specs.grid.combinations import Combination, Grid
-from orchestrator.specs.grid.layer import Assignment, ConflictError, assignments, layer
 from orchestrator.specs.grid.named_rows import label
 from orchestrator.specs.messages import Problem
+from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import KeyPath, Position
-from orchestrator.specs.raw import TableFile
 from orchestrator.specs.resolver import Resolver
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import ModelSpec, RunSpec
@@ -125,7 +125,7 @@ class _Assembler:
         if self.grid.section.init_from is None:
             return None, None
         name = next(iter(self.grid.combinations()))
-        home, row = links.parent(self.table, self.table.rows[name])
+        home, row = row_references.parent(self.table, self.table.rows[name])
         return f"{home.address}/{row}", self.resolver.row(home, row, self._reach())
 
     def _reach(self) -> Any:
@@ -146,7 +146,7 @@ class _Assembler:
         for value in values:
             if value.settings:
                 try:
-                    bound = self._bound(value, tuple(words[name] for name in value.asks if name in words))
+                    bound = self._bound(value, tuple(words[name] for name in value.placeholders if name in words))
                 except ConflictError as error:
                     self.bad[str(error)] = None
                     return None
@@ -171,7 +171,7 @@ class _Assembler:
         if asked not in self.wholes:
             self.wholes[asked] = check.whole(spec)
         if self.wholes[asked]:
-            row = layer(assignments(values), self.table.shared)
+            row = apply(assignments(values), self.table.shared)
             self.bad.update(dict.fromkeys(row.line(p.path, p.message) for p in self.wholes[asked]))
             return None
         if too_few := precision.refused(spec):
@@ -188,8 +188,8 @@ class _Assembler:
             overrides = [o for o in self.resolver.sets if part_of(o.path) in wanted]
             self.parts[known] = None
             try:
-                row = layer(sets, self.table.shared)
-                self.parts[known] = self.resolver.spec(row, overrides, self.address, fit=False)
+                row = apply(sets, self.table.shared)
+                self.parts[known] = self.resolver.spec(row, overrides, self.address, cross_checks=False)
             except ConflictError as error:
                 self.bad[str(error)] = None
             except UserError as error:
@@ -227,7 +227,7 @@ class _Assembler:
     def _refused(self, name: str, values: Combination, problem: Problem) -> None:
         known = (problem.path, problem.message)
         if known not in self.messages:
-            row = layer(assignments(values), self.table.shared)
+            row = apply(assignments(values), self.table.shared)
             row.home = Position(self.grid.position.where, ("grid",))
             self.messages[known] = row.line(problem.path, problem.message)
         line = self.messages[known]

@@ -140,7 +140,9 @@ def test_plateau_is_lr_times_shrink_for_each_cut():
 
 
 def test_options_in_one_line():
-    assert Schedule(kind="plateau", lr=0.25).told() == "plateau 0.25 x0.1 each_rise, to 0.0001"
-    assert OptimSpec().told() == "adam, noam x1, warmup 4000"
+    assert Schedule(kind="plateau", lr=0.25).summary() == "plateau 0.25 x0.1 each_rise, to 0.0001"
+    assert OptimSpec().summary() == "adam, noam x1, warmup 4000"
     restart = {"after_steps": 5, "schedule": {"kind": "fixed", "lr": 5e-5, "warmup": 0}}
-    assert OptimSpec.model_validate({"kind": "nag", "restart": restart}).told() == "nag, noam x1, warmup 4000, then fixed 5e-05, warmup 0"
+    assert (
+        OptimSpec.model_validate({"kind": "nag", "restart": restart}).summary() == "nag, noam x1, warmup 4000, then fixed 5e-05, warmup 0"
+    )

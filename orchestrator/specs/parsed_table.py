@@ -14,7 +14,7 @@ from orchestrator.specs.templates import Template
 
 
 @dataclass
-class RawRow:
+class ParsedRow:
     """A row before validation of its spec: head, merged sections, place; the file's figures and its own merged."""
 
     name: str
@@ -33,7 +33,7 @@ class TableFile:
     source: Source | None = None
     shared: Located = field(default_factory=lambda: Located(defaults(), Position("", ())))
     assumed: list[str] = field(default_factory=list)
-    rows: dict[str, RawRow] = field(default_factory=dict)
+    rows: dict[str, ParsedRow] = field(default_factory=dict)
     templates: dict[str, Template] = field(default_factory=dict)
     sweep: Sweep | None = None
     columns: list[str] = field(default_factory=list)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from orchestrator.errors import UserError
 from orchestrator.specs import index
+from orchestrator.specs.parsed_table import ParsedRow, TableFile
 from orchestrator.specs.positions import Position, nearest, shown
-from orchestrator.specs.raw import RawRow, TableFile
 from orchestrator.specs.table import segments
 
 
-def parent(table: TableFile, raw: RawRow) -> tuple[TableFile, str]:
+def parent(table: TableFile, parsed: ParsedRow) -> tuple[TableFile, str]:
     """Where the row lies that `init_from` names: its file and its name there. UserError if nowhere."""
-    path = ("rows", raw.name, "init_from")
-    return _named(table, raw, raw.head.init_from or "", Position(table.document.at(path).where, path))
+    path = ("rows", parsed.name, "init_from")
+    return _named(table, parsed, parsed.head.init_from or "", Position(table.document.at(path).where, path))
 
 
-def subjects(table: TableFile, raw: RawRow) -> list[str]:
+def subjects(table: TableFile, parsed: ParsedRow) -> list[str]:
     """Addresses of the rows in `of`. UserError with a line for each that is no row that runs."""
     found: list[str] = []
     problems: list[str] = []
-    for i, name in enumerate(raw.head.of):
+    for i, name in enumerate(parsed.head.of):
         try:
-            home, row = _named(table, raw, name, table.document.at(("rows", raw.name, "of", i)))
+            home, row = _named(table, parsed, name, table.document.at(("rows", parsed.name, "of", i)))
             found.append(f"{home.address}/{row}")
         except UserError as error:
             problems += error.lines
@@ -30,17 +30,17 @@ def subjects(table: TableFile, raw: RawRow) -> list[str]:
     return found
 
 
-def problems_of(table: TableFile, raw: RawRow) -> list[str]:
+def problems_of(table: TableFile, parsed: ParsedRow) -> list[str]:
     """A line for each row that is not there, and one for a circle of `init_from`."""
     problems: list[str] = []
     try:
-        subjects(table, raw)
+        subjects(table, parsed)
     except UserError as error:
         problems += error.lines
-    return problems + ([] if raw.head.init_from is None else _circles(table, raw))
+    return problems + ([] if parsed.head.init_from is None else _circles(table, parsed))
 
 
-def _named(table: TableFile, raw: RawRow, name: str, position: Position) -> tuple[TableFile, str]:
+def _named(table: TableFile, parsed: ParsedRow, name: str, position: Position) -> tuple[TableFile, str]:
     if name in table.rows:
         home, row = table, name
     elif segments(name, 3, 4) and name.startswith(table.address + "/") and name[len(table.address) + 1 :] in table.rows:
@@ -55,14 +55,14 @@ def _named(table: TableFile, raw: RawRow, name: str, position: Position) -> tupl
         raise UserError(position.line(f"found '{shown(name)}'; {nearest(name, table.rows)}"))
     if home.rows[row].head.kind != "run":
         raise UserError(position.line(f"found '{name}', a row of kind {home.rows[row].head.kind}; expected one of kind run"))
-    if home is table and row == raw.name:
+    if home is table and row == parsed.name:
         raise UserError(position.line(f"found the row itself, '{name}'; expected another row"))
     return home, row
 
 
-def _circles(table: TableFile, raw: RawRow) -> list[str]:
+def _circles(table: TableFile, parsed: ParsedRow) -> list[str]:
     seen: list[str] = []
-    home, current, name = table, raw, raw.name
+    home, current, name = table, parsed, parsed.name
     try:
         while current.head.init_from is not None and f"{home.address}/{name}" not in seen:
             seen.append(f"{home.address}/{name}")
@@ -71,7 +71,7 @@ def _circles(table: TableFile, raw: RawRow) -> list[str]:
     except UserError as error:
         return error.lines if len(seen) == 1 else []
     order = [f"{table.address}/{known}" for known in table.rows]
-    if current is raw and min(seen, key=lambda place: order.index(place) if place in order else len(order)) == seen[0]:
-        position = table.document.at(("rows", raw.name, "init_from"))
+    if current is parsed and min(seen, key=lambda place: order.index(place) if place in order else len(order)) == seen[0]:
+        position = table.document.at(("rows", parsed.name, "init_from"))
         return [position.line(f"found a circle: {' -> '.join(seen)}; expected a row that does not start from this one")]
     return []

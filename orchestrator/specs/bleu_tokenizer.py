@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.specs.languages import base
+from orchestrator.specs.languages import primary_subtag
 from orchestrator.specs.schema import ScoreSpec
 
 DEFAULT = "13a"
@@ -21,19 +21,19 @@ PACKAGES = {
 """Name -> modules, the packages that hold them, and what pip installs them by."""
 
 
-def words_by(score: ScoreSpec, target: str) -> str:
+def tokenizer_of(score: ScoreSpec, target: str) -> str:
     """sacreBLEU's name of the tokenisation. `target`: language code of the references."""
-    return score.tokenize or BY_LANGUAGE.get(base(target), DEFAULT)
+    return score.tokenize or BY_LANGUAGE.get(primary_subtag(target), DEFAULT)
 
 
-def target_of(manifest: Mapping[str, Any]) -> str:
+def target_language(manifest: Mapping[str, Any]) -> str:
     """Language code of the targets of prepared data."""
     return str(manifest.get("languages", ("", ""))[1])
 
 
 def check_installed(score: ScoreSpec, target: str) -> None:
     """UserError where the tokenisation needs packages that are not here."""
-    name = words_by(score, target)
+    name = tokenizer_of(score, target)
     modules, packages, extra = PACKAGES.get(name, ((), "", ""))
     if all(importlib.util.find_spec(module) is not None for module in modules):
         return
@@ -41,12 +41,12 @@ def check_installed(score: ScoreSpec, target: str) -> None:
     raise UserError(f"score.tokenize: {found}, which needs {packages} (pip install '{extra}'); expected them, or tokenize: char")
 
 
-def scored_by(dumped: Mapping[str, Any], score: ScoreSpec, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def score_fields(dumped: Mapping[str, Any], score: ScoreSpec, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """A `score` section as its key holds it: with the words that BLEU is of, where they are not 13a's, and the raw references of a
     tokenised corpus. `dumped`: its fields. The beam is in the key of the decoding."""
     left_out = ("beam_size", "tokenize")
     found = {name: value for name, value in dumped.items() if name not in left_out}
-    if (name := words_by(score, target_of(manifest))) != DEFAULT:
+    if (name := tokenizer_of(score, target_language(manifest))) != DEFAULT:
         found["tokenize"] = name
     if raw := manifest.get("raw", {}).get(score.test):
         found["raw"] = raw

@@ -13,8 +13,8 @@ from orchestrator.errors import UserError
 from orchestrator.scoring.bleu import mteval
 from orchestrator.scoring.scores import score
 from orchestrator.scoring.significance.bleu_statistics import corpus_bleu, statistics
-from orchestrator.specs import bleu_words, languages
-from orchestrator.specs.bleu_words import check_installed, scored_by, words_by
+from orchestrator.specs import bleu_tokenizer, languages
+from orchestrator.specs.bleu_tokenizer import check_installed, score_fields, tokenizer_of
 from orchestrator.specs.corpora import list_entries, load_entry
 from orchestrator.specs.schema import ScoreSpec
 
@@ -117,7 +117,7 @@ def test_the_key_holds_what_is_not_13a():
 
     def key(target, **fields):
         spec = ScoreSpec(**fields)
-        return scored_by(spec.model_dump(), spec, {"languages": ["de", target]})
+        return score_fields(spec.model_dump(), spec, {"languages": ["de", target]})
 
     plain = {"test": "test", "metric": "sacrebleu", "lowercase": False, "split_compounds": False}
     assert key("en") == key("en", tokenize="13a") == key("zh", tokenize="13a") == plain
@@ -127,14 +127,14 @@ def test_the_key_holds_what_is_not_13a():
 
 def test_shipped_corpora_are_of_known_languages_and_keep_13a():
     entries = [load_entry(name) for name in list_entries()]
-    assert {words_by(ScoreSpec(), entry.tgt) for entry in entries} == {"13a"}
-    assert not [e.name for e in entries if e.generated is None and (languages.doubt(e.src) or languages.doubt(e.tgt))]
+    assert {tokenizer_of(ScoreSpec(), entry.tgt) for entry in entries} == {"13a"}
+    assert not [e.name for e in entries if e.generated is None and (languages.unknown_code(e.src) or languages.unknown_code(e.tgt))]
 
 
 @pytest.mark.parametrize(("code", "near"), [("jp", "ja"), ("cn", "zh"), ("cz", "cs"), ("deu", "de"), ("english", "en"), ("qqq", None)])
 def test_a_language_code_that_is_not_known_is_said(code, near):
-    said = languages.doubt(code)
+    said = languages.unknown_code(code)
     assert said is not None and said.startswith(f"{code!r} is no language code of ISO 639-1")
     assert near is None or f"did you mean {near}?" in said
-    assert languages.doubt("zh-TW") is None and languages.doubt("jpn") is None
-    assert set(bleu_words.BY_LANGUAGE) <= languages.CODES
+    assert languages.unknown_code("zh-TW") is None and languages.unknown_code("jpn") is None
+    assert set(bleu_tokenizer.BY_LANGUAGE) <= languages.CODES

@@ -1,4 +1,4 @@
-"""What a combination of a grid sets, as one more layer of located data on the file's sections."""
+"""What a combination of a grid sets in the spec, applied to the sections of its file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def assignments(values: Combination) -> list[Assignment]:
     found: list[Assignment] = []
     for value in values:
         for setting in value.settings:
-            missing = [name for name in setting.asks if name not in words]
+            missing = [name for name in setting.placeholders if name not in words]
             if missing:
                 other = ", ".join(v.shown for v in values)
                 raise ConflictError(setting.position.line(f"<{missing[0]}> stands for nothing where [{other}]; expected a narrower `when`"))
@@ -32,7 +32,7 @@ def assignments(values: Combination) -> list[Assignment]:
     return found
 
 
-def layer(sets: Iterable[Assignment], base: Located) -> Located:
+def apply(sets: Iterable[Assignment], base: Located) -> Located:
     """`base` with the assignments on top, each a difference as those of a row. ConflictError where one undoes an earlier one."""
     over = Located({}, base.home)
     done: dict[tuple[str, ...], Position] = {}
