@@ -1,8 +1,7 @@
 """Analyses in MLflow: a run of its own for each, tagged `nmt.kind=analysis`, with its data and figure as artifacts.
 
-The truth is RESULTS/.tracking/analyses/ID.json, which says what there is and where its files lie; a run is found by its tag
-`nmt.analysis`, so that the same analysis done again replaces the files of its run, and `reconcile` rebuilds what is lost.
-They carry no `nmt.sweep` and no `nmt.run`: nothing that counts trainings sees them.
+RESULTS/.tracking/analyses/ID.json names the files of an analysis. Its run is found by the tag `nmt.analysis`, so that a repeated one
+replaces its files, and `reconcile` rebuilds lost runs. Without the tags `nmt.sweep` and `nmt.run` they do not count as trainings.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.files import atomic
-from orchestrator.tracking.ledger import file_lock
-from orchestrator.tracking.store import Child, Store
+from orchestrator.files.locks import file_lock
+from orchestrator.tracking.store import MlflowStore, StoredRun
 
 
 def record(results: Path, name: str, kind: str, files: Sequence[Path], params: Mapping[str, Any], tags: Mapping[str, str]) -> Path:
-    """Notes an analysis durably -> the note's path. name: of its run, stable. `tags` without their prefix `nmt.`."""
+    """Records an analysis -> the path of the record. name: of its run, stable. tags: without their prefix `nmt.`."""
     files = [path.resolve() for path in files]
-    place = str(files[0].parent) if files else ""
-    identity = hashlib.sha256(f"{kind}\n{name}\n{place}".encode()).hexdigest()
+    folder = str(files[0].parent) if files else ""
+    identity = hashlib.sha256(f"{kind}\n{name}\n{folder}".encode()).hexdigest()
     content = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
     note = {
         "id": identity,
@@ -40,18 +39,18 @@ def record(results: Path, name: str, kind: str, files: Sequence[Path], params: M
     return path
 
 
-def project(results: Path, uri: str | None = None, only: Path | None = None) -> tuple[int, list[str]]:
+def project(results: Path, uri: str | None = None, selected: Path | None = None) -> tuple[int, list[str]]:
     """Brings the store up to the notes (`only`: to one of them) -> analyses in it, and a line for each note that cannot be read.
 
     Raises what the store raises; the next call starts from what is in it.
     """
-    notes, problems = _read([only] if only is not None else sorted(notes_of(results).glob("*.json")))
+    notes, problems = _read([selected] if selected is not None else sorted(notes_of(results).glob("*.json")))
     if notes:
-        store = Store(Path(results), uri)
+        store = MlflowStore(Path(results), uri)
         with file_lock(store.lock("analyses")):
-            known = _known(store)
+            stored = _stored_runs(store)
             for note in notes:
-                _project(store, note, known.get(note["id"], []))
+                _project(store, note, stored.get(note["id"], []))
     return len(notes), problems
 
 
@@ -59,22 +58,22 @@ def notes_of(results: Path) -> Path:
     return Path(results) / ".tracking" / "analyses"
 
 
-def _project(store: Store, note: dict[str, Any], runs: list[Any]) -> None:
+def _project(store: MlflowStore, note: dict[str, Any], runs: list[Any]) -> None:
     """The run's identity first, the mark `nmt.projected` last: whatever is cut off is written by the next call."""
-    for double in runs[1:]:
-        store.delete(double.info.run_id)
-    mark = str(note["content"])
-    if runs and runs[0].data.tags.get("nmt.projected") == mark:
+    for duplicate in runs[1:]:
+        store.delete(duplicate.info.run_id)
+    content = str(note["content"])
+    if runs and runs[0].data.tags.get("nmt.projected") == content:
         return
     tags = {"nmt.kind": "analysis", "nmt.analysis": note["id"], "nmt.analysis_kind": note["kind"]}
-    run: Child = store.adopt(runs[0]) if runs else store.create(note["name"], tags, note["time"])
+    run: StoredRun = store.adopt(runs[0]) if runs else store.create(note["name"], tags, note["time"])
     store.write_artifacts(run, {path.name: path for path in map(Path, note["files"]) if path.is_file()})
     store.write_status(run, "FINISHED", note["time"])
     tags |= {f"nmt.{name}": value for name, value in note["tags"].items()}
-    store.write(run, spec=note["params"], tags=tags | {"nmt.projected": mark})
+    store.write(run, spec=note["params"], tags=tags | {"nmt.projected": content})
 
 
-def _known(store: Store) -> dict[str, list[Any]]:
+def _stored_runs(store: MlflowStore) -> dict[str, list[Any]]:
     """Identity -> its runs, oldest first."""
     found: dict[str, list[Any]] = {}
     for run in store.find({"nmt.kind": "analysis"}):

@@ -1,4 +1,4 @@
-"""MLflow's settings, addresses and errors: what can be said of a tracking server without importing MLflow."""
+"""MLflow's settings, addresses and errors, without importing MLflow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CODE = re.compile(r"(?:error code|\bstatus|^)\s*(40[13])\b|\b(40[13]) (?:Client
 
 
 def configure() -> None:
-    """Environment of MLflow, for this process and its children. What the user has set stays. Call it before `import mlflow`."""
+    """Sets MLflow's environment for this process and its children, except what the user has set. To be called before `import mlflow`."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     for name, level in (("alembic", logging.WARNING), ("urllib3.connectionpool", logging.ERROR)):
@@ -54,7 +54,7 @@ def is_server(uri: str) -> bool:
 
 
 def checked_uri(uri: str | None) -> str | None:
-    """The address as the user gave it, without a last slash; None where there is none. UserError for what is not an address."""
+    """The validated address without a trailing slash; None for none. UserError for an invalid one."""
     if not uri:
         return None
     scheme, mark, rest = uri.partition("://")
@@ -69,18 +69,18 @@ def checked_uri(uri: str | None) -> str | None:
 
 
 def with_driver(uri: str) -> str:
-    """`postgresql://` is psycopg 3 to SQLAlchemy; psycopg 2 where that alone is installed."""
+    """SQLAlchemy takes `postgresql://` for psycopg 3: names psycopg 2 where only that is installed."""
     scheme, _, rest = uri.partition("://")
     return f"postgresql+psycopg2://{rest}" if scheme == "postgresql" and find_spec("psycopg") is None else uri
 
 
 def redact(value: str) -> str:
-    """Without the credentials of URIs and of `password=...` options."""
+    """Removes the credentials of URIs and of `password=...` options."""
     return _SECRET.sub(r"\1***", _USERINFO.sub("***@", value))
 
 
 def reason(error: BaseException) -> str:
-    """One line for people: what the store's error comes down to, without credentials."""
+    """The cause of a store's error in one line, without credentials."""
     text = redact(str(error)).strip()
     if isinstance(error, UserError):
         return text

@@ -1,4 +1,4 @@
-"""The reports of a run as points of metrics: what `history.jsonl` says, in the form that MLflow wants."""
+"""Converts the reports of a run (`history.jsonl`) to points of MLflow metrics."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def number(value: Any) -> float | None:
-    """Numbers, and the texts `nan` and `inf` that strict JSON writes for them; None for anything else."""
+    """A number, or the strings `nan` and `inf` of strict JSON, as float; None for anything else."""
     if isinstance(value, str) and value.strip().lower() in ("nan", "inf", "-inf", "infinity", "-infinity"):
         return float(value)
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def read_points(path: Path, start: int) -> tuple[list[Point], list[str]]:
-    """Finite metrics in order, and `key@step` of the others. Of a step reported again after a crash the first report stays.
+    """Finite metrics in order, and `key@step` of the others. Of a step that is reported again after a crash the first report counts.
 
-    A line's own time `t` (seconds) is used where it has one; else the step counts milliseconds, so that a rebuilt store is the same.
+    The time of a point is its line's `t` (seconds), else `start` plus its step in ms, so that a rebuilt store is the same.
     """
     points: list[Point] = []
     nonfinite: list[str] = []
@@ -51,11 +51,11 @@ def read_points(path: Path, start: int) -> tuple[list[Point], list[str]]:
             continue
         time = int(line["t"] * 1000) if isinstance(line.get("t"), (int, float)) else start + step
         for key, value in flatten({name: item for name, item in line.items() if name not in ("step", "t", "key")}):
-            if (found := number(value)) is None or step <= last.get(key, -1):
+            if (metric_value := number(value)) is None or step <= last.get(key, -1):
                 continue
             last[key] = step
-            if math.isfinite(found):
-                points.append(Point(key, found, time, step))
+            if math.isfinite(metric_value):
+                points.append(Point(key, metric_value, time, step))
             else:
                 nonfinite.append(f"{key}@{step}")
     return points, nonfinite

@@ -1,23 +1,45 @@
-"""MLflow's database file, before MLflow opens it: one line where it cannot be used, and addresses of artifacts that moved with it.
+"""Where tracking data are: the id of a ledger, MLflow's database file before it is opened, and local artifacts.
 
-MLflow keeps absolute addresses of artifacts. In a results folder that was moved or copied they would lead to the old place.
+MLflow stores absolute addresses of artifacts, which would be wrong in a results folder that was moved or copied.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
+import secrets
 import shutil
 import sqlite3
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from orchestrator.errors import UserError
+from orchestrator.files import atomic
+from orchestrator.files.locks import file_lock
 
 FOLDER = "mlflow-artifacts"
-RESERVE = 32 * 10**6
-"""Bytes of a file system that a sweep's tracking leaves free: results need them, and tracking can be brought up to date later."""
+MIN_FREE_BYTES = 32 * 10**6
+"""Bytes that tracking leaves free for results: tracking can be brought up to date later."""
 
 _UNUSABLE = ("file is not a database", "malformed", "readonly database", "unable to open database file")
+
+
+_LEDGER_ID = re.compile(r"[0-9a-f]{16}")
+
+
+def ledger_id(results: Path) -> str:
+    """16 hexadecimal digits that tell ledgers on a shared server apart.
+
+    Made at the first call and stored in RESULTS/.tracking/ledger; a copy of the folder is the same ledger.
+    """
+    path = results / ".tracking" / "ledger"
+    with file_lock(results / ".tracking" / "ledger.lock"):
+        with contextlib.suppress(OSError):
+            if _LEDGER_ID.fullmatch(stored := path.read_text(encoding="ascii", errors="replace").strip()):
+                return stored
+        new = secrets.token_hex(8)
+        atomic.write_text(path, new + "\n")
+        return new
 
 
 def artifacts_of(results: Path) -> str:
@@ -25,8 +47,8 @@ def artifacts_of(results: Path) -> str:
     return (results / FOLDER).resolve().as_uri()
 
 
-def settle(database: Path, results: Path, experiment: str) -> None:
-    """Makes the addresses those of `results`, where the database is its own. UserError where the file is none that MLflow can write."""
+def prepare_database(database: Path, results: Path, experiment: str) -> None:
+    """Updates the artifact addresses of a database in `results`. UserError where MLflow cannot write the file."""
     try:
         with contextlib.closing(sqlite3.connect(database, timeout=5)) as connection, connection:
             if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone() is None:
@@ -34,13 +56,13 @@ def settle(database: Path, results: Path, experiment: str) -> None:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             connection.execute(f"PRAGMA user_version = {int(version)}")  # an error where it cannot be written
             if database.resolve().parent == results.resolve():
-                _move(connection, experiment, artifacts_of(results))
+                _relocate_artifacts(connection, experiment, artifacts_of(results))
     except sqlite3.DatabaseError as error:
-        raise explained(error, database) or error from error
+        raise database_error(error, database) or error from error
 
 
-def explained(error: BaseException, database: Path) -> UserError | None:
-    """What the store's error says of the file, if it is the file's fault; else None (a full disk passes)."""
+def database_error(error: BaseException, database: Path) -> UserError | None:
+    """A UserError if the file itself is the cause of a store's error, else None (as for a full disk, which is temporary)."""
     found = next((words for words in _UNUSABLE if words in str(error)), None)
     if found is None:
         return None
@@ -50,14 +72,14 @@ def explained(error: BaseException, database: Path) -> UserError | None:
     )
 
 
-def leave_room(folder: Path) -> None:
+def check_disk_space(folder: Path) -> None:
     """UserError where the file system of a local store is nearly full."""
-    if folder.is_dir() and (free := shutil.disk_usage(folder).free) < RESERVE:
-        raise UserError(f"{free / 10**6:.1f} MB are free there; the last {RESERVE / 10**6:g} MB are left to the results")
+    if folder.is_dir() and (free := shutil.disk_usage(folder).free) < MIN_FREE_BYTES:
+        raise UserError(f"{free / 10**6:.1f} MB are free there; the last {MIN_FREE_BYTES / 10**6:g} MB are left to the results")
 
 
-def put(artifacts: str, name: str, source: Path) -> None:
-    """Copies a file into a local folder of artifacts, whole or not at all."""
+def copy_artifact(artifacts: str, name: str, source: Path) -> None:
+    """Copies a file into a local folder of artifacts, atomically."""
     folder = Path(unquote(urlsplit(artifacts).path))
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f".{name}.partial"  # a killed writer's is overwritten by the next
@@ -69,13 +91,13 @@ def put(artifacts: str, name: str, source: Path) -> None:
         raise
 
 
-def _move(connection: sqlite3.Connection, experiment: str, here: str) -> None:
+def _relocate_artifacts(connection: sqlite3.Connection, experiment: str, new_location: str) -> None:
     row = connection.execute("SELECT experiment_id, artifact_location FROM experiments WHERE name = ?", (experiment,)).fetchone()
-    if row is None or row[1] == here or not str(row[1]).endswith(f"/{FOLDER}"):
+    if row is None or row[1] == new_location or not str(row[1]).endswith(f"/{FOLDER}"):
         return
-    known, there = row
-    connection.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?", (here, known))
+    experiment_id, old_location = row
+    connection.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?", (new_location, experiment_id))
     connection.execute(
         "UPDATE runs SET artifact_uri = ? || substr(artifact_uri, ?) WHERE experiment_id = ? AND substr(artifact_uri, 1, ?) = ?",
-        (here, len(there) + 1, known, len(there) + 1, f"{there}/"),
+        (new_location, len(old_location) + 1, experiment_id, len(old_location) + 1, f"{old_location}/"),
     )

@@ -1,10 +1,10 @@
-"""What tracking reads: sweep files and the ledger's run directories. Read-only, and never in a training loop.
+"""Reads sweep files and the ledger's run directories for tracking. Never called in a training loop.
 
     ROOT/sweeps/SWEEP.json   {"sweep_id", "name", "started", "rows": [{"id", "label", "seed", "paper", "table", "row",
                               "keys": {"train", "decode", "score"}, "spec": {..resolved}, "also": {NAME: {"keys"}}, "failed_below": BLEU}]}
     ROOT/TRAIN16/            train.json, decode/DECODE16.{json,txt}, score/SCORE16.json, history.jsonl, spec.yaml, capsule.json
 
-A file that is missing, torn or of another key counts as absent: the ledger, not tracking, reports damage.
+A file that is missing, damaged or of another key counts as absent: the ledger, not tracking, reports damage.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.tracking.history import Point, number, read_points
 
 FINAL = ("done", "stopped", "diverged", "failed")
-"""States of a run that will not change by itself. The others: `pending` (nothing yet), `running`."""
+"""Final states of a run. The others are `pending` (no files yet) and `running`."""
 
 
 @dataclass(frozen=True)
-class Row:
+class SweepRow:
     """One row and seed of a sweep. `id`: full address (`dou2018/table1/row4`). Keys are None while the data is absent."""
 
     id: str
@@ -44,31 +44,31 @@ class Row:
     also: dict[str, str] = field(default_factory=dict)
     """Score keys of other scorings of the same training, by name."""
     again: int = 0
-    """Results of its training that were set aside (see `earlier`): the store has one run for each."""
+    """Number of earlier results of its training (see `ledger.earlier`): the store has one run for each."""
     failed_below: float | None = None
     """BLEU under which it counts as failed, as one that diverged does then (see `ledger.outcome`); None: no such rule."""
 
     @property
     def key(self) -> str:
-        """Identity of the row within its sweep: address, seed and the three keys. A scoring more is the same row."""
+        """Identity of the row within its sweep: address, seed and the three keys, without other scorings."""
         parts = [self.id, str(self.seed), self.train or "", self.decode or "", self.score or ""]
         parts += [f"again {self.again}"] if self.again else []
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweepRecord:
     """`started`: milliseconds since 1970."""
 
     id: str
     name: str
     started: int
-    rows: list[Row]
+    rows: list[SweepRow]
 
 
 @dataclass
-class Result:
-    """All that is known of a row. `start`, `end` in milliseconds; `end` is None while it runs. `content` changes when any of it does."""
+class RunResult:
+    """The results of a row. start, end: milliseconds; end is None while it runs. content: a hash of all of it."""
 
     state: str
     start: int
@@ -82,47 +82,47 @@ class Result:
     content: str = ""
 
 
-def read_sweep(path: Path) -> Sweep:
+def read_sweep(path: Path) -> SweepRecord:
     """ValueError naming the file if it is not a sweep file, OSError if it cannot be read."""
     try:
         record = json.loads(path.read_bytes())
         rows = [_row(item, path.parent.parent) for item in record["rows"]]
         sweep_id = str(record["sweep_id"])
-        return Sweep(sweep_id, str(record.get("name") or sweep_id), _milliseconds(record.get("started"), path), rows)
+        return SweepRecord(sweep_id, str(record.get("name") or sweep_id), _milliseconds(record.get("started"), path), rows)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path}: not a sweep file ({type(error).__name__}: {error})") from error
 
 
 def sweep_files(results: Path) -> list[Path]:
-    """Every sweep file below `results`, by name; not what lies beside them (owners of locks, ASHA's order, temporary files)."""
+    """Every sweep file of `results`, by name, without lock records, ASHA's order and temporary files."""
     beside = (".lock.json", ".asha.json")
     return sorted(path for path in (results / "sweeps").glob("*.json") if not path.name.endswith(beside) and not path.name.startswith("."))
 
 
 def run_directory(roots: Sequence[Path], train_key: str) -> Path | None:
-    """Where the run lies: the first root with a finished one, else the first with anything of it."""
-    mine = roots[:1] if earlier.kept(roots[0], train_key[:16]) else roots  # a mirror's is older
-    places = [root / train_key[:16] for root in mine]
-    finished = [place for place in places if (place / "train.json").exists()]
-    return next(iter(finished + [place for place in places if place.is_dir()]), None)
+    """The run's folder in the first root where it is finished, else in the first that has one."""
+    candidates = roots[:1] if earlier.kept(roots[0], train_key[:16]) else roots  # a mirror's is older
+    folders = [root / train_key[:16] for root in candidates]
+    finished = [folder for folder in folders if (folder / "train.json").exists()]
+    return next(iter(finished + [folder for folder in folders if folder.is_dir()]), None)
 
 
-def stamp(roots: Sequence[Path], row: Row) -> tuple[Any, ...] | None:
-    """Cheap to compare: changes whenever a file of the row does. None while there is nothing of it."""
+def stamp(roots: Sequence[Path], row: SweepRow) -> tuple[Any, ...] | None:
+    """Modification times and sizes of the row's files. None while there are none."""
     if row.train is None or (run := run_directory(roots, row.train)) is None:
         return None
-    marks: list[Any] = [str(run)]
+    stats: list[Any] = [str(run)]
     for path in _files(run, row):
         try:
             status = path.stat()
-            marks.append((status.st_mtime_ns, status.st_size))
+            stats.append((status.st_mtime_ns, status.st_size))
         except OSError:
-            marks.append(None)
-    return tuple(marks) if any(mark is not None for mark in marks[1:]) else None
+            stats.append(None)
+    return tuple(stats) if any(mark is not None for mark in stats[1:]) else None
 
 
-def read_result(roots: Sequence[Path], row: Row, sweep: Sweep) -> Result | None:
-    """Reads everything of the row; None while there is nothing."""
+def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> RunResult | None:
+    """The results of a row; None while there are none."""
     if row.train is None or stamp(roots, row) is None or (run := run_directory(roots, row.train)) is None:
         return None
     train_path, decode_path, score_path, history_path, spec_path, *also_paths = _files(run, row)
@@ -132,40 +132,40 @@ def read_result(roots: Sequence[Path], row: Row, sweep: Sweep) -> Result | None:
     state = "running" if outcome.status in ("new", "trained") else outcome.status
     start = _modified(spec_path) or sweep.started
     points, nonfinite = read_points(history_path, start)
-    result = Result(state, start, None, int(train.get("steps", 0)), _finals(train, decode, score, also), {}, points, nonfinite)
+    result = RunResult(state, start, None, int(train.get("steps", 0)), _finals(train, decode, score, also), {}, points, nonfinite)
     if state in FINAL:
         result.end = max(filter(None, (_modified(path) for path in (train_path, decode_path, score_path, *also_paths))), default=start)
-    named = {"train.json": train_path, "spec.yaml": spec_path, "capsule.json": run / "capsule.json"}
+    artifact_paths = {"train.json": train_path, "spec.yaml": spec_path, "capsule.json": run / "capsule.json"}
     if row.decode is not None:
-        named["hypotheses.txt"] = decode_path.with_suffix(".txt")
+        artifact_paths["hypotheses.txt"] = decode_path.with_suffix(".txt")
     if row.score is not None:
-        named["score.json"] = score_path
-    result.artifacts = {name: path for name, path in named.items() if path.is_file()}
-    said = {
+        artifact_paths["score.json"] = score_path
+    result.artifacts = {name: path for name, path in artifact_paths.items() if path.is_file()}
+    run_tags = {
         "reason": outcome.reason,
         "ended_by": train.get("ended_by"),
         "signature": score.get("signature"),
         "weights_sha256": train.get("weights_sha256"),
     }
-    result.tags = {name: str(value) for name, value in said.items() if value}
+    result.tags = {name: str(value) for name, value in run_tags.items() if value}
     about = [train, {k: v for k, v in decode.items() if k != "tokens"}, score, len(points), points[-1:], nonfinite]
-    seen = json.dumps(about + [also] * bool(also), default=str)
-    result.content = hashlib.sha256(seen.encode()).hexdigest()
+    content = json.dumps(about + [also] * bool(also), default=str)
+    result.content = hashlib.sha256(content.encode()).hexdigest()
     return result
 
 
-def _row(item: Mapping[str, Any], results: Path) -> Row:
+def _row(item: Mapping[str, Any], results: Path) -> SweepRow:
     keys = item.get("keys") or {}
     names: dict[str, Any] = {name: str(item.get(name) or "") for name in ("label", "paper", "table", "row")}
     identity: dict[str, Any] = {name: keys.get(name) for name in ("train", "decode", "score")}
     also = {str(name): str(other["keys"]["score"]) for name, other in (item.get("also") or {}).items()}
     about: dict[str, Any] = {"also": also, "failed_below": item.get("failed_below")}
     about["again"] = sum(earlier.mark(results, identity["train"]))
-    return Row(id=str(item["id"]), seed=int(item["seed"]), spec=dict(item.get("spec") or {}), **about, **names, **identity)
+    return SweepRow(id=str(item["id"]), seed=int(item["seed"]), spec=dict(item.get("spec") or {}), **about, **names, **identity)
 
 
 def _milliseconds(value: Any, path: Path) -> int:
-    """Seconds since 1970 or ISO 8601; else when the file was made."""
+    """From seconds since 1970 or ISO 8601; else the modification time of the file."""
     if isinstance(value, (int, float)):
         return int(value * 1000)
     if isinstance(value, str):
@@ -173,7 +173,7 @@ def _milliseconds(value: Any, path: Path) -> int:
     return _modified(path) or 0
 
 
-def _files(run: Path, row: Row) -> list[Path]:
+def _files(run: Path, row: SweepRow) -> list[Path]:
     """train, decode, score, history, spec; then the scores of `also`."""
     results = [run / "train.json", run / "decode" / f"{(row.decode or 'none')[:16]}.json", _score_file(run, row.score)]
     return [*results, run / "history.jsonl", run / "spec.yaml", *(_score_file(run, key) for key in row.also.values())]

@@ -1,7 +1,7 @@
-"""The MLflow side of tracking: one client, no global state, every write repeatable.
+"""An MLflow store with idempotent writes.
 
-MLflow by itself has no idempotence (two `create_run` make two runs, a repeated metric is a second point, parameters cannot be changed,
-infinities become 1.8e308), so a run here is found by its tags, and only what it lacks is written.
+MLflow itself has none: two `create_run` create two runs, a repeated metric is a second point, parameters cannot be changed, infinities
+become 1.8e308. Here a run is found by its tags, and only what it lacks is written.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import UserError
+from orchestrator.files.locks import file_lock
 from orchestrator.tracking.environment import configure, default_uri, is_server, redact, sqlite_path, with_driver
 from orchestrator.tracking.history import Point, flatten
-from orchestrator.tracking.ledger import file_lock, ledger_id
-from orchestrator.tracking.location import artifacts_of, put, settle
+from orchestrator.tracking.location import artifacts_of, copy_artifact, ledger_id, prepare_database
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 EXPERIMENT = "nmt-ablate"
 KIND = {"mlflow.experimentKind": "custom_model_development", "mlflow.experiment.primaryMetric.name": "bleu"}
-"""Makes the UI open on runs and their curves instead of on GenAI traces."""
+"""Tags that make the UI open with runs and curves instead of GenAI traces."""
 
 VIEW_NAME, BEST_NAME = "nmt", "nmt-best"
 _COLUMNS = ["metrics.`bleu`", "metrics.`chrf`", "metrics.`tokens_per_second`", "metrics.`params`", "tags.`nmt.status`", "tags.`nmt.label`"]
@@ -41,8 +41,8 @@ VIEW = {
     f"mlflow.sharedViewState.{VIEW_NAME}": json.dumps({"selectedColumns": _COLUMNS}),
     f"mlflow.sharedViewState.{BEST_NAME}": json.dumps({"selectedColumns": _COLUMNS} | _BEST),
 }
-"""Views of the UI that an address names (`viewStateShareKey`): the few columns that compare rows, of a hundred that there are. With another
-order than by time the UI shows rows without their sweeps, which is what its charts need: they show what the list shows."""
+"""Views of the UI by name (`viewStateShareKey` in its address), with the few columns that compare rows. In another order than by time the
+UI lists rows without their sweeps, as its charts need them."""
 
 MAX_METRICS, MAX_PARAMS, MAX_KEY, MAX_PARAM, MAX_TAG = 1000, 100, 250, 6000, 8000
 PAGE = 250
@@ -52,19 +52,19 @@ _FORBIDDEN = re.compile(r"[^\w\-. :/]", re.ASCII)
 
 
 @dataclass
-class Child:
+class StoredRun:
     """What the store holds of one run. `last`: step of the last point of each metric; `place`: where its artifacts go."""
 
     run_id: str
     status: str
-    place: str
+    artifact_uri: str
     tags: dict[str, str]
     params: set[str] = field(default_factory=set)
     last: dict[str, int] = field(default_factory=dict)
 
 
-class Store:
-    """Runs of the experiment `nmt-ablate` at `uri` (default: sqlite among the results). The first call opens it, which takes seconds."""
+class MlflowStore:
+    """Runs of the experiment `nmt-ablate` at `uri` (default: sqlite in `results`). Opened at the first call, which takes seconds."""
 
     def __init__(self, results: Path, uri: str | None = None) -> None:
         self.results, self.uri = results, uri or default_uri(results)
@@ -80,7 +80,7 @@ class Store:
             # a fresh database opened by several at once fails in three of four; a server has made its own
             with contextlib.nullcontext() if self.server else file_lock(self.results / ".mlflow-init.lock"):
                 uri = with_driver(self.uri)
-                with _quick_creation(sqlite_path(uri)):
+                with _fast_creation(sqlite_path(uri)):
                     client = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
                 self._experiment = self._find_experiment(client)
             self._client = client
@@ -92,22 +92,22 @@ class Store:
         assert self.client
         return self._experiment
 
-    def forget(self) -> None:
+    def close(self) -> None:
         """The next call opens the store anew."""
         self._client = None
 
     def lock(self, name: str) -> Path:
-        """To be held while runs of `name` are written: writers of a server wait for nobody but writers of the same sweep and ledger."""
+        """The lock to hold while runs of `name` are written. On a server only writers of the same sweep and ledger exclude each other."""
         return self.results / ".tracking" / f"{name}.server.lock" if self.server else self.results / ".mlflow.lock"
 
     def search(self, sweep_id: str, run: str | None = None) -> list[Run]:
-        """Runs of a sweep of this ledger, parent included, oldest first, of doubles the most complete; `run`: one row's."""
+        """Runs of a sweep, parent included, or of one of its rows: oldest first, of duplicates the most complete first."""
         return self.find({"nmt.sweep": sweep_id} | ({"nmt.run": run} if run else {}))
 
     def find(self, tags: Mapping[str, str]) -> list[Run]:
         """Runs of this ledger with these tags. The ledger's own store may have runs older than the tag `nmt.ledger`."""
-        wanted = tags if self.own else {**tags, "nmt.ledger": ledger_id(self.results)}
-        query = " and ".join(f"tags.`{name}` = '{_plain(value)}'" for name, value in wanted.items())
+        filters = tags if self.own else {**tags, "nmt.ledger": ledger_id(self.results)}
+        query = " and ".join(f"tags.`{name}` = '{_plain(value)}'" for name, value in filters.items())
         runs: list[Run] = []
         client, token = self.client, None
         while True:
@@ -118,23 +118,23 @@ class Store:
             if not token:
                 return sorted(runs, key=lambda run: (run.info.start_time, "nmt.projected" not in run.data.tags, run.info.run_id))
 
-    def create(self, name: str, tags: Mapping[str, str], start: int) -> Child:
-        """A new run; its tags are in the store as soon as it is, so that it is found after a crash."""
-        about = dict(tags) | {"nmt.ledger": ledger_id(self.results)} | ({} if self.own else {"mlflow.user": _user()})
-        clean = {key: text(value, MAX_TAG) for key, value in about.items()}
+    def create(self, name: str, tags: Mapping[str, str], start: int) -> StoredRun:
+        """Creates a run together with its tags, so that it is found after a crash."""
+        new_tags = dict(tags) | {"nmt.ledger": ledger_id(self.results)} | ({} if self.own else {"mlflow.user": _user()})
+        clean = {key: text(value, MAX_TAG) for key, value in new_tags.items()}
         client = self.client
         run = client.create_run(self._experiment, start_time=start, tags=clean, run_name=text(name, MAX_KEY))
-        return Child(run.info.run_id, run.info.status, run.info.artifact_uri, dict(run.data.tags))
+        return StoredRun(run.info.run_id, run.info.status, run.info.artifact_uri, dict(run.data.tags))
 
-    def adopt(self, run: Run) -> Child:
-        """A run that is in the store already. What a search returns of a metric is its last point."""
+    def adopt(self, run: Run) -> StoredRun:
+        """A run of the store. A search returns the last point of each metric."""
         last = {point.key: int(point.step) for point in run.data._metric_objs}
-        return Child(run.info.run_id, run.info.status, run.info.artifact_uri, dict(run.data.tags), set(run.data.params), last)
+        return StoredRun(run.info.run_id, run.info.status, run.info.artifact_uri, dict(run.data.tags), set(run.data.params), last)
 
-    def write(self, child: Child, *, points: Sequence[Point] = (), spec: Any = None, tags: Mapping[str, str] | None = None) -> int:
-        """What the run lacks, in one request where it fits, tags in the last one -> points written.
+    def write(self, child: StoredRun, *, points: Sequence[Point] = (), spec: Any = None, tags: Mapping[str, str] | None = None) -> int:
+        """Writes what the run lacks, in as few requests as possible, tags in the last one -> number of points written.
 
-        Points beyond the last of each metric; of the flattened spec what is set and has no value yet (MLflow refuses to change one).
+        That is: points after the last of each metric, and parameters without a value (MLflow refuses to change one).
         """
         entities = _mlflow().entities
         new = [point for point in points if point.step > child.last.get(metric_key(point.key), -1)]
@@ -145,21 +145,21 @@ class Store:
                 params.setdefault(key, text(value, MAX_PARAM))
         clean = {key: text(value, MAX_TAG) for key, value in (tags or {}).items()}
         changed = {key: value for key, value in clean.items() if child.tags.get(key) != value}
-        left, about = list(params.items()), [entities.RunTag(key, value) for key, value in changed.items()]
-        while metrics or left or about:
-            some, left = left[:MAX_PARAMS], left[MAX_PARAMS:]
-            room = MAX_METRICS - len(some)
+        remaining, new_tags = list(params.items()), [entities.RunTag(key, value) for key, value in changed.items()]
+        while metrics or remaining or new_tags:
+            param_batch, remaining = remaining[:MAX_PARAMS], remaining[MAX_PARAMS:]
+            room = MAX_METRICS - len(param_batch)
             batch, metrics = metrics[:room], metrics[room:]
-            last = about if not metrics and not left and len(some) + len(batch) + len(about) <= MAX_METRICS else []
-            self.client.log_batch(child.run_id, metrics=batch, params=[entities.Param(key, value) for key, value in some], tags=last)
-            child.params.update(key for key, _ in some)
+            last = new_tags if not metrics and not remaining and len(param_batch) + len(batch) + len(new_tags) <= MAX_METRICS else []
+            self.client.log_batch(child.run_id, metrics=batch, params=[entities.Param(key, value) for key, value in param_batch], tags=last)
+            child.params.update(key for key, _ in param_batch)
             child.last.update((metric.key, metric.step) for metric in batch)
             if last:
                 child.tags.update(changed)
-                about = []
+                new_tags = []
         return len(new)
 
-    def write_status(self, child: Child, status: str, end: int | None = None) -> None:
+    def write_status(self, child: StoredRun, status: str, end: int | None = None) -> None:
         """RUNNING, FINISHED, KILLED or FAILED. `end`: milliseconds."""
         if status == "RUNNING":
             if child.status != status:
@@ -168,15 +168,15 @@ class Store:
             self.client.set_terminated(child.run_id, status=status, end_time=end)
         child.status = status
 
-    def write_artifacts(self, child: Child, files: Mapping[str, Path]) -> None:
-        """Copies files to the run under their names, in place of older ones."""
-        if child.place.startswith("file://"):
+    def write_artifacts(self, child: StoredRun, files: Mapping[str, Path]) -> None:
+        """Copies files to the run under their names, replacing older ones."""
+        if child.artifact_uri.startswith("file://"):
             for name, path in files.items():
-                put(child.place, name, path)
+                copy_artifact(child.artifact_uri, name, path)
             return
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-        repository = get_artifact_repository(child.place, tracking_uri=self.uri)
+        repository = get_artifact_repository(child.artifact_uri, tracking_uri=self.uri)
         with tempfile.TemporaryDirectory(prefix="nmt-artifacts-") as folder:
             for name, path in files.items():
                 if path.name != name:
@@ -187,11 +187,11 @@ class Store:
         self.client.delete_run(run_id)
 
     def _prepare_sqlite(self) -> None:
-        """Raises at once where MLflow would retry for 100 s: no directory, no permission, not a database."""
+        """Raises immediately where MLflow would retry for 100 s: no directory, no permission, no database."""
         self.results.mkdir(parents=True, exist_ok=True)
         if (path := sqlite_path(self.uri)) is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            settle(path, self.results, EXPERIMENT)
+            prepare_database(path, self.results, EXPERIMENT)
 
     def _find_experiment(self, client: MlflowClient) -> str:
         found = client.get_experiment_by_name(EXPERIMENT)
@@ -223,15 +223,15 @@ def _mlflow() -> ModuleType:
 
 
 def _user() -> str:
-    """Who runs it, for the column of a shared server."""
+    """The user name shown on a shared server."""
     with contextlib.suppress(OSError, KeyError):
         return os.environ.get("MLFLOW_TRACKING_USERNAME") or getpass.getuser()
     return "unknown"
 
 
 @contextlib.contextmanager
-def _quick_creation(path: Path | None) -> Iterator[None]:
-    """A new sqlite database is made by hundreds of small transactions: not one of them waits for the disk. What is there keeps its care."""
+def _fast_creation(path: Path | None) -> Iterator[None]:
+    """Turns off fsync while a new sqlite database is created, which takes hundreds of small transactions."""
     if path is None or (path.exists() and path.stat().st_size):
         yield
         return
@@ -255,7 +255,7 @@ def _quick_creation(path: Path | None) -> Iterator[None]:
 
 
 def metric_key(name: str) -> str:
-    """A name as MLflow takes it: letters, digits and `_-. :/`, at most 250."""
+    """A valid MLflow name: letters, digits and `_-. :/`, at most 250."""
     return _FORBIDDEN.sub("_", name)[:MAX_KEY]
 
 

@@ -1,14 +1,13 @@
-"""Tracking of a sweep while it runs, and `reconcile`: the one module of tracking that drivers and the CLI call.
+"""Tracking of a sweep while it runs, and `reconcile`: the interface of this package.
 
-A driver runs one `BackgroundProjector`, which reads what the runs write to their own files, so that a slow or dead store costs a warning
-and nothing else: the files hold what it has yet to get. Importing this is cheap; MLflow is imported by the thread.
+A driver starts one `BackgroundProjector`, a thread that reads the files of the runs, so that a slow or dead store causes only a warning:
+the files keep what it has not received. MLflow is imported by the thread.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from collections import Counter
@@ -18,17 +17,18 @@ from typing import Any
 
 from orchestrator.errors import LockedError, UserError
 from orchestrator.ledger.run_lock import RunLock, owner
+from orchestrator.safe_text import log
 from orchestrator.tracking import analyses
 from orchestrator.tracking.environment import reason, redact, sqlite_path
-from orchestrator.tracking.location import leave_room
+from orchestrator.tracking.location import check_disk_space
 from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.source import read_sweep, sweep_files
-from orchestrator.tracking.store import Store
+from orchestrator.tracking.store import MlflowStore
 
 __all__ = ["BackgroundProjector", "Projector", "check", "log_analysis", "reconcile", "sweep_lock"]
 
 TRIES = 3
-"""Of a last write to a server that fails for the moment, with a pause of some seconds between two."""
+"""Attempts of the last write to a server, with a pause of some seconds between two."""
 
 
 def check(results: Path, uri: str) -> None:
@@ -37,7 +37,7 @@ def check(results: Path, uri: str) -> None:
     before = {name: os.environ.get(name) for name in impatient}
     os.environ |= {name: value for name, value in impatient.items() if before[name] is None}
     try:
-        store = Store(results, uri)
+        store = MlflowStore(results, uri)
         store.client.set_experiment_tag(store.experiment, "nmt.product", "nmt-ablate")  # a login that may only read ends here
     except UserError:
         raise
@@ -50,10 +50,10 @@ def check(results: Path, uri: str) -> None:
 
 
 class BackgroundProjector:
-    """One daemon thread that projects a sweep until `stop`. Nothing it does can raise in, or block, the caller.
+    """A daemon thread that projects a sweep until `stop`. It never raises in, or blocks, the caller.
 
-    `interval`: seconds between looks at the files, more where a look takes long. `warn`: takes one line (default: stderr); called once
-    per outage of the store, when it has failed twice.
+    interval: seconds between two projections, more where one takes long. warn: called with one line (default: stderr), once per outage
+    of the store, after two failures.
     """
 
     def __init__(
@@ -67,21 +67,21 @@ class BackgroundProjector:
         warn: Callable[[str], None] | None = None,
     ) -> None:
         self.projector, self.sweep_id, self.interval = Projector(results, uri, mirrors=mirrors), sweep_id, interval
-        self._warn = warn or _say
+        self._warn = warn or log
         self._stopping, self._failures, self._warned = threading.Event(), 0, False
         self._lock = RunLock(sweep_lock(results, sweep_id))
         self._thread = threading.Thread(target=self._run, name="mlflow-projection", daemon=True)
 
     def start(self) -> None:
-        """Also marks the sweep as alive, for a `reconcile` that runs meanwhile."""
+        """Starts the thread and marks the sweep as running for a concurrent `reconcile`."""
         with contextlib.suppress(LockedError, UserError, OSError):  # another driver may track the sweep too: they take turns
             self._lock.acquire()
         self._thread.start()
 
     def stop(self, timeout: float = 30.0, *, progress: Callable[[int], None] | None = None) -> bool:
-        """Writes what is left and the last statuses. False: the store is behind (said in a warning).
+        """Writes the remaining points and the final statuses. False, with a warning, if the store is behind.
 
-        Waits until `timeout` seconds went by without a run written; `progress` is told their number.
+        Waits until no run was written for `timeout` seconds. progress: called with the number of runs written.
         """
         self._stopping.set()
         written, since = self.projector.written, time.monotonic()
@@ -112,7 +112,7 @@ class BackgroundProjector:
     def _try(self, project: Callable[[str], Any], *, last: bool = False) -> bool:
         try:
             if (database := sqlite_path(self.projector.store.uri)) is not None:
-                leave_room(database.parent)
+                check_disk_space(database.parent)
             project(self.sweep_id)
         except Exception as error:
             self._failures += 1
@@ -128,10 +128,10 @@ class BackgroundProjector:
 def reconcile(
     results: Path, uri: str | None = None, *, mirrors: Sequence[Path] = (), progress: Callable[[int], None] | None = None
 ) -> tuple[Counter[str], list[str]]:
-    """Projects every sweep and analysis, from nothing if need be -> rows in each state, and a line for each file that cannot be read.
+    """Projects every sweep and analysis -> the number of rows in each state, and a line for each unreadable file.
 
-    Runs that nobody is running any more are no longer RUNNING afterwards. Analyses are not counted. Raises what the store raises, of a
-    server when it failed three times. `progress` is told the number of runs written.
+    Runs without a live process are no longer RUNNING afterwards. Analyses are not counted. Raises the store's exceptions, of a server after
+    three failures. progress: called with the number of runs written.
     """
     projector = Projector(results, uri, mirrors=mirrors, progress=progress)
     counts: Counter[str] = Counter()
@@ -158,7 +158,7 @@ def reconcile(
 def log_analysis(
     results: Path, name: str, kind: str, files: Sequence[Path], params: Mapping[str, Any], tags: Mapping[str, str], uri: str | None = None
 ) -> str | None:
-    """Logs the files of an analysis to MLflow -> None, or a line saying why the store does not have them (`reconcile` brings them)."""
+    """Logs the files of an analysis to MLflow -> None, or a warning if that failed (`reconcile` adds them later)."""
     note = analyses.record(results, name, kind, files, params, tags)
     try:
         analyses.project(results, uri, note)
@@ -168,9 +168,5 @@ def log_analysis(
 
 
 def sweep_lock(results: Path, sweep_id: str) -> Path:
-    """Held by the driver that tracks the sweep."""
+    """The lock that the driver that tracks the sweep holds."""
     return Path(results) / ".tracking" / f"{sweep_id}.lock"
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

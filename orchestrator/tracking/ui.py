@@ -1,4 +1,4 @@
-"""The MLflow UI on loopback, for as long as its parent lives."""
+"""The MLflow UI on 127.0.0.1, which ends with this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.tracking.environment import ENVIRONMENT, default_uri, is_server, redact, sqlite_path, with_driver
-from orchestrator.tracking.location import artifacts_of, settle
+from orchestrator.tracking.location import artifacts_of, prepare_database
 from orchestrator.tracking.store import BEST_NAME, EXPERIMENT, VIEW_NAME
 from orchestrator.tracking.sweeps import reconcile
 
@@ -34,16 +34,16 @@ signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
 sys.stdin.buffer.read()   # ends when the parent does, however it ends
 os.killpg(0, signal.SIGKILL)
 """
-"""Leader of the server's process group: the server has workers of its own, which a signal to the server alone would leave behind."""
+"""Leader of the server's process group: the server starts workers, which a signal to the server alone would leave running."""
 
 
 def runs_page(server: str, experiment: str, view: str = VIEW_NAME) -> str:
-    """Address of the list of runs in one of `tracking_store.VIEW`; without `workflowType` the UI shows its GenAI side."""
+    """Address of the list of runs in one of `store.VIEW`; without `workflowType` the UI shows its GenAI side."""
     return f"{server}/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={view}"
 
 
 class UiServer:
-    """A running server. `with` stops it; so does the end of this process, a kill -9 included."""
+    """A running server. It stops at the end of `with` or of this process, kill -9 included."""
 
     def __init__(self, url: str, process: subprocess.Popen[bytes], log: Path) -> None:
         self.url, self.process, self.log = url, process, log
@@ -79,7 +79,7 @@ class UiServer:
 def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServer:
     """Starts the UI of `results` on 127.0.0.1, at the first free port from `port` on, and waits until it answers.
 
-    A default store that does not exist is made from the ledger first. UserError where the server does not come up.
+    A default store that does not exist is created from the ledger first. UserError where the server does not start.
     """
     results = Path(results).resolve()
     uri = uri or default_uri(results)
@@ -87,7 +87,7 @@ def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServe
     if path is not None and not path.exists():
         reconcile(results, uri)
     elif path is not None:
-        settle(path, results, EXPERIMENT)
+        prepare_database(path, results, EXPERIMENT)
     port = free_port(port)
     log = results / "mlflow-ui.log"
     hosts = f"localhost,{HOST},localhost:{port},{HOST}:{port}"
@@ -115,7 +115,7 @@ def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServe
 
 
 def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, log: Callable[[str], None] = print) -> None:
-    """`start_ui` until Ctrl-C or SIGTERM; tells the address. A remote tracking server has its own UI: its address is all that is told."""
+    """Serves the UI until Ctrl-C or SIGTERM and prints its address. Of a remote server it prints only the address."""
     if uri is not None and is_server(uri):
         log(f"MLflow: {redact(uri)}")
         return
@@ -135,7 +135,7 @@ def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, log: Ca
 
 
 def free_port(first: int, tries: int = 100) -> int:
-    """The first port from `first` on that nobody listens on. UserError if there is none."""
+    """The first free port from `first` on. UserError if there is none."""
     for port in range(first, min(first + tries, 65536)):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -150,7 +150,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def _open(url: str) -> Any:
-    """An answer of the server on this machine; never through a proxy. OSError if there is none in time."""
+    """A response of the local server, without a proxy. OSError if there is none in time."""
     return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.tracking.store import Store
+from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import reconcile
 from orchestrator.tracking.ui import UiServer, free_port, start_ui
 
@@ -63,13 +63,13 @@ def browse(tmp_path: Path) -> Callable[..., str]:
 
 
 def experiment(results: Path) -> str:
-    found = Store(results).client.get_experiment_by_name("nmt-ablate")
+    found = MlflowStore(results).client.get_experiment_by_name("nmt-ablate")
     assert found is not None
     return str(found.experiment_id)
 
 
 def test_run_list_and_a_run(results: Path, server: UiServer, browse: Callable[..., str], tmp_path: Path) -> None:
-    runs = {run.info.run_name: run for run in Store(results).search("sweep-1")}
+    runs = {run.info.run_name: run for run in MlflowStore(results).search("sweep-1")}
     assert server.page.startswith(f"{server.url}/#/experiments/{experiment(results)}/runs?")
     listed = browse(server.page, "--dump-dom")
     assert "fake sweep" in listed and "Model training" in listed

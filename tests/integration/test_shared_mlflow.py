@@ -18,7 +18,7 @@ import pytest
 from benchmarks import mlflow_server
 from benchmarks.mlflow_server import SharedServer
 from benchmarks.synthetic_ledger import fill
-from orchestrator.tracking.store import BEST_NAME, Store
+from orchestrator.tracking.store import BEST_NAME, MlflowStore
 from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
 from orchestrator.tracking.ui import runs_page
 
@@ -61,7 +61,7 @@ def server() -> Iterator[SharedServer]:
 def children(results: Path, uri: str, sweep: str) -> dict[str, list[Any]]:
     """Name -> runs of the sweep's rows."""
     found: dict[str, list[Any]] = {}
-    for run in Store(results, uri).search(sweep):
+    for run in MlflowStore(results, uri).search(sweep):
         if run.data.tags["nmt.kind"] == "run":
             found.setdefault(run.info.run_name, []).append(run)
     return found
@@ -69,7 +69,7 @@ def children(results: Path, uri: str, sweep: str) -> dict[str, list[Any]]:
 
 def check_whole(results: Path, uri: str, sweep: str, runs: int) -> None:
     """Every run once, finished, with every point of its history once."""
-    store = Store(results, uri)
+    store = MlflowStore(results, uri)
     found = children(results, uri, sweep)
     assert len(found) == runs and {len(same) for same in found.values()} == {1}
     assert Counter(run.info.status for run in store.search(sweep)) == {"FINISHED": runs + 1}
@@ -175,7 +175,7 @@ def test_the_page_shows_runs_bleu_throughput_and_a_figure(server: SharedServer, 
     _draw(figure)
     reconcile(tmp_path, server.uri)
     assert log_analysis(tmp_path, "synthetic figure", "length", [figure], {}, {}, server.uri) is None
-    store = Store(tmp_path, server.uri)
+    store = MlflowStore(tmp_path, server.uri)
     (analysis,) = store.find({"nmt.kind": "analysis"})
     best = max((run for run in store.search("synthetic-page") if "bleu" in run.data.metrics), key=lambda run: run.data.metrics["bleu"])
     shots = Path(os.environ.get("SCREENSHOTS", tmp_path))

@@ -13,7 +13,7 @@ from orchestrator.files.folders import need_folder
 from orchestrator.safe_text import log
 from orchestrator.tracking import sweeps
 from orchestrator.tracking.environment import checked_uri, reason, redact
-from orchestrator.tracking.location import explained
+from orchestrator.tracking.location import database_error
 from orchestrator.tracking.ui import serve_ui
 
 
@@ -37,7 +37,7 @@ def reconcile(results: Path, tracking_uri: str | None, as_json: bool) -> None:
             counts, problems = sweeps.reconcile(results, uri, mirrors=published_ledgers(), progress=progress)
     except Exception as error:
         if uri is None:
-            raise explained(error, results / "mlflow.db") or error from error
+            raise database_error(error, results / "mlflow.db") or error from error
         log(f"error: MLflow at {redact(uri)}: {reason(error)}")
         raise typer.Exit(1) from error
     if as_json:

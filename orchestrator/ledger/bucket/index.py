@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from orchestrator.files.locks import file_lock
 from orchestrator.ledger.bucket.head import Entry, Head
 
 
@@ -70,8 +70,5 @@ class Indexes:
     @contextmanager
     def turn(self, group: str) -> Iterator[None]:
         """Within: no other process here fetches or publishes this group."""
-        path = self.folder / "turns" / group
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with file_lock(self.folder / "turns" / group):
             yield

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.tracking.store import EXPERIMENT, Store
+from orchestrator.tracking.store import EXPERIMENT, MlflowStore
 from orchestrator.tracking.sweeps import log_analysis, reconcile
 
 
@@ -120,7 +120,7 @@ def test_bad_input_is_one_line_and_exit_2(lab: Any, analyse: Any) -> None:
 def store(make_fake_results: Any) -> tuple[Any, Path]:
     """A results folder with an empty store, and a copy of that store: making the tables takes seconds."""
     fake = make_fake_results()
-    assert Store(fake.root).client
+    assert MlflowStore(fake.root).client
     copy = fake.root.parent / "empty.db"
     shutil.copy(fake.root / "mlflow.db", copy)
     return fake, copy
@@ -128,7 +128,7 @@ def store(make_fake_results: Any) -> tuple[Any, Path]:
 
 def runs(results: Path) -> dict[str, list[Any]]:
     """Runs of the store by kind."""
-    client = Store(results).client
+    client = MlflowStore(results).client
     experiment = client.get_experiment_by_name(EXPERIMENT)
     found: dict[str, list[Any]] = {}
     for run in client.search_runs([experiment.experiment_id]):
@@ -158,7 +158,7 @@ def test_an_analysis_is_a_run_of_its_own_that_reconcile_rebuilds(store: tuple[An
         assert {kind: len(these) for kind, these in found.items()} == {"run": 1, "sweep": 1, "analysis": 1}
         run = found["analysis"][0]
         assert run.info.status == "FINISHED" and run.data.tags["nmt.analysis_kind"] == "length" and run.data.params["edges"] == "15"
-        client = Store(results).client
+        client = MlflowStore(results).client
         assert sorted(item.path for item in client.list_artifacts(run.info.run_id)) == ["length.csv", "length.png"]
         assert Path(client.download_artifacts(run.info.run_id, "length.csv")).read_bytes() == b"second"
 

@@ -7,12 +7,12 @@ import time
 from collections import Counter
 from typing import Any
 
-from orchestrator.tracking.store import Store
+from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
 
 
 def states(fake_results: Any) -> Counter[str]:
-    return Counter(run.info.status for run in Store(fake_results.root).search("sweep-1"))
+    return Counter(run.info.status for run in MlflowStore(fake_results.root).search("sweep-1"))
 
 
 def test_follows_a_sweep_to_its_end(fake_results: Any) -> None:
@@ -34,9 +34,9 @@ def test_follows_a_sweep_to_its_end(fake_results: Any) -> None:
     fake_results.finished(rows[1])
     assert tracking.stop(60) and said == []
     assert states(fake_results) == Counter(FINISHED=3)
-    for run in Store(fake_results.root).search(sweep_id):
+    for run in MlflowStore(fake_results.root).search(sweep_id):
         if run.data.tags["nmt.kind"] == "run":
-            history = Store(fake_results.root).client.get_metric_history(run.info.run_id, "train/loss")
+            history = MlflowStore(fake_results.root).client.get_metric_history(run.info.run_id, "train/loss")
             assert [point.step for point in history] == list(range(1, 21))
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.tracking import location, ui
-from orchestrator.tracking.store import Store
+from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
 
 
@@ -29,11 +29,11 @@ def test_a_results_folder_that_moved_has_its_artifacts_with_it(fake_results: Any
     fake_results.finished(later)
     reconcile(new)
     assert not old.exists()
-    runs = [run for run in Store(new).search(sweep_id) if run.data.tags["nmt.kind"] == "run"]
+    runs = [run for run in MlflowStore(new).search(sweep_id) if run.data.tags["nmt.kind"] == "run"]
     assert len(runs) == 2
     for run in runs:
         assert run.info.artifact_uri == f"{new.as_uri()}/mlflow-artifacts/{run.info.run_id}/artifacts"
-        names = {item.path for item in Store(new).client.list_artifacts(run.info.run_id)}
+        names = {item.path for item in MlflowStore(new).client.list_artifacts(run.info.run_id)}
         assert "train.json" in names and not any(name.startswith(".") for name in names)
 
 
@@ -76,7 +76,7 @@ def test_tracking_leaves_the_last_space_to_the_results(fake_results: Any, monkey
 def test_an_artifact_is_whole_or_absent(tmp_path: Path, monkeypatch: Any) -> None:
     source, place = tmp_path / "a.json", tmp_path / "run"
     source.write_text("old")
-    location.put(place.as_uri(), "train.json", source)
+    location.copy_artifact(place.as_uri(), "train.json", source)
 
     def full(source: Path, target: Path) -> None:
         target.write_text("ha")
@@ -84,13 +84,13 @@ def test_an_artifact_is_whole_or_absent(tmp_path: Path, monkeypatch: Any) -> Non
 
     monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(OSError, match="No space"):
-        location.put(place.as_uri(), "train.json", source)
+        location.copy_artifact(place.as_uri(), "train.json", source)
     assert [(path.name, path.read_text()) for path in place.iterdir()] == [("train.json", "old")]
 
 
 def test_a_full_disk_is_not_the_files_fault(tmp_path: Path) -> None:
-    assert location.explained(sqlite3.OperationalError("database or disk is full"), tmp_path) is None
-    assert isinstance(location.explained(sqlite3.DatabaseError("database disk image is malformed"), tmp_path), UserError)
+    assert location.database_error(sqlite3.OperationalError("database or disk is full"), tmp_path) is None
+    assert isinstance(location.database_error(sqlite3.DatabaseError("database disk image is malformed"), tmp_path), UserError)
 
 
 def test_addresses_follow_the_folder(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_addresses_follow_the_folder(tmp_path: Path) -> None:
     here = location.artifacts_of(tmp_path)
     expected = [f"{here}/a/artifacts", "s3://b/a", "file:///x/a"]
     for folder, found in ((other, ["file:///was/mlflow-artifacts/a/artifacts", *expected[1:]]), (tmp_path, expected)):
-        location.settle(database, folder, "ours")  # of another's folder nothing is changed
+        location.prepare_database(database, folder, "ours")  # of another's folder nothing is changed
         with sqlite3.connect(database) as connection:
             assert [uri for (uri,) in connection.execute("SELECT artifact_uri FROM runs")] == found
         connection.close()

@@ -15,7 +15,7 @@ from orchestrator.tracking import projector as tracking_projector
 from orchestrator.tracking.history import Point, number, read_points
 from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.source import read_result, read_sweep, run_directory
-from orchestrator.tracking.store import MAX_METRICS, MAX_PARAMS, Child, Store
+from orchestrator.tracking.store import MAX_METRICS, MAX_PARAMS, MlflowStore, StoredRun
 
 
 class Memory:
@@ -29,32 +29,34 @@ class Memory:
     def lock(self, name: str) -> Path:
         return self.results / ".mlflow.lock"
 
-    def forget(self) -> None: ...
+    def close(self) -> None: ...
 
     def search(self, sweep: str, run: str | None = None) -> list[Any]:
         return [found for found in self.runs.values() if run is None or found.data.tags.get("nmt.run") == run]
 
-    def create(self, name: str, tags: dict[str, str], start: int) -> Child:
+    def create(self, name: str, tags: dict[str, str], start: int) -> StoredRun:
         run_id = f"id-{name}-{len(self.runs)}"
         info = SimpleNamespace(run_id=run_id, run_name=name, status="RUNNING", start_time=start, end_time=None)
         self.runs[run_id] = SimpleNamespace(info=info, data=SimpleNamespace(tags=dict(tags)))
         self.points[run_id] = []
-        return Child(run_id, "RUNNING", "", dict(tags))
+        return StoredRun(run_id, "RUNNING", "", dict(tags))
 
-    def adopt(self, run: Any) -> Child:
-        return Child(run.info.run_id, run.info.status, "", dict(run.data.tags), last={p.key: p.step for p in self.points[run.info.run_id]})
+    def adopt(self, run: Any) -> StoredRun:
+        return StoredRun(
+            run.info.run_id, run.info.status, "", dict(run.data.tags), last={p.key: p.step for p in self.points[run.info.run_id]}
+        )
 
-    def write(self, child: Child, *, points: Any = (), spec: Any = None, tags: Any = None) -> int:
+    def write(self, child: StoredRun, *, points: Any = (), spec: Any = None, tags: Any = None) -> int:
         self.points[child.run_id] += [p for p in points if p.step > child.last.get(p.key, -1)]
         self.runs[child.run_id].data.tags |= dict(tags or {})
         child.tags |= dict(tags or {})
         return 0
 
-    def write_status(self, child: Child, status: str, end: int | None = None) -> None:
+    def write_status(self, child: StoredRun, status: str, end: int | None = None) -> None:
         child.status = self.runs[child.run_id].info.status = status
         self.runs[child.run_id].info.end_time = end
 
-    def write_artifacts(self, child: Child, files: Any) -> None: ...
+    def write_artifacts(self, child: StoredRun, files: Any) -> None: ...
 
     def delete(self, run_id: str) -> None:
         del self.runs[run_id]
@@ -75,7 +77,7 @@ class Memory:
 def project(fake_results: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`project(live)` projects sweep-1 into one store; the store."""
     store = Memory(fake_results.root)
-    monkeypatch.setattr(tracking_projector, "Store", lambda results, uri: store)
+    monkeypatch.setattr(tracking_projector, "MlflowStore", lambda results, uri: store)
 
     def call(*, live: bool) -> Memory:
         projector = Projector(fake_results.root)
@@ -252,9 +254,9 @@ class Client:
 
 def test_a_write_is_what_the_run_lacks_in_as_many_requests_as_it_needs(tmp_path: Path) -> None:
     client = Client()
-    store = Store(tmp_path)
+    store = MlflowStore(tmp_path)
     store._client = client  # type: ignore[assignment]
-    child = Child("run", "RUNNING", "", {})
+    child = StoredRun("run", "RUNNING", "", {})
     points = [Point("loss", 1.0, 0, step) for step in range(MAX_METRICS + 5)]
     spec = {f"p{i}": i for i in range(MAX_PARAMS + 3)}
     assert store.write(child, points=points, spec=spec, tags={"state": "running"}) == MAX_METRICS + 5
