@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
 
+import gpu
 import pytest
 import torch
 
-SCRIPT = Path(__file__).parents[3] / "benchmarks" / "gpu.py"
 
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., dict]:
+    def run(*arguments: str) -> dict:
+        monkeypatch.setattr("sys.argv", ["gpu.py", "--json", *arguments])
+        gpu.main()
+        return json.loads(capsys.readouterr().out)
 
-def _run(*arguments: str) -> dict:
-    done = subprocess.run([sys.executable, str(SCRIPT), "--json", *arguments], capture_output=True, text=True, check=True, timeout=100)
-    return json.loads(done.stdout)
+    return run
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_without_a_device_it_says_so_and_measures_nothing():
-    assert _run() == {"benchmark": "gpu", "not_measured": "no CUDA device"}
+def test_without_a_device_it_says_so_and_measures_nothing(measured):
+    assert measured() == {"benchmark": "gpu", "not_measured": "no CUDA device"}
 
 
-def test_the_path_runs_on_a_cpu():
+def test_the_path_runs_on_a_cpu(measured):
     few = ["--batch-tokens", "200", "--updates", "1", "--rounds", "1", "--batches", "4", "--length", "5", "--no-compile"]
-    found = _run("--device", "cpu", "--size", "tiny", *few)
+    found = measured("--device", "cpu", "--size", "tiny", *few)
     rows = found["tiny"]["training"]["rows"]
     assert rows["ours"]["tokens_per_second"] > 0
     assert rows["ours, compiled"] == {"not_measured": "not measured: --no-compile"}

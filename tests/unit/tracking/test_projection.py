@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -16,24 +17,6 @@ import pytest
 
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import Projector, reconcile
-
-KILLER = """
-import os, signal, sys
-from pathlib import Path
-from orchestrator.tracking.sweeps import Projector
-from orchestrator.tracking.store import MlflowStore
-results, sweep, method, count = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
-plain = getattr(MlflowStore, method)
-def dying(self, *args, **kwargs):
-    global count
-    done = plain(self, *args, **kwargs)
-    count -= 1
-    if count == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return done
-setattr(MlflowStore, method, dying)
-Projector(results).sync(sweep)
-"""
 
 HOLDER = """
 import sys, time
@@ -51,8 +34,7 @@ from orchestrator.tracking.sweeps import reconcile
 reconcile(Path(sys.argv[1]))
 """
 
-SLOW_KILLS = [("create", 1), ("write", 2), ("write_status", 1)]
-KILLS = [("create", 3), ("write", 1), ("write_artifacts", 2), *(pytest.param(*kill, marks=pytest.mark.slow) for kill in SLOW_KILLS)]
+KILLS = [("create", 1), ("create", 3), ("write", 1), ("write", 2), ("write_artifacts", 2), ("write_status", 1)]
 
 
 @pytest.fixture(scope="module")
@@ -158,13 +140,25 @@ def test_again_changes_nothing_and_from_nothing_is_the_same(fake_results: Any, b
     assert dump(fake_results.root) == resumed
 
 
+def sync_until(results: Path, sweep: str, method: str, count: int) -> None:
+    """Projects a sweep, and dies after so many calls of a method of the store."""
+    plain, calls = getattr(MlflowStore, method), itertools.count(1)
+
+    def dying(self: MlflowStore, *args: Any, **kwargs: Any) -> Any:
+        done = plain(self, *args, **kwargs)
+        if next(calls) == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+    setattr(MlflowStore, method, dying)
+    Projector(results).sync(sweep)
+
+
 @pytest.mark.parametrize(("method", "count"), KILLS)
-def test_killed_between_two_writes(fake_results: Any, blank: Path, method: str, count: int) -> None:
+def test_killed_between_two_writes(fake_results: Any, blank: Path, forked: Any, method: str, count: int) -> None:
     sweep_id, _ = fake_results.typical()
     seed_store(fake_results.root, blank)
-    command = [sys.executable, "-c", KILLER, str(fake_results.root), sweep_id, method, str(count)]
-    killed = subprocess.run(command, capture_output=True, text=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert forked(lambda: sync_until(fake_results.root, sweep_id, method, count)) == -signal.SIGKILL
     assert any(run[0] == "RUNNING" for run in dump(fake_results.root).values())
     reconcile(fake_results.root)
     whole = dump(fake_results.root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -19,10 +20,12 @@ from orchestrator.ledger.keys import keys_of
 from orchestrator.ledger.run_files import Store
 from orchestrator.sweeps.row import ledger_of, result_of, run_row
 from orchestrator.sweeps.task import Task
+from orchestrator.training.gradient_norms import SAMPLES
 from orchestrator.training.runtime import Runtime
 from orchestrator.training.trainer import STOP_POLL_EVERY
 from tests.unit.training.support import KEY, Recorder, changed, fit
 
+pytestmark = pytest.mark.timeout(400)  # two processes that import torch: a busy machine takes its time
 NO_DROPOUT = {"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}}
 CONVOLUTIONAL = {
     "num_layers": 3,
@@ -64,8 +67,7 @@ VARIANTS = {
 PLATEAU = {"kind": "plateau", "lr": 0.5, "shrink": 0.5, "min_lr": 0.05}  # from so high a rate that validations rise
 
 
-@pytest.fixture
-def free_port() -> int:
+def _free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
@@ -85,24 +87,49 @@ def _runtime(rank: int, port: int) -> Runtime:
     return Runtime(rank, 2, torch.device("cpu"), nn.parallel.DistributedDataParallel)
 
 
-def _worker(rank: int, port: int, name: str, run_dir: str, cache: str, recorder: Recorder | None = None) -> None:
+def _workers(rank: int, port: int, folder: str, cache: str) -> None:
+    """Every training of two workers, one after the other: a process costs seconds before it trains."""
     from orchestrator.data.prepare import prepare
 
-    runtime, spec = _runtime(rank, port), _spec(name)
-    fit(spec, prepare(spec.data, None, Path(cache)), Path(run_dir), recorder, runtime)
+    base, runtime = Path(folder), _runtime(rank, port)
+    ready = prepare(_spec("plain").data, None, Path(cache))
+    torch.set_default_dtype(torch.float64)
+    for name in VARIANTS:
+        fit(_spec(name), ready, base / name, None, runtime)
+    torch.set_default_dtype(torch.float32)
+    recorder = Recorder()
+    fit(NORMS, ready, base / "norms", recorder, runtime)
+    (base / f"norms-{rank}.json").write_text(json.dumps(_samples(recorder)))
+    with interrupt.listening(), pytest.raises(KeyboardInterrupt):
+        fit(_spec("plain"), ready, base / "interrupted", Asking() if rank == 1 else None, runtime)
     torch.distributed.destroy_process_group()
 
 
-def _interrupted_worker(rank: int, port: int, run_dir: str, cache: str) -> None:
-    """Only rank 1 is asked to end."""
+class Asking(Recorder):
+    """Asks the process that it is in to end, as a signal to one of the workers does."""
 
-    class Asking(Recorder):
-        def on_report(self, metrics, checkpoint):
-            if rank == 1 and not interrupt.requested():
-                os.kill(os.getpid(), signal.SIGTERM)
+    def on_report(self, metrics, checkpoint):
+        if not interrupt.requested():
+            os.kill(os.getpid(), signal.SIGTERM)
 
-    with interrupt.listening(), pytest.raises(KeyboardInterrupt):
-        _worker(rank, port, "plain", run_dir, cache, Asking())
+
+NORMS = changed(
+    model=NO_DROPOUT,
+    batch={"accumulate": 2},
+    train={"log_gradient_norms": 3, "max_steps": 6},
+)
+
+
+def _samples(recorder: Recorder) -> list:
+    return [sample for report in recorder.reports for sample in report.get(SAMPLES, [])]
+
+
+@pytest.fixture(scope="module")
+def two(prepared, tmp_path_factory) -> Path:
+    """Where two workers have trained: a run directory for each of VARIANTS, `norms` and `interrupted`."""
+    base = tmp_path_factory.mktemp("two")
+    torch.multiprocessing.spawn(_workers, (_free_port(), str(base), str(prepared.path.parent)), nprocs=2)
+    return base
 
 
 def _row_worker(rank: int, port: int, task: dict) -> None:
@@ -111,7 +138,7 @@ def _row_worker(rank: int, port: int, task: dict) -> None:
     torch.distributed.destroy_process_group()
 
 
-def test_nobody_waits_for_a_training_that_is_done(prepared, tmp_path, free_port):
+def test_nobody_waits_for_a_training_that_is_done(prepared, tmp_path):
     """A run on two workers that was cut off before it was decoded: the main one decodes, the other has nothing to do."""
     spec = _spec("plain")
     keys = keys_of(spec, manifest(spec.data, None), None).as_dict()
@@ -119,7 +146,7 @@ def test_nobody_waits_for_a_training_that_is_done(prepared, tmp_path, free_port)
     first = run_row(task, Runtime())
     shutil.rmtree(task.run_dir / "score")
     shutil.rmtree(task.run_dir / "decode")
-    workers = torch.multiprocessing.spawn(_row_worker, (free_port, task.to_json()), nprocs=2, join=False)
+    workers = torch.multiprocessing.spawn(_row_worker, (_free_port(), task.to_json()), nprocs=2, join=False)
     done = any(workers.join(timeout=5) for _ in range(9))
     for process in workers.processes:
         process.kill()
@@ -129,12 +156,19 @@ def test_nobody_waits_for_a_training_that_is_done(prepared, tmp_path, free_port)
     assert executed_steps(task.run_dir / "journal.jsonl") == spec.train.max_steps
 
 
-def test_all_workers_save_and_end_where_one_is_asked_to(prepared, tmp_path, free_port):
-    spec = _spec("plain")
-    torch.multiprocessing.spawn(_interrupted_worker, (free_port, str(tmp_path / "two"), str(prepared.path.parent)), nprocs=2)
-    saved = Store(tmp_path / "two", KEY).latest(lambda path, reason: None, repair=False)
-    assert spec.train.max_steps == 20 and saved is not None and saved.state["progress"]["step"] == STOP_POLL_EVERY
-    assert executed_steps(tmp_path / "two" / "journal.jsonl") == STOP_POLL_EVERY
+def test_all_workers_save_and_end_where_one_is_asked_to(two):
+    saved = Store(two / "interrupted", KEY).latest(lambda path, reason: None, repair=False)
+    assert _spec("plain").train.max_steps == 20 and saved is not None and saved.state["progress"]["step"] == STOP_POLL_EVERY
+    assert executed_steps(two / "interrupted" / "journal.jsonl") == STOP_POLL_EVERY
+
+
+def test_two_workers_log_the_gradient_of_the_whole_update(two, prepared, tmp_path):
+    alone = Recorder()
+    fit(NORMS, prepared, tmp_path / "alone", alone)
+    found = json.loads((two / "norms-0.json").read_text())
+    assert [step for step, _ in found] == [3, 6]
+    assert [norms for _, norms in found] == [pytest.approx(norms, rel=1e-3) for _, norms in _samples(alone)]
+    assert json.loads((two / "norms-1.json").read_text()) == [], "one worker tells it"
 
 
 @pytest.fixture
@@ -145,20 +179,14 @@ def double():
     torch.set_default_dtype(torch.float32)
 
 
-def _double_worker(rank: int, *args) -> None:
-    torch.set_default_dtype(torch.float64)
-    _worker(rank, *args)
-
-
 @pytest.mark.parametrize("name", VARIANTS)
-def test_two_workers_equal_one(prepared, tmp_path, free_port, name, double):
+def test_two_workers_equal_one(two, prepared, tmp_path, name, double):
     one = fit(_spec(name), prepared, tmp_path / "one")
-    torch.multiprocessing.spawn(_double_worker, (free_port, name, str(tmp_path / "two"), str(prepared.path.parent)), nprocs=2)
-    two = Store(tmp_path / "two", KEY).weights("last")
-    saved = Store(tmp_path / "two", KEY).latest(lambda path, reason: None, repair=False)
+    weights = Store(two / name, KEY).weights("last")
+    saved = Store(two / name, KEY).latest(lambda path, reason: None, repair=False)
     assert saved is not None and saved.state["progress"]["rate_cuts"] == one.progress.rate_cuts
     assert bool(one.progress.rate_cuts) == (name == "nag-plateau")
-    assert set(two) == set(one.weights)
+    assert set(weights) == set(one.weights)
     # softmax ignores what the key bias adds to a whole row: its gradient is rounding noise, which Adam turns into steps of any sign
-    differences = {n: float((two[n] - w).abs().max()) for n, w in one.weights.items() if not n.endswith("key.bias")}
+    differences = {n: float((weights[n] - w).abs().max()) for n, w in one.weights.items() if not n.endswith("key.bias")}
     assert max(differences.values()) < 1e-8, max(differences, key=differences.get)

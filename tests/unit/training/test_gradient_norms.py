@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-from pathlib import Path
-
 import pytest
 import torch
-from torch import nn
 
 from models.transformer import build
 from orchestrator.ledger.keys import keys_of
@@ -20,7 +14,6 @@ from orchestrator.training.batches import UpdateLoader
 from orchestrator.training.gradient_norms import METRIC, SAMPLES, GradientNorms, history_lines
 from orchestrator.training.objective import Normalizer, Objective
 from orchestrator.training.reporters import HistoryReporter, RungReporter
-from orchestrator.training.runtime import Runtime
 from tests.unit.training.support import KEY, Recorder, changed, fit
 
 STILL = {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}
@@ -143,33 +136,3 @@ def test_a_rung_holds_none_of_it(tmp_path):
     ledger = Ledger(tmp_path)
     RungReporter(ledger, KEY, lambda metrics: True).on_report({"step": 5, "rung": 5, "valid/nll": 2.0, SAMPLES: [[5, [1.0]]]}, None)
     assert SAMPLES not in ledger.read_rungs(KEY)[5] and ledger.read_rungs(KEY)[5]["valid/nll"] == 2.0
-
-
-def _worker(rank: int, port: int, run_dir: str, cache: str) -> None:
-    from orchestrator.data.prepare import prepare
-
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
-    spec = changed(model={"dropout": STILL}, batch={"accumulate": 2}, train=EVERY_3 | {"max_steps": 6})
-    recorder = Recorder()
-    runtime = Runtime(rank, 2, torch.device("cpu"), nn.parallel.DistributedDataParallel)
-    fit(spec, prepare(spec.data, None, Path(cache)), Path(run_dir), recorder, runtime)
-    samples = [sample for report in recorder.reports for sample in report.get(SAMPLES, [])]
-    Path(f"{run_dir}-{rank}.json").write_text(json.dumps(samples))
-    torch.distributed.destroy_process_group()
-
-
-@pytest.mark.timeout(400)  # two processes that import torch: a busy machine takes its time
-def test_two_workers_log_the_gradient_of_the_whole_update(prepared, tmp_path):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    spec = changed(model={"dropout": STILL}, batch={"accumulate": 2}, train=EVERY_3 | {"max_steps": 6})
-    alone = Recorder()
-    fit(spec, prepared, tmp_path / "alone", alone)
-    cache = str(prepared.path.parent)
-    torch.multiprocessing.spawn(_worker, (port, str(tmp_path / "two"), cache), nprocs=2)
-    expected = [sample for report in alone.reports for sample in report.get(SAMPLES, [])]
-    found = json.loads((tmp_path / "two-0.json").read_text())
-    assert [step for step, _ in found] == [3, 6] and [norms for _, norms in found] == [pytest.approx(n, rel=1e-3) for _, n in expected]
-    assert json.loads((tmp_path / "two-1.json").read_text()) == [], "one worker tells it"
