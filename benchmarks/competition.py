@@ -19,8 +19,7 @@ import torch  # noqa: E402
 from contenders import PEERS, Setting  # noqa: E402
 from driver import Outcome, Row, compete  # noqa: E402
 from environments import folder  # noqa: E402
-from machine import describe, matmul_rates  # noqa: E402
-from mkl import is_amd, mended  # noqa: E402
+from machine import describe, is_amd, matmul_rates, mkl_remedy  # noqa: E402
 from report import progress_bar  # noqa: E402
 from sizes import SIZES, Pair, text  # noqa: E402
 
@@ -56,7 +55,7 @@ class Ground:
 
     def __init__(self, args: argparse.Namespace, scratch: Path) -> None:
         torch.set_num_threads(args.threads)
-        remedy, why_not = mended(scratch) if is_amd() else ({}, "not an AMD CPU")
+        remedy, why_not = mkl_remedy(scratch) if is_amd() else ({}, "not an AMD CPU")
         self.notes = {"mkl": why_not} if why_not else {}
         self.path = cpu.matmul_path()
         self.setting = Setting(args.threads, folder(args.environments), remedy, self.path == "onednn")

@@ -23,11 +23,10 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -35,19 +34,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from machine import describe
 from sizes import text
+from training_step import TrainingStep, updates_of
 
 from models import build, count_parameters
 from orchestrator import cpu
 from orchestrator.cpu import M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
-from orchestrator.data.store import Pairs
-from orchestrator.specs.schema import BatchSpec, OptimSpec
-from orchestrator.training.batches import Update, UpdateLoader
-from orchestrator.training.objective import Normalizer, Objective
-from orchestrator.training.optim import build_optimizer, set_lr
+from orchestrator.training.batches import Update
 
 VOCAB = 1000
 DECODER_LAYERS = 6
-LIMIT_GIB = 22
 VARIANTS = ("plain", "msc", "dlcl", "transparent")
 RECOMPUTE = ("none", "layers")
 
@@ -82,36 +77,27 @@ class Case:
     def __init__(self, variant: str, depth: int, recompute: str, args: argparse.Namespace) -> None:
         self.name = {"variant": variant, "depth": depth, "recompute": recompute}
         self.device = torch.device(args.device)
-        self.model = build(model_of(variant, depth, args.width), VOCAB, VOCAB, 1).to(self.device).train()
-        self.model.recompute(recompute == "layers")
-        self.objective = Objective(self.model, 0.1)
-        self.optimizer = build_optimizer(self.model, OptimSpec())
-        set_lr(self.optimizer, 1e-4)
-        self.params = count_parameters(self.model)
+        model = build(model_of(variant, depth, args.width), VOCAB, VOCAB, 1).to(self.device)
+        model.recompute(recompute == "layers")
+        self.step = TrainingStep(model, self.device, keep_gradients=True)  # so that they do not count as memory of a pass
+        self.params = count_parameters(model)
 
     def update(self, update: Update) -> float:
-        """Seconds. Gradients stay allocated, so that they are not counted as memory of a pass."""
-        batch = update.micro_batches[0]
-        tensors = [t.to(self.device) for t in (batch.src, batch.tgt_in, batch.tgt_out)]
+        """Seconds."""
         started = self._clock()
-        self.optimizer.zero_grad(set_to_none=False)
-        loss, _ = self.objective(*tensors, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
-        loss.backward()
-        self.optimizer.step()
+        self.step(update)
         return self._clock() - started
 
     def _clock(self) -> float:
-        """On a CPU the seconds that this process computed: other processes may be at work."""
+        """On a CPU the seconds of this process, which other processes do not disturb."""
         if self.device.type == "cpu":
             return time.process_time()
         torch.cuda.synchronize()
         return time.perf_counter()
 
 
-def updates(tokens: int) -> Update:
-    pairs = text(VOCAB, 200 + tokens // 4)
-    sides = [(np.array(list(chain(*side)), dtype=np.int32), np.cumsum([0, *map(len, side)])) for side in zip(*pairs, strict=True)]
-    return next(iter(UpdateLoader(Pairs(*sides[0], *sides[1]), BatchSpec(unit="tokens", size=tokens), 1).updates(0, 0)))
+def update_of(tokens: int) -> Update:
+    return updates_of(text(VOCAB, 200 + tokens // 4), tokens, 1)[0]
 
 
 # ---------------------------------------------------------------- memory
@@ -133,7 +119,7 @@ def memory(variant: str, depth: int, recompute: str, args: argparse.Namespace) -
     """MiB that one update takes at its peak beyond what is there before it."""
     torch.set_num_threads(1)
     _return_memory()
-    case, update, small = Case(variant, depth, recompute, args), updates(args.tokens), updates(60)
+    case, update, small = Case(variant, depth, recompute, args), update_of(args.tokens), update_of(60)
     for _ in range(2):
         case.update(small)  # gradients, moments, libraries
     if case.device.type == "cuda":
@@ -153,7 +139,7 @@ def memory(variant: str, depth: int, recompute: str, args: argparse.Namespace) -
 def seconds(depth: int, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Of each case of one depth, the rounds in turns."""
     cpu.use(1)
-    update = updates(args.tokens)
+    update = update_of(args.tokens)
     cases = [Case(variant, depth, recompute, args) for variant in args.variants for recompute in RECOMPUTE]
     found: list[list[float]] = [[] for _ in cases]
     for number in range(args.rounds + 1):  # the first is not counted
@@ -204,7 +190,6 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "rounds": args.rounds,
         "rows": rows,
         "per_layer": curve(rows, args),
-        "within_22_gib": within(rows, args),
     }
 
 
@@ -221,21 +206,6 @@ def curve(rows: list[dict[str, Any]], args: argparse.Namespace) -> list[dict[str
                 step["memory_mib"] = round((high["memory_mib"] - low["memory_mib"]) / layers, 3)
                 found.append(step)
     return found
-
-
-def within(rows: list[dict[str, Any]], args: argparse.Namespace) -> dict[str, Any]:
-    """72 layers at the paper's width and batch inside 22 GiB of GPU memory?"""
-    question = {"limit_gib": LIMIT_GIB, "layers": 72, "width": 256, "tokens": 32000}
-    if args.device != "cuda":
-        return question | {"measured": False, "why": "not measured: no GPU"}
-    if (args.width, args.tokens) != (256, 32000) or 72 not in args.depths:
-        return question | {"measured": False, "why": "not measured: needs --width 256 --tokens 32000 and depth 72"}
-    found = []
-    for row in rows:
-        if row["depth"] == 72:
-            gib = row["memory_mib"] / 1024 + 16 * row["params"] / 2**30  # weights, gradients, two moments
-            found.append({"variant": row["variant"], "recompute": row["recompute"], "gib": round(gib, 2), "within": gib <= LIMIT_GIB})
-    return question | {"measured": True, "rows": found}
 
 
 def _tell(what: str) -> None:
@@ -261,12 +231,6 @@ def show(result: dict[str, Any]) -> None:
     for row in result["per_layer"]:
         span = f"{row['from']}-{row['to']}"
         print(f"{row['variant']:14}{row['recompute']:>10} {span:>9} {row['milliseconds']:>9.2f} {row['memory_mib']:>9.3f}")
-    asked = result["within_22_gib"]
-    print(f"\n{asked['layers']} layers, width {asked['width']}, {asked['tokens']} tokens within {asked['limit_gib']} GiB: ", end="")
-    if not asked["measured"]:
-        print(asked["why"])
-        return
-    print(", ".join(f"{r['variant']} {r['recompute']} {r['gib']} GiB {'yes' if r['within'] else 'NO'}" for r in asked["rows"]))
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:

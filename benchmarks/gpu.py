@@ -24,22 +24,20 @@ from typing import Any
 import torch
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE / "peers"), str(HERE / "peers" / "workers"), str(HERE.parent)]
+sys.path[:0] = [str(HERE), str(HERE / "peers"), str(HERE.parent)]
 
 from flops import training_per_target_token  # noqa: E402
 from marian_settings import settings  # noqa: E402
-from ours import store  # noqa: E402
-from sizes import DROPOUT, SIZES, Pair, text  # noqa: E402
+from sizes import DROPOUT, SIZES, Pair, Size, text  # noqa: E402
+from training_step import TrainingStep, updates_of  # noqa: E402
 
 import models  # noqa: E402
 from models.inference import prepared  # noqa: E402
 from orchestrator.decoding.beam import BOS, EOS, PAD, beam_search  # noqa: E402
 from orchestrator.decoding.fixed_length import FullLength  # noqa: E402
 from orchestrator.decoding.translate import pad  # noqa: E402
-from orchestrator.specs.schema import BatchSpec, DecodeSpec, OptimSpec  # noqa: E402
-from orchestrator.training.batches import Update, UpdateLoader  # noqa: E402
-from orchestrator.training.objective import Normalizer, Objective  # noqa: E402
-from orchestrator.training.optim import build_optimizer, set_lr  # noqa: E402
+from orchestrator.specs.schema import DecodeSpec  # noqa: E402
+from orchestrator.training.batches import Update  # noqa: E402
 from orchestrator.training.prefetch import pad_to_multiple  # noqa: E402
 
 PUBLISHED = {
@@ -76,27 +74,14 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def ours(config: dict[str, Any], vocab: int, device: torch.device, *, compiled: bool) -> Callable[[Update], None]:
-    """One optimizer step of the product's own loop."""
-    model = models.build(config, vocab, vocab).to(device).train()
-    objective, optimizer = Objective(model, 0.1), build_optimizer(model, OptimSpec())
-    set_lr(optimizer, 1e-4)
+def ours(size: Size, device: torch.device, *, compiled: bool) -> TrainingStep:
+    step = TrainingStep(models.build(size.model(), size.vocab, size.vocab).to(device), device, autocast=True)
     if compiled:
-        objective.compile()
-
-    def step(update: Update) -> None:
-        optimizer.zero_grad(set_to_none=True)
-        for batch in update.micro_batches:
-            tensors = (t.to(device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
-            with torch.autocast(device.type, torch.bfloat16):
-                loss, _ = objective(*tensors, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
-            loss.backward()
-        optimizer.step()
-
+        step.objective.compile()
     return step
 
 
-def marian(size: Any, device: torch.device) -> Callable[[Update], None] | str:
+def marian(size: Size, device: torch.device) -> Callable[[Update], None] | str:
     """The same updates through transformers' MarianMTModel (post-norm), or why not."""
     try:
         import transformers
@@ -124,13 +109,14 @@ def marian(size: Any, device: torch.device) -> Callable[[Update], None] | str:
 
 def training(name: str, pairs: list[Pair], args: argparse.Namespace, device: torch.device) -> dict[str, Any]:
     size = SIZES[name]
-    feed = UpdateLoader(store(pairs), BatchSpec(unit="tokens", size=args.batch_tokens), seed=1)
-    raw = [update for update, _ in zip(feed.updates(0, 0), range(args.updates), strict=False)]
-    updates = [replace(u, micro_batches=[pad_to_multiple(b, 8) for b in u.micro_batches]) for u in raw]
+    updates = [
+        replace(update, micro_batches=[pad_to_multiple(batch, 8) for batch in update.micro_batches])
+        for update in updates_of(pairs, args.batch_tokens, args.updates)
+    ]
     tokens, flop = sum(u.tgt_tokens for u in updates), training_per_target_token(size, pairs)
     rows: dict[str, Callable[[Update], None] | str] = {
-        "ours": ours(size.model(), size.vocab, device, compiled=False),
-        "ours, compiled": ours(size.model(), size.vocab, device, compiled=True) if args.compile else "not measured: --no-compile",
+        "ours": ours(size, device, compiled=False),
+        "ours, compiled": ours(size, device, compiled=True) if args.compile else "not measured: --no-compile",
         "HuggingFace Marian": marian(size, device),
     }
     found: dict[str, Any] = {row: {"not_measured": step} if isinstance(step, str) else [] for row, step in rows.items()}

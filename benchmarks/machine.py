@@ -1,8 +1,10 @@
-"""What the machine can do, measured in the same run as what we do with it."""
+"""The machine: its description, its matrix rates, and a remedy for MKL on AMD CPUs."""
 
 from __future__ import annotations
 
 import platform
+import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -51,3 +53,24 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "threads": torch.get_num_threads(),
     }
+
+
+def is_amd() -> bool:
+    info = Path("/proc/cpuinfo")
+    return info.exists() and "AuthenticAMD" in info.read_text()
+
+
+def mkl_remedy(folder: Path) -> tuple[dict[str, str], str]:
+    """(environment variables of a process whose MKL takes its fast kernels on an AMD CPU, "") or ({}, why there are none).
+
+    MKL asks `mkl_serv_intel_cpu_true`; a preloaded library, compiled here, answers first.
+    """
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        return {}, "no C compiler"
+    source, library = folder / "intel.c", folder / "libintel.so"
+    source.write_text("int mkl_serv_intel_cpu_true(void) { return 1; }\n")
+    built = subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], capture_output=True, text=True)
+    if built.returncode:
+        return {}, f"the compiler failed: {built.stderr.strip()[-120:]}"
+    return {"LD_PRELOAD": str(library)}, ""

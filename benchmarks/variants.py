@@ -18,11 +18,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import Progress
@@ -30,25 +28,22 @@ from rich.progress import Progress
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from executed_flops import counter_of_flops  # noqa: E402
 from machine import describe  # noqa: E402
-from sizes import SIZES, Pair, Size, text  # noqa: E402
+from sizes import SIZES, Size, text  # noqa: E402
+from training_step import updates_of  # noqa: E402
 
 from models import build, count_parameters  # noqa: E402
 from orchestrator import cpu  # noqa: E402
 from orchestrator.analysis.base import Subject  # noqa: E402
 from orchestrator.analysis.timing import Case, paper_speed  # noqa: E402
-from orchestrator.data.store import Pairs  # noqa: E402
 from orchestrator.ledger.keys import Keys  # noqa: E402
 from orchestrator.report.speeds import ratio_of  # noqa: E402
 from orchestrator.specs import index, profiles  # noqa: E402
 from orchestrator.specs.row import Row  # noqa: E402
 from orchestrator.specs.rows import resolve  # noqa: E402
 from orchestrator.specs.schema import BatchSpec, ModelSpec, RunSpec  # noqa: E402
-from orchestrator.training.batches import Update, UpdateLoader  # noqa: E402
+from orchestrator.training.batches import Update  # noqa: E402
 
 COLUMNS = ("train_speed", "decode_speed")
-AWAITED: dict[str, str] = {}
-"""Papers that report speeds and whose variants are not built yet."""
-
 MARGIN = 1.10
 
 
@@ -109,18 +104,10 @@ def at_size(row: Row, size: Size, precision: str, batch_tokens: int) -> Row:
     return replace(row, spec=spec)
 
 
-def pairs_of(pairs: list[Pair]) -> Pairs:
-    def flat(side: int) -> tuple[np.ndarray, np.ndarray]:
-        lengths = [len(pair[side]) for pair in pairs]
-        return np.array([i for pair in pairs for i in pair[side]], dtype=np.int32), np.cumsum([0, *lengths])
-
-    return Pairs(*flat(0), *flat(1))
-
-
 def cases(subjects: list[Subject], size: Size, args: argparse.Namespace) -> tuple[list[Measured], list[Update]]:
     """Every row's model, the same updates and sentences for all."""
     prepared = text(size.vocab, 40 * args.steps * max(1, args.batch_tokens // 1000) + 4 * args.sentences)
-    updates = list(islice(UpdateLoader(pairs_of(prepared), BatchSpec(unit="tokens", size=args.batch_tokens), 1).updates(0, 0), args.steps))
+    updates = updates_of(prepared, args.batch_tokens, args.steps)
     sources = [source for source, _ in prepared[: args.sentences]]
     found = []
     for subject in subjects:
@@ -221,7 +208,6 @@ def measure(args: argparse.Namespace, console: Console) -> dict[str, Any]:
         "batch_tokens": args.batch_tokens,
         "beam": args.beam,
         "tables": [],
-        "not_there_yet": [what for paper, what in AWAITED.items() if not any(a.startswith(f"{paper}/") for a in index.tables()[0])],
     }
     with Progress(console=console, transient=True) as progress:
         for address in wanted:
@@ -252,8 +238,6 @@ def show(result: dict[str, Any]) -> None:
                 text += "" if name == "greedy" else f" {_paper(one)}"
                 parts.append(text + ("" if name == "train" else f" {_yes(one)}") + ("" if name == "greedy" else " |"))
             print(" ".join(parts), "", row["label"])
-    for what in result["not_there_yet"]:
-        print(f"not there yet: {what}")
 
 
 def _paper(record: dict[str, Any]) -> str:

@@ -8,18 +8,17 @@ sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[2]), str(HERE.parents[3])
 
 import contextlib  # noqa: E402
 
-import numpy as np  # noqa: E402
 import switches  # noqa: E402
 import torch  # noqa: E402
 from common import EOS, FORBID, Decoding, Prepared, Training, parameters, read_text, set_up  # noqa: E402
 from protocol import serve  # noqa: E402
 from sizes import Size  # noqa: E402
+from training_step import store  # noqa: E402
 
 import models  # noqa: E402
 from models.inference import prepared  # noqa: E402
 from models.paths import PATHS  # noqa: E402
 from orchestrator import cpu  # noqa: E402
-from orchestrator.data.store import Pairs  # noqa: E402
 from orchestrator.decoding.translate import decode_corpus  # noqa: E402
 from orchestrator.specs.schema import BatchSpec, DecodeSpec, LengthPenalty, OptimSpec  # noqa: E402
 from orchestrator.training.batches import UpdateLoader  # noqa: E402
@@ -46,15 +45,6 @@ class OurDecoding(Decoding):
         # weights are packed once a round, as the product does once a corpus
         with prepared(self.model, precision, beam=beam):
             return super().round(beam=beam, precision=precision, fast=fast, **options)
-
-
-def store(pairs):
-    """The pairs as the prepared data holds them."""
-    sides = []
-    for side in (0, 1):
-        lengths = [len(pair[side]) for pair in pairs]
-        sides += [np.array([word for pair in pairs for word in pair[side]], dtype=np.uint16), np.cumsum([0, *lengths], dtype=np.int64)]
-    return Pairs(*sides)
 
 
 def make(job):
