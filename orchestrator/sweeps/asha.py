@@ -1,8 +1,7 @@
-"""Asynchronous successive halving (Li et al. 2020) as a pure, durable decision: no clock, no randomness, no Ray.
+"""Asynchronous successive halving (Li et al. 2020) as deterministic, durable decisions, independent of Ray.
 
-At each rung a run is compared with those that came there before it; it goes on where it is among the best 1/eta of them. The first always
-goes
-on. A decision is made once and kept in a file, so that a resumed sweep decides as the interrupted one did.
+At each rung a run is compared with those that reached it before, and continues if it is among the best 1/eta of them. The first run
+always continues. Decisions are kept in a file, so that a resumed sweep decides as the interrupted one did.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from orchestrator.specs.positions import display
 
 
 class Asha:
-    """`rungs`: steps; `eta`: reduction factor; `pinned` runs are never stopped (except where the metric is not finite) but count for
-    others."""
+    """rungs: steps. eta: reduction factor. pinned: runs that are only stopped if their metric is not finite; others are compared with
+    them."""
 
     def __init__(self, rungs: list[int], eta: float, mode: str, pinned: set[str], path: Path | None = None) -> None:
         self.rungs, self.eta, self.sign, self.pinned, self.path = sorted(rungs), eta, (1.0 if mode == "max" else -1.0), pinned, path
@@ -33,38 +32,38 @@ class Asha:
                 ) from None
 
     def decide(self, run: str, rung: int, value: float) -> bool:
-        """True: go on. The same question always gets the same answer."""
+        """Whether the run continues after the rung. Repeated calls give the first decision."""
         earlier = self.records[rung]
         for record in earlier:
             if record["run"] == run:
                 return bool(record["continue"])
         finite = isinstance(value, (int, float)) and math.isfinite(value)
         cutoff = self._cutoff([r["value"] for r in earlier if r["value"] is not None])
-        good = finite and (cutoff is None or self.sign * value >= cutoff or run in self.pinned)
+        promoted = finite and (cutoff is None or self.sign * value >= cutoff or run in self.pinned)
         earlier.append(
             {
                 "run": run,
                 "value": float(value) if finite else None,
                 "cutoff": None if cutoff is None else self.sign * cutoff,
-                "continue": good,
+                "continue": promoted,
             }
         )
         self._save()
-        return good
+        return promoted
 
     def stopped(self) -> dict[str, int]:
-        """Runs that were stopped, with their rung."""
+        """Stopped run -> rung."""
         return {r["run"]: rung for rung, records in self.records.items() for r in records if not r["continue"]}
 
     def _cutoff(self, values: list[float]) -> float | None:
-        """The (1 - 1/eta) quantile of earlier arrivals, linearly interpolated; ties go on."""
+        """The (1 - 1/eta) quantile of earlier values, linearly interpolated; equal values continue."""
         if not values:
             return None
         ordered = sorted(self.sign * v for v in values)
-        at = (1.0 - 1.0 / self.eta) * (len(ordered) - 1)
-        low = math.floor(at)
+        position = (1.0 - 1.0 / self.eta) * (len(ordered) - 1)
+        low = math.floor(position)
         high = min(low + 1, len(ordered) - 1)
-        return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
+        return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
     def _save(self) -> None:
         if self.path is not None:
@@ -81,7 +80,7 @@ class Asha:
 
 
 def _checked(record: dict[str, Any]) -> dict[str, Any]:
-    """The record itself. Errors of many kinds where it is none."""
+    """The record, if it is valid; else ValueError, KeyError, TypeError or AttributeError."""
     value = record["value"]
     if not isinstance(record["run"], str) or not isinstance(record["continue"], bool) or not (value is None or math.isfinite(value)):
         raise ValueError

@@ -1,7 +1,7 @@
-"""What ASHA would have spent on trainings that all ran to their end: its own decisions, replayed over their recorded validations.
+"""Replays ASHA over the recorded validations of finished runs: which runs would have been stopped, and the compute saved.
 
-A run's reports depend on neither its companions nor the scheduler (trainings are deterministic, rungs change no weights), so the replay
-decides what a sweep with this order, these rungs and this many workers would have decided, if time goes as `cost` says.
+Trainings are deterministic and rungs change no weights, so a run's reports depend neither on other runs nor on the scheduler. The replay
+therefore decides as a sweep with this order, these rungs and this many workers would, if an update takes the time `cost`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from orchestrator.sweeps.asha import Asha
 
 @dataclass(frozen=True)
 class Curve:
-    """One finished run. values: step -> metric at each validation, the last one at its end. cost: of one update, in any unit."""
+    """One finished run. values: step -> metric at each validation, the last at its end. cost: of one update, in any unit."""
 
     values: Mapping[int, float]
     cost: float = 1.0
@@ -31,7 +31,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Replay:
-    """stopped: run -> the rung that ended it. spent: run -> cost until its end or that rung. full: cost of all runs to their ends."""
+    """stopped: run -> rung. spent: run -> cost until its end or that rung. full: cost of all runs to their ends."""
 
     stopped: dict[str, int]
     spent: dict[str, float]
@@ -39,42 +39,42 @@ class Replay:
 
     @property
     def share(self) -> float:
-        """Of the full grid's compute."""
+        """Fraction of the full compute that was spent."""
         return sum(self.spent.values()) / self.full
 
 
 def rungs_of(curves: Mapping[str, Curve], reduction_factor: float) -> list[int]:
-    """Steps at which every run was validated, nearest to T/r, T/r^2, .. for the shortest run's T: down to its first validation."""
+    """Common validation steps nearest to T/r, T/r^2, ... for the length T of the shortest run, down to the first validation."""
     common = sorted(set.intersection(*(set(curve.values) for curve in curves.values())))
-    whole = min(curve.steps for curve in curves.values())
-    inner = [step for step in common if step < whole]
-    found: set[int] = set()
-    wanted = whole / reduction_factor
-    while inner and wanted >= 0.75 * inner[0]:
-        found.add(min(inner, key=lambda step: abs(step - wanted)))
-        wanted /= reduction_factor
-    return sorted(found)
+    length = min(curve.steps for curve in curves.values())
+    inner = [step for step in common if step < length]
+    rungs: set[int] = set()
+    target = length / reduction_factor
+    while inner and target >= 0.75 * inner[0]:
+        rungs.add(min(inner, key=lambda step: abs(step - target)))
+        target /= reduction_factor
+    return sorted(rungs)
 
 
 def replay(curves: Mapping[str, Curve], asha: Asha, order: Sequence[str], workers: int) -> Replay:
-    """`order`: all runs, in the order they start; `workers` at a time, the next one where a run ends or is stopped.
+    """order: all runs in the order of their start. `workers` run at a time; the next starts when a run ends or is stopped.
 
-    KeyError where a run was not validated at a rung.
+    KeyError if a run was not validated at a rung.
     """
     waiting = list(reversed(order))
     arrivals: list[tuple[float, int, str, int]] = []  # (time, started as, run, step)
     rungs = {run: [r for r in asha.rungs if r < curve.steps] + [curve.steps] for run, curve in curves.items()}
     stopped: dict[str, int] = {}
     spent: dict[str, float] = {}
-    begun = 0
+    started = 0
 
     def start(now: float) -> None:
-        nonlocal begun
+        nonlocal started
         if waiting:
             run = waiting.pop()
             step = rungs[run][0]
-            heapq.heappush(arrivals, (now + step * curves[run].cost, begun, run, step))
-            begun += 1
+            heapq.heappush(arrivals, (now + step * curves[run].cost, started, run, step))
+            started += 1
 
     for _ in range(workers):
         start(0.0)

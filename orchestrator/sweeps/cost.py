@@ -1,4 +1,4 @@
-"""What a row costs and what a plan costs, as figures; `orchestrator.cost` estimates them."""
+"""Costs of rows and plans; `orchestrator.cost` estimates them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 STATE_BYTES = 16
-"""Of a parameter in training: fp32 weight and gradient, two moments of Adam."""
+"""Per parameter in training: fp32 weight and gradient, two moments of Adam."""
 
 
 @dataclass(frozen=True)

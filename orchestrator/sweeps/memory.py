@@ -1,6 +1,6 @@
-"""What a training needs of memory: an estimate, made before it starts, so that several can share a machine or a GPU.
+"""Estimates the memory of a training before it starts, so that several can share a machine or a GPU.
 
-    process + max(weights + moments + activations + loss,            gradients replace activations on the way back
+    process + max(weights + moments + activations + loss,            gradients replace activations in the backward pass
                   weights + moments + gradients + snapshot)          after the update, while a snapshot is written
 
 Never exact, and on a CPU an upper bound for what surrounds the tensors (PROCESS): allocators keep more than is used, and variants hold
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from orchestrator.specs.schema import RunSpec
 
 MOMENTS = {"adam": 2}
-"""fp32 numbers that the optimiser keeps for each parameter; others: 1."""
+"""fp32 numbers of optimiser state per parameter; 1 for other optimisers."""
 
 STATES_D, STATES_FF = {"encoder": 14, "decoder": 24}, 3
-"""Numbers that a layer keeps for its backward pass, for each token: so many of width d_model and of width d_ff."""
+"""Vectors of width d_model and of width d_ff that a layer stores for its backward pass, per token."""
 
 SENTENCE = 50
-"""Tokens of a sentence where a batch is counted in sentences."""
+"""Tokens of a sentence if the batch size is in sentences."""
 
 PROCESS = {"cpu": 2700 * 10**6, "cuda": 600 * 10**6}
 """On a CPU an upper bound: Python, torch and Ray, 0.4 GB, and what oneDNN and malloc keep for up to 1,024 shapes of products, which
@@ -32,12 +32,12 @@ come with the batches of a training. Measured above the tensors (dou2018/table1/
 Of a GPU's memory its context and libraries (assumed: not measured)."""
 
 LOGITS = {"cpu": 512, "cuda": 8192}
-"""Positions whose logits are there at a time (`models.loss`)."""
+"""Positions whose logits exist at the same time (`models.loss`)."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes, estimated, of one worker. Gradients and snapshot are as large as the weights."""
+    """Estimated bytes of one worker. Gradients and snapshot are as large as the weights."""
 
     weights: int
     moments: int
@@ -51,19 +51,19 @@ class Memory:
 
 
 def estimate(spec: RunSpec, params: int, tgt_vocab: int, *, workers: int = 1, device: str = "cpu") -> Memory:
-    """Of one worker of a training of `params` parameters."""
+    """The memory of one of `workers` workers of a training with `params` parameters."""
     batch, model = spec.batch, spec.model
     tokens = batch.size if batch.unit == "tokens" else batch.size * min(SENTENCE, spec.data.max_length or SENTENCE)
     tokens = -(-tokens // workers)
     layers = {side: getattr(model, side).num_layers for side in STATES_D}
-    kept = sum(layers[side] * (STATES_D[side] * model.d_model + STATES_FF * model.d_ff) for side in layers)
+    stored = sum(layers[side] * (STATES_D[side] * model.d_model + STATES_FF * model.d_ff) for side in layers)
     if spec.train.recompute == "layers":  # inputs of all layers, and one layer whole
-        kept = sum(layers.values()) * model.d_model + max(STATES_D.values()) * model.d_model + STATES_FF * model.d_ff
+        stored = sum(layers.values()) * model.d_model + max(STATES_D.values()) * model.d_model + STATES_FF * model.d_ff
     width = 3 if spec.train.precision == "bf16" else 4  # norms and residual sums stay fp32, and weights are cast
     return Memory(
         weights=4 * params,
         moments=4 * MOMENTS.get(spec.optim.kind, 1) * params,
-        activations=tokens * kept * width,
+        activations=tokens * stored * width,
         loss=3 * 4 * min(tokens, LOGITS[device]) * tgt_vocab,
         process=PROCESS[device],
     )

@@ -1,4 +1,4 @@
-"""Names of sweeps: the same command gives the same name."""
+"""Names of sweeps, and the seeds of a command."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def address_of(target: str, rows: Sequence[Row]) -> str:
-    """The table's address, or the folder's own name."""
+    """The table's address, or the folder's name if there are several tables."""
     tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
     folder = Path(target).resolve().name if len(tables) > 1 or Path(target).is_dir() else ""
     return (folder if SEGMENT.fullmatch(folder) else "folder") if folder else tables[0]
 
 
 def sweep_name(address: str, profile: str | None, sets: Sequence[str] | None) -> str:
-    """Stable name of a sweep: the same command gives the same one, another profile or override another."""
+    """Name of a sweep: a function of its address, profile and overrides, so that the same command gives the same name."""
     digest = hashlib.sha256("\0".join(sorted(sets)).encode("utf-8", "replace")).hexdigest()[:8] if sets else ""
     return address + (f"@{profile}" if profile else "") + (f"+{digest}" if digest else "")
 

@@ -1,4 +1,4 @@
-"""What a command would do, without doing it: keys, parameters, and which work is new, done, shared, stopped or lacks its data."""
+"""The plan of a command: keys, parameters, and whether work is new, done, shared, stopped or lacks its data."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from orchestrator.sweeps.cost import Cost, Sum
 
 @dataclass(frozen=True)
 class Planned:
-    """One row and seed. `same_as`: the earlier row of this plan with the same score key. changed: since it was trained (see `sources`).
+    """One row and seed.
 
-    status: new | done | failed | shared | stopped | needs-data. stopped: by ASHA; its sweep leaves it so, `run` goes on from
-    its checkpoint. failed: by the row's own rule (see `ledger.outcome`), for this `reason`; nothing is left to do.
+    status: new | done | failed | shared | stopped | needs-data. stopped: by ASHA; its sweep leaves it so, `run` resumes it. failed: by the
+    row's own rule (see `ledger.outcome`), for `reason`; nothing is left to do.
+    same_as: the earlier row of this plan with the same score key. changed: source files edited since the training (see `sources`).
     """
 
     id: str
@@ -60,10 +61,9 @@ class Planned:
 
 @dataclass
 class Plan:
-    """`parents`: rows that are not asked for but train first, because a row starts from them.
+    """parents: rows that were not requested but train first, because a row starts from them.
 
-    rates: id of a row or parent -> its optimiser and rate.
-    totals: see `cost.totals`; empty where costs were not asked for.
+    rates: id of a row or parent -> its optimiser and schedule. totals: summed costs, empty unless costs were requested.
     """
 
     rows: list[Planned] = field(default_factory=list)
@@ -84,13 +84,13 @@ class Plan:
 
     @property
     def trainings(self) -> int:
-        """Distinct trainings among the new rows and their parents; a stopped parent goes on, for others start from its end."""
+        """Number of distinct trainings among new rows and their parents; a stopped parent resumes, because others start from its end."""
         parents = (row for row in self.parents if row.status in ("new", "stopped"))
         return len({row.keys.train for row in (*parents, *(row for row in self.rows if row.status == "new"))})
 
 
 class Data:
-    """Manifests and vocabulary sizes, looked up once for each distinct data section."""
+    """Manifests and prepared data, cached per distinct data section."""
 
     def __init__(self, data_dir: Path | None, cache_dir: Path | None = None) -> None:
         self.data_dir, self.cache_dir = data_dir, cache_dir
@@ -115,7 +115,7 @@ class Data:
         return self._prepared[key]
 
     def unexpected(self, rows: Sequence[Row]) -> list[str]:
-        """What the catalogue expects under the names of their corpora and does not find here."""
+        """Differences between the corpora and what the catalogue expects under their names."""
         tests: dict[str, set[str]] = {}
         sections: dict[str, DataSpec] = {}
         for row in rows:
@@ -147,23 +147,22 @@ def plan(
     data_dir: Path | None = None,
     cache_dir: Path | None = None,
     force: bool = False,
-    rungs: Sequence[int] = (),
     data: Data | None = None,
 ) -> Plan:
-    """The plan of every row with every seed. UserError where that is more than MAX_RUNS runs and not forced. data: one that is kept."""
+    """The plan of every row with every seed. UserError for more than MAX_RUNS runs unless `force`. data: a cache to reuse."""
     data, result = data or Data(data_dir, cache_dir), Plan()
     first: dict[str, str] = {}
-    wanted = {(row.id, seed) for row, seed in runs(list(rows), list(seeds), force)}
+    requested = {(row.id, seed) for row, seed in runs(list(rows), list(seeds), force)}
     added: set[tuple[str, int]] = set()
     uncounted: list[str] = []
     for row, seed in runs(list(rows), list(seeds), force):
         seeded = row.at(seed)
         result.rates |= {each.id: each.spec.optim.summary() for each in (row, *_ancestors(row)) if each.spec is not None}
         for parent in _ancestors(seeded):
-            if (parent.id, seed) not in wanted | added:
+            if (parent.id, seed) not in requested | added:
                 added.add((parent.id, seed))
-                result.parents.append(_one(parent, seed, data, ledger, first, []))
-        result.rows.append(_one(seeded, seed, data, ledger, first, uncounted))
+                result.parents.append(_plan_row(parent, seed, data, ledger, first, []))
+        result.rows.append(_plan_row(seeded, seed, data, ledger, first, uncounted))
     if uncounted:
         corpora = sorted({row.spec.data.corpus for row in rows if row.spec is not None and row.id in uncounted})
         result.notes.append(
@@ -179,7 +178,7 @@ def plan(
 
 
 def keys_for(row: Row, data: Data) -> Keys:
-    """Keys of a row at its seed, its parents' included; null where data is absent."""
+    """Keys of a row with its seed; None where data is absent."""
     assert row.spec is not None
     parent = None if row.parent is None else keys_for(row.parent, data).train
     manifest = data.manifest(row.spec.data)
@@ -193,14 +192,15 @@ def also_keys(row: Row, data: Data) -> dict[str, Keys]:
 
 
 def _ancestors(row: Row) -> list[Row]:
-    found: list[Row] = []
+    """The rows from which the row starts, the first one first."""
+    ancestors: list[Row] = []
     while row.parent is not None:
         row = row.parent
-        found.insert(0, row)
-    return found
+        ancestors.insert(0, row)
+    return ancestors
 
 
-def _one(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str], uncounted: list[str]) -> Planned:
+def _plan_row(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str], uncounted: list[str]) -> Planned:
     keys = keys_for(row, data)
     assert row.spec is not None
     sizes = data.vocabulary_sizes(row.spec)
@@ -210,12 +210,12 @@ def _one(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str],
     if keys.train is None or keys.score is None:
         return Planned(row.id, seed, keys, params, "needs-data")
     also = also_keys(row, data)
-    wanted = [keys.score, *(k.score for k in also.values() if k.score is not None)]
-    same_as, shared = first.get(keys.score), all(key in first for key in wanted)
-    for key in wanted:
+    score_keys = [keys.score, *(k.score for k in also.values() if k.score is not None)]
+    same_as, shared = first.get(keys.score), all(key in first for key in score_keys)
+    for key in score_keys:
         first.setdefault(key, row.id)
     record = ledger.read_train(keys.train)
-    scores = (ledger.read_score(keys.train, key) for key in wanted)
+    scores = (ledger.read_score(keys.train, key) for key in score_keys)
     outcome = outcome_of(record, scores, row.failed_below)
     status, reason = "new", ""
     if outcome.as_stated:

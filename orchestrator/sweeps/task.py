@@ -1,4 +1,4 @@
-"""One row and seed as work: plain data that travels to a worker."""
+"""One row and seed to run: plain data that is sent to workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.specs.schema import RunSpec, ScoreSpec
 
 @dataclass(frozen=True)
 class Scoring:
-    """A test set and a metric, and the keys of its decoding and its score."""
+    """A test set and a metric, with the keys of its decoding and score."""
 
     spec: ScoreSpec
     keys: Keys
@@ -22,14 +22,11 @@ class Scoring:
 
 @dataclass(frozen=True)
 class Task:
-    """`workers`, paths, `rungs`, `pinned` and `sweep` are not part of the run's meaning; spec and keys are.
+    """Keys depend on `spec` alone, not on workers, paths, rungs, pinning or the sweep.
 
-    `rung_bleu`: the validation set is translated at rungs, for a scheduler that compares by it.
-
-    `also`: name -> {"score": section, "keys": {..}} of each other scoring of the same training.
-    `failed_below`: the row's rule of failing (`outcome`), which is not part of its meaning either.
-    `remote`: URL of the bucket that `results` is the scratch copy of; a worker has a copy of its own.
-    `parent_key`: train key of the run whose weights start this one. `mirrors`: read-only ledgers that are looked in too.
+    also: name -> {"score": section, "keys": {..}} of each other scoring of the training. parent_key: train key of the run whose weights
+    start this one. rung_bleu: translate the validation set at rungs. failed_below: see `ledger.outcome`. mirrors: read-only ledgers.
+    remote: URL of the bucket of which `results` is the scratch copy; a worker has a copy of its own.
     """
 
     id: str
@@ -53,7 +50,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """Stable, without timestamps: `row:seed`."""
+        """`row:seed`."""
         return f"{self.id}:{self.seed}"
 
     @cached_property
@@ -72,7 +69,7 @@ class Task:
 
     @property
     def scorings(self) -> dict[str, Scoring]:
-        """All that is to be scored, the row's own (named "") first."""
+        """Name -> scoring, the row's own (named "") first."""
         own = {"": Scoring(self.run_spec.score, self.run_keys)}
         others = {name: Scoring(ScoreSpec.model_validate(item["score"]), Keys(**item["keys"])) for name, item in self.also.items()}
         return own | others

@@ -44,7 +44,6 @@ def plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: b
     errors: list[str] = []
     rows: list[Row] = []
     default_seeds: set[int] = set()
-    rungs: set[int] = set()
     scheduler: dict[str, Any] = {}
     grids: list[dict[str, Any]] = []
     for target in targets:
@@ -53,7 +52,6 @@ def plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: b
             section = sweep_of(target, options.profile)
             default_seeds |= set(section.seeds)
             scheduler = section.model_dump()["scheduler"]
-            rungs |= set(scheduler.get("rungs") or [])
             grids += [summary(found.table) for found in find_all(target) if found.row is None and found.table.grid is not None]
         except UserError as error:
             errors += error.lines
@@ -66,7 +64,7 @@ def plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: b
     if max_probes:
         make(options.results, "--results")
         problems = probed(costs, rows, data_dir=options.data_dir, cache_dir=options.cache_dir, most=max_probes, tell=log)
-    planned_rows = plan_rows(rows, requested or sorted(default_seeds), ledger=ledger, force=force, rungs=sorted(rungs), data=data)
+    planned_rows = plan_rows(rows, requested or sorted(default_seeds), ledger=ledger, force=force, data=data)
     plan_costs.add_costs(planned_rows, rows, costs, ledger)
     comparison = cost_check.check(planned_rows, rows, costs, ledger) if check else None
     record = planned_rows.as_json()
