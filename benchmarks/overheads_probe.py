@@ -33,7 +33,7 @@ PHASES = {
     "orchestrator.tracking.sweeps": {"BackgroundProjector.stop": "MLflow: wait at the end"},
     "orchestrator.tracking.store": {"Store.client": "MLflow: open the store"},
     "orchestrator.tracking.projector": {"Projector.project": "MLflow: project"},
-    "orchestrator.ledger.provenance": {"capsule": "capsule"},
+    "orchestrator.ledger.provenance": {"collect": "capsule"},
     "ray": {"init": "ray.init", "shutdown": "ray.shutdown"},
     "ray.tune": {"Tuner.fit": "Tune"},
 }

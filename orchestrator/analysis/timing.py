@@ -20,7 +20,7 @@ from orchestrator.data.store import Prepared
 from orchestrator.decoding.fixed_length import FullLength
 from orchestrator.decoding.translate import decode_corpus
 from orchestrator.errors import UserError
-from orchestrator.ledger.provenance import capsule
+from orchestrator.ledger.provenance import collect
 from orchestrator.specs.schema import DecodeSpec
 from orchestrator.specs.table import number
 from orchestrator.sweeps.row import load_model
@@ -166,7 +166,7 @@ def clock_option(context: Context, device: torch.device) -> str:
 
 def machine(device: torch.device) -> str:
     """Name of the GPU or the CPU."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(capsule()["cpu"] or "cpu")
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(collect()["cpu"] or "cpu")
 
 
 def paper_speed(subject: Subject, column: str) -> float | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from orchestrator.files.documents import KEY, key_in, read_bytes, read_document
-from orchestrator.ledger import mirrored
+from orchestrator.ledger import object_store
 from orchestrator.ledger.manifest import CorruptError, decode_manifest
 from orchestrator.ledger.run_lock import owner
 from orchestrator.ledger.sweep_files import rows_of
@@ -53,7 +53,7 @@ def of_run(run: Path, *, weights: bool) -> list[str]:
     status = (read_document(run / "train.json") or {}).get("status")
     if weights:  # a copy of a bucket has them only when they were asked for
         for name in ("weights", "snapshots", *(("ckpt", "journal.jsonl") if status in UNFINISHED else ())):
-            mirrored.bring(run / name)
+            object_store.fetch(run / name)
     found = []
     for path in sorted(run.rglob("*")):
         name = f"{run.name}/{path.relative_to(run).as_posix()}"

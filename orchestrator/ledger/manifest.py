@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.ledger import mirrored
+from orchestrator.ledger import object_store
 
 
 class CorruptError(Exception):
@@ -32,7 +32,7 @@ def decode_manifest(data: bytes) -> dict[str, Any]:
 
 def read_verified(path: Path, sha256: str) -> bytes:
     if not path.exists():
-        mirrored.bring(path)
+        object_store.fetch(path)
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:

@@ -6,8 +6,10 @@ No host name, no path, no environment, no URL: a capsule may be published.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -15,7 +17,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from orchestrator.ledger import commit as source
 from orchestrator.paths import ROOT
 
 CODE = ("models", "orchestrator", "pyproject.toml", "requirements.lock")
@@ -24,9 +25,12 @@ CODE = ("models", "orchestrator", "pyproject.toml", "requirements.lock")
 LIBRARIES = ("torch", "numpy", "sentencepiece", "sacrebleu", "sacremoses", "safetensors", "mlflow")
 TIMEOUT = 10.0
 """Seconds for one git command."""
+COMMIT_FILE = ".nmt-source.json"
+"""Says in an uploaded checkout, which has no .git, which commit it was made from."""
+_COMMIT, _DIGEST = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?"), re.compile(r"[0-9a-f]{64}")
 
 
-def capsule(device: str | None = None, threads: int | None = None) -> dict[str, Any]:
+def collect(device: str | None = None, threads: int | None = None) -> dict[str, Any]:
     """Plain data. `device`: its name ("cpu", "NVIDIA H200"); `threads`: of torch, default its present setting. What is unknown is None."""
     commit, dirty = git()
     return {
@@ -61,7 +65,7 @@ def git() -> tuple[str | None, str | None]:
     """Commit, and a hash of what differs from it in CODE (None: clean). Both None outside our own repository and its uploads."""
     top = _run("rev-parse", "--show-toplevel")
     if top is None or Path(os.fsdecode(top.strip())).resolve() != ROOT:
-        return source.read(ROOT)  # a job's upload says what it was made from
+        return read_commit(ROOT)  # a job's upload says what it was made from
     head = _run("rev-parse", "--verify", "HEAD")
     diff = b"" if head is None else _run("diff", "HEAD", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "--", *CODE)
     extra = ("--others",) if head is not None else ("--others", "--cached")
@@ -129,3 +133,19 @@ def _matmul() -> dict[str, Any] | None:
         "mkldnn": bool(torch.backends.mkldnn.is_available()),
         "cuda": torch.version.cuda,
     }
+
+
+def dump_commit(commit: str | None, dirty: str | None) -> bytes:
+    return json.dumps({"git_commit": commit, "dirty_sha256": dirty}).encode()
+
+
+def read_commit(root: Path) -> tuple[str | None, str | None]:
+    """(commit, sha256 of what differed from it or None where nothing did). Both None where the file is absent or malformed."""
+    try:
+        data = json.loads((root / COMMIT_FILE).read_bytes())
+        commit, dirty = data["git_commit"], data["dirty_sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None, None
+    if not (isinstance(commit, str) and _COMMIT.fullmatch(commit)):
+        return None, None
+    return commit, dirty if isinstance(dirty, str) and _DIGEST.fullmatch(dirty) else None

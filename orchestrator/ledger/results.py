@@ -25,7 +25,7 @@ from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.documents import checked, key_in, read_bytes, read_document, sealed, unsealed
 from orchestrator.files.json_lines import JsonLines, read_lines
-from orchestrator.ledger import earlier
+from orchestrator.ledger import superseded
 from orchestrator.ledger.keys import short
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.safe_text import log
@@ -176,7 +176,7 @@ class Ledger:
         """Copies a run's records to `dest`: all but locks, journal, tensors and damaged files. Another training's are set aside there."""
         key = run if isinstance(run, str) else run.key
         target = Ledger(dest, on_bad=self._on_bad)
-        earlier.make_room(target.root, key, self.read_train(key), target.read_train(key))
+        superseded.set_aside_other(target.root, key, self.read_train(key), target.read_train(key))
         if (spec := self.read_spec(key)) is not None:
             target.write_spec(key, {name: value for name, value in spec.items() if name != "key"})
         for name in ("train", "capsule"):
@@ -206,7 +206,7 @@ class Ledger:
 
     def _places(self, train_key: str) -> list[Path]:
         name = short(checked(train_key))
-        mirrors = [] if self.mirrors and earlier.kept(self.root, name) else self.mirrors  # theirs is older than what was set aside
+        mirrors = [] if self.mirrors and superseded.folders(self.root, name) else self.mirrors  # theirs is older than what was set aside
         return [root / name for root in (self.root, *mirrors)]
 
     def _first(self, train_key: str, read: Callable[[Path], T | None]) -> T | None:

@@ -23,7 +23,7 @@ from typing import Any
 
 from orchestrator.errors import FencedError, LockedError, UserError
 from orchestrator.files.atomic import write_json
-from orchestrator.ledger import mirrored
+from orchestrator.ledger import object_store
 
 POLL = 0.05
 """Seconds between two attempts while waiting."""
@@ -39,7 +39,7 @@ class RunLock:
     def __init__(self, path: Path, claim: str = "") -> None:
         self.path, self.record_path, self.claim = path, path.with_name(f"{path.name}.json"), claim
         self.epoch, self._token, self._descriptor = 0, "", -1
-        self._claim: Any = None  # of the bucket that the folder is a copy of, if it is
+        self._lease: Any = None  # of the bucket that the folder is a copy of, if it is
         _known.add(self)
 
     def acquire(self, *, timeout: float = 0.0, steal: bool = False) -> RunLock:
@@ -61,7 +61,7 @@ class RunLock:
                 raise LockedError(f"{self.path.parent}: locked by {_describe(self._wait_for_record())}")
             time.sleep(POLL)
         try:
-            self._claim = mirrored.claim(self.path, steal=steal, timeout=max(0.0, deadline - time.monotonic()))
+            self._lease = object_store.lease(self.path, steal=steal, timeout=max(0.0, deadline - time.monotonic()))
             self.epoch, self._token = _read(self.record_path).get("epoch", 0) + 1, secrets.token_hex(8)
             record = {**_me(), "epoch": self.epoch, "token": self._token, "held": True}
             write_json(self.record_path, record | ({"claim": self.claim} if self.claim else {}), points="lock")
@@ -74,18 +74,18 @@ class RunLock:
         """FencedError unless this acquisition is still the newest. Reads one small file."""
         if not self._token:
             raise FencedError(f"{self.path.parent}: the lock is not held")
-        if self._claim is not None:
-            self._claim.check()
+        if self._lease is not None:
+            self._lease.check()
         record = _read(self.record_path)
         if (record.get("epoch"), record.get("token")) != (self.epoch, self._token):
             raise FencedError(f"{self.path.parent}: epoch {self.epoch} is over, now {_describe(record)}; nothing more is written")
 
     def release(self, *, quiet: bool = False) -> None:
         """Gives the lock back; does nothing if it is not held. RemoteError where a bucket could not get all of it (`quiet`: only told)."""
-        claim, self._claim = self._claim, None
+        lease, self._lease = self._lease, None
         try:
-            if claim is not None and self._descriptor >= 0:
-                claim.release(quiet=quiet)
+            if lease is not None and self._descriptor >= 0:
+                lease.release(quiet=quiet)
         finally:
             if self._descriptor >= 0:
                 with contextlib.suppress(FencedError, OSError):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.files.documents import key_in, read_document
-from orchestrator.ledger import mirrored
+from orchestrator.ledger import object_store
 from orchestrator.ledger.outcome import FINISHED
 from orchestrator.ledger.run_lock import owner, record_of
 from orchestrator.ledger.sweep_files import BESIDE, Sweeps, read_sweeps
@@ -265,7 +265,7 @@ def size_of(path: Path) -> int:
     if path.is_symlink() or not path.exists():
         return 0
     if path.is_dir():
-        return sum(size_of(child) for child in path.iterdir()) + mirrored.absent_bytes(path)
+        return sum(size_of(child) for child in path.iterdir()) + object_store.absent_bytes(path)
     return path.stat().st_size
 
 

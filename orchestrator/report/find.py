@@ -16,7 +16,7 @@ from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.files.documents import read_bytes
-from orchestrator.ledger import earlier, sources
+from orchestrator.ledger import component_sources, superseded
 from orchestrator.ledger.keys import Keys, manifest_key
 from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.results import Ledger, Record
@@ -35,7 +35,8 @@ class Outcome:
     stated: `failed` by the row's own rule (see `ledger.outcome`); its parameters are there, its BLEU is in the reason.
     also: BLEU (ROUGE-L) by the name of each other scoring that has a record, and the row's own ROUGE figures.
     keys: what the figures, hypotheses and tensors are found by. text: what it was trained and scored on (`data.expected_text`).
-    keys: what the figures, hypotheses and tensors are found by. changed: since it was trained (see `sources`). earlier: results kept.
+    keys: what the figures, hypotheses and tensors are found by.
+    changed: since it was trained (see `ledger.component_sources`). earlier: folders of superseded results.
     """
 
     seed: int
@@ -117,8 +118,8 @@ class Finder:
 
     def _made_of(self, outcome: Outcome) -> Outcome:
         key, ledger = outcome.keys.train or "", self.ledger
-        aside = earlier.kept(ledger.root, key[:16])
-        return replace(outcome, changed=tuple(sources.changed(ledger.read_train(key), ledger)), earlier=tuple(aside))
+        aside = superseded.folders(ledger.root, key[:16])
+        return replace(outcome, changed=tuple(component_sources.changed(ledger.read_train(key), ledger)), earlier=tuple(aside))
 
     def _outcome(self, row: Row, seed: int, keys: Keys) -> Outcome | None:
         train, decode, score = keys.train, keys.decode, keys.score

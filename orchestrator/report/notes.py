@@ -145,7 +145,7 @@ def _count(row: Row, finder: Finder) -> int | None:
 def changed_since_training(
     rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]], finder: Finder, seeds: Iterable[int]
 ) -> dict[tuple[str, int], list[str]]:
-    """(row, seed) -> what changed since it was trained (see `ledger.sources`), for rows and the rows they start from."""
+    """(row, seed) -> what changed since it was trained (see `ledger.component_sources`), for rows and the rows they start from."""
     found = dict(outcomes)
     for row in rows:
         while (row := row.parent) is not None and row.id not in found:  # type: ignore[assignment]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.ledger import sources
+from orchestrator.ledger import component_sources
 from orchestrator.report import speeds
 from orchestrator.report.figures import OURS, against, figures, short_id
 from orchestrator.report.find import Finder
@@ -108,7 +108,7 @@ def make(
     order = [*columns, *(c for line in lines for c in line.reported)]
     if any(line.ours is not None and "bleu" in line.ours for line in lines):
         order += [*OURS[: OURS.index("tokens_per_second")], *scores, *OURS[OURS.index("tokens_per_second") :]]
-    warned = sources.warnings(changed, given)
+    warned = component_sources.warnings(changed, given)
     made = [
         *warned,
         *notes(rows, outcomes, ours, scale, first, measured),

@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeVar
 from orchestrator import interrupt
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
-from orchestrator.ledger import mirrored
+from orchestrator.ledger import object_store
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.training.runtime import best_device
 
@@ -225,7 +225,7 @@ def check(hours: float | None, results: Path) -> None:
         return
     if not 0 < hours < float("inf"):
         raise UserError(f"--max-gpu-hours {hours:g}: expected a number above 0")
-    if mirrored.url(results) is not None:
+    if object_store.url(results) is not None:
         raise UserError("--max-gpu-hours: hours are not added up in a bucket yet; expected --results in a folder that all machines share")
 
 

@@ -15,7 +15,7 @@ from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
 from orchestrator.files.documents import read_document
 from orchestrator.files.folders import make
-from orchestrator.ledger import mirrored, sources
+from orchestrator.ledger import component_sources, object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.safe_text import visible
@@ -58,7 +58,7 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions
     preflight.prepare_corpora(tasks, options.data_dir, options.cache_dir)
     (options.results / "sweeps").mkdir(parents=True, exist_ok=True)
     with RunLock(options.results / "sweeps" / f"{options.slug}.lock"):
-        mirrored.push(options.results)  # results that an earlier process could not publish
+        object_store.push(options.results)  # results that an earlier process could not publish
         sweep = Sweep(tasks, options, engine)
         if options.again:
             preflight.check_precision(tasks)
@@ -77,7 +77,9 @@ class Sweep:
 
     def run(self) -> list[dict[str, Any]]:
         self._write_sweep()
-        sources.tell({(t.id, t.seed): self.ledger.read_train(t.train_key) for t in self.tasks}, self.ledger, self.options.arguments)
+        component_sources.warn(
+            {(t.id, t.seed): self.ledger.read_train(t.train_key) for t in self.tasks}, self.ledger, self.options.arguments
+        )
         stopped = {} if self.asha is None else self.asha.stopped()
         pending = [task for task in self.tasks if not self._is_final(task, stopped)]
         specs = [(id, task.run_spec) for id, task in {task.id: task for task in pending}.items()]
@@ -89,9 +91,9 @@ class Sweep:
         preflight.verify_corpora(pending, self.options.data_dir, self.options.cache_dir)
         failures: dict[str, str] = {}
         if pending:
-            with mirrored.following(self.options.results), self._tracking():
+            with object_store.following(self.options.results), self._tracking():
                 failures = within_budget(self.options, lambda: self._run_pending(pending))
-                mirrored.pull(self.options.results)
+                object_store.pull(self.options.results)
                 self._record_stopped()
                 self._record_failed(failures)
         else:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.ledger import mirrored
+from orchestrator.ledger import object_store
 
 RESULTS = Path("results")
 CACHE = Path(".data-cache")
@@ -36,7 +36,7 @@ class RowOptions:
         """Command-line arguments that, after a row's address, name the same row in the same ledger; with a leading space."""
         words = ["--profile", self.profile] if self.profile else []
         words += [word for text in self.sets or [] for word in ("--set", text)]
-        words += [] if self.results == RESULTS else ["--results", mirrored.shown(self.results)]
+        words += [] if self.results == RESULTS else ["--results", object_store.display_path(self.results)]
         return "".join(f" {shlex.quote(word)}" for word in words)
 
 

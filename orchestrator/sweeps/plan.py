@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.data import expected_text, prepare, store
 from orchestrator.data.store import Prepared
-from orchestrator.ledger import sources
+from orchestrator.ledger import component_sources
 from orchestrator.ledger.keys import Keys, keys_of, manifest_key
 from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.results import Ledger
@@ -31,7 +31,7 @@ class Planned:
 
     status: new | done | failed | shared | stopped | needs-data. stopped: by ASHA; its sweep leaves it so, `run` resumes it. failed: by the
     row's own rule (see `ledger.outcome`), for `reason`; nothing is left to do.
-    same_as: the earlier row of this plan with the same score key. changed: source files edited since the training (see `sources`).
+    same_as: the earlier row of this plan with the same score key. changed: source files edited since the training (see `ledger.component_sources`).
     """
 
     id: str
@@ -226,4 +226,4 @@ def _plan_row(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, 
         status = "shared"
     elif outcome.status == "stopped":
         status = "stopped"
-    return Planned(row.id, seed, keys, params, status, same_as, also, reason, changed=sources.changed(record, ledger))
+    return Planned(row.id, seed, keys, params, status, same_as, also, reason, changed=component_sources.changed(record, ledger))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LockedError, UserError
-from orchestrator.ledger import earlier, mirrored, sources
+from orchestrator.ledger import component_sources, object_store, superseded
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner
 from orchestrator.safe_text import log
@@ -22,7 +22,7 @@ def set_aside_results(tasks: Sequence[Task], names: set[str], ledger: Ledger) ->
     Raised before anything is moved: LockedError if a process has one of the runs; UserError if the weights of a parent are missing, or if
     the results are in a bucket, which holds one state of a run.
     """
-    if (url := mirrored.url(ledger.root)) is not None:
+    if (url := object_store.url(ledger.root)) is not None:
         raise UserError(f"--again: {url} keeps one result of a run; expected --results with a folder")
     chosen = list({task.train_key: task for task in tasks if task.name in names}.values())
     keys = {task.train_key for task in chosen}
@@ -43,7 +43,7 @@ def _set_aside(task: Task, ledger: Ledger) -> Path | None:
     record, root, name = ledger.read_train(task.train_key), ledger.root, task.run_dir.name
     if record is None and not _made_by_other_code(task):
         return None
-    target = earlier.set_aside(root, name) if task.run_dir.is_dir() else earlier.next_place(root, name)
+    target = superseded.set_aside(root, name) if task.run_dir.is_dir() else superseded.next_folder(root, name)
     if record is not None and not (target / "train.json").exists():  # the record is a mirror's
         for mirror in ledger.mirrors:
             published = Ledger(mirror)
@@ -60,6 +60,6 @@ def _made_by_other_code(task: Task) -> bool:
         return False
     try:
         state: Any = json.loads((steps[-1] / "state.json").read_bytes())
-        return bool(state["progress"]["origin"]["sources"] != sources.of_model(task.run_spec.model))
+        return bool(state["progress"]["origin"]["sources"] != component_sources.hashes(task.run_spec.model))
     except (OSError, ValueError, KeyError, TypeError):
         return True

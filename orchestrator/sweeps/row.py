@@ -19,9 +19,9 @@ from orchestrator.decoding.length_penalty import tune, with_alpha
 from orchestrator.decoding.translate import decode_corpus
 from orchestrator.decoding.validation_bleu import rung_bleu
 from orchestrator.files.json_lines import executed_steps
-from orchestrator.ledger import mirrored, sources
+from orchestrator.ledger import component_sources, object_store
 from orchestrator.ledger.outcome import outcome_of
-from orchestrator.ledger.provenance import capsule
+from orchestrator.ledger.provenance import collect
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import RunLock
@@ -55,7 +55,7 @@ def run_row(
     task.run_dir.mkdir(parents=True, exist_ok=True)
     if not runtime.is_main:
         if _any_worker(runtime, False):
-            mirrored.pull(task.run_dir)  # on another machine: the main worker has published the checkpoint
+            object_store.pull(task.run_dir)  # on another machine: the main worker has published the checkpoint
             _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
         return {}
     devices = runtime.world_size * (1 if runtime.device.type == "cuda" else task.run_spec.train.threads)
@@ -104,9 +104,9 @@ def _train(
     task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, lock: RunLock | None, reporters: Sequence[Reporter]
 ) -> dict[str, Any]:
     spec = task.run_spec
-    init_weights, origin = None, dict[str, Any](sources=sources.of_model(spec.model))
+    init_weights, origin = None, dict[str, Any](sources=component_sources.hashes(spec.model))
     if task.parent_key is not None:
-        mirrored.pull(Path(task.results) / task.parent_key[:16])
+        object_store.pull(Path(task.results) / task.parent_key[:16])
         init_weights = Store(Path(task.results) / task.parent_key[:16], task.parent_key).weights(spec.decode.checkpoint)
         weights = (ledger.read_train(task.parent_key) or {}).get("weights_sha256")
         origin["parent"] = {"key": task.parent_key, "weights_sha256": weights}
@@ -129,7 +129,7 @@ def _train(
     record["text"] = expected_text.of_prepared(prepared)
     if runtime.is_main:
         record["executed_steps"] = executed_steps(task.run_dir / "journal.jsonl")
-        ledger.write_capsule(task.train_key, capsule(device=str(runtime.device), threads=spec.train.threads))
+        ledger.write_capsule(task.train_key, collect(device=str(runtime.device), threads=spec.train.threads))
         ledger.write_train(task.train_key, record)
     return record
 
@@ -203,7 +203,7 @@ def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
 
     failed_as_stated: it failed by the row's own rule (see `ledger.outcome`), which is an outcome, not an error.
     also: name -> {"bleu", "signature"} of each other scoring, null where it is missing.
-    changed: files of components that were edited since the training (see `sources`).
+    changed: files of components that were edited since the training (see `ledger.component_sources`).
     """
     keys = task.run_keys
     train_record = ledger.read_train(task.train_key) or {}
@@ -227,8 +227,8 @@ def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
         "sentences_per_second": decoded["sentences_per_second"] if decoded else None,
         "weights_sha256": train_record.get("weights_sha256"),
         "seconds": train_record.get("seconds"),
-        "changed": sources.changed(train_record, ledger),
-        "result": mirrored.shown(task.run_dir),
+        "changed": component_sources.changed(train_record, ledger),
+        "result": object_store.display_path(task.run_dir),
     }
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.ledger import mirrored
+from orchestrator.ledger import object_store
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, also_keys, keys_for
@@ -54,7 +54,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
             sweep=options.slug,
             also={other: {"score": score.model_dump(), "keys": also[other].as_dict()} for other, score in row.also.items()},
             failed_below=row.failed_below,
-            remote=mirrored.url(options.results),
+            remote=object_store.url(options.results),
         )
         return True
 

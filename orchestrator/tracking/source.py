@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.ledger import earlier
+from orchestrator.ledger import superseded
 from orchestrator.ledger.outcome import outcome_of
 from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.tracking.history import Point, number, read_points
@@ -44,7 +44,7 @@ class SweepRow:
     also: dict[str, str] = field(default_factory=dict)
     """Score keys of other scorings of the same training, by name."""
     again: int = 0
-    """Number of earlier results of its training (see `ledger.earlier`): the store has one run for each."""
+    """Number of earlier results of its training (see `ledger.superseded`): the store has one run for each."""
     failed_below: float | None = None
     """BLEU under which it counts as failed, as one that diverged does then (see `ledger.outcome`); None: no such rule."""
 
@@ -101,7 +101,7 @@ def sweep_files(results: Path) -> list[Path]:
 
 def run_directory(roots: Sequence[Path], train_key: str) -> Path | None:
     """The run's folder in the first root where it is finished, else in the first that has one."""
-    candidates = roots[:1] if earlier.kept(roots[0], train_key[:16]) else roots  # a mirror's is older
+    candidates = roots[:1] if superseded.folders(roots[0], train_key[:16]) else roots  # a mirror's is older
     folders = [root / train_key[:16] for root in candidates]
     finished = [folder for folder in folders if (folder / "train.json").exists()]
     return next(iter(finished + [folder for folder in folders if folder.is_dir()]), None)
@@ -160,7 +160,7 @@ def _row(item: Mapping[str, Any], results: Path) -> SweepRow:
     identity: dict[str, Any] = {name: keys.get(name) for name in ("train", "decode", "score")}
     also = {str(name): str(other["keys"]["score"]) for name, other in (item.get("also") or {}).items()}
     about: dict[str, Any] = {"also": also, "failed_below": item.get("failed_below")}
-    about["again"] = sum(earlier.mark(results, identity["train"]))
+    about["again"] = sum(superseded.generation(results, identity["train"]))
     return SweepRow(id=str(item["id"]), seed=int(item["seed"]), spec=dict(item.get("spec") or {}), **about, **names, **identity)
 
 

@@ -12,7 +12,7 @@ class Progress:
 
     best_*, last_nll, worse: validation; worse: validations in a row without improvement. before_nll, cuts: nll of the phase's previous
     validation, and cuts of its rate (see `plateau`). rate_cuts: of the whole training, {"step", "epoch": finished epochs, "lr": the new
-    rate}. origin: what the training is made of (`ledger.sources`), for its record.
+    rate}. origin: what the training is made of (`ledger.component_sources`), for its record.
     """
 
     step: int = 0

@@ -18,7 +18,7 @@ from orchestrator.data.prepare import Prepared
 from orchestrator.decoding.validation_bleu import NAME, RungMetrics
 from orchestrator.errors import StopTraining
 from orchestrator.files.json_lines import Journal
-from orchestrator.ledger import sources
+from orchestrator.ledger import component_sources
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import copy_into
 from orchestrator.specs.schema import RunSpec, Schedule
@@ -47,7 +47,7 @@ class Trainer:
         rungs: Steps at which a validation is reported once a checkpoint is durable. They never change the weights.
         init_weights: Weights of a trained parent; those that match by name and shape are copied.
         rung_metrics: Measured in addition at rungs and at the end.
-        origin: What the training is made of (`ledger.sources`), for its record.
+        origin: What the training is made of (`ledger.component_sources`), for its record.
     """
 
     def __init__(
@@ -251,9 +251,9 @@ class Trainer:
         if saved is None:
             return
         now, self.progress = self.progress.origin, Progress.of(saved.state["progress"])
-        if (origin := sources.met(self.progress.origin, now)) != self.progress.origin:
+        if (origin := component_sources.after_resuming(self.progress.origin, now)) != self.progress.origin:
             self.progress.origin = origin
-            self.report({"warning": f"{', '.join(sources.mixed(origin))} changed since the checkpoint; --again begins anew"})
+            self.report({"warning": f"{', '.join(component_sources.edited(origin))} changed since the checkpoint; --again begins anew"})
         copy_into(self.model, saved.tensors["model"])
         load_optimizer(self.model, self.optimizer, saved.tensors["optimizer"])
         report = saved.state["report"]  # repeated, in case the process died between checkpoint and report

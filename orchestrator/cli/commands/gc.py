@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json
 from orchestrator.files.folders import need_folder
-from orchestrator.ledger import mirrored
+from orchestrator.ledger import object_store
 from orchestrator.lifecycle import garbage, references
 from orchestrator.lifecycle.collect import collect
 from orchestrator.safe_text import log
@@ -24,14 +24,14 @@ def gc(results: Path, *, delete: bool, weights: bool, as_json: bool) -> None:
         removed, late = collect(results, plan, weights=weights, references=referenced)
         kept = [*plan.kept, *late]
     if as_json:
-        record = {"results": mirrored.shown(results), "deleted": delete, "bytes": sum(item.size for item in removed)}
+        record = {"results": object_store.display_path(results), "deleted": delete, "bytes": sum(item.size for item in removed)}
         print_json(record | {"items": [item.as_json() for item in removed], "kept": [item.as_json() for item in kept], "notes": plan.notes})
     else:
         _print("removed" if delete else "would be removed", "kind", [(i.path, i.kind, i.size, i.row, i.why) for i in removed])
         _print("kept", "rule", [(i.path, i.rule, i.size, i.row, i.why) for i in kept])
     for line in plan.notes:
         log(f"warning: {line}")
-    for orphan in mirrored.orphans(results, delete=delete):
+    for orphan in object_store.orphans(results, delete=delete):
         log(f"{'removed' if delete else 'would go'}: {orphan.name}, {_bytes(orphan.size)}: {orphan.why}")
     total = _bytes(sum(item.size for item in removed))
     if delete:

@@ -16,7 +16,7 @@ from orchestrator.cost.estimate import Costs
 from orchestrator.cost.probing import probed
 from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
-from orchestrator.ledger.sources import warnings
+from orchestrator.ledger.component_sources import warnings
 from orchestrator.safe_text import log
 from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.grid.explain import summary

@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.cli.output import print_json, version
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder, need_place
-from orchestrator.ledger import mirrored
+from orchestrator.ledger import object_store
 from orchestrator.lifecycle.transfer import CHOICES, export_ledger, import_ledger
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import nearest, shown
@@ -30,9 +30,9 @@ def import_(file: Path, results: Path, on_conflict: str, max_bytes: int, sha256:
         raise UserError(f"--on-conflict {shown(on_conflict)}: {nearest(on_conflict, list(CHOICES))}")
     merged = import_ledger(file, results, conflicts=on_conflict, max_bytes=max_bytes, sha256=sha256, dry_run=dry_run)
     if not dry_run:
-        mirrored.push(results)
+        object_store.push(results)
     if as_json:
-        print_json({"results": mirrored.shown(results), "dry_run": dry_run, **merged.as_json()})
+        print_json({"results": object_store.display_path(results), "dry_run": dry_run, **merged.as_json()})
     counts = {
         "added": merged.added,
         "completed": merged.completed,
@@ -43,4 +43,4 @@ def import_(file: Path, results: Path, on_conflict: str, max_bytes: int, sha256:
     line = ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
     log(f"{'would be: ' if dry_run else ''}runs: {line or 'none'}; sweeps: {len(merged.sweeps)}")
     if not dry_run and merged.files:
-        log(f"MLflow:  nmt-ablate reconcile --results {mirrored.shown(results)}")
+        log(f"MLflow:  nmt-ablate reconcile --results {object_store.display_path(results)}")

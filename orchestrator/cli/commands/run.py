@@ -17,7 +17,7 @@ from orchestrator.cli.output import print_json, stdout_to_stderr
 from orchestrator.engines.execute import check_engine, execute
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
-from orchestrator.ledger import mirrored
+from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.summary import reasons, summary
 from orchestrator.safe_text import log, visible
@@ -128,7 +128,7 @@ def _retrain(records: list[dict[str, Any]], rows: list[Row], out: Console, optio
 
 
 def _print_next_commands(rows: list[Row], out: Console, options: ExecutionOptions) -> None:
-    results = "" if options.results == RESULTS else f" --results {visible(mirrored.shown(options.results))}"
+    results = "" if options.results == RESULTS else f" --results {visible(object_store.display_path(options.results))}"
     profile = f" --profile {options.profile}" if options.profile else ""
     out.print(f"MLflow UI:  nmt-ablate ui{results}", markup=False)
     targets = [_target(row) for row in rows]

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.engines.ray.session_folder import temporary
-from orchestrator.ledger import mirrored
+from orchestrator.ledger import object_store
 
 WORKER_VARIABLES = (
     "RAY_TRAIN_V2_ENABLED",
@@ -90,7 +90,7 @@ def ray_environment(folder: Path, results: Path) -> Iterator[None]:
     """Within: the environment in which Ray's processes start. The previous one is restored at the end."""
     before = dict(os.environ)
     kernels = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"  # before TMPDIR changes: Python caches gettempdir()
-    for name in secret_variables(before, bucket=mirrored.url(results) is not None):
+    for name in secret_variables(before, bucket=object_store.url(results) is not None):
         del os.environ[name]
     os.environ["TMPDIR"] = str(temporary(folder))
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))  # torch's default, so that compiled kernels serve the next sweep too

@@ -26,7 +26,7 @@ from orchestrator.engines.ray.stoppers import NODES_WAIT, NodeLossStopper, Resou
 from orchestrator.engines.ray.worker import run_task, stop_requested
 from orchestrator.engines.resources import Capacity, Demand, ResourceOptions, job_demands, max_concurrent, summary
 from orchestrator.errors import UserError
-from orchestrator.ledger import mirrored
+from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.task import Task
@@ -169,7 +169,7 @@ def withhold_secrets(results: Path) -> None:
 
     They stay only where they are needed and have no other way: results in a bucket, on a cluster that was already running.
     """
-    if "RAY_ADDRESS" not in os.environ or mirrored.url(results) is None:
+    if "RAY_ADDRESS" not in os.environ or object_store.url(results) is None:
         class_cache.ENV_VARS_TO_PROPAGATE.difference_update(secret_variables(list(class_cache.ENV_VARS_TO_PROPAGATE), bucket=False))
 
 

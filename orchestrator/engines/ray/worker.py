@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from orchestrator import interrupt
-from orchestrator.ledger import mirrored
+from orchestrator.ledger import object_store
 from orchestrator.sweeps.row import run_row
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Reporter, Runtime
@@ -32,7 +32,7 @@ def stop_requested(task: Task, runtime: Runtime) -> bool:
     """Was the sweep of `task` asked to stop? All workers of a row agree. This process polls the sweep's stop file from now on."""
     if task.sweep is not None:
         stop = interrupt.stop_file(Path(task.results), task.sweep)
-        mirrored.follow(stop)
+        object_store.follow(stop)
         interrupt.watch(stop)
     if runtime.world_size == 1:
         return interrupt.requested()

@@ -16,7 +16,7 @@ or is a dead process of this machine, else once the head is older than the lease
 lost the epoch fails the If-Match, publishes nothing more and ends with FencedError at its next write. Objects carry the epoch in their
 name, so that a late deletion by the old owner cannot take what the new one refers to.
 
-*Publishing* is the work of a thread for each held lock (`claim`): it looks at the folder every second and publishes what changed; a server
+*Publishing* is the work of a thread for each held lock (`lease`): it looks at the folder every second and publishes what changed; a server
 that is away is tried again with growing pauses while the training goes on. Giving the lock back publishes the rest and waits up to
 NMT_REMOTE_PATIENCE seconds for it, then fails with one line; the same command publishes it later from the scratch copy.
 

@@ -13,16 +13,16 @@ from orchestrator.ledger.bucket import group as groups
 from orchestrator.ledger.bucket import head as heads
 from orchestrator.ledger.bucket.bucket import Found, LostRace
 from orchestrator.ledger.bucket.head import Head, described
-from orchestrator.ledger.bucket.lease import LOOK, Claim, mine_of
+from orchestrator.ledger.bucket.lease import POLL, Lease, mine_of
 from orchestrator.ledger.run_lock import identity, is_over
 
 if TYPE_CHECKING:
     from orchestrator.ledger.bucket.mirror import Mirror
 
 
-def take(mirror: Mirror, group: str, *, steal: bool = False, timeout: float = 0.0) -> Claim:
+def take(mirror: Mirror, group: str, *, steal: bool = False, timeout: float = 0.0) -> Lease:
     """Raises the group's epoch; the copy is then the newest state. LockedError names a live owner. RemoteError: the server is away."""
-    known = mirror.open_claims.pop(group, None)
+    known = mirror.open_leases.pop(group, None)
     if known is not None and known.lost is None:
         known.reopen()
         return known
@@ -33,12 +33,12 @@ def take(mirror: Mirror, group: str, *, steal: bool = False, timeout: float = 0.
         except (LockedError, LostRace):
             if time.monotonic() >= deadline:
                 raise
-            time.sleep(LOOK)
+            time.sleep(POLL)
 
 
-def _take(mirror: Mirror, group: str, steal: bool) -> Claim:
+def _take(mirror: Mirror, group: str, steal: bool) -> Lease:
     owner = {**identity(), "token": secrets.token_hex(8)}
-    with mirror.indexes.turn(group):
+    with mirror.indexes.exclusive(group):
         answer = heads.read(mirror.bucket, group)
         index = mirror.indexes.read(group)
         mirror.check_conditions()
@@ -58,32 +58,32 @@ def _take(mirror: Mirror, group: str, steal: bool) -> Claim:
             if mine is None:
                 raise LockedError(f"{mirror.url}/{group}: another process took it just now") from None
             etag = mine.etag
-        claim = Claim(mirror, head, etag, index)
+        lease = Lease(mirror, head, etag, index)
         try:
-            _adopt(mirror, claim, None if answer is None else answer[0])
+            _adopt(mirror, lease, None if answer is None else answer[0])
         except BaseException:
-            claim.give_up()
+            lease.abandon()
             raise
     try:
-        claim.publish()  # what this copy was ahead; other workers of the run may read it from the bucket
+        lease.publish()  # what this copy was ahead; other workers of the run may read it from the bucket
     except BaseException:
-        claim.give_up()
+        lease.abandon()
         raise
-    claim.start()
-    return claim
+    lease.start()
+    return lease
 
 
-def _adopt(mirror: Mirror, claim: Claim, before: Head | None) -> None:
+def _adopt(mirror: Mirror, lease: Lease, before: Head | None) -> None:
     """Makes the copy the newest state: itself, where nobody had the group since; else the bucket's."""
-    index, head, group = claim.index, claim.head, claim.head.group
+    index, head, group = lease.index, lease.head, lease.head.group
     if before is not None and not (index.ahead and index.epoch == before.epoch and mirror.is_here(group, index)):
         if index.mine and index.epoch < before.epoch:
-            print(f"{claim.where}: goes on from what {described(before)} published", file=sys.stderr)
-        mirror.become(head, Found(heads.name_of(group), 0, claim.etag, datetime.now(UTC)), index)
-    index.saw(head, claim.etag)
+            print(f"{lease.where}: goes on from what {described(before)} published", file=sys.stderr)
+        mirror.become(head, Found(heads.name_of(group), 0, lease.etag, datetime.now(UTC)), index)
+    index.saw(head, lease.etag)
     index.mine = head.epoch
     mirror.indexes.write(group, index)
     (mirror.root / f"{group}.stop").unlink(missing_ok=True)  # asked the one before us to end
     for name, entry in head.files.items():
-        if groups.lazy(name) and not groups.of_tensors(name) and not (mirror.root / name).exists():
+        if groups.on_demand(name) and not groups.of_tensors(name) and not (mirror.root / name).exists():
             mirror.fetch(name, entry)

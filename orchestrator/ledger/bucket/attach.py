@@ -8,12 +8,12 @@ from pathlib import Path
 
 from orchestrator.errors import UserError
 from orchestrator.files.folders import checked
-from orchestrator.ledger import mirrored
+from orchestrator.ledger import object_store
 from orchestrator.ledger.bucket import group as groups
 from orchestrator.ledger.bucket import orphans
 from orchestrator.ledger.bucket.acquire import take
 from orchestrator.ledger.bucket.bucket import Bucket, check_url
-from orchestrator.ledger.bucket.lease import Claim
+from orchestrator.ledger.bucket.lease import Lease
 from orchestrator.ledger.bucket.mirror import Mirror, scratch_of
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:s3|gs|az):")
@@ -22,7 +22,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:s3|gs|az):")
 class AttachedMirror(Mirror):
     """A mirror whose groups can be taken."""
 
-    def claim(self, lock: Path, *, steal: bool, timeout: float) -> Claim | None:
+    def lease(self, lock: Path, *, steal: bool, timeout: float) -> Lease | None:
         group = groups.group_of_lock(lock, self.root)
         return None if group is None else take(self, group, steal=steal, timeout=timeout)
 
@@ -54,12 +54,12 @@ def place(value: str | Path) -> Path:
     return mirror.root
 
 
-def opened(url: str) -> mirrored.Mirror:
+def opened(url: str) -> object_store.Mirror:
     """The mirror of a bucket, registered in this process. Fetches nothing."""
-    known = mirrored.registered(url)
+    known = object_store.registered(url)
     if known is None:
         known = connect(url)
-        mirrored.register(known)
+        object_store.register(known)
     return known
 
 

@@ -58,7 +58,7 @@ def files_in(root: Path, group: str) -> list[str]:
     return [name for name in names if belongs(name)]
 
 
-def lazy(name: str) -> bool:
+def on_demand(name: str) -> bool:
     """Fetched only when it is asked for."""
     return name.endswith((".safetensors", "/journal.jsonl"))
 
@@ -67,7 +67,7 @@ def of_tensors(name: str) -> bool:
     return name.endswith(".safetensors")
 
 
-def wanted(root: Path, name: str) -> bool:
+def is_needed(root: Path, name: str) -> bool:
     """Is the file still of use here? Tensors whose manifest was removed, because newer ones took their place, are not."""
     folder, _, file = name.rpartition("/")
     if not of_tensors(name):
@@ -111,7 +111,7 @@ def consistent(root: Path, known: Mapping[str, str]) -> set[str]:
     return kept
 
 
-def late(name: str) -> tuple[int, str]:
+def publishing_order(name: str) -> tuple[int, str]:
     """Order of appearing here: what a record points to before the record, the one that says `done` last."""
     if name.endswith("/train.json"):
         return 3, name

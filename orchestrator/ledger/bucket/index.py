@@ -68,7 +68,7 @@ class Indexes:
         tmp.replace(path)
 
     @contextmanager
-    def turn(self, group: str) -> Iterator[None]:
+    def exclusive(self, group: str) -> Iterator[None]:
         """Within: no other process here fetches or publishes this group."""
         with file_lock(self.folder / "turns" / group):
             yield

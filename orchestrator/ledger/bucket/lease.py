@@ -22,7 +22,7 @@ from orchestrator.ledger.bucket.index import Index, stat_of
 if TYPE_CHECKING:
     from orchestrator.ledger.bucket.mirror import Mirror
 
-LOOK = 1.0
+POLL = 1.0
 """Seconds between two looks at the folder."""
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Seconds before trying again, the last one for ever."""
@@ -30,7 +30,7 @@ PATIENCE = "NMT_REMOTE_PATIENCE"
 """Seconds (default 120) to wait for the server when a lock is given back."""
 
 
-class Claim:
+class Lease:
     """`lost`: why nothing more is published, once another process took the group."""
 
     def __init__(self, mirror: Mirror, head: Head, etag: str, index: Index) -> None:
@@ -61,19 +61,19 @@ class Claim:
         if os.getpid() != self._pid:
             return
         self._end_thread()
-        reason = self._finish(float(os.environ.get(PATIENCE, "120")) if not self.mirror.open_claims else 5.0)
+        reason = self._finish(float(os.environ.get(PATIENCE, "120")) if not self.mirror.open_leases else 5.0)
         if reason is None and self.head.group.startswith("sweeps/"):
             reason = self._finish_others()
         if reason is not None:
             if self.lost is None and self.head.held:
-                self.mirror.open_claims[self.head.group] = self
-            groups_left = ", ".join(sorted(self.mirror.open_claims))
+                self.mirror.open_leases[self.head.group] = self
+            groups_left = ", ".join(sorted(self.mirror.open_leases))
             line = f"{reason}; not published: {groups_left}; the same command publishes it later from {self.mirror.root}"
             if not quiet:
                 raise RemoteError(line)
             print(f"warning: {line}", file=sys.stderr)
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Nothing was done with it: the next one need not wait for the lease."""
         with contextlib.suppress(FencedError, RemoteError, OSError):
             self._commit(self.head.next(held=False))
@@ -107,18 +107,18 @@ class Claim:
 
     def _finish_others(self) -> str | None:
         """A sweep ends: what its runs could not publish is tried once more."""
-        for group, claim in list(self.mirror.open_claims.items()):
-            reason = claim._finish(5.0)
+        for group, lease in list(self.mirror.open_leases.items()):
+            reason = lease._finish(5.0)
             if reason is not None:
                 return reason
-            del self.mirror.open_claims[group]
+            del self.mirror.open_leases[group]
         return None
 
     # ------------------------------------------------------------ the thread
 
     def _run(self) -> None:
         failures = 0
-        pause = LOOK
+        pause = POLL
         while not self._stop.wait(pause):
             try:
                 if self._due():
@@ -126,7 +126,7 @@ class Claim:
                     self.mirror.pull_followed()
                     if failures:
                         print(f"{self.where}: published again", file=sys.stderr)
-                failures, pause = 0, LOOK
+                failures, pause = 0, POLL
             except FencedError as error:
                 print(f"error: {error}", file=sys.stderr)
                 return
@@ -147,7 +147,7 @@ class Claim:
 
     def publish(self, *, held: bool = True) -> None:
         """Contents first, then the head that names them. FencedError where the group is another's; RemoteError: try again."""
-        with self._mutex, self.mirror.indexes.turn(self.head.group):
+        with self._mutex, self.mirror.indexes.exclusive(self.head.group):
             self.check()
             files, stats = self._upload()
             fault("remote_pre_commit")
@@ -188,7 +188,7 @@ class Claim:
         root, group = self.mirror.root, self.head.group
         here = groups.files_in(root, group)
         stats = {name: stat_of(root / name) for name in here}
-        found: dict[str, Entry] = {name: entry for name, entry in self.head.files.items() if groups.lazy(name) and name not in stats}
+        found: dict[str, Entry] = {name: entry for name, entry in self.head.files.items() if groups.on_demand(name) and name not in stats}
         contents: dict[str, Any] = {}
         for name in here:
             if self.index.stats.get(name) == stats[name] and name in self.index.files:
@@ -198,7 +198,7 @@ class Claim:
             found[name] = self._entry(name, content)
             contents[name] = content
         kept = groups.consistent(root, {name: entry.sha256 for name, entry in found.items()})
-        for name in sorted(kept & set(contents), key=groups.late):
+        for name in sorted(kept & set(contents), key=groups.publishing_order):
             if self.head.files.get(name) == found[name]:
                 continue
             fault("remote_pre_upload")

@@ -38,12 +38,12 @@ def scratch_of(url: str) -> Path:
 
 
 class Mirror:
-    """`root`: the scratch folder; `open_claims`: of locks given back whose last state could not be published yet."""
+    """`root`: the scratch folder; `open_leases`: of locks given back whose last state could not be published yet."""
 
     def __init__(self, root: Path, bucket: Bucket) -> None:
         self.root, self.bucket, self.url = root, bucket, bucket.url
         self.indexes = Indexes(root)
-        self.open_claims: dict[str, Any] = {}  # Claim, which knows the mirror
+        self.open_leases: dict[str, Any] = {}  # Lease, which knows the mirror
         self.followed: set[str] = set()
         self._conditional = False
 
@@ -85,7 +85,7 @@ class Mirror:
     def _pull(self, head: Head, found: Found) -> None:
         if self._is_ours(head, self.indexes.read(head.group)):
             return
-        with self.indexes.turn(head.group):
+        with self.indexes.exclusive(head.group):
             index = self.indexes.read(head.group)
             if not self._is_ours(head, index):
                 self.become(head, found, index)
@@ -117,16 +117,16 @@ class Mirror:
         here = groups.files_in(self.root, head.group)
         known = {name for name in here if name in head.files and index.files.get(name) == head.files[name] and index.knows(self.root, name)}
         known |= {name for name in here if name in head.files and name not in known and self._same(name, head.files[name])}
-        doomed = [name for name in here if name not in known and (name not in head.files or groups.lazy(name))]
+        doomed = [name for name in here if name not in known and (name not in head.files or groups.on_demand(name))]
         done = f"{head.group}/train.json"
         if (self.root / done).exists() and done not in known:
             (self.root / done).unlink()  # first no longer finished, last finished again
-        for name in sorted(doomed, key=groups.late, reverse=True):
+        for name in sorted(doomed, key=groups.publishing_order, reverse=True):
             (self.root / name).unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 (self.root / name).parent.rmdir()
-        for name in sorted(head.files, key=groups.late):
-            if name not in known and not groups.lazy(name):
+        for name in sorted(head.files, key=groups.publishing_order):
+            if name not in known and not groups.on_demand(name):
                 self.fetch(name, head.files[name])
 
     def _same(self, name: str, entry: Entry) -> bool:
@@ -146,17 +146,17 @@ class Mirror:
         finally:
             tmp.unlink(missing_ok=True)
 
-    def bring(self, path: Path) -> None:
+    def fetch_missing(self, path: Path) -> None:
         """Tensors and journals at or below `path` that the head names and that are not here."""
         if path.absolute() == self.root:
             for each in groups.groups_in(self.root):
-                self._bring(each, self._below(self.root / each))
+                self._fetch_group(each, self._below(self.root / each))
             return
         group = groups.group_of_path(path, self.root)
         if group is not None:
-            self._bring(group, self._below(path))
+            self._fetch_group(group, self._below(path))
 
-    def _bring(self, group: str, below: str) -> None:
+    def _fetch_group(self, group: str, below: str) -> None:
         """An object that is gone meanwhile is looked for in the newer head; what that does not name either stays absent."""
         for name, entry in self._absent(group, below):
             try:
@@ -170,8 +170,8 @@ class Mirror:
 
     def _absent(self, group: str, below: str) -> list[tuple[str, Entry]]:
         files = self.indexes.read(group).files
-        names = [name for name in files if groups.lazy(name) and (name == below or name.startswith(f"{below}/"))]
-        return [(name, files[name]) for name in names if not (self.root / name).exists() and groups.wanted(self.root, name)]
+        names = [name for name in files if groups.on_demand(name) and (name == below or name.startswith(f"{below}/"))]
+        return [(name, files[name]) for name in names if not (self.root / name).exists() and groups.is_needed(self.root, name)]
 
     def _below(self, path: Path) -> str:
         return path.absolute().relative_to(self.root).as_posix()
@@ -188,7 +188,7 @@ class Mirror:
         """Writes who has the group beside its lock file, for `status`, `gc` and `import` to see: its own machine does so itself."""
         lock = groups.lock_of(head.group, self.root)
         known = record_of(lock)
-        age = time.time() - found.modified.timestamp()  # for people; `claim` asks the server's clock
+        age = time.time() - found.modified.timestamp()  # for people; `lease` asks the server's clock
         held = head.held and age < 3 * LEASE
         owner = {name: value for name, value in head.owner.items() if name != "token"}
         record: dict[str, Any] = owner | {"epoch": head.epoch, "held": held, "remote": True}
@@ -232,7 +232,9 @@ class Mirror:
         for group in groups.groups_in(self.root):
             index = self.indexes.read(group)
             here = groups.files_in(self.root, group)
-            same = all(index.knows(self.root, name) for name in here) and all(name in here or groups.lazy(name) for name in index.files)
+            same = all(index.knows(self.root, name) for name in here) and all(
+                name in here or groups.on_demand(name) for name in index.files
+            )
             if not same or not index.etag or (index.held and index.ahead):
                 with contextlib.suppress(LockedError), RunLock(groups.lock_of(group, self.root)):
                     pass

@@ -14,7 +14,7 @@ from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
-from orchestrator.ledger import earlier
+from orchestrator.ledger import superseded
 from orchestrator.ledger.keys import Keys, short
 from orchestrator.ledger.results import Ledger
 from orchestrator.scoring.significance.bleu_statistics import Counts, corpus_bleu, statistics
@@ -58,7 +58,7 @@ class Comparer:
 
     def _key(self, system: Keys, baseline: Keys) -> str:
         about = {"format": FORMAT, "scores": [system.score, baseline.score], "samples": self.samples, "seed": self.seed}
-        again = [earlier.mark(self.ledger.root, keys.train) for keys in (system, baseline)]
+        again = [superseded.generation(self.ledger.root, keys.train) for keys in (system, baseline)]
         return digest(about | ({"again": again} if any(again) else {}))
 
     def _stored(self, key: str) -> Comparison | None:

@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.cli import main
 from orchestrator.cli.main import run
-from orchestrator.ledger import mirrored
+from orchestrator.ledger import object_store
 
 NOT_FOLDERS = {
     "": "names nothing; expected a folder",
@@ -69,7 +69,7 @@ def place(spec: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "dangling").symlink_to("absent")
     (tmp_path / "loop").symlink_to("loop")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(mirrored, "_mirrors", {})
+    monkeypatch.setattr(object_store, "_mirrors", {})
     return tmp_path
 
 

@@ -11,26 +11,26 @@ from pathlib import Path
 import pytest
 
 from orchestrator.ledger import provenance as module
-from orchestrator.ledger.provenance import capsule, differences
+from orchestrator.ledger.provenance import collect, differences
 
 
 def test_plain_data_without_secrets(monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-7f3a")
-    text = json.dumps(capsule(device="cpu", threads=1))
+    text = json.dumps(collect(device="cpu", threads=1))
     for secret in ("canary-7f3a", str(module.ROOT), f"{Path.home()}/", "http", "@"):
         assert secret not in text
     assert len(socket.gethostname()) < 6 or socket.gethostname() not in text
 
 
 def test_fields():
-    found = capsule(device="cpu", threads=3)
+    found = collect(device="cpu", threads=3)
     assert found["device"] == "cpu" and found["threads"] == 3 and found["libraries"]["torch"]
     assert found["python"].startswith(f"{sys.version_info.major}.{sys.version_info.minor}.")
-    assert capsule(device="cpu", threads=3) == found
+    assert collect(device="cpu", threads=3) == found
 
 
 def test_imports_nothing():
-    code = "import sys; from orchestrator.ledger.provenance import capsule; capsule(); "
+    code = "import sys; from orchestrator.ledger.provenance import collect; collect(); "
     code += "print([m for m in ('torch', 'ray', 'mlflow', 'numpy') if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(module.ROOT)}, capture_output=True, text=True, check=True
@@ -61,7 +61,7 @@ def repository(tmp_path, monkeypatch):
 
 
 def state() -> tuple[str | None, str | None]:
-    found = capsule()
+    found = collect()
     return found["git_commit"], found["dirty_sha256"]
 
 
@@ -95,9 +95,9 @@ def test_inside_a_foreign_repository(repository, monkeypatch):
 
 def test_lock_file(repository):
     root, _ = repository
-    assert capsule()["lock_sha256"] is None
+    assert collect()["lock_sha256"] is None
     (root / "requirements.lock").write_text("torch==2.13.0\n")
-    assert len(capsule()["lock_sha256"]) == 64
+    assert len(collect()["lock_sha256"]) == 64
 
 
 def test_differences():

@@ -49,9 +49,9 @@ def test_verdicts(again, verdict, reasons):
 
 
 def test_what_decides_bits_are_parts_of_a_real_capsule():
-    from orchestrator.ledger.provenance import capsule, flat
+    from orchestrator.ledger.provenance import collect, flat
 
-    names = flat(capsule("cpu", 1))
+    names = flat(collect("cpu", 1))
     assert all(any(name == part or name.startswith(f"{part}.") for name in names) for part in DECIDING)
 
 

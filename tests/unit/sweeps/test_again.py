@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.ledger import earlier, sources
+from orchestrator.ledger import component_sources, superseded
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from tests.unit.lifecycle.life import ROOT, rows_in, tree
@@ -28,7 +28,7 @@ def copy(trained, tmp_path) -> Path:
 def edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
     """`edit(file, text)` adds text to a file of a copy of `models`, which is from then on what the program is made of."""
     shutil.copytree(ROOT / "models", tmp_path / "code" / "models", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(sources, "ROOT", tmp_path / "code")
+    monkeypatch.setattr(component_sources, "ROOT", tmp_path / "code")
 
     def run(file: str, text: str = "\nX = 1\n") -> None:
         with (tmp_path / "code" / file).open("a") as out:
@@ -100,8 +100,8 @@ def test_again_trains_anew_and_the_old_result_stays_readable(trained, copy: Path
     assert tree(copy / child[:16]) == untouched
     code, out, err = cli("run", f"{spec}#child", *options)
     assert code == 0 and "0 steps executed" in err
-    assert [json.loads(line)["changed"] for line in out.splitlines()] == [[], [TOP, sources.PARENT]]
-    assert f"life/cycle/child: {TOP}, {sources.PARENT} have changed" in err
+    assert [json.loads(line)["changed"] for line in out.splitlines()] == [[], [TOP, component_sources.PARENT]]
+    assert f"life/cycle/child: {TOP}, {component_sources.PARENT} have changed" in err
     note = json.loads(cli("table", spec, "--format", "json", "--results", copy, "--cache-dir", cache)[1])["notes"]
     assert any("base: trained again" in line and "earlier/1" in line for line in note)
     before_gc = tree(copy / "earlier")
@@ -150,7 +150,7 @@ def test_a_checkpoint_of_other_code_is_no_start(trained, copy: Path, cli: Cli, e
     assert code == 0 and f"{TOP} changed since the checkpoint" in err and json.loads(out)["changed"] == [TOP]
     (run / "train.json").unlink()
     code, out, err = cli(*arguments, "--again")
-    assert code == 0 and "is kept in" in err and json.loads(out)["changed"] == [] and len(earlier.kept(copy, run.name)) == 1
+    assert code == 0 and "is kept in" in err and json.loads(out)["changed"] == [] and len(superseded.folders(copy, run.name)) == 1
 
 
 def test_again_of_a_published_result_trains_it_here(trained, tmp_path: Path, cli: Cli, repaired, monkeypatch) -> None:
@@ -170,7 +170,7 @@ def test_again_of_a_published_result_trains_it_here(trained, tmp_path: Path, cli
     shutil.rmtree(here / key[:16])
     assert Ledger(here, [published]).read_train(key) is None
     Ledger(results).export(key, here)  # another training does not mix with what is exported over it
-    assert sha(here, key) == sha(published, key) and len(earlier.kept(here, key[:16])) == 1
+    assert sha(here, key) == sha(published, key) and len(superseded.folders(here, key[:16])) == 1
 
 
 def test_refused_before_anything_moves(trained, copy: Path, cli: Cli, monkeypatch) -> None:
@@ -181,7 +181,7 @@ def test_refused_before_anything_moves(trained, copy: Path, cli: Cli, monkeypatc
         code, _, err = cli("run", spec, *options)
     assert code == 3 and base.name in err and not (copy / "earlier").exists()
     with monkeypatch.context() as patch:
-        patch.setattr("orchestrator.ledger.mirrored.url", lambda results: "s3://bucket/prefix")
+        patch.setattr("orchestrator.ledger.object_store.url", lambda results: "s3://bucket/prefix")
         code, _, err = cli("run", f"{spec}#base", *options)
     assert code == 2 and "--again: s3://bucket/prefix keeps one result" in err and not (copy / "earlier").exists()
     shutil.rmtree(base / "weights")
@@ -197,5 +197,5 @@ def test_the_store_gets_a_run_of_its_own_for_each_training(fake_results, tmp_pat
     fake_results.finished(row)
     path = fake_results.root / "sweeps" / f"{fake_results.sweep([row])}.json"
     first = read_sweep(path).rows[0].key
-    earlier.set_aside(fake_results.root, row["keys"]["train"][:16])
+    superseded.set_aside(fake_results.root, row["keys"]["train"][:16])
     assert read_sweep(path).rows[0].key != first

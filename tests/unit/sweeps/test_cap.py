@@ -80,7 +80,7 @@ def test_a_search_and_what_it_retrains_have_one_cap(tmp_path: Path) -> None:
 
 
 def test_hours_in_a_bucket_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.ledger.mirrored.url", lambda results: "s3://lab/ledger")
+    monkeypatch.setattr("orchestrator.ledger.object_store.url", lambda results: "s3://lab/ledger")
     check(None, tmp_path)
     with pytest.raises(UserError, match="in a bucket"):
         check(1.0, tmp_path)

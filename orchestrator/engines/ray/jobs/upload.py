@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 
 from orchestrator.engines.ray.jobs.secret_names import is_secret
 from orchestrator.errors import UserError
-from orchestrator.ledger import commit as source
+from orchestrator.ledger.provenance import COMMIT_FILE, dump_commit
 from orchestrator.specs.positions import display, shown
 
 MIB = 2**20
@@ -97,9 +97,9 @@ def write_zip(upload: Upload, target: Path, *, commit: str | None, dirty: str | 
             entry = zipfile.ZipInfo(name.as_posix(), _EPOCH)
             entry.external_attr = (0o755 if os.access(upload.root / name, os.X_OK) else 0o644) << 16
             package.writestr(entry, data, zipfile.ZIP_DEFLATED)
-        entry = zipfile.ZipInfo(source.NAME, _EPOCH)
+        entry = zipfile.ZipInfo(COMMIT_FILE, _EPOCH)
         entry.external_attr = 0o644 << 16
-        package.writestr(entry, source.dump(commit, dirty))
+        package.writestr(entry, dump_commit(commit, dirty))
     if problems:
         raise UserError(*problems)
     if target.stat().st_size >= MAX_BYTES:

@@ -14,7 +14,7 @@ import torch
 pytest.importorskip("obstore", reason="the extra `s3` is not installed")
 
 from orchestrator.errors import FencedError, LockedError, RemoteError, UserError
-from orchestrator.ledger import checkpoint, mirrored, weights
+from orchestrator.ledger import checkpoint, object_store, weights
 from orchestrator.ledger.bucket import attach
 from orchestrator.ledger.bucket import head as heads
 from orchestrator.ledger.bucket import lease as claims
@@ -37,7 +37,7 @@ class Machines:
         from obstore.store import MemoryStore
 
         self.base, self.store, self.down, self.host = base, MemoryStore(), False, "one"
-        monkeypatch.setattr("orchestrator.ledger.bucket.lease.LOOK", 0.01)
+        monkeypatch.setattr("orchestrator.ledger.bucket.lease.POLL", 0.01)
         monkeypatch.setattr("orchestrator.ledger.bucket.lease.PAUSES", (0.01,))
         monkeypatch.setenv(claims.PATIENCE, "0.05")
 
@@ -51,8 +51,8 @@ class Machines:
         root = self.base / name
         (root / ".remote").mkdir(parents=True, exist_ok=True)
         mirror = AttachedMirror(root, Bucket(URL, self))
-        mirrored.forget()
-        mirrored.register(mirror)
+        object_store.forget()
+        object_store.register(mirror)
         return mirror
 
     def objects(self) -> list[str]:
@@ -65,7 +65,7 @@ class Machines:
 @pytest.fixture
 def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
     yield Machines(tmp_path, monkeypatch)
-    mirrored.forget()
+    object_store.forget()
 
 
 def lock_of(mirror: AttachedMirror) -> RunLock:
@@ -123,15 +123,15 @@ def test_a_second_process_is_refused_by_name_and_a_silent_one_is_followed(machin
     with pytest.raises(LockedError, match=rf"{URL}/{RUN}: locked by process {os.getpid()} on .* \(epoch 1\)"):
         lock_of(second).acquire()
     monkeypatch.setattr(heads, "LEASE", -1.0)
-    claim = lock._claim
-    claim._end_thread()  # the owner hangs, and wakes up too late
-    claim.publish()
+    lease = lock._lease
+    lease._end_thread()  # the owner hangs, and wakes up too late
+    lease.publish()
     with lock_of(second) as newer:
-        assert newer._claim.head.epoch == 2
+        assert newer._lease.head.epoch == 2
         before = machines.objects()
         (first.root / RUN / "history.jsonl").write_text("{}\n")
         with pytest.raises(FencedError, match="epoch 1 is over, now process"):
-            claim.publish()
+            lease.publish()
         assert machines.head().epoch == 2 and "history.jsonl" not in str(machines.head().files)
         assert set(before) <= set(machines.objects())  # it removed nothing of the newer owner's
         with pytest.raises(FencedError):
@@ -143,25 +143,25 @@ def test_a_second_process_is_refused_by_name_and_a_silent_one_is_followed(machin
 def test_killed_between_contents_and_head(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror = machines.machine("one")
     lock = lock_of(mirror).acquire()
-    lock._claim._end_thread()
+    lock._lease._end_thread()
     train(mirror, lock)
     monkeypatch.setenv("NMT_FAULT", "remote_pre_commit:raise")
     with pytest.raises(RuntimeError, match="injected"):
-        lock._claim.publish()
+        lock._lease.publish()
     monkeypatch.delenv("NMT_FAULT")
     assert any(name.startswith(f"files/{RUN}/train.json") for name in machines.objects())
     other = machines.machine("two")
     other.pull_all()
     assert Ledger(other.root).read_train(KEY) is None and not list((other.root / RUN).glob("ckpt"))
-    assert mirrored.orphans(other.root, delete=False) == []  # a process has the run: an upload may be under way
+    assert object_store.orphans(other.root, delete=False) == []  # a process has the run: an upload may be under way
     monkeypatch.setattr(heads, "LEASE", -1.0)
     with lock_of(other):
         pass
-    lost = mirrored.orphans(other.root, delete=False)
+    lost = object_store.orphans(other.root, delete=False)
     assert {orphan.name for orphan in lost} == {name for name in machines.objects() if name.startswith("files/")} != set()
-    mirrored.orphans(other.root, delete=True)
+    object_store.orphans(other.root, delete=True)
     assert not [name for name in machines.objects() if name.startswith("files/")]
-    lock._claim = None
+    lock._lease = None
     lock.release()
 
 
@@ -176,21 +176,21 @@ def test_a_server_that_is_away_holds_nothing_up_until_the_end(machines: Machines
     machines.down = False
     with RunLock(mirror.root / "sweeps" / "name.lock"):  # the sweep that it belongs to ends
         pass
-    assert not mirror.open_claims and not machines.head().held and f"{RUN}/train.json" in machines.head().files
+    assert not mirror.open_leases and not machines.head().held and f"{RUN}/train.json" in machines.head().files
 
 
 def test_what_a_killed_process_left_here_is_published_by_the_next_one(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror = machines.machine("one")
     lock = lock_of(mirror).acquire()
-    lock._claim._end_thread()
+    lock._lease._end_thread()
     train(mirror, lock)
-    lock._claim, lock._token = None, ""
+    lock._lease, lock._token = None, ""
     lock.release()  # as a kill does: the head still says that it is held
     monkeypatch.setattr("orchestrator.ledger.bucket.acquire.is_over", lambda record: True)
     again = machines.machine("one")
     again.pull_all()
     assert Ledger(again.root).read_train(KEY) is not None  # nothing older came over it
-    mirrored.push(again.root)
+    object_store.push(again.root)
     assert not machines.head().held and f"{RUN}/train.json" in machines.head().files
 
 
@@ -201,8 +201,8 @@ def test_a_manifest_is_not_seen_without_its_tensors(machines: Machines) -> None:
         (file,) = (mirror.root / RUN / "weights").glob("*.safetensors")
         file.unlink()
         machines.machine("one")  # and no copy of it in the bucket, for the thread has published nothing yet or drops it now
-        lock._claim.head = lock._claim.head.next(files={})
-        lock._claim.publish()
+        lock._lease.head = lock._lease.head.next(files={})
+        lock._lease.publish()
         assert not [name for name in machines.head().files if "/weights/" in name]
         assert f"{RUN}/train.json" in machines.head().files
 

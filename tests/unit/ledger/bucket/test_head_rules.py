@@ -13,7 +13,7 @@ pytest.importorskip("obstore", reason="the extra `s3` is not installed")
 
 from orchestrator.errors import FencedError, LockedError
 from orchestrator.files.canonical import digest
-from orchestrator.ledger import mirrored
+from orchestrator.ledger import object_store
 from orchestrator.ledger.bucket import group as groups
 from orchestrator.ledger.bucket.attach import AttachedMirror
 from orchestrator.ledger.bucket.bucket import Bucket
@@ -32,34 +32,34 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     from obstore.store import MemoryStore
 
     store = MemoryStore()
-    monkeypatch.setattr("orchestrator.ledger.bucket.lease.LOOK", 0.01)
+    monkeypatch.setattr("orchestrator.ledger.bucket.lease.POLL", 0.01)
 
     def made(name: str) -> RunLock:
         root = tmp_path / name
         (root / ".remote").mkdir(parents=True, exist_ok=True)
-        mirrored.forget()
-        mirrored.register(AttachedMirror(root, Bucket("s3://bucket/prefix", store)))
+        object_store.forget()
+        object_store.register(AttachedMirror(root, Bucket("s3://bucket/prefix", store)))
         return RunLock(root / RUN / "lock")
 
     yield made
-    mirrored.forget()
+    object_store.forget()
 
 
 def test_a_group_is_free_when_it_was_given_back_and_stolen_when_somebody_says_so(machine: Any) -> None:
     one = machine("one").acquire()
     one.release()
     two = machine("two").acquire()
-    assert two._claim.head.epoch == 2, "at once: nobody waits for a lease that was given back"
+    assert two._lease.head.epoch == 2, "at once: nobody waits for a lease that was given back"
     three = machine("three")
     with pytest.raises(LockedError, match="epoch 2"):
         three.acquire()
-    assert three.acquire(steal=True)._claim.head.epoch == 3
+    assert three.acquire(steal=True)._lease.head.epoch == 3
     with pytest.raises(FencedError, match="epoch 2 is over"):
-        two._claim.publish()
-    assert two._claim.lost is not None
+        two._lease.publish()
+    assert two._lease.lost is not None
     with pytest.raises(FencedError):
         two.check()
-    two._claim._end_thread()
+    two._lease._end_thread()
     three.release()
 
 

@@ -12,7 +12,7 @@ from orchestrator.engines.ray.jobs import upload
 from orchestrator.engines.ray.jobs.api import ignored_by
 from orchestrator.engines.ray.jobs.secret_names import is_secret
 from orchestrator.errors import UserError
-from orchestrator.ledger import commit, provenance
+from orchestrator.ledger import provenance
 
 COMMIT, DIRTY = "a" * 40, "b" * 64
 
@@ -100,7 +100,7 @@ def test_the_zip_is_the_same_every_time_and_carries_the_commit(checkout, tmp_pat
         package.extractall(tmp_path / "there")
     monkeypatch.setattr(provenance, "ROOT", tmp_path / "there")
     assert provenance.git() == (COMMIT, DIRTY)
-    (tmp_path / "there" / commit.NAME).write_text(json.dumps({"git_commit": "$(id)", "dirty_sha256": None}))
+    (tmp_path / "there" / provenance.COMMIT_FILE).write_text(json.dumps({"git_commit": "$(id)", "dirty_sha256": None}))
     assert provenance.git() == (None, None)
 
 

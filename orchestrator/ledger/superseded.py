@@ -1,7 +1,7 @@
-"""Results that `run --again` set aside. RESULTS/earlier/1 is a results folder of its own: `table --results RESULTS/earlier/1` reads it.
+"""Superseded results, which `run --again` sets aside in RESULTS/earlier/N; `table --results RESULTS/earlier/1` reads such a folder.
 
-Setting aside is one rename of the run's folder under its lock: before it the old result is in place, after it beside, and the run is one
-that has not begun. Nothing removes what is kept here. A read-only ledger's result is copied; it is not asked for this run any more.
+Setting aside is one rename of the run's folder under its lock, so that the old result is either in place or set aside; afterwards the
+run is new. Nothing here is ever removed. A result of a read-only ledger is copied, and that ledger is not read for the run any more.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from orchestrator.ledger.run_lock import RunLock
 FOLDER = "earlier"
 
 
-def kept(root: Path, name: str) -> list[Path]:
+def folders(root: Path, name: str) -> list[Path]:
     """Earlier results of the run whose folder is called `name`, oldest first."""
     folder = root / FOLDER
     numbers = sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal()) if folder.is_dir() else []
     return [folder / str(number) / name for number in numbers if (folder / str(number) / name).is_dir()]
 
 
-def mark(root: Path, key: str | None) -> list[int]:
+def generation(root: Path, key: str | None) -> list[int]:
     """To tell what was made of a run from what is made of it now: empty where nothing of it was set aside, else their number."""
-    return [len(found)] if key is not None and (found := kept(root, key[:16])) else []
+    return [len(found)] if key is not None and (found := folders(root, key[:16])) else []
 
 
 def set_aside(root: Path, name: str) -> Path:
     """Moves the run's folder -> where it is now. LockedError where a process has the run."""
     run = root / name
     with RunLock(run / "lock") as lock:
-        target = next_place(root, name)
+        target = next_folder(root, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         fault("again_pre_rename")
         lock.check()
@@ -46,14 +46,14 @@ def set_aside(root: Path, name: str) -> Path:
     return target
 
 
-def make_room(root: Path, key: str, record: Mapping[str, Any] | None, there: Mapping[str, Any] | None) -> None:
+def set_aside_other(root: Path, key: str, record: Mapping[str, Any] | None, there: Mapping[str, Any] | None) -> None:
     """Sets aside the training that is `there`, where it is another than `record`: their translations and scores do not mix."""
     mine, theirs = (record or {}).get("weights_sha256"), (there or {}).get("weights_sha256")
     if None not in (mine, theirs) and mine != theirs:
         set_aside(root, key[:16])
 
 
-def next_place(root: Path, name: str) -> Path:
+def next_folder(root: Path, name: str) -> Path:
     """Where the next result of the run is kept."""
-    known = kept(root, name)
+    known = folders(root, name)
     return root / FOLDER / str(int(known[-1].parent.name) + 1 if known else 1) / name

@@ -30,7 +30,7 @@ LISTED = 5
 """Rows that get a line each where one edit is to tell of; of more there is one line together."""
 
 
-def of_model(model: Any) -> dict[str, str]:
+def hashes(model: Any) -> dict[str, str]:
     """`{"models/aggregations/linear.py": sha256, ...}` of every component that a ModelSpec uses."""
     shared = _closure([SHARED])
     used = (name.split("/") for name in component_versions(model))
@@ -47,7 +47,7 @@ def changed(record: Mapping[str, Any] | None, ledger: Ledger) -> list[str]:
     return found + [PARENT] * (now not in (None, parent.get("weights_sha256")))
 
 
-def met(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+def after_resuming(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """What a training is made of that began as `before` says and goes on as `now`; empty: it is not known."""
     if not before or not now:
         return dict(before)
@@ -55,12 +55,12 @@ def met(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     return {**before, "sources": {file: sha if sources.get(file) == sha else SEVERAL for file, sha in before.get("sources", {}).items()}}
 
 
-def mixed(origin: Mapping[str, Any]) -> list[str]:
+def edited(origin: Mapping[str, Any]) -> list[str]:
     """Files that were edited while the run trained."""
     return [file for file, sha in origin.get("sources", {}).items() if sha == SEVERAL]
 
 
-def tell(records: Mapping[tuple[str, int], Mapping[str, Any] | None], ledger: Ledger, given: str = "") -> None:
+def warn(records: Mapping[tuple[str, int], Mapping[str, Any] | None], ledger: Ledger, given: str = "") -> None:
     """A warning on stderr for each row whose record (see `changed`) is of other code. `given` as in `warnings`."""
     for line in warnings({row: changed(record, ledger) for row, record in records.items()}, given):
         print(f"warning: {line}", file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.ledger import sources
+from orchestrator.ledger import component_sources as sources
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.schema import ModelSpec
 
@@ -28,17 +28,17 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_components_files_are_its_own_and_what_it_alone_imports(tree: Path) -> None:
-    linear, mlrf = sources.of_model(model("linear")), sources.of_model(model("mlrf-fnn"))
+    linear, mlrf = sources.hashes(model("linear")), sources.hashes(model("mlrf-fnn"))
     assert linear.keys() - mlrf.keys() == {"models/aggregations/linear.py"}
     assert mlrf.keys() - linear.keys() == {"models/aggregations/mlrf_fnn.py", "models/mlrf.py"}
     assert {"models/layers/transformer.py", "models/sublayer.py", "models/feed_forward.py"} <= linear.keys()
     assert not {"models/attention.py", "models/transformer.py", "models/stack.py"} & linear.keys(), "what every row has"
-    recurrent = sources.of_model(model("top", bridge={"kind": "extra"}, extra_encoder={"kind": "birnn"}))
+    recurrent = sources.hashes(model("top", bridge={"kind": "extra"}, extra_encoder={"kind": "birnn"}))
     assert {"models/encoders/birnn.py", "models/gru_scan.py"} <= recurrent.keys(), "helpers of helpers too"
 
 
 def test_what_counts_as_a_change(tree: Path) -> None:
-    linear, mlrf = ({"sources": sources.of_model(model(kind))} for kind in ("linear", "mlrf-fnn"))
+    linear, mlrf = ({"sources": sources.hashes(model(kind))} for kind in ("linear", "mlrf-fnn"))
     ledger, file = Ledger(tree / "results"), tree / "models/aggregations/linear.py"
     text = file.read_text()
     for same in (
@@ -71,15 +71,19 @@ def test_a_parent_that_was_trained_anew_is_a_change(tmp_path: Path) -> None:
 
 def test_a_file_edited_while_the_run_trained_stays_told_of(tree: Path) -> None:
     """Also where the edit is taken back: the run is of neither."""
-    began = {"sources": sources.of_model(model("linear")), "parent": {"key": PARENT}}
+    began = {"sources": sources.hashes(model("linear")), "parent": {"key": PARENT}}
     file = tree / "models/aggregations/linear.py"
     text = file.read_text()
     file.write_text(text + "\nX = 1\n")
-    origin = sources.met(began, {"sources": sources.of_model(model("linear"))})
-    assert sources.mixed(origin) == ["models/aggregations/linear.py"] and origin["parent"] == began["parent"]
+    origin = sources.after_resuming(began, {"sources": sources.hashes(model("linear"))})
+    assert sources.edited(origin) == ["models/aggregations/linear.py"] and origin["parent"] == began["parent"]
     file.write_text(text)
     assert sources.changed(origin | {"parent": None}, Ledger(tree)) == ["models/aggregations/linear.py"]
-    assert sources.met(began, began) == began and sources.met({}, began) == {} and sources.met(began, {}) == began
+    assert (
+        sources.after_resuming(began, began) == began
+        and sources.after_resuming({}, began) == {}
+        and sources.after_resuming(began, {}) == began
+    )
 
 
 def test_lines_name_row_seeds_file_and_command() -> None:

@@ -42,11 +42,11 @@ class Mirror(Protocol):
     def pull_all(self) -> None: ...
     def pull(self, path: Path) -> None: ...
     def push_all(self) -> None: ...
-    def bring(self, path: Path) -> None: ...
+    def fetch_missing(self, path: Path) -> None: ...
     def absent_bytes(self, path: Path) -> int: ...
     def follow(self, path: Path) -> None: ...
     def following(self) -> AbstractContextManager[None]: ...
-    def claim(self, lock: Path, *, steal: bool, timeout: float) -> Lease | None: ...
+    def lease(self, lock: Path, *, steal: bool, timeout: float) -> Lease | None: ...
     def orphans(self, *, delete: bool) -> Sequence[Orphan]: ...
 
 
@@ -74,7 +74,7 @@ def url(results: Path) -> str | None:
     return None if mirror is None else mirror.url
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """A path of the ledger as people know it: below the bucket's URL where it is a copy."""
     mirror = _of(path)
     if mirror is None:
@@ -83,17 +83,17 @@ def shown(path: Path) -> str:
     return mirror.url if rest == "." else f"{mirror.url}/{rest}"
 
 
-def claim(lock: Path, *, steal: bool = False, timeout: float = 0.0) -> Lease | None:
+def lease(lock: Path, *, steal: bool = False, timeout: float = 0.0) -> Lease | None:
     """Of the run or sweep that a lock file locks. LockedError names who has it elsewhere; the copy here is then the newest."""
     mirror = _of(lock)
-    return None if mirror is None else mirror.claim(lock, steal=steal, timeout=timeout)
+    return None if mirror is None else mirror.lease(lock, steal=steal, timeout=timeout)
 
 
-def bring(path: Path) -> None:
+def fetch(path: Path) -> None:
     """Fetches the tensors at or below `path` that are not here."""
     mirror = _of(path)
     if mirror is not None:
-        mirror.bring(path)
+        mirror.fetch_missing(path)
 
 
 def pull(path: Path) -> None:
