@@ -31,7 +31,8 @@ class Planned:
 
     status: new | done | failed | shared | stopped | needs-data. stopped: by ASHA; its sweep leaves it so, `run` resumes it. failed: by the
     row's own rule (see `ledger.outcome`), for `reason`; nothing is left to do.
-    same_as: the earlier row of this plan with the same score key. changed: source files edited since the training (see `ledger.component_sources`).
+    same_as: the earlier row of this plan with the same score key.
+    changed: source files edited since the training (see `ledger.component_sources`).
     """
 
     id: str
