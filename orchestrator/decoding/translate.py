@@ -65,8 +65,8 @@ def decode_corpus(
     try:
         with prepared(model, decode.precision, beam=decode.beam_size):
             for indices in batches([len(source) for source in ids], batch_tokens, batch_sentences):
-                found = beam_search(model, pad([ids[i] for i in indices]).to(device), decode, nbest)
-                for index, hypotheses in zip(indices, found, strict=True):
+                nbest_lists = beam_search(model, pad([ids[i] for i in indices]).to(device), decode, nbest)
+                for index, hypotheses in zip(indices, nbest_lists, strict=True):
                     results[index] = hypotheses
                 done += len(indices)
                 if on_progress is not None:
@@ -81,14 +81,14 @@ def lines_of(data: bytes) -> list[str]:
     lines = data.split(b"\n")
     if lines[-1] == b"":
         lines.pop()
-    found = []
+    decoded = []
     for number, line in enumerate(lines, start=1):
         try:
-            found.append(line.decode("utf-8"))
+            decoded.append(line.decode("utf-8"))
         except UnicodeDecodeError as error:
             where = f"byte 0x{line[error.start]:02x} at offset {error.start} of the line"
             raise UserError(f"stdin:{number}: found {where}; expected UTF-8") from None
-    return found
+    return decoded
 
 
 def translate_lines(
@@ -103,8 +103,8 @@ def translate_lines(
         if len(source) > MAX_SUBWORDS or len(line) > MAX_CHARACTERS:
             ids[number - 1] = truncated(source, MAX_SUBWORDS)
             warn(f"stdin:{number}: found a line of {len(line)} characters; its first {len(ids[number - 1])} subwords are translated")
-    found = decode_corpus(model, ids, decode)
-    return prepared.decode([hypotheses[0].ids for hypotheses in found], "tgt")
+    outputs = decode_corpus(model, ids, decode)
+    return prepared.decode([hypotheses[0].ids for hypotheses in outputs], "tgt")
 
 
 def batches(lengths: Sequence[int], batch_tokens: int = BATCH_TOKENS, batch_sentences: int = BATCH_SENTENCES) -> list[list[int]]:

@@ -11,10 +11,8 @@ more or fewer states than a plain layer. The constants were fitted to peaks of p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from orchestrator.specs.schema import RunSpec
+from orchestrator.specs.schema import RunSpec
 
 MOMENTS = {"adam": 2}
 """fp32 numbers of optimiser state per parameter; 1 for other optimisers."""

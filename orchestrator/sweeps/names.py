@@ -5,14 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import shown
+from orchestrator.specs.row import Row
 from orchestrator.specs.table import SEGMENT
-
-if TYPE_CHECKING:
-    from orchestrator.specs.row import Row
 
 
 def address_of(target: str, rows: Sequence[Row]) -> str:

@@ -179,11 +179,11 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
             ledger.write_tune(task.train_key, scoring.keys.tune, tuning)
         search, tuned = with_alpha(search, tuning["alpha"]), {"length_penalty": tuning["alpha"]}
     started = time.perf_counter()
-    found = decode_corpus(model, prepared.encode(prepared.sources(scoring.spec.test)), search)
+    outputs = decode_corpus(model, prepared.encode(prepared.sources(scoring.spec.test)), search)
     seconds = time.perf_counter() - started
     with torch.inference_mode():
         is_native = native.runs_on(next(model.parameters()))
-    ids = [hypotheses[0].ids for hypotheses in found]
+    ids = [hypotheses[0].ids for hypotheses in outputs]
     record = {
         "key": key,
         "train_key": task.train_key,
@@ -221,7 +221,7 @@ def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
         "steps": train_record.get("steps", 0),
         **_figure(scored),
         "chrf": scored["chrf"]["score"] if scored else None,
-        "also": {name: _figure(found) for name, found in scores.items() if name},
+        "also": {name: _figure(record) for name, record in scores.items() if name},
         "params": train_record.get("params"),
         "tokens_per_second": train_record.get("tokens_per_second"),
         "sentences_per_second": decoded["sentences_per_second"] if decoded else None,

@@ -52,6 +52,6 @@ class GradientNorms:
 def history_lines(report: dict[str, Any]) -> list[dict[str, Any]]:
     """A report as lines of the history: one for each recorded update, then the rest of the report, if there is any."""
     samples = report.get(SAMPLES, [])
-    found = [{"step": step, METRIC: {str(l): norm for l, norm in enumerate(norms, start=1)}} for step, norms in samples]
+    norm_lines = [{"step": step, METRIC: {str(l): norm for l, norm in enumerate(norms, start=1)}} for step, norms in samples]
     rest = {name: value for name, value in report.items() if name != SAMPLES}
-    return [*found, rest] if not samples or set(rest) - {"step"} else found
+    return [*norm_lines, rest] if not samples or set(rest) - {"step"} else norm_lines

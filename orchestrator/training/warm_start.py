@@ -24,10 +24,10 @@ class WarmStart(NamedTuple):
 
 def describe(lists: Mapping[str, list[str]]) -> list[str]:
     """A line for each list; names that differ in the layer are merged: `encoder.layers.*.sublayer.norm.weight (6)`."""
-    words = {"copied": "copied from its parent", "fresh": "fresh", "unused": "of the parent not used"}
+    phrases = {"copied": "copied from its parent", "fresh": "fresh", "unused": "of the parent not used"}
     return [
-        f"warm start: {len(lists.get(name, []))} tensors {said}: {_merged(lists.get(name, []))}"
-        for name, said in words.items()
+        f"warm start: {len(lists.get(name, []))} tensors {phrase}: {_merged(lists.get(name, []))}"
+        for name, phrase in phrases.items()
         if lists.get(name) or name != "unused"
     ]
 

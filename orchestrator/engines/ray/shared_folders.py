@@ -61,22 +61,22 @@ def _probe_node(probes: list[str], readable: list[str], token: str) -> list[str]
 
 def problems(probes: Sequence[str], readable: Sequence[str], token: str, settle: float) -> list[str]:
     """A line for each folder that is missing, does not show the probe's token within `settle` seconds, or cannot be written."""
-    found = [f"{folder}: no such folder here; data must be there on every node" for folder in readable if not Path(folder).is_dir()]
+    lines = [f"{folder}: no such folder here; data must be there on every node" for folder in readable if not Path(folder).is_dir()]
     deadline = time.monotonic() + settle
     for probe in map(Path, probes):
         while not (visible := _shows(probe, token)) and time.monotonic() < deadline:
             time.sleep(0.2)
         if not visible:
-            found.append(f"{probe.parent}: does not see what the driver writes there; it must be one shared folder on all nodes (NFS)")
+            lines.append(f"{probe.parent}: does not see what the driver writes there; it must be one shared folder on all nodes (NFS)")
             continue
         own = probe.with_name(f"{probe.name}-{secrets.token_hex(4)}")
         try:
             own.write_text(token)
         except OSError as error:
-            found.append(f"{probe.parent}: cannot write there: {error.strerror}")
+            lines.append(f"{probe.parent}: cannot write there: {error.strerror}")
         with contextlib.suppress(OSError):
             own.unlink()
-    return found
+    return lines
 
 
 def _shows(probe: Path, token: str) -> bool:

@@ -37,8 +37,8 @@ def find_token() -> str:
         try:
             token = path.read_text().strip()
         except (OSError, UnicodeDecodeError):
-            found = f"{display(path)} cannot be read" if named else "no token"
-            raise UserError(f"{found}: set RAY_AUTH_TOKEN_PATH to the file that holds the cluster's") from None
+            problem = f"{display(path)} cannot be read" if named else "no token"
+            raise UserError(f"{problem}: set RAY_AUTH_TOKEN_PATH to the file that holds the cluster's") from None
     if not token or not token.isascii() or not token.isprintable():
         raise UserError("the token is empty or not one line of text: set RAY_AUTH_TOKEN_PATH to the file that holds the cluster's")
     return token
