@@ -108,6 +108,15 @@ def run(
     return outcomes, ground, pairs, about
 
 
+def title(task: str, result: dict[str, Any]) -> str:
+    rates = ", ".join(f"{name} {rate['median']:.0f}" for name, rate in result["matmul_gflops"].items())
+    machine = result["machine"]
+    return (
+        f"{task}, {result['size']} model {result['model']}, {result['rounds']} rounds in {result['seconds']:.0f} s\n"
+        f"{machine['cpu']}, {result['threads']} thread(s), load {machine['load']}; matrix GFLOP/s: {rates}"
+    )
+
+
 def job_of(size: str, threads: int, task: str, path: Path, sentences: int) -> dict[str, Any]:
     """What every worker is told, whatever the task: toolkits want a whole training configuration for decoding too."""
     return {

@@ -86,15 +86,6 @@ QUALITY = {
 }
 
 
-def title(found: dict[str, Any]) -> str:
-    rates = ", ".join(f"{name} {rate['median']:.0f}" for name, rate in found["matmul_gflops"].items())
-    machine = found["machine"]
-    return (
-        f"decoding, {found['size']} model {found['model']}, {found['rounds']} rounds in {found['seconds']:.0f} s\n"
-        f"{machine['cpu']}, {found['threads']} thread(s), load {machine['load']}; matrix GFLOP/s: {rates}"
-    )
-
-
 def main() -> None:
     parser = shared.parser(__doc__ or "")
     parser.add_argument("--beams", type=int, nargs="+", default=[5, 1])
@@ -119,7 +110,7 @@ def main() -> None:
     if args.json:
         print(json.dumps(found))
         return
-    show(title(found), table(found["rows"], COLUMNS), found["rows"], found["legend"])
+    show(shared.title("decoding", found), table(found["rows"], COLUMNS), found["rows"], found["legend"])
     if "quality" in found:
         checked = found["quality"]
         text = f"\nquality: {checked['row']}, {checked['params']:,} parameters, {checked['sentences']} sentences, beam {checked['beam']}"

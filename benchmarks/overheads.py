@@ -1,13 +1,12 @@
-"""What the product costs beside training: start-up of the command line, the way to the first step, Ray's and MLflow's share of a trial.
+"""What the product costs beside training: start-up of the command line, time to the first step, Ray's share of a trial.
 
-    python benchmarks/overheads.py [--repeats 3] [--skip ray run cli mlflow] [--json]
+    python benchmarks/overheads.py [--repeats 3] [--skip ray run cli] [--json]
 
 Every figure is a median over processes started for it; the work is the smoke profile's: six updates of a tiny model. Run it alone.
 
 cli     seconds and CPU seconds of commands that train nothing, and the large packages that they load
 run     `nmt-ablate run ROW --profile smoke`, local engine: seconds to the end of the first step, by phase, and to the end of the process
 ray     a sweep of one row, several seeds: from a trial's end to the next one's first step, with one process or two DDP workers a trial
-mlflow  opening a fresh store, and each run's projection
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ COMMANDS = (
     ["plan", "dou2018/table1"],
     ["status"],
 )
-PARTS = ("cli", "run", "ray", "mlflow")
+PARTS = ("cli", "run", "ray")
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
@@ -167,34 +166,10 @@ def _times(history: Path) -> tuple[float, float]:
     return first, max(path.stat().st_mtime for path in history.parent.glob("score/*.json"))
 
 
-def projection(repeats: int, folder: Path, tick: Any, count: int = 8) -> dict[str, Any]:
-    """`reconcile` of `count` finished runs into a fresh store, then of the same runs again."""
-    place = folder / "mlflow"
-    place.mkdir()
-    seeds = ",".join(str(seed + 1) for seed in range(count))
-    start(["sweep", ROW, "--profile", "smoke", "--engine", "local", "--seeds", seeds, "--no-tracking"], place)
-    fresh, again = [], []
-    for _ in range(repeats):
-        for leftover in (place / "results").glob("mlflow.db*"):
-            leftover.unlink()
-        fresh.append(start(["reconcile"], place)["seconds"])
-        again.append(start(["reconcile"], place)["seconds"])
-        tick()
-    phases = medians(fresh)
-    return {
-        "runs": count,
-        "import_mlflow": phases.get("import mlflow"),
-        "open_fresh_store": phases.get("MLflow: open the store"),
-        "per_run": round(phases.get("MLflow: project", 0.0) / count, 4),
-        "phases": phases,
-        "again": medians(again),
-    }
-
-
 def measure(repeats: int, skip: list[str], console: Console) -> dict[str, Any]:
     result: dict[str, Any] = {"benchmark": "overheads", "date": time.strftime("%Y-%m-%d"), "machine": describe(), "repeats": repeats}
-    many = {"cli": len(COMMANDS) * repeats, "run": 4 * repeats, "ray": 2 * repeats, "mlflow": repeats}
-    parts = {"cli": cli, "run": runs, "ray": rays, "mlflow": projection}
+    many = {"cli": len(COMMANDS) * repeats, "run": 4 * repeats, "ray": 2 * repeats}
+    parts = {"cli": cli, "run": runs, "ray": rays}
     with tempfile.TemporaryDirectory() as folder, Progress(console=console, transient=True) as progress:
         for name in PARTS:
             if name not in skip:
@@ -220,9 +195,6 @@ def show(result: dict[str, Any]) -> None:
             f"a trial {row['trial']:.2f} s; {row['trials']} trials {row['wall']:.2f} s"
         )
         _phases("driver", row["phases"])
-    if found := result.get("mlflow"):
-        print(f"MLflow: opening a fresh store {found['open_fresh_store']:.2f} s, then {1000 * found['per_run']:.0f} ms a run")
-        _phases("reconcile", found["phases"])
 
 
 def _phases(title: str, seconds: dict[str, float]) -> None:

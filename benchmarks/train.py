@@ -77,15 +77,6 @@ COLUMNS = {
 }
 
 
-def title(found: dict[str, Any]) -> str:
-    rates = ", ".join(f"{name} {rate['median']:.0f}" for name, rate in found["matmul_gflops"].items())
-    machine = found["machine"]
-    return (
-        f"training, {found['size']} model {found['model']}, {found['rounds']} rounds in {found['seconds']:.0f} s\n"
-        f"{machine['cpu']}, {found['threads']} thread(s), load {machine['load']}; matrix GFLOP/s: {rates}"
-    )
-
-
 def main() -> None:
     parser = shared.parser(__doc__ or "")
     parser.add_argument("--precision", nargs="+", choices=["fp32", "bf16"], default=["fp32", "bf16"])
@@ -104,7 +95,7 @@ def main() -> None:
     if args.json:
         print(json.dumps(found))
     else:
-        show(title(found), table(found["rows"], COLUMNS), found["rows"], found["legend"])
+        show(shared.title("training", found), table(found["rows"], COLUMNS), found["rows"], found["legend"])
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def rouge(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dic
     """Means over the summaries: {"rouge1", "rouge2", "rougeL", "signature"}. One summary a line, its sentences joined by ` <q> `.
 
     rougeL is the library's rougeLsum, the union of longest common subsequences over sentences, as ROUGE-1.5.5 computes it. Words are
-    Porter-stemmed (the script's -m) and lower-cased; of several references the best counts. Errors: `check_counts`.
+    Porter-stemmed (the script's -m) and lower-cased; of several references the best counts. Raises ValueError like `check_counts`.
     """
     check_counts(hypotheses, references)
     totals = dict.fromkeys(FIGURES, 0.0)
@@ -34,12 +34,12 @@ def rouge(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dic
 
 
 def principal(record: dict[str, Any]) -> float:
-    """A score record's one figure: ROUGE-L where it was scored by ROUGE, else BLEU."""
+    """The main figure of a score record: ROUGE-L if it was scored by ROUGE, else BLEU."""
     return float(record[PRINCIPAL] if record.get("metric") == "rouge" else record["bleu"])
 
 
 def figures_of(record: dict[str, Any] | None) -> dict[str, float]:
-    """The ROUGE figures of a score record, none where it has none."""
+    """The ROUGE figures of a score record; empty without ROUGE."""
     return {name: float(record[name]) for name in FIGURES if record is not None and record.get(name) is not None}
 
 

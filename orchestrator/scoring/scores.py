@@ -1,7 +1,7 @@
-"""Scores of one decoded test set: every figure, each with the signature that says how it was computed.
+"""Scores of one decoded test set: every figure with the signature of its computation.
 
-`score` always reports all figures; its `bleu` is the one that the spec asks for. Case and compound splitting of the spec apply to each
-figure for which they have a meaning (chrF is always of the text as it is). All scores are percentages in [0, 100], never NaN.
+`score` always reports all figures; its `bleu` is the one that the spec selects. Case and compound splitting of the spec apply to every
+figure for which they are defined (chrF is always of the unchanged text). All scores are percentages in [0, 100], never NaN.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from orchestrator.specs.schema import ScoreSpec
 
 
 class References(Protocol):
-    """What scoring needs of the prepared data."""
+    """The part of the prepared data that scoring needs."""
 
     @property
     def target_language(self) -> str: ...
@@ -42,11 +42,11 @@ class References(Protocol):
 def score(
     hypotheses_text: Sequence[str], hypotheses_tokens: Sequence[str], prepared: References, split: str, spec: ScoreSpec
 ) -> dict[str, Any]:
-    """Figures of `hypotheses_text` (detokenised) and `hypotheses_tokens` (tokenised; both one line a sentence, in the test set's order).
+    """Figures of the detokenised and the tokenised hypotheses, one line per sentence in the order of the test set.
 
-    -> {"bleu", "signature", "metric", "sentences", "sacrebleu": {..}, "tokenised": {..}, "mteval": {..}, "chrf": {..}}, JSON-able.
-    Metric rouge adds "rouge1", "rouge2", "rougeL", whose signature it gives; its BLEU figures are of the summaries as running text.
-    UserError where the number of hypotheses is not that of the references.
+    Returns {"bleu", "signature", "metric", "sentences", "sacrebleu": {..}, "tokenised": {..}, "mteval": {..}, "chrf": {..}}, JSON-able.
+    Metric rouge adds "rouge1", "rouge2", "rougeL" and gives their signature; its BLEU figures are of the summaries as running text.
+    Raises UserError if the numbers of hypotheses and references differ.
     """
     references, text = prepared.references(split), prepared.reference_text(split)
     by = tokenizer_of(spec, prepared.target_language)

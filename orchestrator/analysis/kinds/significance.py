@@ -68,7 +68,7 @@ def analyse(context: Context) -> Analysis:
         for seed, (ours, theirs) in seeds.items():
             comparison = comparer.compare(pair.subject.spec, ours, theirs)
             assert comparison is not None  # context.prepared makes the corpus or raises
-            kept.append(comparer.keep(ours, theirs, comparison))
+            kept.append(comparer.save(ours, theirs, comparison))
             records.append(_record(pair, seed, comparison, rules[pair.subject.row.id]))
     if not records:
         raise UserError(*(missing or [f"{context.subjects[0].row.id}: found no row to compare with it; name both rows"]))

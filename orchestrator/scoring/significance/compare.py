@@ -1,6 +1,6 @@
 """Paired tests between finished runs of rows: translations from the ledger, references from the prepared corpus.
 
-What was tested once is kept in RESULTS/significance/KEY16.json, so that a table shows it where the corpus is not at hand; mirrors too.
+Results are stored in RESULTS/significance/KEY16.json, so that a table can show them without the corpus; mirrors are read too.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from orchestrator.specs.schema import DataSpec, RunSpec
 FORMAT = 1
 FOLDER = "significance"
 TOLERANCE = 1e-6
-"""BLEU that a score may differ from the one of the sum of its sentences' statistics."""
+"""Tolerated difference between a stored BLEU and the BLEU of the summed sentence statistics."""
 
 
 class Comparer:
-    """Statistics of each translation are counted once. `prepared`: a row's corpus, None where it is not there."""
+    """Memoises the statistics of each translation. `prepared`: the corpus of a row, None if it is absent."""
 
     def __init__(self, ledger: Ledger, prepared: Callable[[DataSpec], Prepared | None], samples: int = SAMPLES, seed: int = SEED) -> None:
         self.ledger, self.prepared, self.samples, self.seed = ledger, prepared, samples, seed
         self._statistics: dict[str, Counts] = {}
 
     def compare(self, spec: RunSpec, system: Keys, baseline: Keys) -> Comparison | None:
-        """Of two runs scored alike, by `spec.score` on the corpus of `spec.data`.
+        """Compare two runs scored by `spec.score` on the corpus of `spec.data`.
 
-        None where neither the corpus nor a stored test is there. UserError where a translation is missing or does not give its own score.
+        Returns None if there is neither the corpus nor a stored result. Raises UserError if a translation is missing or does not
+        reproduce its score.
         """
         key = self._key(system, baseline)
         stored = self._stored(key)
@@ -48,8 +49,8 @@ class Comparer:
             return None
         return compare(self._of(spec, system, corpus), self._of(spec, baseline, corpus), spec.score, self.samples, self.seed)
 
-    def keep(self, system: Keys, baseline: Keys, comparison: Comparison) -> Path:
-        """Writes the test beside the results."""
+    def save(self, system: Keys, baseline: Keys, comparison: Comparison) -> Path:
+        """Write the result beside the runs."""
         key = self._key(system, baseline)
         about = {"key": key, "system": system.as_dict(), "baseline": baseline.as_dict(), "samples": self.samples, "seed": self.seed}
         path = self.ledger.root / FOLDER / f"{short(key)}.json"

@@ -1,6 +1,6 @@
-"""Is one system better than another on this test set, or would other sentences have said otherwise? Two paired tests of BLEU.
+"""Two paired significance tests of a difference in BLEU between two systems on the same test set.
 
-Both ask about the choice of sentences, for two given sets of weights. How much another seed would change is not among the things they know.
+Both account for the choice of sentences, for two given sets of weights; neither accounts for the variation over training seeds.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from orchestrator.specs.schema import ScoreSpec
 Test = Literal["both", "sign", "bootstrap"]
 
 SAMPLES, SEED = 1000, 12345
-"""Resamples of the bootstrap and the seed of their draw (the ones sacreBLEU takes)."""
+"""Resamples of the bootstrap and the seed of their draw (sacreBLEU's defaults)."""
 
 
 @dataclass(frozen=True)
 class Sign:
-    """Sentences whose exchange makes the baseline's BLEU rise, fall, or leaves it; p: two-sided."""
+    """Numbers of sentences whose exchange raises, lowers or keeps the baseline's BLEU; p: two-sided."""
 
     better: int
     worse: int
@@ -31,7 +31,7 @@ class Sign:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """low, high: 95 % interval of the difference (2.5th and 97.5th percentile of the resamples'); wins: share where the system is ahead."""
+    """low, high: 95 % interval of the difference (percentiles over the resamples); wins: share of them with the system ahead."""
 
     low: float
     high: float
@@ -41,7 +41,7 @@ class Bootstrap:
 
 @dataclass(frozen=True)
 class Comparison:
-    """BLEU of a system and a baseline on the same sentences, in percent, and what both tests say of the difference."""
+    """BLEU of a system and a baseline on the same sentences, in percent, and both tests of the difference."""
 
     bleu: float
     baseline_bleu: float
@@ -50,7 +50,7 @@ class Comparison:
     bootstrap: Bootstrap
 
     def p(self, test: Test = "both") -> float:
-        """Of one test, or the larger one of both. A sign test that points to the other side than the difference supports nothing: 1."""
+        """p-value of one test, or the larger of both. It is 1 for a sign test that points against the difference."""
         sign = self.sign.p if (self.sign.better - self.sign.worse) * self.delta > 0 else 1.0
         return {"sign": sign, "bootstrap": self.bootstrap.p, "both": max(sign, self.bootstrap.p)}[test]
 
@@ -59,12 +59,12 @@ class Comparison:
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Comparison:
-        """The inverse of `to_json`. TypeError, KeyError where it is something else."""
+        """The inverse of `to_json`. Raises TypeError or KeyError for other data."""
         return cls(**(data | {"sign": Sign(**data["sign"]), "bootstrap": Bootstrap(**data["bootstrap"])}))
 
 
 def compare(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int = SAMPLES, seed: int = SEED) -> Comparison:
-    """Statistics [N, 10] of both on the same N sentences. ValueError where they differ in number or there are none."""
+    """Statistics [N, 10] of both on the same N sentences. Raises ValueError if their numbers differ or are 0."""
     if system.shape != baseline.shape or not len(system):
         raise ValueError(f"statistics of {len(system)} and {len(baseline)} sentences; expected the same sentences, at least one")
     ours, theirs = float(corpus_bleu(system.sum(axis=0), spec)), float(corpus_bleu(baseline.sum(axis=0), spec))
@@ -72,7 +72,7 @@ def compare(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int = SA
 
 
 def sign_test(system: Counts, baseline: Counts, spec: ScoreSpec) -> Sign:
-    """Each sentence of the baseline's output in turn is exchanged for the system's: does BLEU of the corpus rise or fall?
+    """Each sentence of the baseline's output in turn is replaced by the system's; does the BLEU of the corpus rise or fall?
 
     Collins, Koehn and Kučerová 2005 (Clause Restructuring for Statistical Machine Translation), section 5.1. Ties are left out.
     """
@@ -90,14 +90,14 @@ def binomial(better: int, worse: int) -> float:
 
 
 def bootstrap(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int = SAMPLES, seed: int = SEED) -> Bootstrap:
-    """Paired bootstrap resampling (Koehn 2004): the test set drawn again `samples` times, with replacement, for both alike.
+    """Paired bootstrap resampling (Koehn 2004): the test set is resampled `samples` times with replacement, identically for both systems.
 
-    p is sacreBLEU's (after Moses and multeval): (resamples whose |difference| is above its mean by more than the observed one, + 1) /
-    (samples + 1). Where the observed difference is 0 that would be the lowest p there is; here it is 1.
+    p is computed as in sacreBLEU (after Moses and multeval): (resamples whose |difference| exceeds its mean by more than the observed
+    one, + 1) / (samples + 1). For an observed difference of 0, which would give the lowest p, it is 1.
     """
     n = len(system)
     draws = np.random.default_rng(seed).choice(n, size=(samples, n), replace=True)
-    times = np.stack([np.bincount(draw, minlength=n) for draw in draws]).astype(np.float64)  # [samples, N]: how often each was drawn
+    times = np.stack([np.bincount(draw, minlength=n) for draw in draws]).astype(np.float64)  # [samples, N]: multiplicities
     scores = [corpus_bleu(times @ statistics.astype(np.float64), spec) for statistics in (system, baseline)]
     deltas = scores[0] - scores[1]
     observed = abs(float(corpus_bleu(system.sum(axis=0), spec) - corpus_bleu(baseline.sum(axis=0), spec)))

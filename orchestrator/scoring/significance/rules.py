@@ -1,6 +1,6 @@
-"""When a difference is called significant, and the mark it gets: by which test, below which p-values.
+"""Rules for significance marks: the test that decides and the p-values below which a difference is marked.
 
-A table's file, or a row, names its paper's test (`significance: bootstrap`); without a name both tests must agree.
+A table's file or a row names its paper's test (`significance: bootstrap`); without one, both tests must agree.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from orchestrator.scoring.significance.paired_tests import Comparison, Test
 
 @dataclass(frozen=True)
 class Level:
-    """p below which a row gets `better`, or `worse` where it is behind its baseline."""
+    """p below which a row gets the mark `better`, or `worse` if it is behind its baseline."""
 
     p: float
     better: str
@@ -23,13 +23,13 @@ class Level:
 
 @dataclass(frozen=True)
 class Rule:
-    """`levels`: the loosest first."""
+    """`levels`: the highest p first."""
 
     test: Test
     levels: tuple[Level, ...]
 
     def mark(self, comparisons: Sequence[Comparison]) -> str:
-        """Of the weakest of them; nothing where they do not all point to one side."""
+        """The mark of the weakest comparison; empty if they point to different sides."""
         sides = {comparison.delta > 0 for comparison in comparisons}
         if len(sides) != 1:
             return ""
@@ -38,7 +38,7 @@ class Rule:
         return "" if not passed else passed[-1].better if sides == {True} else passed[-1].worse
 
     def at(self, levels: Sequence[float]) -> Rule:
-        """With other thresholds, the loosest first, one for each mark at most. ValueError for anything else."""
+        """With other falling thresholds, at most one per mark. Raises ValueError for anything else."""
         falling = all(0 < level < 1 for level in levels) and all(a > b for a, b in pairwise(levels))
         if not falling or not 0 < len(levels) <= len(self.levels):
             raise ValueError(f"expected at most {len(self.levels)} falling numbers between 0 and 1")
@@ -55,16 +55,16 @@ class Rule:
 _DAGGERS = (Level(0.05, "*", "*"), Level(0.01, "†", "†"))
 _ARROWS = (Level(0.05, "↑", "↓"), Level(0.01, "⇑", "⇓"))
 RULES: dict[str, Rule] = {"both": Rule("both", _DAGGERS), "sign": Rule("sign", _DAGGERS), "bootstrap": Rule("bootstrap", _ARROWS)}
-"""The papers: Dou 2018 † by the sign test. Hao 2019 by the bootstrap, with arrows; which arrow stands for which level is assumed."""
+"""Dou 2018 marks † by the sign test, Hao 2019 marks arrows by the bootstrap; the level of each arrow is assumed."""
 
 
 def rule_of(name: str | None) -> Rule:
-    """Of what a row's file says."""
+    """The rule that a row's file names, else `both`."""
     return RULES[name or "both"]
 
 
 def tests_in_words(test: Test, samples: int) -> str:
-    """What a note says of the test that decides."""
+    """The deciding test in words, for notes."""
     sign = "sign test (Collins et al. 2005)"
     bootstrap = f"paired bootstrap (Koehn 2004, {samples:,} resamples)"
     return {

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import competition
 import contenders
 import decode
 import pytest
@@ -63,7 +64,7 @@ def test_json_and_table_tell_of_the_one_that_died(capsys) -> None:
     found = json.loads(json.dumps(training()))
     dead = next(r for r in found["rows"] if r["contender"] == "JoeyNMT")
     assert dead["problem"] == "died: MemoryError" and "mfu" not in dead
-    report.show(train.title(found), report.table(found["rows"], train.COLUMNS), found["rows"], found["legend"])
+    report.show(competition.title("training", found), report.table(found["rows"], train.COLUMNS), found["rows"], found["legend"])
     out = capsys.readouterr().out
     assert "not measured, JoeyNMT: died: MemoryError" in out
     assert "norms elsewhere" in out and "+mkl" in out and "+onednn" not in out

@@ -43,7 +43,7 @@ def test_a_stored_test_answers_its_own_question_alone(tmp_path: Path) -> None:
     def comparer(**options: int) -> Comparer:
         return Comparer(Ledger(tmp_path), lambda data: None, **options)
 
-    path = comparer().keep(system, baseline, comparison)
+    path = comparer().save(system, baseline, comparison)
     spec: object = type("Spec", (), {"data": None})()
     asked = [comparer(), comparer(samples=500), comparer(seed=7)]
     assert [each.compare(spec, system, baseline) for each in asked] == [comparison, None, None]  # type: ignore[arg-type]
