@@ -58,7 +58,7 @@ def _tokenise_train(data: DataSpec, text: Text, tokenizers: list[Tokenizer], wor
     """Writes the tokenised pairs that pass `max_words`; -> counts {kept, empty, max_words}."""
     counts = {"kept": 0, "empty": 0, "max_words": 0}
     done = 0
-    with _writing(work[0]) as src_out, _writing(work[1]) as tgt_out:
+    with _open_for_writing(work[0]) as src_out, _open_for_writing(work[1]) as tgt_out:
         for rows in _chunks(text.rows("train")):
             src, tgt = (t.tokenise(row[i] for row in rows) for i, t in enumerate(tokenizers))
             for s, t in zip(src, tgt, strict=True):
@@ -73,16 +73,16 @@ def _tokenise_train(data: DataSpec, text: Text, tokenizers: list[Tokenizer], wor
     return counts
 
 
-def _learn(data: DataSpec, languages: list[str], work: list[Path], count: int, marks: list[str]) -> list[subword.Segmenter]:
+def _learn(data: DataSpec, languages: list[str], work: list[Path], count: int, user_symbols: list[str]) -> list[subword.Segmenter]:
     """Segmenters of source and target, the same one twice where they are joint."""
-    how = data.subword
-    if how.joint:
-        return [subword.learn(chain(_read(work[0]), _read(work[1])), 2 * count, how.kind, how.size, languages, marks)] * 2
-    if how.merges == "joint" and how.kind != "word":
-        both = subword.Pieces.learn(chain(_read(work[0]), _read(work[1])), 2 * count, how.kind, how.size, languages, marks)
-        return [subword.UsedPieces.of(both, _read(path), len(marks)) for path in work]
+    subwords = data.subword
+    if subwords.joint:
+        return [subword.learn(chain(_read(work[0]), _read(work[1])), 2 * count, subwords.kind, subwords.size, languages, user_symbols)] * 2
+    if subwords.merges == "joint" and subwords.kind != "word":
+        both = subword.Pieces.learn(chain(_read(work[0]), _read(work[1])), 2 * count, subwords.kind, subwords.size, languages, user_symbols)
+        return [subword.UsedPieces.from_text(both, _read(path), len(user_symbols)) for path in work]
     sides = zip(work, languages, strict=True)
-    return [subword.learn(_read(path), count, how.kind, how.size, [language], marks) for path, language in sides]
+    return [subword.learn(_read(path), count, subwords.kind, subwords.size, [language], user_symbols) for path, language in sides]
 
 
 def _encode(
@@ -156,7 +156,7 @@ def _too_long(src: int, tgt: int, data: DataSpec) -> str | None:
     return None
 
 
-def _writing(path: Path) -> TextIO:
+def _open_for_writing(path: Path) -> TextIO:
     return path.open("w", encoding="utf-8", newline="\n")
 
 

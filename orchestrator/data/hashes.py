@@ -15,8 +15,8 @@ from pathlib import Path
 from orchestrator.data.corpus import content_of
 from orchestrator.errors import UserError
 
-LARGE = 16 << 20
-_known: dict[tuple[str, int, int], tuple[str, int]] = {}
+MIN_CACHED_BYTES = 16 << 20
+_cache: dict[tuple[str, int, int], tuple[str, int]] = {}
 
 
 def file_hash(path: Path) -> str:
@@ -35,33 +35,33 @@ def _content(path: Path) -> tuple[str, int]:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     stamp = str(path.resolve()), status.st_size, status.st_mtime_ns
-    if stamp not in _known:
-        remembered = _place(stamp) if status.st_size >= LARGE else None
-        found = _recall(remembered)
+    if stamp not in _cache:
+        cache_path = _cache_path(stamp) if status.st_size >= MIN_CACHED_BYTES else None
+        found = _read_cache(cache_path)
         if found is None:
             found = content_of(path)
-            _remember(remembered, found)
-        _known[stamp] = found
-    return _known[stamp]
+            _write_cache(cache_path, found)
+        _cache[stamp] = found
+    return _cache[stamp]
 
 
-def _place(stamp: tuple[str, int, int]) -> Path:
+def _cache_path(stamp: tuple[str, int, int]) -> Path:
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "nmt-ablate" / "hashes" / hashlib.sha256(repr(stamp).encode()).hexdigest()
 
 
-def _recall(place: Path | None) -> tuple[str, int] | None:
+def _read_cache(path: Path | None) -> tuple[str, int] | None:
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        if place is not None and re.fullmatch("[0-9a-f]{64} [0-9]{1,18}", text := place.read_text(encoding="ascii")):
+        if path is not None and re.fullmatch("[0-9a-f]{64} [0-9]{1,18}", text := path.read_text(encoding="ascii")):
             return text[:64], int(text[65:])
     return None
 
 
-def _remember(place: Path | None, content: tuple[str, int]) -> None:
-    if place is None:
+def _write_cache(path: Path | None, content: tuple[str, int]) -> None:
+    if path is None:
         return
     with contextlib.suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        tmp = place.with_name(f"{place.name}.{secrets.token_hex(4)}.tmp")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tmp = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
         tmp.write_text(f"{content[0]} {content[1]}", encoding="ascii")
-        tmp.replace(place)
+        tmp.replace(path)

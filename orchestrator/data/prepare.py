@@ -25,13 +25,13 @@ from orchestrator.specs.schema import DataSpec
 from orchestrator.specs.text_form import RAW
 
 FORMAT = 1
-"""Raised when equal text and equal options give other ids."""
+"""Increased whenever equal text and options give different ids."""
 
 
 def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
-    """What decides the prepared data: hashes of the text (or the generator's parameters) and the options. None while a file is absent.
+    """Everything that prepared data depend on: hashes of the text (or the generator's parameters) and options. None if a file is absent.
 
-    Names and paths do not enter, nor do the declared vocabulary sizes. Test sets that are not there are left out, `test` itself is needed.
+    Names, paths and declared vocabulary sizes do not count. Absent test sets are left out, except `test`, which is required.
     UserError for an unknown corpus.
     """
     entry = load_entry(data.corpus)
@@ -52,69 +52,70 @@ def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
 
 
 def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, on_progress: Progress | None = None) -> Prepared:
-    """The prepared corpus, built if `cache_dir` does not have it. Processes that race wait for the first, or the first to finish wins.
+    """The prepared corpus, built if `cache_dir` does not have it. Concurrent processes wait for the first.
 
     `on_progress(stage, done, total)`; total is None where it is not known. UserError for absent or malformed text: nothing is left behind,
     and for a file of another size than written.
     """
-    about = manifest(data, data_dir)
+    source_manifest = manifest(data, data_dir)
     entry = load_entry(data.corpus)
-    if about is None:
+    if source_manifest is None:
         raise UserError(entry.missing_message(REQUIRED, data_dir))
-    key = manifest_key(about)
-    place = cache_dir / key[:16]
-    if (ready := _ready(place, key)) is not None:
-        return ready
-    with _locked(cache_dir / f".{key[:16]}.lock") as alone:
-        if (ready := _ready(place, key)) is not None:
-            return ready
-        if alone:
+    key = manifest_key(source_manifest)
+    folder = cache_dir / key[:16]
+    if (prepared := _load_prepared(folder, key)) is not None:
+        return prepared
+    with _locked(cache_dir / f".{key[:16]}.lock") as locked:
+        if (prepared := _load_prepared(folder, key)) is not None:
+            return prepared
+        if locked:
             for leftover in cache_dir.glob(f".{key[:16]}.*.tmp"):
                 shutil.rmtree(leftover, ignore_errors=True)
-        return _build(data, text_of(entry, data_dir, list(about["tests"])), about, key, place, on_progress)
+        return _build(data, text_of(entry, data_dir, list(source_manifest["tests"])), source_manifest, key, folder, on_progress)
 
 
-def _ready(place: Path, key: str) -> Prepared | None:
-    ready = store.load(place, key)
-    if ready is not None:
-        ready.files.check_sizes()
-    return ready
+def _load_prepared(folder: Path, key: str) -> Prepared | None:
+    prepared = store.load(folder, key)
+    if prepared is not None:
+        prepared.files.check_sizes()
+    return prepared
 
 
-def _build(data: DataSpec, text: Text, about: dict[str, Any], key: str, place: Path, on_progress: Progress | None) -> Prepared:
-    tmp = place.with_name(f".{place.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+def _build(data: DataSpec, text: Text, source_manifest: dict[str, Any], key: str, folder: Path, on_progress: Progress | None) -> Prepared:
+    tmp = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     tmp.mkdir()
-    ways: dict[str, Any] = ({"documents": True} if "documents" in about else {}) | ({"form": about["form"]} if "form" in about else {})
+    documents, form = "documents" in source_manifest, source_manifest.get("form", RAW)
     try:
-        stats = build(data, text, about["languages"], tmp, on_progress or (lambda stage, done, total: None), **ways)
+        progress = on_progress or (lambda stage, done, total: None)
+        stats = build(data, text, source_manifest["languages"], tmp, progress, documents=documents, form=form)
         sizes = {path.name: path.stat().st_size for path in sorted(tmp.iterdir())}
         sums = {name: sha256_of(tmp / name) for name in sizes}
-        content: dict[str, Any] = {"key": key, "manifest": about, "stats": stats, "files": sizes, "sha256": sums}
-        content[store.OWN] = store.own_sum(json.loads(json.dumps(content)))
+        content: dict[str, Any] = {"key": key, "manifest": source_manifest, "stats": stats, "files": sizes, "sha256": sums}
+        content[store.OWN_SHA256] = store.own_sha256(json.loads(json.dumps(content)))
         (tmp / store.ABOUT).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         for path in (*tmp.iterdir(), tmp):
             _fsync(path)
-        _publish(tmp, place, key)
-        _fsync(place.parent)
+        _publish(tmp, folder, key)
+        _fsync(folder.parent)
     finally:
         shutil.rmtree(tmp, ignore_errors=True)
-    ready = store.load(place, key)
-    if ready is None:
-        raise UserError(f"{place}: the prepared data vanished or changed while it was written; is something else cleaning that directory?")
-    return ready
+    prepared = store.load(folder, key)
+    if prepared is None:
+        raise UserError(f"{folder}: the prepared data vanished or changed while it was written; is something else cleaning that directory?")
+    return prepared
 
 
-def _publish(tmp: Path, place: Path, key: str) -> None:
-    """Renames into place. A whole store that came first stays; a damaged one is moved aside."""
+def _publish(tmp: Path, folder: Path, key: str) -> None:
+    """Renames into place. A complete store of another process is kept; a damaged one is replaced."""
     try:
-        tmp.rename(place)
+        tmp.rename(folder)
     except OSError:
-        if store.load(place, key) is not None:
+        if store.load(folder, key) is not None:
             return
-        aside = place.with_name(f"{tmp.name.removesuffix('.tmp')}-old.tmp")
-        place.rename(aside)
-        tmp.rename(place)
-        shutil.rmtree(aside, ignore_errors=True)
+        old = folder.with_name(f"{tmp.name.removesuffix('.tmp')}-old.tmp")
+        folder.rename(old)
+        tmp.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from orchestrator.files.canonical import digest
 from orchestrator.specs.text_form import RAW, Form
 
 ABOUT = "about.json"
-OWN = "about_sha256"
+OWN_SHA256 = "about_sha256"
 Side = str  # "src" | "tgt"
 
 
@@ -73,11 +73,11 @@ class Prepared:
     sha256 when it is opened.
     """
 
-    def __init__(self, path: Path, about: dict[str, Any]) -> None:
-        self.path, self.key = path, str(about["key"])
-        self.manifest: dict[str, Any] = about["manifest"]
-        self.stats: dict[str, Any] = about["stats"]
-        self.files = VerifiedFiles(path, about["files"], about["sha256"])
+    def __init__(self, path: Path, record: dict[str, Any]) -> None:
+        self.path, self.key = path, str(record["key"])
+        self.manifest: dict[str, Any] = record["manifest"]
+        self.stats: dict[str, Any] = record["stats"]
+        self.files = VerifiedFiles(path, record["files"], record["sha256"])
         self.documents = "documents" in self.manifest  # texts of several sentences (data.sentences)
         self.form: Form = self.manifest.get("form", RAW)  # of the corpus' lines
         self.target_language: str = self.manifest["languages"][1]
@@ -142,15 +142,15 @@ class Prepared:
     def vocabulary(self, name: str) -> list[Path]:
         """The files of a segmenter (`joint`, `src` or `tgt`): its model, and the ids that it uses where these are kept."""
         used = f"{name}{subword.USED}"
-        kept = used in self.files.sizes or (self.path / used).exists()
-        return [self.files.verified(file) for file in (f"{name}.vocab", *([used] * kept))]
+        has_used = used in self.files.sizes or (self.path / used).exists()
+        return [self.files.verified(file) for file in (f"{name}.vocab", *([used] * has_used))]
 
     @cached_property
     def _tokenizers(self) -> dict[Side, Tokenizer]:
-        how = self.manifest["preparation"]
+        preparation = self.manifest["preparation"]
         languages = zip(("src", "tgt"), self.manifest["languages"], strict=True)
         return {
-            side: Tokenizer(language, how["tokenizer"], how["lowercase"], documents=self.documents, form=self.form)
+            side: Tokenizer(language, preparation["tokenizer"], preparation["lowercase"], documents=self.documents, form=self.form)
             for side, language in languages
         }
 
@@ -178,24 +178,24 @@ def load(path: Path, key: str) -> Prepared | None:
     UserError for another key's, and where `about.json` is not as it was written.
     """
     try:
-        about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
-        found = str(about["key"])
-        whole = all((path / name).exists() for name in about["files"])
-        summed = set(about["sha256"]) == set(about["files"])
+        record = json.loads((path / ABOUT).read_text(encoding="utf-8"))
+        found = str(record["key"])
+        whole = all((path / name).exists() for name in record["files"])
+        summed = set(record["sha256"]) == set(record["files"])
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return None
     if found != key:
         raise UserError(f"{path}: holds data of key {found}, expected {key}")
     if not whole or not summed:
         return None
-    if about.get(OWN) != own_sum(about):
+    if record.get(OWN_SHA256) != own_sha256(record):
         raise VerifiedFiles(path, {}, {}).error(ABOUT, "its own sha256 differs")
-    return Prepared(path, about)
+    return Prepared(path, record)
 
 
-def own_sum(about: dict[str, Any]) -> str:
+def own_sha256(record: dict[str, Any]) -> str:
     """sha256 of everything in `about.json` beside this very sum."""
-    return digest({name: value for name, value in about.items() if name != OWN})
+    return digest({name: value for name, value in record.items() if name != OWN_SHA256})
 
 
 def _map(path: Path) -> npt.NDArray[Any]:

@@ -19,9 +19,9 @@ from orchestrator.errors import UserError
 PAD, UNK, BOS, EOS = range(4)
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 MAX_LEARNED = 2_000_000
-"""Longer text is thinned to every n-th line before learning."""
+"""Longer text is subsampled to every n-th line before learning."""
 USED = ".used"
-"""Suffix of the file beside a model that says which of its pieces a side has."""
+"""Suffix of the file with the pieces of a model that one side uses."""
 LARGE_ALPHABETS = ("zh", "ja", "ko")
 
 
@@ -49,7 +49,7 @@ class Pieces:
         return list(self.processor.encode(lines))
 
     def decode(self, ids: list[list[int]]) -> list[str]:
-        return list(self.processor.decode([_plain(line) for line in ids])) if ids else []
+        return list(self.processor.decode([_without_specials(line) for line in ids])) if ids else []
 
     def save(self, path: Path) -> None:
         path.write_bytes(self.proto)
@@ -62,17 +62,17 @@ class Pieces:
         kind: Literal["bpe", "unigram"],
         size: int,
         languages: list[str],
-        marks: Sequence[str] = (),
+        user_symbols: Sequence[str] = (),
     ) -> Pieces:
-        """From `count` lines; `marks`: pieces of their own, ids 4 on. UserError where `size` cannot hold the alphabet, or for no words."""
+        """From `count` lines. user_symbols: extra pieces, ids 4 on. UserError where `size` cannot hold the alphabet, or for no words."""
         import sentencepiece
 
-        every = -(-count // MAX_LEARNED)
-        more: dict[str, Any] = {"user_defined_symbols": list(marks)} if marks else {}
+        interval = -(-count // MAX_LEARNED)
+        extra: dict[str, Any] = {"user_defined_symbols": list(user_symbols)} if user_symbols else {}
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(_thinned(lines, max(every, 1))),
+                sentence_iterator=iter(_subsample(lines, max(interval, 1))),
                 model_writer=model,
                 model_type=kind,
                 vocab_size=size,
@@ -83,7 +83,7 @@ class Pieces:
                 unk_id=UNK,
                 bos_id=BOS,
                 eos_id=EOS,
-                **more,
+                **extra,
                 input_sentence_size=0,
                 shuffle_input_sentence=False,
                 num_threads=1,
@@ -97,32 +97,32 @@ class Pieces:
 
 
 class UsedPieces:
-    """The pieces of a model that one side's text uses, numbered anew behind the specials; others of the model are UNK.
+    """The pieces of a model that occur in one side's text, renumbered after the specials; other pieces are UNK.
 
-    Two sides that share their merges have a vocabulary each so (subword-nmt's joint codes; fairseq's dictionaries).
+    Two sides with joint merges get separate vocabularies (subword-nmt's joint codes, fairseq's dictionaries).
     """
 
-    def __init__(self, pieces: Pieces, kept: Sequence[int]) -> None:
-        """kept: the model's numbers by ours, the specials first."""
-        self.pieces, self.kept = pieces, list(kept)
-        self.ids = {old: new for new, old in enumerate(self.kept)}
-        self.size = len(self.kept)
+    def __init__(self, pieces: Pieces, piece_ids: Sequence[int]) -> None:
+        """piece_ids: the model's id of each of our ids, the specials first."""
+        self.pieces, self.piece_ids = pieces, list(piece_ids)
+        self.ids = {old: new for new, old in enumerate(self.piece_ids)}
+        self.size = len(self.piece_ids)
 
     def encode(self, lines: list[str]) -> list[list[int]]:
         return [[self.ids.get(i, UNK) for i in line] for line in self.pieces.encode(lines)]
 
     def decode(self, ids: list[list[int]]) -> list[str]:
-        return self.pieces.decode([[self.kept[i] for i in line] for line in ids])
+        return self.pieces.decode([[self.piece_ids[i] for i in line] for line in ids])
 
     def save(self, path: Path) -> None:
         self.pieces.save(path)
-        path.with_suffix(USED).write_text(json.dumps(self.kept), encoding="utf-8")
+        path.with_suffix(USED).write_text(json.dumps(self.piece_ids), encoding="utf-8")
 
     @classmethod
-    def of(cls, pieces: Pieces, lines: Iterable[str], marks: int = 0) -> UsedPieces:
-        """marks: pieces behind the specials that are kept in any case."""
-        used = {i for chunk in _by(lines, 4096) for line in pieces.encode(chunk) for i in line}
-        return cls(pieces, sorted(used | set(range(len(SPECIALS) + marks))))
+    def from_text(cls, pieces: Pieces, lines: Iterable[str], user_symbols: int = 0) -> UsedPieces:
+        """user_symbols: number of pieces after the specials that are always included."""
+        used = {i for chunk in _chunks(lines, 4096) for line in pieces.encode(chunk) for i in line}
+        return cls(pieces, sorted(used | set(range(len(SPECIALS) + user_symbols))))
 
 
 class Words:
@@ -134,23 +134,23 @@ class Words:
         self.size = len(self.words)
 
     def encode(self, lines: list[str]) -> list[list[int]]:
-        known = self.ids
-        return [[known.get(word, UNK) for word in line.split()] for line in lines]
+        ids = self.ids
+        return [[ids.get(word, UNK) for word in line.split()] for line in lines]
 
     def decode(self, ids: list[list[int]]) -> list[str]:
-        return [" ".join(self.words[i] for i in _plain(line)) for line in ids]
+        return [" ".join(self.words[i] for i in _without_specials(line)) for line in ids]
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(self.words[len(SPECIALS) :], ensure_ascii=False), encoding="utf-8")
 
     @classmethod
-    def learn(cls, lines: Iterable[str], size: int, marks: Sequence[str] = ()) -> Words:
+    def learn(cls, lines: Iterable[str], size: int, user_symbols: Sequence[str] = ()) -> Words:
         if size <= len(SPECIALS):
             raise UserError(f"cannot learn a word vocabulary of {size}: the special ids alone are {len(SPECIALS)}")
         counts: Counter[str] = Counter()
         for line in lines:
             counts.update(line.split())
-        ranked = [*marks, *sorted(counts.keys() - set(marks), key=lambda word: (-counts[word], word))]
+        ranked = [*user_symbols, *sorted(counts.keys() - set(user_symbols), key=lambda word: (-counts[word], word))]
         return cls(ranked[: size - len(SPECIALS)])
 
 
@@ -160,10 +160,10 @@ def learn(
     kind: Literal["bpe", "unigram", "word"],
     size: int,
     languages: list[str],
-    marks: Sequence[str] = (),
+    user_symbols: Sequence[str] = (),
 ) -> Segmenter:
-    """A segmenter of at most `size` ids, specials and `marks` (ids 4 on) included, from `count` training lines."""
-    return Words.learn(lines, size, marks) if kind == "word" else Pieces.learn(lines, count, kind, size, languages, marks)
+    """A segmenter of at most `size` ids, specials and `user_symbols` (ids 4 on) included, from `count` training lines."""
+    return Words.learn(lines, size, user_symbols) if kind == "word" else Pieces.learn(lines, count, kind, size, languages, user_symbols)
 
 
 def load(path: Path, kind: Literal["bpe", "unigram", "word"]) -> Segmenter:
@@ -174,15 +174,15 @@ def load(path: Path, kind: Literal["bpe", "unigram", "word"]) -> Segmenter:
     return UsedPieces(pieces, json.loads(used.read_text(encoding="utf-8"))) if used.is_file() else pieces
 
 
-def _by(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
     source = iter(lines)
     while chunk := list(islice(source, size)):
         yield chunk
 
 
-def _plain(ids: list[int]) -> list[int]:
+def _without_specials(ids: list[int]) -> list[int]:
     return [i for i in ids if i not in (PAD, BOS, EOS)]
 
 
-def _thinned(lines: Iterable[str], every: int) -> Iterator[str]:
-    return (line for number, line in enumerate(lines) if number % every == 0 and line)
+def _subsample(lines: Iterable[str], interval: int) -> Iterator[str]:
+    return (line for number, line in enumerate(lines) if number % interval == 0 and line)

@@ -1,4 +1,4 @@
-"""What lines look like, beside what the catalogue's entry says: a tokenised corpus that is taken for raw text is tokenised twice."""
+"""Compares the form of a corpus' lines (raw, tokenised, escaped) with its catalogue entry: tokenised text must not be tokenised again."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from orchestrator.specs import languages
 from orchestrator.specs.corpora import Entry
 from orchestrator.specs.text_form import ESCAPED, RAW, Form
 
-LOOKED_AT = 3000
-FEWEST = 3
-"""Lines of a text that are read, and of them that must agree before anything is said."""
+MAX_LINES = 3000
+MIN_LINES = 3
+"""Lines that are read, and lines that must agree before a form is concluded."""
 
 _ESCAPED = re.compile(r"&(?:apos|quot|amp|lt|gt|#124|#91|#93);|(?<= )@-@(?= )")
 _APART = re.compile(r"(?<=\s)[.,。、，](?=\s|$)")
@@ -26,8 +26,8 @@ _LONG = 8
 
 
 @dataclass(frozen=True)
-class Looks:
-    """`example`: number and text of the first line that shows it; of raw text there is none."""
+class Appearance:
+    """The form that lines appear to have. example: number and text of the first line that shows it; None for raw text."""
 
     form: Form
     example: tuple[int, str] | None = None
@@ -37,62 +37,62 @@ class Looks:
         return f"looks {words}" + ("" if self.example is None else f" (line {self.example[0]}: {_short(self.example[1])})")
 
 
-def looks(lines: Sequence[str]) -> Looks | None:
-    """None where too few lines show anything. Tokens are told by full stops and commas that stand apart, escapes by `&apos;` and such."""
+def appearance(lines: Sequence[str]) -> Appearance | None:
+    """The apparent form: tokenised if full stops and commas are separate, escaped if there is `&apos;` or the like. None if unclear."""
     escaped = [i for i, line in enumerate(lines) if _ESCAPED.search(line)]
     apart = [i for i, line in enumerate(lines) if _APART.search(line)]
     attached = sum(_ATTACHED.search(line) is not None for line in lines)
-    if len(apart) >= FEWEST and len(apart) > attached:
-        form: Form = ESCAPED if len(escaped) >= FEWEST else "tokenised"
+    if len(apart) >= MIN_LINES and len(apart) > attached:
+        form: Form = ESCAPED if len(escaped) >= MIN_LINES else "tokenised"
         first = escaped[0] if form == ESCAPED else apart[0]
-        return Looks(form, (first + 1, lines[first]))
-    return Looks(RAW) if attached >= FEWEST and attached > len(apart) else None
+        return Appearance(form, (first + 1, lines[first]))
+    return Appearance(RAW) if attached >= MIN_LINES and attached > len(apart) else None
 
 
 def unspaced(lines: Sequence[str]) -> bool:
-    """Text of a script that writes no spaces between words, as it is: most of what stands between spaces is longer than any word."""
-    text = " ".join(lines[:LOOKED_AT])
+    """True for text in a script without spaces between words, if most of its strings between spaces are longer than words."""
+    text = " ".join(lines[:MAX_LINES])
     letters, words = len(text) - text.count(" "), len(text.split())
     return letters > 0 and len(_UNSPACED.findall(text)) > letters / 3 and letters > _LONG * words
 
 
-def misread(lines: Sequence[str], form: Form) -> Looks | None:
-    """What lines look like where that is not `form`, their entry's. Text without any escape may be that of an escaped corpus."""
-    found = looks(lines[:LOOKED_AT])
+def mismatch(lines: Sequence[str], form: Form) -> Appearance | None:
+    """The apparent form if it differs from `form`, else None. An escaped corpus may have lines without escapes."""
+    found = appearance(lines[:MAX_LINES])
     if found is None or found.form == form or (form == ESCAPED and found.form == "tokenised"):
         return None
     return found
 
 
 def warnings(entry: Entry, data_dir: Path | None) -> list[str]:
-    """Complete lines: files that are not written as the entry says, and language codes that are not known."""
+    """Messages about files whose form differs from the entry's, and about unknown language codes."""
     if entry.generated is not None:
         return []
-    found = [f"{entry.name}: {side}: {doubt}" for side in ("src", "tgt") if (doubt := languages.unknown_code(getattr(entry, side)))]
+    messages = [f"{entry.name}: {side}: {doubt}" for side in ("src", "tgt") if (doubt := languages.unknown_code(getattr(entry, side)))]
     if data_dir is None or not data_dir.is_dir() or entry.documents is not None:  # highlights of news end in ` .` as they are
-        return found
+        return messages
     for split in entry.splits:
         if entry.lacks([split], data_dir):
             continue
         text = FileText(entry, data_dir, [])
         if (named := entry.splits[split].raw) and not entry.raw_references(split, data_dir):
             place = data_dir / entry.folders[0] / named[0]
-            found.append(f"{place}: no such file; detokenised figures of {split} are of the tokens, unescaped and detokenised")
+            messages.append(f"{place}: no such file; detokenised figures of {split} are of the tokens, unescaped and detokenised")
         try:
-            rows = list(islice(text.rows(split), LOOKED_AT))
-            raw = [lines[:LOOKED_AT] for lines in text.raw(split)]
+            rows = list(islice(text.rows(split), MAX_LINES))
+            raw = [lines[:MAX_LINES] for lines in text.raw(split)]
         except UserError:
             continue  # said of the file itself
         read = [(path, list(lines), entry.text) for path, lines in zip(text.where(split), zip(*rows, strict=True), strict=False)]
         read += [(str(path), lines, RAW) for path, lines in zip(entry.raw_references(split, data_dir), raw, strict=True)]
         for path, lines, form in read:
-            if odd := misread(lines, form):
-                found.append(f"{path}: {odd}, and the entry says text: {form}; {consequence(form)}")
-    return list(dict.fromkeys(found))
+            if actual := mismatch(lines, form):
+                messages.append(f"{path}: {actual}, and the entry says text: {form}; {consequence(form)}")
+    return list(dict.fromkeys(messages))
 
 
 def consequence(form: Form) -> str:
-    """What comes of text that is not written as its entry says."""
+    """The consequence of text whose form differs from its entry's."""
     if form == RAW:
         return "data.tokenizer moses would tokenise it twice, and a metric of running text counts its tokens and escapes as words"
     return "it is not tokenised (`tokenised`, `tokenised-escaped`) or not unescaped (`tokenised`) where it should be"

@@ -4,7 +4,7 @@ without any error."""
 from __future__ import annotations
 
 from orchestrator.data.store import Prepared
-from orchestrator.data.text_form import consequence, misread, unspaced
+from orchestrator.data.text_form import consequence, mismatch, unspaced
 from orchestrator.specs import languages
 from orchestrator.specs.bleu_tokenizer import BY_LANGUAGE, tokenizer_of
 from orchestrator.specs.schema import DataSpec, ScoreSpec
@@ -21,7 +21,7 @@ def metric_warnings(prepared: Prepared, data: DataSpec, score: ScoreSpec) -> lis
     warnings = [f"corpus {data.corpus}: tgt: {problem}" for problem in [languages.unknown_code(target)] if problem]
     for lines in prepared.references(score.test)[:1]:
         subject = f"corpus {data.corpus}: references of {score.test}:"
-        problem = misread(lines, prepared.form)
+        problem = mismatch(lines, prepared.form)
         harmless = prepared.form == RAW and data.tokenizer == "none" and score.metric == "multi-bleu"
         if problem is not None and not harmless:
             warnings.append(f"{subject} {problem}, and its entry says text: {prepared.form}; {consequence(prepared.form)}")

@@ -30,12 +30,12 @@ rows: {{base: {{}}}}
 
 
 def test_what_lines_look_like(raw_lines, token_lines):
-    assert text_form.looks(raw_lines).form == "raw" and text_form.looks(token_lines).form == "tokenised-escaped"
+    assert text_form.appearance(raw_lines).form == "raw" and text_form.appearance(token_lines).form == "tokenised-escaped"
     plain = [line.replace("&apos;", "'").replace("&quot;", '"').replace("&amp;", "&") for line in token_lines]
-    found = text_form.looks(plain)
+    found = text_form.appearance(plain)
     assert found.form == "tokenised" and str(found).startswith("looks tokenised (line 1: he said : ")
-    assert text_form.looks(["no stop here"] * 50) is None and text_form.looks([]) is None
-    assert text_form.looks(["Fish &amp; chips, please."] * 9).form == "raw", "an escape alone makes no tokens"
+    assert text_form.appearance(["no stop here"] * 50) is None and text_form.appearance([]) is None
+    assert text_form.appearance(["Fish &amp; chips, please."] * 9).form == "raw", "an escape alone makes no tokens"
     assert text_form.unspaced(CHINESE) and not text_form.unspaced(raw_lines) and not text_form.unspaced([" ".join(x) for x in CHINESE])
 
 
