@@ -26,38 +26,9 @@ import torch
 from orchestrator.errors import UserError
 from orchestrator.faults import fault
 from orchestrator.files import atomic
+from orchestrator.ledger.manifest import CorruptError, decode_manifest, encode_manifest, read_verified
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.ledger.weights import (
-    CorruptError,
-    Tensors,
-    decode_manifest,
-    encode_manifest,
-    load_snapshot,
-    load_weights,
-    pack,
-    read_verified,
-    save_snapshot,
-    save_weights,
-    snapshots,
-    unpack,
-    weights_sha256,
-)
-
-__all__ = [
-    "Checkpoint",
-    "CorruptError",
-    "generations",
-    "latest_good",
-    "load",
-    "load_snapshot",
-    "load_weights",
-    "save",
-    "save_snapshot",
-    "save_weights",
-    "snapshots",
-    "sweep",
-    "weights_sha256",
-]
+from orchestrator.ledger.weights import Tensors, pack, unpack
 
 OnBad = Callable[[Path, str], None]
 
@@ -131,7 +102,7 @@ def save(
 
 
 def latest_good(directory: Path, on_bad: OnBad | None = None, *, key: str, repair: bool = True) -> Checkpoint | None:
-    """The newest generation that verifies, or None. Each bad one is told to `on_bad(path, reason)` (default: a line on stderr).
+    """The newest generation that verifies, or None. `on_bad(path, reason)` is called for each bad one (default: a line on stderr).
 
     `repair` (for the holder of the run's lock): leftovers of killed writers are swept, and bad generations renamed `bad-step-...`,
     to be removed by the next successful save. UserError if a whole generation belongs to another key.

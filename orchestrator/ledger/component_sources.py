@@ -1,4 +1,4 @@
-"""The source that a run's components were made of, by file, so that a result tells when one of them has changed since.
+"""Hashes of the source files of a run's components, by which a result shows whether one of them was edited since the training.
 
 A component's files are its own module and those modules of `models` that it imports and that the bare transformer does not: what every
 row is made of (attention, stack, dropout, ...) is told by the capsule's commit alone, and so are decoding and the loop that trains.
@@ -39,7 +39,7 @@ def hashes(model: Any) -> dict[str, str]:
 
 
 def changed(record: Mapping[str, Any] | None, ledger: Ledger) -> list[str]:
-    """What a run's record (train.json) was made of and is now another: files, and PARENT. Records of older versions say nothing."""
+    """Files that differ from those in a run's record (train.json), and PARENT. Empty for records of older versions."""
     known = record or {}
     found = [file for file, sha in (known.get("sources") or {}).items() if sha != _sha256(file)]
     parent = known.get("parent") or {}
@@ -48,7 +48,7 @@ def changed(record: Mapping[str, Any] | None, ledger: Ledger) -> list[str]:
 
 
 def after_resuming(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """What a training is made of that began as `before` says and goes on as `now`; empty: it is not known."""
+    """The origin of a training that began with `before` and resumes with `now`; empty where it is unknown."""
     if not before or not now:
         return dict(before)
     sources = now.get("sources", {})

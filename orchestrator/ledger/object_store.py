@@ -1,7 +1,7 @@
 """Results folders that are the scratch copy of a bucket: the small interface through which the ledger calls it.
 
-The ledger, the locks and the tensors know these functions and no network. For any other folder they do nothing.
-`orchestrator.ledger.bucket` registers the copies that this process works in.
+Locks and tensors call these functions, which do nothing for other folders. `orchestrator.ledger.bucket` registers the copies that this
+process works in.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def url(results: Path) -> str | None:
 
 
 def display_path(path: Path) -> str:
-    """A path of the ledger as people know it: below the bucket's URL where it is a copy."""
+    """A path of the ledger for messages: below the bucket's URL where it is a copy."""
     mirror = _of(path)
     if mirror is None:
         return str(path)

@@ -1,4 +1,4 @@
-"""What a result was made with: code, libraries, processor. Beside the result, never in its key.
+"""Provenance of a result: code, libraries, processor. Stored beside the result, never part of its key.
 
 No host name, no path, no environment, no URL: a capsule may be published.
 """

@@ -25,7 +25,7 @@ def folders(root: Path, name: str) -> list[Path]:
 
 
 def generation(root: Path, key: str | None) -> list[int]:
-    """To tell what was made of a run from what is made of it now: empty where nothing of it was set aside, else their number."""
+    """[Number of superseded results of the run], or [] without any: distinguishes what was derived from an older result."""
     return [len(found)] if key is not None and (found := folders(root, key[:16])) else []
 
 
@@ -47,13 +47,13 @@ def set_aside(root: Path, name: str) -> Path:
 
 
 def set_aside_other(root: Path, key: str, record: Mapping[str, Any] | None, there: Mapping[str, Any] | None) -> None:
-    """Sets aside the training that is `there`, where it is another than `record`: their translations and scores do not mix."""
+    """Sets aside the training `there` where its weights differ from those of `record`, so that their scores do not mix."""
     mine, theirs = (record or {}).get("weights_sha256"), (there or {}).get("weights_sha256")
     if None not in (mine, theirs) and mine != theirs:
         set_aside(root, key[:16])
 
 
 def next_folder(root: Path, name: str) -> Path:
-    """Where the next result of the run is kept."""
+    """The folder of the next superseded result of the run."""
     known = folders(root, name)
     return root / FOLDER / str(int(known[-1].parent.name) + 1 if known else 1) / name

@@ -1,4 +1,4 @@
-"""What cuts running text into words for BLEU: `score.tokenize`, or what the target language asks for."""
+"""The tokenisation of running text for BLEU: `score.tokenize`, or the default of the target language."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.specs.schema import ScoreSpec
 
 DEFAULT = "13a"
 BY_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
-"""Languages that put no spaces between words, or suffixes onto them: 13a finds hardly a word to compare."""
+"""Languages without spaces between words, or with suffixes attached to them, for which 13a finds hardly any words to compare."""
 
 PACKAGES = {
     "ja-mecab": (("MeCab", "ipadic"), "mecab-python3 and ipadic", "sacrebleu[ja]"),
@@ -42,8 +42,8 @@ def check_installed(score: ScoreSpec, target: str) -> None:
 
 
 def score_fields(dumped: Mapping[str, Any], score: ScoreSpec, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """A `score` section as its key holds it: with the words that BLEU is of, where they are not 13a's, and the raw references of a
-    tokenised corpus. `dumped`: its fields. The beam is in the key of the decoding."""
+    """The fields of a `score` section that enter its key: the tokenisation where it is not 13a, and the hashes of the raw references of a
+    tokenised corpus. `dumped`: all its fields. The beam is part of the decode key."""
     left_out = ("beam_size", "tokenize")
     found = {name: value for name, value in dumped.items() if name not in left_out}
     if (name := tokenizer_of(score, target_language(manifest))) != DEFAULT:

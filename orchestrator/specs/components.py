@@ -80,7 +80,7 @@ def check_component(
 
 
 def refusal(registry: str, component: dict[str, Any], site: dict[str, Any]) -> str | None:
-    """Why the component's own `check` does not want it at this site; None where it does. Options are written out and of the right types."""
+    """Why the component's own `check` refuses this site; None where it accepts it. Options are written out and of the right types."""
     own = getattr(REGISTRIES[registry].get(component["kind"]), "check", None)
     return None if own is None else own(site, **{k: v for k, v in component.items() if k != "kind"})
 
@@ -88,7 +88,7 @@ def refusal(registry: str, component: dict[str, Any], site: dict[str, Any]) -> s
 def check_components(model: dict[str, Any], *, cross_checks: bool = True) -> tuple[dict[KeyPath, dict[str, Any]], list[Problem]]:
     """Every component of a model section: (path -> component with defaults filled in), and the problems, paths below `model`.
 
-    cross_checks: False takes each for itself, wherever it stands and whatever stands beside it.
+    cross_checks: False checks each component by itself, without its site and the other components.
     """
     filled: dict[KeyPath, dict[str, Any]] = {}
     problems: list[Problem] = []
@@ -101,7 +101,7 @@ def check_components(model: dict[str, Any], *, cross_checks: bool = True) -> tup
 
 
 def site_info(model: dict[str, Any], path: KeyPath) -> dict[str, Any] | None:
-    """What a class's `check` is told about its place; None while the numbers themselves are wrong."""
+    """The site that a class's `check` receives; None while its numbers are invalid."""
     depth = {}
     for side in ("encoder", "decoder"):
         section = model.get(side)

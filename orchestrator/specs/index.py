@@ -55,7 +55,7 @@ def find(text: str) -> Target:
     if "#" in text or not segments(text, 2, 4):
         raise UserError(f"{shown(text, 200)}: found no file and no address; expected FILE.yaml, paper/table, paper/table/row or a folder")
     parts = text.split("/")
-    table = _at_its_place(*parts[:2])
+    table = _by_file_name(*parts[:2])
     if table is None:
         known, problems = tables()
         table = known.get("/".join(parts[:2]))
@@ -66,8 +66,8 @@ def find(text: str) -> Target:
     return _in_table(table, "/".join(parts[2:]), text)
 
 
-def _at_its_place(paper: str, name: str) -> TableFile | None:
-    """The table whose file is called as its address, so that one row needs no reading of every file; None where `tables` must look."""
+def _by_file_name(paper: str, name: str) -> TableFile | None:
+    """The table whose file is named like its address, found without reading every file; None where there is none."""
     path = SEARCH_SPACES / paper / f"{name}.yaml"
     if paper in _APART or not path.is_file():
         return None

@@ -1,4 +1,4 @@
-"""A table's file as it was read, before its specs are validated."""
+"""A parsed table, before its specs are validated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Components that lower precision than fp32 would change: what is refused, and what is warned of."""
+"""Components that need fp32: decoding them in lower precision is refused, training them in it gives a warning."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from orchestrator.specs.schema import ModelSpec, RunSpec
 
 
 def needs_fp32(model: ModelSpec) -> str | None:
-    """The first component that says so at its site, and why; None where the model may run in any precision."""
-    for path, cls, component in _particular(model):
+    """The first component that needs fp32 at its site, and why; None where the model may run in any precision."""
+    for path, cls, component in _with_fp32_rule(model):
         reason = cls.needs_fp32(site_info(model.model_dump(), path), **{name: value for name, value in component.items() if name != "kind"})
         if reason is not None:
             return f"{'.'.join(map(str, path))} {component['kind']}: {reason}"
     return None
 
 
-def _particular(model: ModelSpec) -> Iterator[tuple[KeyPath, Any, dict[str, Any]]]:
-    """(path below `model`, class, component) of those that have a rule of their own: few, so that thousands of rows are looked at fast."""
+def _with_fp32_rule(model: ModelSpec) -> Iterator[tuple[KeyPath, Any, dict[str, Any]]]:
+    """(path below `model`, class, component) of the few components that define `needs_fp32`."""
     for path, registry in SLOTS.items():
         component: Any = model
         for part in path:
@@ -41,7 +41,7 @@ def _with_rule(registry: str, kind: str) -> Any:
 
 
 def refused(spec: RunSpec) -> list[Problem]:
-    """What is wrong with the precision to decode in: translations and their scores would be others."""
+    """Problems with the precision of decoding: translations and scores would differ."""
     found = spec.decode.precision
     reason = None if found == "fp32" else needs_fp32(spec.model)
     return [] if reason is None else [Problem(("decode", "precision"), f"found {found}; expected fp32: {reason}")]

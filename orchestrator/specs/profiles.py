@@ -53,7 +53,7 @@ class Profile(Scale):
     corpora: dict[str, Scale] = Field(default_factory=dict)
 
     def of(self, corpus: str) -> Profile:
-        """What holds for rows that are published on this corpus."""
+        """The profile for rows that are published on this corpus."""
         own = self.corpora.get(corpus, Scale()).model_dump(exclude_unset=True)
         sections = {name: getattr(self, name) | own.get(name, {}) for name in ("data", "batch", "train")}
         return self.model_copy(update=own | sections)

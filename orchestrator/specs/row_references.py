@@ -1,4 +1,4 @@
-"""What a row says of other rows: the one it starts from (`init_from`), those that an analysis looks at (`of`)."""
+"""References of a row to other rows: the one it starts from (`init_from`), and the subjects of an analysis (`of`)."""
 
 from __future__ import annotations
 

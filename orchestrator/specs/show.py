@@ -66,7 +66,7 @@ def read_single(table: TableFile, resolver: Resolver | None, seed: int | None) -
     row = replace(row, significance=head.significance, failed_below=head.failed_below)
     row = replace(row, parent=_chain(table, row, specs, ()))
     if resolver is not None:
-        row = _again(table, row, resolver, ("spec",), resolver.sets)
+        row = _reapply(table, row, resolver, ("spec",), resolver.sets)
         row = (
             row if row.spec is None else replace(row, also=resolver.also(figures, row.spec), failed_below=resolver.bound(row.failed_below))
         )
@@ -99,7 +99,7 @@ def _chain(table: TableFile, row: Row, specs: dict[str, RunSpec | None], seen: t
     return replace(parent, parent=_chain(table, parent, specs, (*seen, address)))
 
 
-def _again(table: TableFile, row: Row, resolver: Resolver, path: tuple[str, ...], sets: list[overrides.Override]) -> Row:
+def _reapply(table: TableFile, row: Row, resolver: Resolver, path: tuple[str, ...], sets: list[overrides.Override]) -> Row:
     """Profile and overrides on a row that was resolved before, and on its parents."""
     if row.spec is None:
         return row
@@ -111,7 +111,7 @@ def _again(table: TableFile, row: Row, resolver: Resolver, path: tuple[str, ...]
     parent = row.parent
     if parent is not None and parent.spec is not None:
         reach = overrides.for_parent(sets, data, parent.spec.model_dump())
-        parent = _again(table, parent, resolver, ("parents", parent.id), reach)
+        parent = _reapply(table, parent, resolver, ("parents", parent.id), reach)
     return replace(row, spec=spec, parent=parent)
 
 

@@ -1,4 +1,4 @@
-"""Taking a group: its epoch is raised by compare-and-swap, and the copy here becomes the newest state."""
+"""Acquires the lease of a group: its epoch is raised by compare-and-swap, and the local copy is brought up to date."""
 
 from __future__ import annotations
 

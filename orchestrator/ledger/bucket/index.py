@@ -1,4 +1,4 @@
-"""What this copy knows of a group: the head it last saw or wrote, and which files here are of it. COPY/.remote/index/GROUP.json"""
+"""The local index of a group: the head that this copy last read or wrote, and the files that match it. COPY/.remote/index/GROUP.json"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group in this process's hands: taken, published while it changes, given back. See the package's docstring for the protocol."""
+"""The lease of a group by this process: acquired, published while files change, released. The package's docstring has the protocol."""
 
 from __future__ import annotations
 

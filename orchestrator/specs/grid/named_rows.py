@@ -1,4 +1,4 @@
-"""Combinations of a grid as rows of their file: found by name like others, made when they are asked for."""
+"""Combinations of a grid as rows of their file: looked up by name like other rows, and made lazily."""
 
 from __future__ import annotations
 

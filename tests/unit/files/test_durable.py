@@ -12,6 +12,7 @@ from orchestrator.errors import FencedError
 from orchestrator.files import atomic
 from orchestrator.files.json_lines import Journal, JsonLines
 from orchestrator.ledger import checkpoint
+from orchestrator.ledger import weights as weight_files
 from orchestrator.ledger.results import Ledger
 from orchestrator.lifecycle import archive
 
@@ -86,8 +87,8 @@ def test_a_checkpoint_is_on_the_disk_before_its_name(tmp_path, disk):
 
 def test_weights_are_on_the_disk_before_the_record_that_shows_them(tmp_path, disk):
     weights = {"w": torch.ones(9)}
-    slot = checkpoint.save_weights(tmp_path, "best", weights, {"step": 1}, key=KEY)
-    snapshot = checkpoint.save_snapshot(tmp_path, 10, weights, 3, key=KEY)
+    slot = weight_files.save_weights(tmp_path, "best", weights, {"step": 1}, key=KEY)
+    snapshot = weight_files.save_snapshot(tmp_path, 10, weights, 3, key=KEY)
     for tensors, record in ((slot, tmp_path / "best.json"), (snapshot, snapshot.with_suffix(".json"))):
         disk.holds(tensors)
         disk.holds(record)
@@ -169,8 +170,8 @@ def test_each_write_looks_again_just_before_its_rename(tmp_path):
     weights = {"w": torch.ones(1)}
     for looks in (0, 1):  # at the tensors, and at the record that shows them
         with pytest.raises(FencedError):
-            checkpoint.save_weights(tmp_path, "best", weights, {}, key=KEY, lock=Lock(looks))
+            weight_files.save_weights(tmp_path, "best", weights, {}, key=KEY, lock=Lock(looks))
         with pytest.raises(FencedError):
-            checkpoint.save_snapshot(tmp_path, 5, weights, 2, key=KEY, lock=Lock(looks))
+            weight_files.save_snapshot(tmp_path, 5, weights, 2, key=KEY, lock=Lock(looks))
         assert bool(list(tmp_path.glob("*.safetensors"))) is (looks == 1)
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".safetensors"]

@@ -12,6 +12,7 @@ import torch
 
 from orchestrator.errors import FencedError, UserError
 from orchestrator.ledger import checkpoint
+from orchestrator.ledger import weights as weight_files
 from orchestrator.ledger.run_lock import RunLock
 
 KEY = "ab" * 32
@@ -208,8 +209,8 @@ def test_stale_owner_writes_nothing(ckpt, tmp_path):
     RunLock(tmp_path / "lock").acquire(steal=True)
     for write in (
         lambda: save(ckpt, 60, lock=stale),
-        lambda: checkpoint.save_snapshot(tmp_path / "s", 1, {"w": torch.zeros(1)}, 2, key=KEY, lock=stale),
-        lambda: checkpoint.save_weights(tmp_path / "w", "best", {"w": torch.zeros(1)}, {}, key=KEY, lock=stale),
+        lambda: weight_files.save_snapshot(tmp_path / "s", 1, {"w": torch.zeros(1)}, 2, key=KEY, lock=stale),
+        lambda: weight_files.save_weights(tmp_path / "w", "best", {"w": torch.zeros(1)}, {}, key=KEY, lock=stale),
     ):
         with pytest.raises(FencedError):
             write()
@@ -221,18 +222,18 @@ def test_stale_owner_writes_nothing(ckpt, tmp_path):
 
 
 def snapshot(directory, step, keep=3):
-    return checkpoint.save_snapshot(directory, step, {"w": torch.full((2,), float(step))}, keep, key=KEY)
+    return weight_files.save_snapshot(directory, step, {"w": torch.full((2,), float(step))}, keep, key=KEY)
 
 
 def snapshot_steps(directory) -> list[int]:
-    return [int(path.stem.removeprefix("step-")) for path in checkpoint.snapshots(directory)]
+    return [int(path.stem.removeprefix("step-")) for path in weight_files.snapshots(directory)]
 
 
 def test_last_snapshots_are_kept(tmp_path):
     for step in range(10, 60, 10):
         path = snapshot(tmp_path, step)
     assert snapshot_steps(tmp_path) == [30, 40, 50] and len(list(tmp_path.iterdir())) == 6
-    assert torch.equal(checkpoint.load_snapshot(path, key=KEY)["w"], torch.full((2,), 50.0))
+    assert torch.equal(weight_files.load_snapshot(path, key=KEY)["w"], torch.full((2,), 50.0))
     snapshot(tmp_path, 40)  # resumed from before 40
     snapshot(tmp_path, 50)
     assert snapshot_steps(tmp_path) == [30, 40, 50]
@@ -245,8 +246,8 @@ def test_killed_in_a_snapshot(tmp_path, forked, point):
     for step in (10, 20):
         snapshot(tmp_path, step)
     assert forked(lambda: snapshot(tmp_path, 30), f"{point}@30:kill") == -signal.SIGKILL
-    for path in checkpoint.snapshots(tmp_path):
-        checkpoint.load_snapshot(path, key=KEY)
+    for path in weight_files.snapshots(tmp_path):
+        weight_files.load_snapshot(path, key=KEY)
     assert snapshot_steps(tmp_path)[:2] == [10, 20]
     snapshot(tmp_path, 30)
     assert snapshot_steps(tmp_path) == [10, 20, 30] and len(list(tmp_path.iterdir())) == 6
@@ -255,18 +256,18 @@ def test_killed_in_a_snapshot(tmp_path, forked, point):
 def test_killed_while_replacing_a_snapshot(tmp_path, forked):
     snapshot(tmp_path, 10)
     other = {"w": torch.zeros(2)}
-    work = lambda: checkpoint.save_snapshot(tmp_path, 10, other, 3, key=KEY)  # noqa: E731
+    work = lambda: weight_files.save_snapshot(tmp_path, 10, other, 3, key=KEY)  # noqa: E731
     assert forked(work, "snapshot_post_rename:kill") == -signal.SIGKILL
-    assert checkpoint.snapshots(tmp_path) == []
-    assert torch.equal(checkpoint.load_snapshot(work(), key=KEY)["w"], other["w"])
+    assert weight_files.snapshots(tmp_path) == []
+    assert torch.equal(weight_files.load_snapshot(work(), key=KEY)["w"], other["w"])
 
 
 def test_damaged_snapshot_and_slot(tmp_path):
     path = snapshot(tmp_path, 10)
-    slot = checkpoint.save_weights(tmp_path, "best", {"w": torch.ones(2)}, {"step": 1}, key=KEY)
+    slot = weight_files.save_weights(tmp_path, "best", {"w": torch.ones(2)}, {"step": 1}, key=KEY)
     for file, load in (
-        (path, lambda: checkpoint.load_snapshot(path, key=KEY)),
-        (slot, lambda: checkpoint.load_weights(tmp_path, "best", key=KEY)),
+        (path, lambda: weight_files.load_snapshot(path, key=KEY)),
+        (slot, lambda: weight_files.load_weights(tmp_path, "best", key=KEY)),
     ):
         data = bytearray(file.read_bytes())
         data[-1] ^= 1
@@ -277,11 +278,11 @@ def test_damaged_snapshot_and_slot(tmp_path):
 
 def test_weights_of_another_run(tmp_path):
     path = snapshot(tmp_path, 10)
-    checkpoint.save_weights(tmp_path, "best", {"w": torch.ones(2)}, {"step": 1}, key=KEY)
+    weight_files.save_weights(tmp_path, "best", {"w": torch.ones(2)}, {"step": 1}, key=KEY)
     with pytest.raises(UserError, match="expected 0000"):
-        checkpoint.load_snapshot(path, key="00" * 32)
+        weight_files.load_snapshot(path, key="00" * 32)
     with pytest.raises(UserError, match="expected 0000"):
-        checkpoint.load_weights(tmp_path, "best", key="00" * 32)
+        weight_files.load_weights(tmp_path, "best", key="00" * 32)
 
 
 @pytest.mark.parametrize(
@@ -289,12 +290,12 @@ def test_weights_of_another_run(tmp_path):
 )
 def test_slot_changes_with_its_meta_or_not_at_all(tmp_path, forked, point):
     def store(value: int) -> None:
-        checkpoint.save_weights(tmp_path, "best", {"w": torch.full((2,), float(value))}, {"step": value}, key=KEY)
+        weight_files.save_weights(tmp_path, "best", {"w": torch.full((2,), float(value))}, {"step": value}, key=KEY)
 
-    assert checkpoint.load_weights(tmp_path, "best", key=KEY) is None
+    assert weight_files.load_weights(tmp_path, "best", key=KEY) is None
     store(1)
     assert forked(lambda: store(2), f"{point}:kill") == -signal.SIGKILL
-    weights, meta = checkpoint.load_weights(tmp_path, "best", key=KEY)
+    weights, meta = weight_files.load_weights(tmp_path, "best", key=KEY)
     assert meta["step"] == (2 if point == "weights_manifest_post_rename" else 1) and torch.equal(
         weights["w"], torch.full((2,), float(meta["step"]))
     )
@@ -304,8 +305,8 @@ def test_slot_changes_with_its_meta_or_not_at_all(tmp_path, forked, point):
 
 def test_slots_do_not_meet(tmp_path):
     for name, value in (("best", 1.0), ("best-ever", 2.0), ("best", 3.0)):
-        checkpoint.save_weights(tmp_path, name, {"w": torch.tensor(value)}, {}, key=KEY)
-    assert [checkpoint.load_weights(tmp_path, name, key=KEY)[0]["w"].item() for name in ("best", "best-ever")] == [3.0, 2.0]
+        weight_files.save_weights(tmp_path, name, {"w": torch.tensor(value)}, {}, key=KEY)
+    assert [weight_files.load_weights(tmp_path, name, key=KEY)[0]["w"].item() for name in ("best", "best-ever")] == [3.0, 2.0]
 
 
 def test_no_pickle_on_disk(ckpt):
@@ -315,8 +316,10 @@ def test_no_pickle_on_disk(ckpt):
 
 def test_weights_sha256():
     base = {"a": torch.arange(4.0), "b": torch.tensor(1.0)}
-    assert checkpoint.weights_sha256(base) == checkpoint.weights_sha256(dict(reversed(base.items())))
-    assert checkpoint.weights_sha256({"a": torch.arange(8.0)[::2]}) == checkpoint.weights_sha256({"a": torch.tensor([0.0, 2.0, 4.0, 6.0])})
+    assert weight_files.weights_sha256(base) == weight_files.weights_sha256(dict(reversed(base.items())))
+    assert weight_files.weights_sha256({"a": torch.arange(8.0)[::2]}) == weight_files.weights_sha256(
+        {"a": torch.tensor([0.0, 2.0, 4.0, 6.0])}
+    )
     others = (
         {"a": torch.arange(4.0), "c": torch.tensor(1.0)},
         {"a": torch.arange(4.0).reshape(2, 2), "b": torch.tensor(1.0)},
@@ -324,4 +327,4 @@ def test_weights_sha256():
         {"a": torch.nextafter(torch.arange(4.0), torch.tensor(9.0)), "b": torch.tensor(1.0)},
         {"a": torch.arange(4.0)},
     )
-    assert len({checkpoint.weights_sha256(one) for one in (base, *others)}) == 6
+    assert len({weight_files.weights_sha256(one) for one in (base, *others)}) == 6

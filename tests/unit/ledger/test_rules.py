@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from orchestrator.errors import LockedError
-from orchestrator.ledger import checkpoint, run_lock
+from orchestrator.ledger import run_lock
+from orchestrator.ledger import weights as weight_files
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import RunLock, is_over, owner
@@ -64,20 +65,20 @@ def test_snapshots_of_a_lost_timeline_go(tmp_path):
     """Whoever saves 25 went on from 20: 30 and 40 come from weights that are no more."""
 
     def save(step: int) -> None:
-        checkpoint.save_snapshot(tmp_path, step, {"w": torch.full((1,), float(step))}, 3, key=KEY)
+        weight_files.save_snapshot(tmp_path, step, {"w": torch.full((1,), float(step))}, 3, key=KEY)
 
     for step in (10, 20, 30, 40):
         save(step)
     save(25)
-    assert [path.stem for path in checkpoint.snapshots(tmp_path)] == ["step-00000020", "step-00000025"]
+    assert [path.stem for path in weight_files.snapshots(tmp_path)] == ["step-00000020", "step-00000025"]
     save(26)
     save(27)
-    assert [path.stem for path in checkpoint.snapshots(tmp_path)] == ["step-00000025", "step-00000026", "step-00000027"]
+    assert [path.stem for path in weight_files.snapshots(tmp_path)] == ["step-00000025", "step-00000026", "step-00000027"]
 
 
 def test_an_average_is_the_mean_of_every_snapshot_and_a_copy_is_of_every_parameter(tmp_path):
     for step, values in ((1, (1.0, 10.0)), (2, (2.0, 20.0)), (3, (6.0, 60.0))):
-        checkpoint.save_snapshot(
+        weight_files.save_snapshot(
             tmp_path / "snapshots", step, {name: torch.full((2,), value) for name, value in zip("ab", values, strict=True)}, 3, key=KEY
         )
     average = Store(tmp_path, KEY).weights("average")
