@@ -113,7 +113,7 @@ def test_a_store_of_an_earlier_version_is_prepared_again(ready, tiny, tmp_path, 
     path.write_text(json.dumps(about))
     alter(ready.path / "train.src.npy")
     built = []
-    monkeypatch.setattr(module, "build", lambda *args: (built.append(1), build.build(*args))[1])
+    monkeypatch.setattr(module, "build", lambda *args, **options: (built.append(1), build.build(*args, **options))[1])
     again = prepare(SPEC, tiny, tmp_path / "cache")
     again.files.verify_all()
     assert built == [1] and manifest(SPEC, tiny) == again.manifest

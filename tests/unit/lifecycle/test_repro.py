@@ -126,7 +126,7 @@ def test_bad_input(trained, copy, cli, tmp_path):
         ((f"{other}#base",), "found no recorded run"),
         ((spec,), "expected one"),
         (("0" * 16,), "0 runs"),
-        ((key, "--seed", "3"), "says seed"),
+        ((key, "--seed", "3"), "implies seed"),
     ):
         code, out, err = cli("repro", *arguments, "--results", copy, "--cache-dir", cache)
         assert code == 2 and out == "" and message in err and len(err.splitlines()) == 1, err
