@@ -136,6 +136,8 @@ COMPONENTS = [(kind, name) for kind, registry in REGISTRIES.items() for name in 
 PRE = [(kind, name, "pre") for kind, name in COMPONENTS]
 POST = [(kind, name, "post") for kind, name in COMPONENTS if variant(kind, name, "post") != variant(kind, name, "pre")]
 CASES = PRE + POST
+ONCE = POST + [case for case in PRE if (*case[:2], "post") not in POST] + [("connection", "residual", "pre")]
+"""Each component under one norm, for what takes seconds."""
 
 
 def fresh(case: tuple[str, str, str], seed: int = 3):

@@ -9,11 +9,12 @@ from safetensors.torch import load, save
 from models import Cache, build, count_parameters
 from models.loss import label_smoothed_loss
 from models.paths import PATHS
-from tests.unit.models.model_cases import CASES, VOCAB, batch, fresh, full, tiny, variant
+from tests.unit.models.model_cases import CASES, ONCE, VOCAB, batch, fresh, full, tiny, variant
 
-pytestmark = pytest.mark.parametrize("case", CASES, ids="-".join)
+every_case = pytest.mark.parametrize("case", CASES, ids="-".join)
 
 
+@every_case
 def test_step_by_step_decoding_equals_the_full_forward(case):
     model = tiny(case)
     src, tgt = batch()
@@ -24,6 +25,7 @@ def test_step_by_step_decoding_equals_the_full_forward(case):
     torch.testing.assert_close(steps, full(case), atol=2e-5, rtol=1e-4)
 
 
+@every_case
 def test_decoding_in_uneven_pieces_equals_the_full_forward(case):
     model = tiny(case)
     src, tgt = batch()
@@ -33,6 +35,7 @@ def test_decoding_in_uneven_pieces_equals_the_full_forward(case):
     torch.testing.assert_close(pieces, full(case), atol=2e-5, rtol=1e-4)
 
 
+@every_case
 def test_beam_reorder_follows_the_hypotheses(case):
     """Two hypotheses a sentence, shuffled after every step and some sentences dropped: as if each prefix were decoded alone."""
     model = tiny(case)
@@ -58,6 +61,7 @@ def test_beam_reorder_follows_the_hypotheses(case):
     torch.testing.assert_close(got, want, atol=2e-5, rtol=1e-4)
 
 
+@every_case
 def test_no_position_sees_a_later_one(case):
     model = tiny(case)
     src, tgt = batch()
@@ -69,6 +73,7 @@ def test_no_position_sees_a_later_one(case):
     assert (before[:, 4:] - after[:, 4:]).abs().max() > 1e-3
 
 
+@every_case
 def test_padding_changes_nothing(case):
     model = tiny(case)
     src, tgt = batch()
@@ -78,6 +83,7 @@ def test_padding_changes_nothing(case):
     torch.testing.assert_close(padded, alone, atol=2e-6, rtol=1e-4)
 
 
+@every_case
 def test_source_and_target_words_matter(case):
     model = tiny(case)
     src, tgt = batch()
@@ -94,6 +100,7 @@ def _loss(model, src, tgt_in, tgt_out):
     return loss + sum(weight * total / count for _, _, weight, total, count in model.regularize(output))
 
 
+@every_case
 def test_every_parameter_gets_a_gradient_and_packed_rows_give_the_same(case, monkeypatch):
     config = variant(*case) | {"dropout": {"embedding": 0.0, "residual": 0.0}}
     model = build(config, VOCAB, VOCAB + 2, seed=3).train()
@@ -115,6 +122,7 @@ def test_every_parameter_gets_a_gradient_and_packed_rows_give_the_same(case, mon
         torch.testing.assert_close(packed_grads[name], grad, atol=1e-4, rtol=1e-3, msg=lambda m, n=name: f"{n}: {m}")
 
 
+@every_case
 def test_same_seed_same_model_and_meta_count(case):
     one, two = tiny(case), fresh(case)
     for (name, p), q in zip(one.named_parameters(), two.parameters(), strict=True):
@@ -123,6 +131,7 @@ def test_same_seed_same_model_and_meta_count(case):
         assert count_parameters(build(variant(*case), VOCAB, VOCAB + 2)) == count_parameters(one)
 
 
+@every_case
 def test_another_seed_is_another_model_until_the_weights_are_loaded(case):
     """State goes round through safetensors."""
     model, other = tiny(case), fresh(case, 99)
@@ -134,6 +143,7 @@ def test_another_seed_is_another_model_until_the_weights_are_loaded(case):
         assert torch.equal(full(case), other(*batch()).hidden)
 
 
+@every_case
 def test_bf16_autocast_stays_close(case):
     model = tiny(case)
     src, tgt = batch()
@@ -144,6 +154,7 @@ def test_bf16_autocast_stays_close(case):
     assert cosine > 0.99
 
 
+@every_case
 def test_a_new_module_shifts_no_other_initial_value(case):
     """Named streams: what this variant shares with the plain model starts from the same numbers."""
     plain = dict(tiny(("connection", "residual", case[2])).named_parameters())
@@ -153,6 +164,7 @@ def test_a_new_module_shifts_no_other_initial_value(case):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("case", ONCE, ids="-".join)
 def test_compiles_without_graph_breaks_changing_results(case):
     torch._dynamo.reset()
     model = fresh(case)
