@@ -12,7 +12,7 @@ from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.provenance import flat
 from orchestrator.ledger.results import Ledger
 from orchestrator.lifecycle import reproduce
-from orchestrator.lifecycle.reproduce import Reproduced, _verdict, fresh_place
+from orchestrator.lifecycle.reproduce import Reproduced, _verdict, fresh_folder
 from orchestrator.lifecycle.verdict import Evidence, Tolerance, Verdict, compare
 
 TRAIN: dict[str, Any] = {"status": "done", "steps": 6, "params": 10, "weights_sha256": "a" * 64, "valid": {"nll": 2.0}}
@@ -164,9 +164,9 @@ def test_every_row_runs_again_with_as_many_workers_as_it_was_recorded_with(tmp_p
 def test_a_place_is_gone_on_with_for_the_same_run_alone(tmp_path):
     from orchestrator.errors import UserError
 
-    with fresh_place(tmp_path, tmp_path / "into", KEY):
+    with fresh_folder(tmp_path, tmp_path / "into", KEY):
         pass
-    with fresh_place(tmp_path, tmp_path / "into", KEY) as place:
+    with fresh_folder(tmp_path, tmp_path / "into", KEY) as place:
         assert place == tmp_path / "into"
-    with pytest.raises(UserError, match="is not empty"), fresh_place(tmp_path, tmp_path / "into", OLD):
+    with pytest.raises(UserError, match="is not empty"), fresh_folder(tmp_path, tmp_path / "into", OLD):
         pass
