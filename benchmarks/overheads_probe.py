@@ -31,7 +31,7 @@ PHASES = {
     },
     "orchestrator.sweeps.row": {"_decode_and_score": "decode and score"},
     "orchestrator.tracking.sweeps": {"BackgroundProjector.stop": "MLflow: wait at the end"},
-    "orchestrator.tracking.store": {"Store.client": "MLflow: open the store"},
+    "orchestrator.tracking.store": {"MlflowStore.client": "MLflow: open the store"},
     "orchestrator.tracking.projector": {"Projector.project": "MLflow: project"},
     "orchestrator.ledger.provenance": {"collect": "capsule"},
     "ray": {"init": "ray.init", "shutdown": "ray.shutdown"},
