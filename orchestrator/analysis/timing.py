@@ -26,7 +26,7 @@ from orchestrator.specs.table import number
 from orchestrator.sweeps.row import load_model
 from orchestrator.training.batches import Update, UpdateLoader
 from orchestrator.training.objective import Normalizer, Objective
-from orchestrator.training.optim import build_optimizer, clip_gradients
+from orchestrator.training.optim import Optimizer, build_optimizer, clip_gradients
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Case:
         return objective
 
     @cached_property
-    def optimizer(self) -> torch.optim.Optimizer:
+    def optimizer(self) -> Optimizer:
         """Its learning rate stays 0: the work of an update without its effect."""
         return build_optimizer(self.model, self.subject.spec.optim)
 

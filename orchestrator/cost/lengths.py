@@ -61,7 +61,7 @@ class Lengths:
         if key not in self._feeds:
             pairs = prepared.pairs("train")
             feed = UpdateLoader(pairs, spec.batch, 1)
-            per_epoch = max(1, feed.updates_per_epoch())
+            per_epoch = max(1, feed.updates_of(0, 1))
             self._feeds[key] = (feed, per_epoch, of_pairs(pairs).scaled(1 / per_epoch))
         return self._feeds[key]
 

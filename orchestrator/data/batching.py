@@ -39,8 +39,8 @@ class Batch:
 class Batches:
     """Cuts a split into micro-batches.
 
-    `tokens`: B x longest target (EOS counted) and B x longest source are at most `batch.size`; a longer pair is a batch of its own.
-    `sentences`: `batch.size` pairs, fewer in one batch of the epoch.
+    `tokens`: B x longest target (EOS counted) and B x longest source are at most the epoch's size; a longer pair is a batch of its own.
+    `sentences`: so many pairs, fewer in one batch of the epoch.
     """
 
     def __init__(self, pairs: Pairs, batch: BatchSpec, seed: int) -> None:
@@ -53,10 +53,14 @@ class Batches:
         if self._last is None or self._last[0] != e:
             rng = _generator(self.seed, e)
             order = self._sorted(rng)
-            starts = self._cut(order)
+            starts = self._cut(order, self.batch.size_at(e))
             batches = [order[a:b] for a, b in pairwise([*starts, len(order)])]
             self._last = e, [batches[i] for i in rng.permutation(len(batches))]
         return self._last[1]
+
+    def count(self, size: int) -> int:
+        """Batches of that size in the order of the first epoch."""
+        return len(self._cut(self._sorted(_generator(self.seed, 0)), size))
 
     def iterate(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Indices]]:
         """Endlessly (epoch, index, indices) from a position on: a run resumed there sees what an uninterrupted one sees."""
@@ -79,11 +83,11 @@ class Batches:
         tgt = np.floor(self.tgt + noise[0] * (1.0 + NOISE))
         return np.lexsort((self.src + noise[1], tgt)).astype(np.int64)
 
-    def _cut(self, order: Indices) -> list[int]:
+    def _cut(self, order: Indices, size: int) -> list[int]:
         """Where each batch starts."""
         if self.batch.unit == "sentences":
-            return list(range(0, len(order), self.batch.size))
-        src, tgt, size = self.src[order], self.tgt[order], self.batch.size
+            return list(range(0, len(order), size))
+        src, tgt = self.src[order], self.tgt[order]
         starts, start = [], 0
         while start < len(order):
             starts.append(start)

@@ -34,7 +34,17 @@ GROWN: dict[str, Any] = {
     "model.word_dim": None,
     "model.output_dim": None,
     "model.weight_norm": False,
+    "batch.stages": [],
     "optim.momentum": None,
+    "optim.weight_decay": 0.0,
+    "optim.ema": None,
+    "optim.schedule.warmup_ratio": None,
+    "optim.schedule.cooldown": None,
+    "optim.schedule.decay": None,
+    "optim.restart.batch.stages": [],
+    "optim.restart.schedule.warmup_ratio": None,
+    "optim.restart.schedule.cooldown": None,
+    "optim.restart.schedule.decay": None,
     "optim.schedule.shrink": None,
     "optim.schedule.min_lr": None,
     "optim.schedule.cut": None,
@@ -173,7 +183,7 @@ def _train_text(spec: RunSpec, data: str, parent: str | None) -> str:
 def _optim_meaning(spec: RunSpec) -> dict[str, Any]:
     optim = _dump("optim", spec.optim)
     optim["name"] = optim.pop("kind")  # its word in the first keys
-    if spec.optim.kind != "adam":
+    if spec.optim.kind == "nag":
         optim = {name: value for name, value in optim.items() if name not in ("betas", "eps")}
     optim["schedule"] = _schedule(optim["schedule"])
     if optim.get("restart"):

@@ -111,6 +111,8 @@ def whole(spec: RunSpec) -> list[Problem]:
         )
     averaged = spec.decode.checkpoint == "average"
     unless(not averaged or spec.train.snapshots > 0, ("decode", "checkpoint"), "found average; expected train.snapshots of at least 1")
+    moving = spec.decode.checkpoint == "ema"
+    unless(not moving or spec.optim.ema is not None, ("decode", "checkpoint"), "found ema; expected optim.ema, the decay of the average")
     for schedule in (spec.optim.schedule, *([] if spec.optim.restart is None else [spec.optim.restart.schedule])):
         cuts, patience = schedule.cuts_to_end(), spec.train.patience
         unless(

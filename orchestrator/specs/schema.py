@@ -205,13 +205,14 @@ class LengthPenalty(Strict):
 
 
 class DecodeSpec(Strict):
-    """Choice of checkpoint (`best`: lowest validation nll) and search. |Y| <= max_ratio * |X| + max_extra, and <= `max_length`
-    (EOS counted).
+    """Choice of checkpoint (`best`: lowest validation nll; `average`: of the snapshots; `ema`: the moving average) and search.
+
+    |Y| <= max_ratio * |X| + max_extra, and <= `max_length` (EOS counted).
 
     `no_repeat_ngram` n > 0: no output holds the same n subwords twice (3: trigram blocking, Paulus et al. 2018).
     """
 
-    checkpoint: Literal["last", "best", "average"] = "last"
+    checkpoint: Literal["last", "best", "average", "ema"] = "last"
     beam_size: Positive = 4
     length_penalty: LengthPenalty = LengthPenalty()
     max_ratio: Annotated[float, Field(gt=0)] = 1.0

@@ -7,6 +7,7 @@ updates.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -44,9 +45,10 @@ class UpdateLoader:
         self.batches = Batches(pairs, batch, stream_seed(seed, "data"))
         self.src_lengths, self.tgt_lengths = pairs.src_lengths + 1, pairs.tgt_lengths + 1
 
-    def updates_per_epoch(self) -> int:
-        """Of the first epoch; others differ slightly, because batches are formed anew in each."""
-        return -(-len(self.batches.epoch(0)) // self.batch.accumulate)
+    def updates_of(self, first: int, end: int) -> int:
+        """Number of updates of the epochs `first` to `end` - 1: an estimate, because batches are formed anew in each epoch."""
+        sizes = Counter(self.batch.size_at(epoch) for epoch in range(first, end))
+        return sum(epochs * -(-self.batches.count(size) // self.batch.accumulate) for size, epochs in sizes.items())
 
     def updates(self, epoch: int, index: int) -> Iterator[Update]:
         """Starts at micro-batch `index` of `epoch`; never ends."""
@@ -70,5 +72,5 @@ class UpdateLoader:
 
 def total_steps(loader: UpdateLoader, train: TrainSpec, progress: Progress) -> int:
     """Number of updates of the whole training; an estimate where it is given in epochs."""
-    epochs = math.inf if train.max_epochs is None else progress.step + (train.max_epochs - progress.epoch) * loader.updates_per_epoch()
+    epochs = math.inf if train.max_epochs is None else progress.step + loader.updates_of(progress.epoch, train.max_epochs)
     return int(min(epochs, math.inf if train.max_steps is None else train.max_steps))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -15,18 +17,40 @@ STATE = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")
 """Names of the optimisers' state of a parameter."""
 
 
-def learning_rate(schedule: Schedule, step: int, d_model: int, cuts: int = 0) -> float:
-    """The rate of update `step` (from 1). cuts: of a plateau, so far. noam: Vaswani et al. 2017, Eq. 3."""
+def learning_rate(schedule: Schedule, step: int, d_model: int, cuts: int = 0, length: int = 0) -> float:
+    """The rate of update `step` (from 1) of a phase. cuts: of a plateau, so far. length: updates of the phase, where the rate needs it.
+
+    noam: Vaswani et al. 2017, Eq. 3; the others: `specs.optim.Schedule`.
+    """
     if schedule.kind == "plateau":
         return schedule.rate_after(cuts)
-    t, warmup = float(step), float(max(schedule.warmup, 1))
+    warmup = schedule.warmup if schedule.warmup_ratio is None else max(1, round(schedule.warmup_ratio * length))
+    t, w = float(step), float(max(warmup, 1))
     if schedule.kind == "noam":
-        return schedule.factor * d_model**-0.5 * min(t**-0.5, t * warmup**-1.5)
+        return schedule.factor * d_model**-0.5 * min(t**-0.5, t * w**-1.5)
     assert schedule.lr is not None
-    ramp = min(1.0, t / warmup) if schedule.warmup else 1.0
-    if schedule.kind == "fixed" or t <= warmup:
-        return schedule.lr * ramp
-    return schedule.lr * (warmup / t) ** 0.5
+    if step <= warmup:
+        return schedule.lr * t / w
+    if schedule.kind == "fixed":
+        return schedule.lr
+    if schedule.kind == "inverse-sqrt":
+        return schedule.lr * (w / t) ** 0.5
+    floor = schedule.min_lr or 0.0
+    return floor + (schedule.lr - floor) * _decay(schedule, step - 1, warmup, length)
+
+
+def _decay(schedule: Schedule, done: int, warmup: int, length: int) -> float:
+    """Factor in [0, 1] of a cosine or wsd rate after `done` updates."""
+    if schedule.kind == "cosine":
+        return 0.5 * (1.0 + math.cos(math.pi * _share(done, warmup, length)))
+    assert schedule.cooldown is not None
+    x = _share(done, max(warmup, length - round(schedule.cooldown * length)), length)
+    return 1.0 - (x if schedule.decay == "linear" else math.sqrt(x))
+
+
+def _share(done: int, start: int, end: int) -> float:
+    """How far `done` lies between `start` and `end`, in [0, 1]."""
+    return min(max((done - start) / max(end - start, 1), 0.0), 1.0)
 
 
 class _Unwrapped(torch.optim.Optimizer):
@@ -61,23 +85,89 @@ class NAG(_Unwrapped, torch.optim.SGD):
     _step = inspect.unwrap(torch.optim.SGD.step)
 
 
-def build_optimizer(model: nn.Module, spec: OptimSpec) -> Adam | NAG:
+class Muon(_Unwrapped, torch.optim.Muon):
+    _step = inspect.unwrap(torch.optim.Muon.step)
+
+
+class MuonWithAdam:
+    """Muon for the hidden matrices and Adam for all other parameters, as one optimiser with one state."""
+
+    def __init__(self, muon: Muon, adam: Adam) -> None:
+        self.muon, self.adam = muon, adam
+        adam.state = self.state = muon.state
+        self.param_groups = [*muon.param_groups, *adam.param_groups]
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self.muon.zero_grad(set_to_none=set_to_none)
+        self.adam.zero_grad(set_to_none=set_to_none)
+
+    def step(self) -> None:
+        self.muon.step()
+        self.adam.step()
+
+
+Optimizer: TypeAlias = Adam | NAG | MuonWithAdam
+
+
+def build_optimizer(model: nn.Module, spec: OptimSpec) -> Optimizer:
     """The optimiser of `spec.kind` over every parameter, fused; the rate is set before each update."""
-    if spec.kind == "adam":
-        return Adam(model.parameters(), lr=0.0, betas=(spec.betas[0], spec.betas[1]), eps=spec.eps, fused=PATHS.fused_optimizer)
+    if spec.kind == "muon":
+        return muon(model, spec)
+    return nag(model, spec) if spec.kind == "nag" else adam(model, spec)
+
+
+def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
+    """Weights of the linear maps, without the output layer's. Mixing weights, embeddings and vectors are none."""
+    maps = [module for module in model.modules() if isinstance(module, nn.Linear) and module is not getattr(model, "output", None)]
+    return [weight for module in maps if (weight := module._parameters.get("weight")) is not None]
+
+
+def adam(model: nn.Module, spec: OptimSpec, parameters: Iterable[nn.Parameter] | None = None) -> Adam:
+    """Fused Adam; AdamW of the hidden matrices where `weight_decay` is above 0."""
+    chosen = list(model.parameters() if parameters is None else parameters)
+    groups: list[dict[str, Any]] = [{"params": chosen}]
+    if spec.weight_decay > 0:
+        decayed = {id(matrix) for matrix in hidden_matrices(model)}
+        groups = [
+            {"params": [p for p in chosen if id(p) in decayed], "weight_decay": spec.weight_decay},
+            {"params": [p for p in chosen if id(p) not in decayed]},
+        ]
+    return Adam(
+        [group for group in groups if group["params"]],
+        lr=0.0,
+        betas=(spec.betas[0], spec.betas[1]),
+        eps=spec.eps,
+        fused=PATHS.fused_optimizer,
+        decoupled_weight_decay=True,
+    )
+
+
+def nag(model: nn.Module, spec: OptimSpec) -> NAG:
+    """Fused Nesterov momentum."""
     assert spec.momentum is not None
-    nag = NAG(model.parameters(), lr=0.0, momentum=spec.momentum, nesterov=True, fused=PATHS.fused_optimizer)
+    found = NAG(model.parameters(), lr=0.0, momentum=spec.momentum, nesterov=True, fused=PATHS.fused_optimizer)
     for parameter in model.parameters():
-        nag.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-    return nag
+        found.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return found
 
 
-def set_lr(optimizer: torch.optim.Optimizer, rate: float) -> None:
+def muon(model: nn.Module, spec: OptimSpec) -> MuonWithAdam:
+    """Muon (Jordan 2024) with updates of the size of Adam's: 0.2 * sqrt(max(rows, columns)) (Liu et al. 2025)."""
+    assert spec.momentum is not None
+    matrices = hidden_matrices(model)
+    chosen = {id(matrix) for matrix in matrices}
+    return MuonWithAdam(
+        Muon(matrices, lr=0.0, momentum=spec.momentum, weight_decay=spec.weight_decay, adjust_lr_fn="match_rms_adamw"),
+        adam(model, spec, [p for p in model.parameters() if id(p) not in chosen]),
+    )
+
+
+def set_lr(optimizer: Optimizer, rate: float) -> None:
     for group in optimizer.param_groups:
         group["lr"] = rate
 
 
-def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     """The optimiser's state by parameter name."""
     return {
         f"{name}.{key}": value
@@ -87,7 +177,7 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
     }
 
 
-def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+def load_optimizer(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """The inverse of `optimizer_tensors`."""
     for name, parameter in model.named_parameters():
         state = {key: tensors[f"{name}.{key}"].clone() for key in STATE if f"{name}.{key}" in tensors}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from orchestrator.specs.schema import BatchSpec, Every, RunSpec, Schedule
 from orchestrator.training import plateau
+from orchestrator.training.batches import UpdateLoader, total_steps
 from orchestrator.training.state import Progress
 
 
@@ -13,6 +14,16 @@ def settings(spec: RunSpec, progress: Progress) -> tuple[BatchSpec, Schedule]:
     if progress.phase == 0 or restart is None:
         return spec.batch, spec.optim.schedule
     return restart.batch or spec.batch, restart.schedule
+
+
+def length(spec: RunSpec, progress: Progress, loader: UpdateLoader) -> int:
+    """Updates of the phase that begins: exact where steps decide, else estimated."""
+    restart, p = spec.optim.restart, progress
+    left = total_steps(loader, spec.train, p) - p.step
+    if restart is None or p.phase > 0:
+        return left
+    first = loader.updates_of(0, restart.after_epochs) if restart.after_epochs is not None else restart.after_steps
+    return min(left, first or left)
 
 
 def restart_due(spec: RunSpec, progress: Progress) -> bool:
@@ -27,7 +38,7 @@ def restart_due(spec: RunSpec, progress: Progress) -> bool:
 def restart(progress: Progress) -> None:
     """Starts the next phase with a new clock, at the start of an epoch."""
     p = progress
-    p.phase, p.phase_step = p.phase + 1, 0
+    p.phase, p.phase_step, p.phase_length = p.phase + 1, 0, 0
     p.epoch, p.index = (p.epoch + 1, 0) if p.index else (p.epoch, 0)
     plateau.reset(p)
 

@@ -10,6 +10,8 @@ from typing import Any
 class Progress:
     """step: finished updates. phase, phase_step: restarts, and the clock of the schedule. epoch, index: the next micro-batch.
 
+    phase_length: updates of the current phase, fixed at its start where the schedule needs it; else 0.
+
     best_*, last_nll, worse: validation; worse: validations in a row without improvement. before_nll, cuts: nll of the phase's previous
     validation, and cuts of its rate (see `plateau`). rate_cuts: of the whole training, {"step", "epoch": finished epochs, "lr": the new
     rate}. origin: what the training is made of (`ledger.component_sources`), for its record.
@@ -18,6 +20,7 @@ class Progress:
     step: int = 0
     phase: int = 0
     phase_step: int = 0
+    phase_length: int = 0
     epoch: int = 0
     index: int = 0
     best_nll: float | None = None

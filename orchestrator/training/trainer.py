@@ -24,6 +24,7 @@ from orchestrator.ledger.weights import copy_into
 from orchestrator.specs.schema import RunSpec, Schedule
 from orchestrator.training import phases, plateau
 from orchestrator.training.batches import Update, UpdateLoader, total_steps
+from orchestrator.training.ema import MovingAverage
 from orchestrator.training.gradient_norms import GradientNorms
 from orchestrator.training.metrics import Meter
 from orchestrator.training.objective import Normalizer, Objective
@@ -76,6 +77,7 @@ class Trainer:
 
         # the optimizer, and the loss as one module that DDP can wrap
         self.optimizer = build_optimizer(self.model, spec.optim)
+        self.average = None if spec.optim.ema is None else MovingAverage(self.model, spec.optim.ema)
         objective = Objective(self.model, spec.optim.label_smoothing)
         if spec.train.compile:
             objective.compile()
@@ -102,6 +104,8 @@ class Trainer:
                 self.train_phase()
             if self.runtime.is_main:
                 self.save_weights("last")
+                if self.average is not None:
+                    self.save_weights("ema", self.average.average)
         except Diverged as error:
             self.report(self.gradient_norms.flush())
             status, reason = "diverged", str(error)
@@ -118,6 +122,8 @@ class Trainer:
         batch, schedule = phases.settings(self.spec, self.progress)
         loader = UpdateLoader(self.train_pairs, batch, self.spec.seed, self.runtime.rank, self.runtime.world_size)
         self.report({"total_steps": total_steps(loader, self.spec.train, self.progress)})
+        if schedule.needs_length and self.progress.phase_length == 0:
+            self.progress.phase_length = phases.length(self.spec, self.progress, loader)
         self.model.train()
         updates = loader.updates(self.progress.epoch, self.progress.index)
         for update in self.runtime.prepare_loader(prefetch(updates) if self.runtime.device.type == "cuda" else updates):
@@ -163,13 +169,15 @@ class Trainer:
     def optimizer_step(self, update: Update, schedule: Schedule, sums: dict[str, Tensor]) -> None:
         p, spec = self.progress, self.spec
         step = p.step + 1
-        set_lr(self.optimizer, learning_rate(schedule, p.phase_step + 1, spec.model.d_model, p.cuts))
+        set_lr(self.optimizer, learning_rate(schedule, p.phase_step + 1, spec.model.d_model, p.cuts, p.phase_length))
         self.gradient_norms.record(step)
         norm = clip_gradients(self.model, spec.optim.clip_norm)
         # on a GPU only before a report, so that other steps never wait for the device
         if self.runtime.device.type == "cpu" or step % LOG_EVERY == 0:
             check_finite(self.runtime, step, sums["nll"], norm)
         self.optimizer.step()
+        if self.average is not None:
+            self.average.update(step)
         p.step, p.phase_step, p.epoch, p.index = step, p.phase_step + 1, update.epoch, update.index
 
     def after_step(self) -> None:
@@ -227,8 +235,8 @@ class Trainer:
     def weights(self) -> dict[str, Tensor]:
         return {name: p.detach() for name, p in self.model.named_parameters()}
 
-    def save_weights(self, name: str) -> None:
-        self.store.save_weights(name, self.weights(), {"step": self.progress.step})
+    def save_weights(self, name: str, tensors: Mapping[str, Tensor] | None = None) -> None:
+        self.store.save_weights(name, tensors or self.weights(), {"step": self.progress.step})
 
     def save_checkpoint(self, metrics: dict[str, Any], *, force: bool) -> dict[str, Any]:
         """Saves a snapshot and a checkpoint where due (`force`: the checkpoint now). Returns the report, which the checkpoint holds too."""
@@ -241,7 +249,10 @@ class Trainer:
             metrics |= self.gradient_norms.flush()  # those that no checkpoint holds would be lost with the process
             # dropout streams are a function of (seed, step, micro-batch, rank), so the step is all of the generators' state
             state = {"progress": p.to_json(), "report": metrics, "rng": {"dropout": p.step}}
-            self.store.save(p.step, {"model": self.weights(), "optimizer": optimizer_tensors(self.model, self.optimizer)}, state)
+            tensors = {"model": self.weights(), "optimizer": optimizer_tensors(self.model, self.optimizer)}
+            if self.average is not None:
+                tensors["ema"] = self.average.average
+            self.store.save(p.step, tensors, state)
         return metrics
 
     def load_checkpoint(self) -> None:
@@ -256,6 +267,8 @@ class Trainer:
             self.report({"warning": f"{', '.join(component_sources.edited(origin))} changed since the checkpoint; --again begins anew"})
         copy_into(self.model, saved.tensors["model"])
         load_optimizer(self.model, self.optimizer, saved.tensors["optimizer"])
+        if self.average is not None:
+            self.average.load(saved.tensors["ema"])
         report = saved.state["report"]  # repeated, in case the process died between checkpoint and report
         if "rung" in report and NAME not in report:
             report |= self.measure_rung()

@@ -64,7 +64,7 @@ def make(job):
 
 def training(job, model, about):
     feed = UpdateLoader(store(read_text(job)), BatchSpec(unit="tokens", size=job["batch_tokens"]), seed=job["seed"])
-    updates = [update for update, _ in zip(feed.updates(0, 0), range(feed.updates_per_epoch()), strict=False)]
+    updates = [update for update, _ in zip(feed.updates(0, 0), range(feed.updates_of(0, 1)), strict=False)]
     ready = [Prepared(u, u.src_tokens, u.tgt_tokens, u.padded_tokens) for u in updates]
     objective, optimizers = Objective(model, job["smoothing"]), {}
 

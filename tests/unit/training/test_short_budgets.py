@@ -1,0 +1,169 @@
+"""What short trainings need: schedules over a known length, moving averages, weight decay, growing batches, Muon."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from models import build
+from orchestrator.ledger.run_files import Store
+from orchestrator.specs.schema import BatchSpec, OptimSpec, Schedule
+from orchestrator.training.batches import UpdateLoader
+from orchestrator.training.ema import MovingAverage
+from orchestrator.training.optim import build_optimizer, hidden_matrices, learning_rate, set_lr
+from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
+
+
+def rates(schedule: dict, length: int) -> list[float]:
+    parsed = Schedule.model_validate(schedule)
+    return [learning_rate(parsed, step, 64, length=length) for step in range(1, length + 1)]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (
+            {"kind": "wsd", "lr": 2.0, "warmup": 2, "cooldown": 0.4, "decay": "linear"},
+            [1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0 * 3 / 4, 2.0 * 2 / 4, 2.0 * 1 / 4],
+        ),
+        (
+            {"kind": "wsd", "lr": 2.0, "warmup_ratio": 0.2, "cooldown": 0.4},
+            [1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, *(2.0 * (1 - math.sqrt(k / 4)) for k in (1, 2, 3))],
+        ),
+        (
+            {"kind": "wsd", "lr": 2.0, "warmup": 2, "cooldown": 0.4, "decay": "linear", "min_lr": 1.0},
+            [1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1 + 3 / 4, 1 + 2 / 4, 1 + 1 / 4],
+        ),
+        (
+            {"kind": "cosine", "lr": 2.0, "warmup": 2, "min_lr": 0.5},
+            [1.0, 2.0, *(0.5 + 1.5 * (1 + math.cos(math.pi * k / 8)) / 2 for k in range(8))],
+        ),
+        ({"kind": "inverse-sqrt", "lr": 1.0, "warmup_ratio": 0.4}, [0.25, 0.5, 0.75, 1.0, *(math.sqrt(4 / t) for t in range(5, 11))]),
+        ({"kind": "noam", "warmup_ratio": 0.4}, [64**-0.5 * min(t**-0.5, t * 4**-1.5) for t in range(1, 11)]),
+    ],
+)
+def test_rates_over_a_known_length(schedule: dict, expected: list[float]) -> None:
+    assert rates(schedule, 10) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ({"kind": "cosine"}, "lr is needed by schedule cosine"),
+        ({"kind": "cosine", "lr": 1.0, "cooldown": 0.1}, "cooldown is not used by schedule cosine"),
+        ({"kind": "fixed", "lr": 1.0, "min_lr": 0.1}, "min_lr is not used by schedule fixed"),
+        ({"kind": "wsd", "lr": 1.0, "warmup": 10, "warmup_ratio": 0.1}, "give one of warmup and warmup_ratio"),
+        ({"kind": "plateau", "lr": 1.0, "warmup_ratio": 0.1}, "warmup_ratio is not used by schedule plateau"),
+        ({"kind": "wsd", "lr": 0.1, "min_lr": 0.2}, "min_lr is 0.2; expected less than lr, 0.1"),
+    ],
+)
+def test_options_that_a_schedule_has_not(schedule: dict, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Schedule.model_validate(schedule)
+
+
+def test_stages_of_batches_come_in_order(prepared) -> None:
+    with pytest.raises(ValidationError, match="from_epoch is 2, 2; expected increasing epochs"):
+        BatchSpec(stages=[{"from_epoch": 2, "size": 5}, {"from_epoch": 2, "size": 6}])
+    batch = BatchSpec(unit="sentences", size=10, accumulate=2, stages=[{"from_epoch": 1, "size": 40}, {"from_epoch": 3, "size": 80}])
+    pairs = prepared.pairs("train")
+    loader, n = UpdateLoader(pairs, batch, 1), len(pairs.src_lengths)
+    updates = [math.ceil(math.ceil(n / size) / 2) for size in (10, 40, 40, 80)]
+    assert loader.updates_of(0, 4) == sum(updates)
+    assert loader.updates_of(2, 4) == sum(updates[2:])
+    sizes: dict[int, int] = {}
+    for update in islice(loader.updates(0, 0), sum(updates)):
+        epoch = update.epoch - (update.index == 0)
+        sizes[epoch] = max(sizes.get(epoch, 0), *(len(micro.src) for micro in update.micro_batches))
+    assert sizes == {0: 10, 1: 40, 2: 40, 3: 80}
+    assert batch.max_size == 80
+
+
+def test_the_average_is_the_recurrence_written_out() -> None:
+    model = torch.nn.Linear(1, 1, bias=False)
+    model.weight.data.fill_(1.0)
+    average, expected = MovingAverage(model, 0.5), 1.0
+    for step, value in enumerate([3.0, 5.0, -7.0, 2.0, 11.0, 0.5, 4.0], start=1):
+        model.weight.data.fill_(value)
+        average.update(step)
+        decay = min(0.5, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * value
+    assert average.average["weight"].item() == pytest.approx(expected)
+
+
+def one_step(spec: OptimSpec):
+    """A model, its gradients and its parameters after one update at rate 0.01."""
+    model = build(SPEC.model.model_dump(), 40, 40)
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        for p in model.parameters():
+            p.grad = torch.randn_like(p)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    chosen = build_optimizer(model, spec)
+    set_lr(chosen, 0.01)
+    chosen.step()
+    matrices = {id(p) for p in hidden_matrices(model)}
+    names = {name for name, p in model.named_parameters() if id(p) in matrices}
+    return model, before, dict(model.named_parameters()), names
+
+
+def test_decay_shrinks_hidden_matrices_alone() -> None:
+    _, before, plain, names = one_step(OptimSpec())
+    _, _, decayed, _ = one_step(OptimSpec(weight_decay=0.1))
+    assert names and "output.weight" not in names and not any("norm" in name or "words" in name for name in names)
+    for name, value in plain.items():
+        lost = 0.01 * 0.1 * before[name] if name in names else torch.zeros(())
+        torch.testing.assert_close(decayed[name], value - lost, atol=1e-6, rtol=0)
+
+
+def test_muon_moves_hidden_matrices_by_orthogonal_steps_and_the_rest_by_adam() -> None:
+    _, before, moved, names = one_step(OptimSpec(kind="muon", weight_decay=0.1))
+    _, _, adam, _ = one_step(OptimSpec())
+    for name, value in moved.items():
+        if name not in names:
+            torch.testing.assert_close(value, adam[name])
+            continue
+        step = before[name] * (1 - 0.01 * 0.1) - value
+        singular = torch.linalg.svdvals(step) / (0.01 * 0.2 * math.sqrt(max(step.shape)))
+        assert singular.min() > 0.3 and singular.max() < 1.5, name  # five Newton-Schulz steps bring them near 1
+
+
+CASES = {
+    "ema": {"optim": {"ema": 0.9}},
+    "muon": {"optim": {"kind": "muon", "weight_decay": 0.05}},
+    "wsd by epochs": {
+        "optim": {"schedule": {"kind": "wsd", "lr": 3e-3, "warmup_ratio": 0.2}},
+        "batch": {"stages": [{"from_epoch": 1, "size": 600}]},
+        "train": {"max_steps": None, "max_epochs": 2},
+    },
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_resumed_training_has_the_bits_of_one_in_one_go(name: str, prepared, tmp_path) -> None:
+    spec = changed(**CASES[name])
+    whole, parts = Recorder(), Recorder(stop_at=12)
+    fit(spec, prepared, tmp_path / "whole", whole)
+    with pytest.raises(KeyboardInterrupt):
+        fit(spec, prepared, tmp_path / "parts", parts)
+    rest = Recorder()
+    fit(spec, prepared, tmp_path / "parts", rest)
+    for choice in ("last", "ema") if spec.optim.ema else ("last",):
+        one, two = (Store(tmp_path / run, KEY).weights(choice) for run in ("whole", "parts"))
+        assert all(torch.equal(one[key], two[key]) for key in one)
+    assert whole.nll() == parts.nll() | rest.nll()
+    if spec.optim.ema:
+        last, ema = (Store(tmp_path / "whole", KEY).weights(choice) for choice in ("last", "ema"))
+        assert any(not torch.equal(last[key], ema[key]) for key in last)
+
+
+def test_a_cooldown_ends_with_the_training(prepared, tmp_path) -> None:
+    """By epochs too, where the length is an estimate."""
+    recorder = Recorder()
+    fit(changed(**CASES["wsd by epochs"]), prepared, tmp_path / "run", recorder)
+    rates = {report["step"]: report["train/lr"] for report in recorder.reports if "train/lr" in report}
+    assert rates[max(rates)] < 0.2 * 3e-3
