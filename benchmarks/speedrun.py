@@ -1,0 +1,129 @@
+"""Minutes of one core until Multi30k test_2016_flickr reaches 30, 35, 38 and 40 BLEU: attempts are rows of sweeps/speedrun.yaml.
+
+    python benchmarks/speedrun.py --data-dir DIR [ROW ..]
+
+Each row is run with every seed of the file by `nmt-ablate run`, pinned to one core. Its time is that of the whole process (starting,
+training, validation, checkpoints, decoding, scoring) without the preparation of the data. Where other work shares the machine the wall
+clock says little, so that the CPU time of the process counts; both are kept. Figures are added to docs/performance/speedrun.json, and
+docs/speedrun.md is written anew from all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from machine import describe
+from scipy import stats
+
+from orchestrator.data.prepare import prepare
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve, sweep_of
+
+ROOT = Path(__file__).resolve().parents[1]
+FILE = ROOT / "search_spaces/sweeps/speedrun.yaml"
+FIGURES, PAGE = ROOT / "docs/performance/speedrun.json", ROOT / "docs/speedrun.md"
+TARGETS = (30, 35, 38, 40)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The race to a BLEU on Multi30k.")
+    parser.add_argument("rows", nargs="*", help="names of rows; all that have no figures yet where none is named")
+    parser.add_argument("--data-dir", type=Path, help="holds multi30k/; without it the page alone is written")
+    parser.add_argument("--core", type=int, default=0, help="the core to run on")
+    parser.add_argument("--cache-dir", type=Path, default=ROOT / ".data-cache")
+    arguments = parser.parse_args()
+    rows = {row.id.rpartition("/")[2]: row for row in resolve(str(FILE))}
+    figures: dict[str, Any] = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    if unknown := set(arguments.rows) - set(rows):
+        parser.error(f"{', '.join(sorted(unknown))}: no row of {FILE.name}; expected of {', '.join(rows)}")
+    if arguments.data_dir is not None:
+        for name in arguments.rows or [name for name in rows if name not in figures]:
+            prepare(rows[name].spec.data, arguments.data_dir, arguments.cache_dir)
+            runs = [run(name, seed, arguments) for seed in sweep_of(str(FILE), None).seeds]
+            figures[name] = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": describe(), "runs": runs}
+            FIGURES.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
+    PAGE.write_text(page(rows, figures))
+
+
+def run(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """One training, decoding and scoring: {"seed", "bleu", "params", "cpu_minutes", "wall_minutes"}."""
+    with tempfile.TemporaryDirectory() as results:
+        command = ["taskset", "-c", str(arguments.core), sys.executable, "-m", "orchestrator", "run", f"{FILE}#{name}", "--seed", str(seed)]
+        command += ["--engine", "local", "--no-tracking", "--json", "--data-dir", str(arguments.data_dir)]
+        command += ["--results", results, "--cache-dir", str(arguments.cache_dir)]
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        started, before = time.monotonic(), os.times()
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+        wall, after = time.monotonic() - started, os.times()
+    if done.returncode:
+        raise SystemExit(f"error: {name} with seed {seed} ended with exit code {done.returncode}")
+    record = json.loads(done.stdout.splitlines()[-1])
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    minutes = {"cpu_minutes": round(cpu / 60, 2), "wall_minutes": round(wall / 60, 2)}
+    return {"seed": seed, "bleu": round(record["bleu"], 2), "params": record["params"]} | minutes
+
+
+def page(rows: dict[str, Row], figures: dict[str, Any]) -> str:
+    """docs/speedrun.md."""
+    attempts = [name for name in rows if name in figures]
+    table = "\n".join(line(name, rows, figures) for name in attempts)
+    best = "\n".join(f"| {target} | {fastest(target, figures)} |" for target in TARGETS)
+    return f"""# The race to a BLEU
+
+Minutes of one core until Multi30k De-En, test_2016_flickr, reaches a BLEU (beam 5, sacreBLEU 13a, cased), everything included but the
+preparation of the data. `benchmarks/speedrun.py` runs the rows of `search_spaces/sweeps/speedrun.yaml` and writes this page.
+
+| BLEU | minutes, row |
+|---|---|
+{best}
+
+Every attempt, mean over its seeds. "against": the row that it changes; the difference of mean BLEU and its p-value (Welch's t-test over
+seeds: it says whether other seeds would agree, not whether other sentences would).
+
+| row | what changes | parameters | minutes | BLEU | s.d. | seeds | against | difference | p |
+|---|---|---|---|---|---|---|---|---|---|
+{table}
+"""
+
+
+def line(name: str, rows: dict[str, Row], figures: dict[str, Any]) -> str:
+    label, runs = rows[name].label, figures[name]["runs"]
+    bleu = scores(figures[name])
+    spread = f"{statistics.stdev(bleu):.2f}" if len(bleu) > 1 else ""
+    cells = [name, label, f"{runs[0]['params'] / 1e6:.2f}M", f"{minutes(figures[name]):.1f}", f"{statistics.mean(bleu):.2f}", spread, len(bleu)]
+    other = re.match(r"\[([\w.-]+)\]", label)
+    if other and other[1] in figures:
+        reference = scores(figures[other[1]])
+        test = stats.ttest_ind(bleu, reference, equal_var=False)
+        cells += [other[1], f"{statistics.mean(bleu) - statistics.mean(reference):+.2f}", f"{test.pvalue:.3f}"]
+    else:
+        cells += ["", "", ""]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def fastest(target: float, figures: dict[str, Any]) -> str:
+    reached = [(minutes(entry), name) for name, entry in figures.items() if statistics.mean(scores(entry)) >= target]
+    return "not reached" if not reached else "{:.1f}, {}".format(*min(reached))
+
+
+def minutes(entry: dict[str, Any]) -> float:
+    return statistics.mean(run["cpu_minutes"] for run in entry["runs"])
+
+
+def scores(entry: dict[str, Any]) -> list[float]:
+    return [run["bleu"] for run in entry["runs"]]
+
+
+if __name__ == "__main__":
+    main()
