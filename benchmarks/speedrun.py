@@ -101,7 +101,15 @@ def line(name: str, rows: dict[str, Row], figures: dict[str, Any]) -> str:
     label, runs = rows[name].label, figures[name]["runs"]
     bleu = scores(figures[name])
     spread = f"{statistics.stdev(bleu):.2f}" if len(bleu) > 1 else ""
-    cells = [name, label, f"{runs[0]['params'] / 1e6:.2f}M", f"{minutes(figures[name]):.1f}", f"{statistics.mean(bleu):.2f}", spread, len(bleu)]
+    cells = [
+        name,
+        label,
+        f"{runs[0]['params'] / 1e6:.2f}M",
+        f"{minutes(figures[name]):.1f}",
+        f"{statistics.mean(bleu):.2f}",
+        spread,
+        len(bleu),
+    ]
     other = re.match(r"\[([\w.-]+)\]", label)
     if other and other[1] in figures:
         reference = scores(figures[other[1]])
