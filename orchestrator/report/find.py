@@ -72,7 +72,7 @@ class Finder:
         if row.spec is None:
             return []
         found = [self._outcome(row.at(seed), seed, keys) for seed, keys in self.seeds(row, seeds).items()]
-        return [self._made_of(outcome) for outcome in found if outcome is not None]
+        return [outcome for outcome in found if outcome is not None]
 
     def seeds(self, row: Row, seeds: Iterable[int] = ()) -> dict[int, Keys]:
         """Keys by seed, in order: of every seed in the ledger, and of `seeds`. Not those whose data is absent and that never ran."""
@@ -116,11 +116,6 @@ class Finder:
         """The score record of a row's keys."""
         return None if keys.train is None or keys.score is None else self.ledger.read_score(keys.train, keys.score)
 
-    def _made_of(self, outcome: Outcome) -> Outcome:
-        key, ledger = outcome.keys.train or "", self.ledger
-        aside = superseded.folders(ledger.root, key[:16])
-        return replace(outcome, changed=tuple(component_sources.changed(ledger.read_train(key), ledger)), earlier=tuple(aside))
-
     def _outcome(self, row: Row, seed: int, keys: Keys) -> Outcome | None:
         train, decode, score = keys.train, keys.decode, keys.score
         if train is None or decode is None or score is None:
@@ -130,18 +125,25 @@ class Finder:
             return None
         scored, decoded = self.ledger.read_score(train, score), self.ledger.read_decode(train, decode)
         outcome = outcome_of(record, [scored], row.failed_below)
-        status, reason, steps, params = outcome.status, outcome.reason, int(record.get("steps") or 0), record.get("params")
-        if outcome.as_stated:
-            return Outcome(seed, status, reason, steps, params=params, keys=keys, stated=True)
-        if status == "trained":
-            return Outcome(seed, status, "not scored", steps, params=params, keys=keys)
-        if status != "done" or scored is None:
-            return Outcome(seed, status, reason, steps, keys=keys)
-        return Outcome(
+        made = Outcome(
             seed,
-            status,
-            reason,
-            steps,
+            outcome.status,
+            outcome.reason,
+            int(record.get("steps") or 0),
+            keys=keys,
+            stated=outcome.as_stated,
+            changed=tuple(component_sources.changed(record, self.ledger)),
+            earlier=tuple(superseded.folders(self.ledger.root, train[:16])),
+        )
+        params = record.get("params")
+        if outcome.as_stated:
+            return replace(made, params=params)
+        if outcome.status == "trained":
+            return replace(made, reason="not scored", params=params)
+        if outcome.status != "done" or scored is None:
+            return made
+        return replace(
+            made,
             params=params,
             bleu=scored["bleu"],
             chrf=(scored.get("chrf") or {}).get("score"),
@@ -150,7 +152,6 @@ class Finder:
             sentences_per_second=(decoded or {}).get("sentences_per_second"),
             capsule=self.ledger.read_capsule(train),
             also=self._also(row) | figures_of(scored),
-            keys=keys,
             text=_text(record, row, scored),
         )
 

@@ -12,6 +12,7 @@ from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import Table, make
 from orchestrator.safe_text import log
 from orchestrator.scoring.significance.compare import Comparer
+from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.index import find_all
 from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import nearest, shown
@@ -22,6 +23,7 @@ from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
 
 
+@no_garbage_collection(freeze=True)
 def table(target: str, form: str, baseline: str | None, options: RowOptions) -> None:
     if form not in FORMATS:
         raise UserError(f"--format {shown(form)}: {nearest(form, FORMATS)}")
