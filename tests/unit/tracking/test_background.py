@@ -7,6 +7,8 @@ import time
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
 
@@ -40,7 +42,9 @@ def test_follows_a_sweep_to_its_end(fake_results: Any) -> None:
             assert [point.step for point in history] == list(range(1, 21))
 
 
-def test_server_down_costs_one_warning_and_no_time(fake_results: Any) -> None:
+def test_server_down_costs_one_warning_and_no_time(fake_results: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_JITTER", "0")
     sweep_id, _ = fake_results.typical()
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))

@@ -77,7 +77,7 @@ def _spec(name):
     recompute = "layers" if name.endswith("recomputed") else "none"
     nag = name == "nag-plateau"
     optim = {"kind": "nag", "clip_norm": 0.1, "schedule": PLATEAU} if nag else {}
-    train = {"validate_every": 1, "max_steps": 20} if nag else {}
+    train = {"validate_every": 1, "max_steps": 20} if nag else {} if name == "plain" else {"max_steps": 10}
     return changed(model=NO_DROPOUT | VARIANTS[name], batch={"accumulate": 2}, optim=optim, train={"recompute": recompute} | train)
 
 
