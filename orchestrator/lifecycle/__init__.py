@@ -1,1 +1,1 @@
-"""What happens to runs and results after they were started: stopped, cleaned up, carried elsewhere, exported, run again and compared."""
+"""Operations on existing runs and results: stop, clean up, export, import, reproduce and compare."""

@@ -1,7 +1,7 @@
-"""A ledger's files in one uncompressed tar: `manifest.json` with the size and sha256 of every other member, then the members, sorted.
+"""Archives of a ledger: one uncompressed tar with `manifest.json` (size and sha256 of every other member), then the members, sorted.
 
-Archives are untrusted: only regular files are accepted, with names of ledger files (`ledger.layout.belongs`), the sizes and sums of the
-manifest, no duplicates, and limits on all of it. Owners, modes and times are neither stored nor restored.
+Archives are untrusted. Only regular files are accepted; their names must be those of ledger files (`ledger.layout.belongs`), their sizes
+and sums must match the manifest, and duplicates and excessive sizes are refused. Owners, modes and times are neither stored nor restored.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ MANIFEST = "manifest.json"
 MAX_MANIFEST = 128 * 2**20
 MAX_FILES = 500_000
 MAX_BYTES = 200 * 10**9
-"""Of all members together; `--max-gb` changes it."""
+"""Default limit of the total size of all members; `--max-gb` changes it."""
 CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """files: name -> {"bytes", "sha256"}; about: what else the writer said (runs, weights, version). sha256: of the manifest's bytes."""
+    """Content of `manifest.json`. files: name -> {"bytes", "sha256"}; metadata: runs, weights, version; sha256: of the file itself."""
 
     files: dict[str, dict[str, Any]]
     metadata: dict[str, Any]
@@ -48,7 +48,7 @@ class Manifest:
 
 
 def write(path: Path, root: Path, names: Sequence[str], metadata: Mapping[str, Any]) -> Manifest:
-    """Writes the archive of `root`'s files `names` atomically. UserError where a file changes in the meantime."""
+    """Writes an archive of the files `names` under `root` atomically. Raises UserError if a file changes meanwhile."""
     files: dict[str, dict[str, Any]] = {}
     for name in sorted(names):
         with (root / name).open("rb") as file:
@@ -78,9 +78,9 @@ def write(path: Path, root: Path, names: Sequence[str], metadata: Mapping[str, A
 
 
 def unpack(path: Path, target: Path, *, max_bytes: int = MAX_BYTES, check_space: Callable[[int], None] = lambda size: None) -> Manifest:
-    """Unpacks verified files into the empty folder `target`. UserError that names the invalid member.
+    """Verifies an archive and unpacks it into the empty folder `target`. Raises UserError that names the invalid member.
 
-    check_space: called with the number of bytes before any is written; may raise.
+    check_space: called with the total number of bytes before any is written; may raise.
     """
     where = display(path)
     if not stat.S_ISREG(path.stat().st_mode):
@@ -99,7 +99,7 @@ def unpack(path: Path, target: Path, *, max_bytes: int = MAX_BYTES, check_space:
                 assert source is not None
                 _write(target / member.name, source, entry, f"{where}: {shown(member.name)}")
                 fault("import_member")
-    except (tarfile.TarError, RecursionError, ValueError, OverflowError) as error:  # what tarfile raises at headers made to hurt it
+    except (tarfile.TarError, RecursionError, ValueError, OverflowError) as error:  # tarfile raises any of these on malicious headers
         raise UserError(f"{where}: is no plain tar file ({error}); expected an archive that `results export` wrote") from None
     if remaining:
         raise UserError(f"{where}: {len(remaining)} members are missing, first {next(iter(remaining))}; is the file whole?")
@@ -172,7 +172,7 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 
 
 class _HashingReader:
-    """Computes the sha256 of a file while it is read."""
+    """A file reader that computes the sha256 of what it reads."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self.digest = file, hashlib.sha256()
@@ -184,7 +184,7 @@ class _HashingReader:
 
 
 class _BoundedReader:
-    """Limits the size of a single read: a header that claims gigabytes is refused before it is read into memory."""
+    """Limits the size of a single read, so that a header that claims gigabytes is refused before it fills the memory."""
 
     def __init__(self, file: IO[bytes], where: str) -> None:
         self.file, self.where = file, where

@@ -1,7 +1,7 @@
-"""Deletes what `garbage.find` found, safely against a kill at any moment.
+"""Deletes the items that `garbage.find` found; safe if killed at any moment.
 
 Each path is checked again and renamed into RESULTS/.trash under the lock of its run or sweep; the trash is emptied afterwards. A run is
-locked only during a few renames, and trash that a killed call left is emptied by the next call.
+locked only for a few renames. The trash of a killed call is emptied by the next one.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from orchestrator.lifecycle.references import References
 def collect(
     results: Path, plan: Garbage, *, weights: bool = False, references: References | None = None
 ) -> tuple[list[Item], list[KeptItem]]:
-    """Deletes the items of `plan` -> (deleted items, items kept because a process acquired them in the meantime).
+    """Deletes the items of `plan`. Returns (deleted items, items that a process acquired or changed meanwhile).
 
-    LockedError where another `gc --delete` or `results import` works on this folder.
+    Raises LockedError if another `gc --delete` or `results import` is working on this folder.
     """
     by_run: dict[str, list[Item]] = defaultdict(list)
     for item in plan.items:
@@ -49,14 +49,14 @@ def collect(
 
 @contextmanager
 def exclusive(results: Path) -> Iterator[None]:
-    """Excludes every other `gc --delete` and import of this folder. LockedError where one is running."""
+    """Excludes every other `gc --delete` and import of this folder. Raises LockedError if one is running."""
     with temporary_lock(RunLock(results / LOCK)):
         yield
 
 
 @contextmanager
 def temporary_lock(lock: RunLock) -> Iterator[RunLock]:
-    """Holds `lock`, and removes its files before it is released: a waiting process creates new ones."""
+    """Holds `lock` and removes its files before releasing it; a waiting process creates new ones."""
     with lock.acquire():
         try:
             yield lock
@@ -68,7 +68,7 @@ def temporary_lock(lock: RunLock) -> Iterator[RunLock]:
 
 
 def move_to_trash(results: Path, path: Path) -> None:
-    """Renames a path into the trash; `empty_trash` frees the space."""
+    """Renames a path into the trash, whose space `empty_trash` frees."""
     trash = results / TRASH
     trash.mkdir(exist_ok=True)
     fault("gc_pre_rename")
@@ -78,6 +78,7 @@ def move_to_trash(results: Path, path: Path) -> None:
 
 
 def empty_trash(results: Path) -> None:
+    """Deletes the trash folder and all that it contains."""
     trash = results / TRASH
     for path in sorted(trash.iterdir()) if trash.is_dir() else []:
         fault("gc_pre_delete")
@@ -90,7 +91,7 @@ Outcomes = Iterator[tuple[Item, KeptItem | None]]
 
 
 def _collect_run(results: Path, name: str, items: list[Item], weights: bool, references: References) -> Outcomes:
-    """Each item with the reason it is kept, or None if it was deleted. The lock's own files are deleted with the lock."""
+    """Yields each item with None if it was deleted, else with the reason why not. The lock's own files go with the lock."""
     run = results / name
     lock = RunLock(run / "lock")
     try:
@@ -112,7 +113,7 @@ def _collect_run(results: Path, name: str, items: list[Item], weights: bool, ref
 
 
 def _collect_others(results: Path, items: list[Item]) -> Outcomes:
-    """Items outside of runs: files of sweeps, of Ray and of these commands."""
+    """Deletes items outside runs: files of sweeps, of Ray, and of `gc`, import and `repro` themselves."""
     for item in items:
         path = item.path
         try:
@@ -133,13 +134,13 @@ def _collect_others(results: Path, items: list[Item]) -> Outcomes:
                 move_to_trash(results, path)
             yield item, None
         except FileNotFoundError:
-            yield item, None  # gone already, with its lock
+            yield item, None  # already deleted together with its lock
         except (LockedError, FencedError) as error:
             yield item, _busy(item, str(error))
 
 
 def _sweep_name(name: str) -> str:
-    """The sweep that a file in RESULTS/sweeps belongs to."""
+    """Name of the sweep that a file in RESULTS/sweeps belongs to."""
     name = re.sub(r"^\.(.+)\.[0-9]+-[0-9a-f]{8}\.tmp$", r"\1", name)
     return re.sub(r"(\.lock(\.json|\.asked-[0-9]+)?|\.asha\.json|\.json|\.stop)$", "", name)
 

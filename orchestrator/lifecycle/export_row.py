@@ -1,7 +1,7 @@
-"""Exports a trained row as a self-contained folder: weights, vocabulary, config, capsule, model card and a script that translates.
+"""Exports a trained row as a self-contained folder with weights, vocabulary, config, capsule, model card and translation script:
 
 FOLDER/translate.py  README.md  SHA256SUMS  config.json  row.yaml  capsule.json  model.safetensors  {joint|src|tgt}.vocab
-       models/  translator/     (copies of the code; `translator` holds the modules of the orchestrator that a translation needs)
+       models/  translator/     (copies of the code; `translator` holds the modules of the orchestrator needed for translation)
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CODE = (
     "lifecycle/plain_spec.py",
     "specs/text_form.py",
 )
-"""Modules of `orchestrator/` that are copied into `translator/`."""
+"""Modules of `orchestrator/` copied into `translator/`."""
 RENAMED = (
     ("orchestrator.lifecycle.plain_spec", "translator.specs.schema"),
     ("from orchestrator import", "from translator import"),
@@ -68,7 +68,7 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True)
 class Exported:
-    """files: name -> bytes."""
+    """An exported folder. files: name -> size in bytes."""
 
     folder: Path
     files: dict[str, int]
@@ -77,7 +77,7 @@ class Exported:
 
 
 def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder: Path) -> Exported:
-    """Writes the folder atomically. UserError where the row is not trained, its weights are absent, or the folder is not empty."""
+    """Writes the folder atomically. Raises UserError if the row is not trained, its weights are absent, or the folder is not empty."""
     record = ledger.read_train(task.train_key)
     if record is None or record["status"] != "done":
         raise UserError(f"{task.name}: its run is {record['status'] if record else 'not in the results'}; expected one that is done")
@@ -115,7 +115,7 @@ def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder:
 
 
 def _metadata(row: Row, task: Task, prepared: Prepared, ledger: Ledger, record: dict[str, Any]) -> dict[str, Any]:
-    """The content of the model card. scores: name -> figures; the row's own score is named by its test set."""
+    """Content of the model card. `scores` maps names to figures; the row's own score is named after its test set."""
     scores = {}
     for name, scoring in task.scorings.items():
         score = None if scoring.keys.score is None else ledger.read_score(task.train_key, scoring.keys.score)

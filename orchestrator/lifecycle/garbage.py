@@ -1,11 +1,11 @@
-"""Finds what can be deleted from a results folder, and the rule that keeps the rest. Read-only.
+"""Finds files that can be deleted from a results folder, and the rules that protect the others. Read-only.
 
-Deletable: checkpoints of finished runs; tensors of orphans (runs that no sweep file names any more, if every sweep file can be read);
+Deletable: checkpoints of finished runs; tensors of orphans (runs that no sweep file names, provided every sweep file can be read);
 temporary files of killed writers; locks of dead processes; Ray's own state, which is never read again; with `weights`, also the weights
 and snapshots of finished runs that no rule protects.
 
-Always kept (RULES): the ledger's JSON, spec.yaml, history and hypotheses; every file of a run that a live process holds or whose sweep
-is running; checkpoints that an unfinished, failed or stopped run resumes from; weights that another row starts from or that a decoding
+Never deleted (RULES): the ledger's JSON, spec.yaml, history and hypotheses; every file of a run that a live process holds or whose sweep
+is running; checkpoints from which an unfinished, failed or stopped run resumes; weights that another row starts from or that a decoding
 or an analysis needs; symbolic links.
 """
 
@@ -58,7 +58,7 @@ class Item:
 
 @dataclass(frozen=True)
 class KeptItem:
-    """Tensors that are kept, and the rule (a name of RULES) that keeps them."""
+    """Tensors that are not deletable, and the rule (a name in RULES) that protects them."""
 
     path: Path
     size: int
@@ -72,13 +72,15 @@ class KeptItem:
 
 @dataclass
 class Garbage:
+    """Result of `find`: deletable items, protected ones, and messages."""
+
     items: list[Item] = field(default_factory=list)
     kept: list[KeptItem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def find(results: Path, *, weights: bool = False, references: References | None = None) -> Garbage:
-    """Everything in `results` that can be deleted. Takes no lock."""
+    """Finds everything in `results` that can be deleted. Takes no lock."""
     sweeps, garbage = read_sweeps(results), Garbage()
     for name in sweeps.unreadable:
         garbage.notes.append(f"sweeps/{name} cannot be read: no run counts as an orphan until it can, or is removed")
@@ -91,11 +93,12 @@ def find(results: Path, *, weights: bool = False, references: References | None 
 
 
 def runs_in(results: Path) -> list[Path]:
+    """Run folders of a results folder, sorted by name."""
     return [path for path in sorted(results.iterdir()) if RUN.fullmatch(path.name) and path.is_dir()]
 
 
 def inspect_run(run: Path, sweeps: Sweeps, garbage: Garbage, *, weights: bool, references: References, held: bool = False) -> None:
-    """Adds one run's items to `garbage`. held: the caller holds the run's lock."""
+    """Adds the items of one run to `garbage`. held: the caller holds the lock of the run."""
     if run.is_symlink():
         garbage.kept.append(KeptItem(run, 0, "link", RULES["link"]))
         return
@@ -128,7 +131,7 @@ def inspect_run(run: Path, sweeps: Sweeps, garbage: Garbage, *, weights: bool, r
 def _checkpoint_rule(
     run: Path, key: str | None, status: str | None, orphan: bool, sweeps: Sweeps, references: References, weights: bool
 ) -> tuple[str | None, str]:
-    """-> (the rule that keeps the checkpoints, or None; the reason)."""
+    """Returns (rule that protects the checkpoints or None, reason)."""
     if orphan:
         return None, "orphan: no sweep names this run"
     if status not in FINISHED:
@@ -141,6 +144,7 @@ def _checkpoint_rule(
 def _weights_rule(
     run: Path, key: str | None, status: str | None, orphan: bool, sweeps: Sweeps, references: References, weights: bool
 ) -> tuple[str | None, str]:
+    """Returns (rule that protects the weights and snapshots or None, reason)."""
     address = _recorded_row(run).get("id", "")
     addresses = {address} | {named.id for named in sweeps.rows.get(key or "", [])}
     children = [named.name for named in sweeps.children.get(key or "", [])]
@@ -163,7 +167,7 @@ def _weights_rule(
 
 
 def _unscored(run: Path, key: str | None, sweeps: Sweeps) -> str:
-    """Name of a row of this run without a score; '' if all are scored."""
+    """Name of the first row of this run that lacks a score; '' if all are scored."""
     for named in sweeps.rows.get(key or "", []):
         others = [other.get("keys") or {} for other in (named.row.get("also") or {}).values()]
         for keys in (named.row["keys"], *others):
@@ -174,7 +178,7 @@ def _unscored(run: Path, key: str | None, sweeps: Sweeps) -> str:
 
 
 def temporary_files(folder: Path) -> list[Path]:
-    """Files that killed writers left in a run folder: temporary files of `atomic`, and incomplete or damaged checkpoints."""
+    """Files left in a run folder by killed writers: temporary files of `atomic`, and incomplete or damaged checkpoints."""
     folders = [folder, *(folder / name for name in ("rungs", "decode", "score", "tune", "weights", "snapshots", "ckpt"))]
     paths = [path for place in folders if place.is_dir() and not place.is_symlink() for path in sorted(place.glob(".*.tmp"))]
     ckpt = folder / "ckpt"
@@ -184,7 +188,7 @@ def temporary_files(folder: Path) -> list[Path]:
 
 
 def leftovers(results: Path) -> list[Item]:
-    """Folders of killed `gc`, `results import` and `repro` commands. Those of imports count only while no other process holds LOCK."""
+    """Folders left by killed `gc`, `results import` and `repro` commands; those of imports only while no other process holds LOCK."""
     paths = [path for path in sorted(results.iterdir()) if LEFTOVER.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
     trash = results / TRASH
     paths += sorted(trash.iterdir()) if trash.is_dir() and not trash.is_symlink() else []
@@ -215,7 +219,7 @@ def _sweep_leftovers(results: Path, sweeps: Sweeps) -> list[Item]:
 
 
 def _stale_lock(path: Path, run: str, row: str) -> Iterator[Item]:
-    """Files of a lock whose owner is dead, according to its record: pid, start time and boot id."""
+    """Files of a lock whose owner is dead, judged by the pid, start time and boot id in its record."""
     if owner(path) is not None or path.is_symlink():
         return
     if record_of(path).get("held"):
@@ -227,7 +231,7 @@ def _stale_lock(path: Path, run: str, row: str) -> Iterator[Item]:
 
 
 def _ray(results: Path, sweeps: Sweeps) -> list[Item]:
-    """Experiments, newest first: `engines.ray.tune` numbers a new one by those that exist."""
+    """Ray's experiment folders, newest first, because `engines.ray.tune` numbers a new one by those that exist."""
     folder = results / "ray"
     if sweeps.live or not folder.is_dir() or folder.is_symlink():
         return []
@@ -249,7 +253,7 @@ def _key_of(run: Path, sweeps: Sweeps) -> str | None:
 
 
 def _recorded_row(run: Path) -> dict[str, str]:
-    """id, name and key of the row in spec.yaml, which is read line by line because it may be damaged."""
+    """id, seed, name and key of the row in spec.yaml. The file is read by regular expressions because it may be damaged."""
     try:
         text = (run / "spec.yaml").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

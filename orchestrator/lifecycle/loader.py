@@ -1,9 +1,9 @@
-"""Translate with an exported row: standard input to standard output, line by line.
+"""Translates with an exported row, line by line from standard input to standard output:
 
     python translate.py < source.txt > target.txt
 
-Needs torch and numpy, sentencepiece where the row's subwords are BPE or unigram, sacremoses where it tokenises. The search, the text
-processing and the model are copies of those that the row was scored with, and the weights are checked before use.
+Needs torch and numpy, sentencepiece for BPE or unigram subwords, and sacremoses for Moses tokenisation. Search, text processing and model
+are copies of the code that scored the row. The weights are verified before use.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F
 
 
 class Text:
-    """Converts raw lines to token ids and back, as in the preparation of the training data."""
+    """Converts raw lines to token ids and back with the text processing of the training data."""
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
         documents, self.limit = config["documents"], config["truncate"] or {}
@@ -51,7 +51,7 @@ class Text:
 
 
 class Translator:
-    """The model of an exported folder. ValueError where the weights are not the exported ones."""
+    """The model of an exported folder. Raises ValueError if the weights differ from the exported ones."""
 
     def __init__(self, folder: Path) -> None:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -70,7 +70,10 @@ class Translator:
 
 
 def tensors(path: Path, sha256: str) -> dict[str, torch.Tensor]:
-    """Reads a safetensors file: 8 bytes with the length of a JSON header (little endian), the header, the numbers."""
+    """Reads a safetensors file: 8 bytes with the length of a JSON header (little endian), the header, then the data.
+
+    Raises ValueError if the sha256 of the file differs.
+    """
     data = bytearray(path.read_bytes())
     if hashlib.sha256(data).hexdigest() != sha256:
         raise ValueError(f"{path.name}: sha256 differs from config.json")
@@ -86,7 +89,7 @@ def tensors(path: Path, sha256: str) -> dict[str, torch.Tensor]:
 
 
 def main(folder: Path) -> None:
-    """Translates UTF-8 lines from standard input to standard output. Exit code 2 and one line on stderr for invalid input."""
+    """Translates UTF-8 lines from standard input to standard output. Invalid input gives one line on stderr and exit code 2."""
     try:
         lines = lines_of(sys.stdin.buffer.read())
         translated = Translator(folder).translate(lines, log=lambda line: print(line, file=sys.stderr))

@@ -1,8 +1,8 @@
-"""Compares the files of an imported run or sweep with those that exist already. Read-only.
+"""Compares the files of an imported run or sweep with existing ones. Read-only.
 
-Equal bytes or equal records need nothing; absent files are added; a history that continues ours replaces it; anything else is a conflict
-of the whole training, or of one decoding or score. Equal keys imply equal bits only on equal machines, so that two machines that trained
-the same row do conflict, and the user decides.
+Equal bytes or records need no action, absent files are added, and a history that extends ours replaces it. Any other difference is a
+conflict of the whole training, or of one decoding or score. Equal keys imply equal bits only on equal machines, so two machines that
+trained the same row may conflict, and the user decides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from orchestrator.ledger.sweep_files import rows_of
 
 @dataclass
 class Merge:
-    """Of one run. new: it does not exist here. add: files to add. conflicts: unit ("training", "decode/D16", ..) -> file names."""
+    """Comparison of one run.
+
+    new: the run does not exist here. add: files to add. conflicts: unit ("training", "decode/D16", ..) -> file names.
+    ours, theirs: descriptions for messages.
+    """
 
     run: str
     new: bool = False
@@ -35,7 +39,7 @@ class Merge:
 
 
 def compare_run(run: str, names: list[str], theirs: Path, ours: Path) -> Merge:
-    """theirs, ours: the folders that contain RUN16/."""
+    """Compares the files `names` of a run. theirs, ours: the folders that contain RUN16/."""
     merge = Merge(run, ours=_describe_run(ours / run), theirs=_describe_run(theirs / run))
     existing = ours / run
     if not existing.is_dir() or not any(path for path in existing.iterdir() if not path.name.startswith("lock")):
@@ -43,7 +47,7 @@ def compare_run(run: str, names: list[str], theirs: Path, ours: Path) -> Merge:
     is_finished, has_checkpoint = (existing / "train.json").exists(), (existing / "ckpt").is_dir()
     for name in names:
         file = name.partition("/")[2]
-        if file == "journal.jsonl" or file.startswith("ckpt/"):  # how far an unfinished run is: ours stays ours
+        if file == "journal.jsonl" or file.startswith("ckpt/"):  # the progress of an unfinished run here is never replaced
             if not is_finished and not has_checkpoint and not (ours / name).exists():
                 merge.add.append(name)
             continue
@@ -56,7 +60,7 @@ def compare_run(run: str, names: list[str], theirs: Path, ours: Path) -> Merge:
 
 
 def compare_sweep(theirs: Path, ours: Path) -> str:
-    """same | add | conflict, of one file of RESULTS/sweeps."""
+    """Returns same | add | conflict for one file of RESULTS/sweeps."""
     if not ours.exists():
         return "add"
     if read_bytes(theirs) == read_bytes(ours):
@@ -70,7 +74,7 @@ def compare_sweep(theirs: Path, ours: Path) -> str:
 
 
 def _requested_rows(path: Path) -> list[tuple[Any, ...]]:
-    """The rows of a sweep, without labels."""
+    """Ids, seeds and keys of the rows of a sweep."""
     return [(row["id"], row["seed"], row["keys"].get("train"), row["keys"].get("score")) for row in rows_of(read_document(path))]
 
 
@@ -80,13 +84,13 @@ def _compare_files(theirs: Path, ours: Path, file: str) -> str:
     if read_bytes(theirs) == read_bytes(ours):
         return "same"
     if file == "spec.yaml":
-        return "same"  # of one key: it differs in the name of the row that trained it first
+        return "same"  # under one key, it differs only in the name of the row that trained first
     if file == "history.jsonl":
         return _compare_histories(list(read_lines(theirs)), list(read_lines(ours)))
     if file.endswith(".json"):
         one, other = (_without_digest(read_document(path)) for path in (theirs, ours))
         if other is None:
-            return "add"  # ours is damaged: it counts as absent
+            return "add"  # a damaged file counts as absent
         return "same" if one == other else "conflict"
     return "conflict"
 
@@ -106,7 +110,7 @@ def _unit(file: str) -> str:
 
 
 def _describe_run(run: Path) -> str:
-    """Status, steps, weights and score of a run, for the message of a conflict."""
+    """Status, steps, weights and score of a run, for messages about conflicts."""
     record = read_document(run / "train.json")
     if record is None:
         return "unfinished"

@@ -10,7 +10,7 @@ from orchestrator.safe_text import markdown
 
 
 def model_card(metadata: Mapping[str, Any], weights_sha256: str) -> str:
-    """Markdown. about: see `export_row`; figures appear as they stand in the ledger, with their signature."""
+    """Returns Markdown. metadata: see `export_row`. Figures appear as in the ledger, with their signatures."""
     source, target = map(markdown, metadata["languages"])
     lines = [
         f"# {markdown(metadata['id'])}, seed {metadata['seed']}",

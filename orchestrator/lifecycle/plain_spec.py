@@ -1,4 +1,4 @@
-"""The `decode` section of a config as attributes. An exported row needs no schema: it was validated when it ran."""
+"""The `decode` section of an exported config as attributes. It needs no schema because it was validated before the run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 class LengthPenalty(SimpleNamespace):
-    """kind, alpha (see `orchestrator.specs.schema`)."""
+    """Fields `kind` and `alpha` (see `orchestrator.specs.schema`)."""
 
 
 class DecodeSpec(SimpleNamespace):
-    """beam_size, length_penalty, max_ratio, ... as the row's spec has them."""
+    """Fields beam_size, length_penalty, max_ratio, ... of the row's spec."""
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> DecodeSpec:

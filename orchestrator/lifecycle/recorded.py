@@ -1,4 +1,4 @@
-"""Finds a finished run, by address or train key, as a row that can be run again, with its parents."""
+"""Finds a finished run by address or train key and returns it as a row, with its parents, that can be run again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from orchestrator.sweeps.plan import Data, keys_for
 
 @dataclass(frozen=True)
 class Recorded:
-    """row: with its parents, at the recorded seed. keys: address of the row and of each parent -> recorded keys. notes: messages."""
+    """A recorded run. row: with its parents, at the recorded seed. keys: address of the row or a parent -> keys. notes: messages."""
 
     row: Row
     keys: dict[str, Keys]
@@ -31,7 +31,7 @@ class Recorded:
 
 
 def by_key(ledger: Ledger, prefix: str) -> Recorded:
-    """The run whose train key starts with `prefix`. UserError for none, several, or one that is not finished."""
+    """The run whose train key starts with `prefix`. Raises UserError if there is none, several, or an unfinished one."""
     found = [run.key for run in ledger.runs() if run.key.startswith(prefix)]
     if len(found) != 1:
         raise UserError(f"{shown(prefix)}: {len(found)} runs in {ledger.root} have such a train key; expected one")
@@ -40,9 +40,9 @@ def by_key(ledger: Ledger, prefix: str) -> Recorded:
 
 
 def of_row(ledger: Ledger, row: Row, data_dir: Path | None) -> Recorded:
-    """The recorded run of a row: under its current keys, else the only run of that address and seed, with its recorded spec.
+    """The recorded run of a row under its current keys, else the only finished run of its address and seed with the recorded spec.
 
-    UserError where the corpus is absent, or no finished run or several are recorded.
+    Raises UserError if the corpus is absent, or if no finished run or several are recorded.
     """
     assert row.spec is not None
     data = Data(data_dir)
@@ -76,7 +76,7 @@ def _check_finished(ledger: Ledger, key: str, name: str) -> None:
 
 
 def _runs_called(ledger: Ledger, address: str, seed: int) -> list[str]:
-    """Train keys of the runs of this address and seed, according to sweep files and spec.yaml."""
+    """Train keys of the runs of an address and seed, from sweep files and spec.yaml."""
     named = [key for key, rows in read_sweeps(ledger.root).rows.items() if any((row.id, row.seed) == (address, seed) for row in rows)]
     return list(dict.fromkeys([*named, *_specs_called(ledger, address, seed)]))
 
@@ -89,7 +89,7 @@ def _specs_called(ledger: Ledger, address: str, seed: int) -> Iterator[str]:
 
 
 def _from_spec(ledger: Ledger, key: str, seen: tuple[str, ...]) -> Recorded:
-    """A run and its parents, from their spec.yaml."""
+    """A run and its parents, from their spec.yaml files. seen: keys of runs that start from it, to exclude cycles."""
     recorded = ledger.read_spec(key)
     if recorded is None:
         raise UserError(f"{key[:16]}: has no spec.yaml in {ledger.root}, so that nothing says what to run")
@@ -124,4 +124,5 @@ def _keys(recorded: dict[str, Any]) -> Keys:
 
 
 def is_key(target: str) -> bool:
+    """Returns True for a train key or a prefix of 12 or more hexadecimal digits."""
     return re.fullmatch(r"[0-9a-f]{12,64}", target) is not None

@@ -1,4 +1,4 @@
-"""Rows that other rows or analyses refer to, according to the tables under `search_spaces`."""
+"""Rows that other rows or analyses refer to, from the tables under `search_spaces`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from orchestrator.specs.grid import named_rows
 
 @dataclass(frozen=True)
 class References:
-    """Addresses of rows that others start from (`init_from`) and of rows that analyses read (`of`)."""
+    """Addresses of rows that other rows start from (`init_from`) and of rows that analyses read (`of`)."""
 
     parents: frozenset[str] = frozenset()
     analysed: frozenset[str] = frozenset()
 
 
 def of_tables() -> References:
-    """The references of all tables. Rows with errors are skipped."""
+    """Collects the references of all tables. Rows with errors are skipped."""
     parents: set[str] = set()
     analysed: set[str] = set()
     for table in index.tables()[0].values():

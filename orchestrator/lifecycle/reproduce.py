@@ -1,6 +1,6 @@
-"""Runs a recorded row again in a fresh folder, with the rows that it starts from, and compares the results.
+"""Runs a recorded row and the rows it starts from again in a fresh folder, and compares the results.
 
-The new run reads only the spec of the recorded one: no weights, checkpoints or translations.
+The new run reads only the spec of the recorded one, never its weights, checkpoints or translations.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from orchestrator.training.runtime import Runtime, best_device
 
 @dataclass(frozen=True)
 class Reproduced:
-    """Verdicts of the row's parents and, last, of the row itself; each with its task."""
+    """Tasks and verdicts of the row's parents and, last, of the row itself. folder: where they ran."""
 
     verdicts: list[tuple[Task, Verdict]]
     folder: Path
@@ -46,7 +46,7 @@ class Reproduced:
 
 
 def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path | None, cache_dir: Path, tolerance: Tolerance) -> Reproduced:
-    """Train, decode and score below `place`, then compare. UserError where the data is absent or a parent is not recorded."""
+    """Trains, decodes and scores in `folder`, then compares. Raises UserError if the data is absent or a parent is not recorded."""
     assert recorded.row.spec is not None
     options = ExecutionOptions(name="repro", results=folder, data_dir=data_dir, cache_dir=cache_dir)
     tasks = make_tasks([recorded.row], [recorded.row.spec.seed], options)
@@ -59,7 +59,7 @@ def reproduce(recorded: Recorded, ledger: Ledger, folder: Path, data_dir: Path |
     with interrupt.listening():
         for task in tasks:
             _run(replace(task, workers=int((recorded_trainings[task.id] or {}).get("world_size") or 1)))
-            if interrupt.requested():  # while it was decoded
+            if interrupt.requested():  # during the decoding
                 raise KeyboardInterrupt
             verdicts.append((task, _verdict(recorded, task, ledger, Ledger(folder), tolerance)))
     return Reproduced(verdicts, folder)
@@ -91,7 +91,7 @@ def _recorded_keys(recorded: Recorded, task: Task) -> Keys:
 
 
 def _evidence(ledger: Ledger, task: Task, keys: Keys) -> Evidence:
-    """Other scorings of the row are included if its keys are the recorded ones."""
+    """Reads the records of a run; other scorings of the row are included only if its keys are the recorded ones."""
     assert keys.train is not None
     score_keys = {"": keys.score} | ({name: s.keys.score for name, s in task.scorings.items() if name} if keys == task.run_keys else {})
     scores = {name: ledger.read_score(keys.train, key) for name, key in score_keys.items() if key is not None}
@@ -106,9 +106,9 @@ def _evidence(ledger: Ledger, task: Task, keys: Keys) -> Evidence:
 
 @contextmanager
 def fresh_folder(results: Path, into: Path | None, train_key: str) -> Iterator[Path]:
-    """A temporary folder, or `into`, which is kept and in which an interrupted repro of the same run resumes.
+    """Yields a temporary folder, or `into`, which is not deleted and where an interrupted repro of the same run resumes.
 
-    UserError where `into` holds anything else.
+    Raises UserError if `into` contains anything else.
     """
     if into is not None:
         record = read_document(into / "repro.json") or {}

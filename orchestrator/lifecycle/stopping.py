@@ -1,7 +1,8 @@
-"""Ask what runs here to save and end: the driver of a sweep, or the process that has a single run.
+"""Stops the driver of a sweep, or the process of a single run, with a SIGTERM on which it saves and exits.
 
-Found through locks (`lock.owner`), never by name. One SIGTERM an acquisition of a lock: a second one would end the process at once
-(`interrupt`), so a file beside the lock, `NAME.lock.asked-EPOCH`, remembers the first, and calling again only waits.
+Processes are identified by the locks they hold (`run_lock.owner`), never by name. A second SIGTERM would end a process at once (see
+`interrupt`), so each acquisition of a lock gets only one: the file `NAME.lock.asked-EPOCH` beside the lock records it, and a repeated
+call only waits.
 """
 
 from __future__ import annotations
@@ -24,13 +25,17 @@ from orchestrator.specs.positions import nearest, shown
 from orchestrator.sweeps.status import sweep_status
 
 POLL = 0.05
-"""Seconds between two looks at whether it has ended."""
+"""Seconds between two checks of whether a process has ended."""
 FINAL = ("done", "diverged", "failed", "stopped")
+"""Statuses of rows that do not run again."""
 
 
 @dataclass
 class Stopped:
-    """What was asked to end. action: stopped | stopping (asked, not over yet) | not running."""
+    """Result of `stop` for one sweep or run.
+
+    action: stopped | stopping (signalled, not over yet) | not running. asked_before: an earlier call or Ctrl-C sent the signal.
+    """
 
     name: str
     action: str
@@ -43,7 +48,7 @@ class Stopped:
         return dict(vars(self))
 
     def lines(self) -> list[str]:
-        """For people."""
+        """A message for the terminal."""
         if self.action == "not running":
             return [f"{self.name}: is not running; nothing to stop"]
         who = f"process {self.pid} on {self.host}"
@@ -56,7 +61,7 @@ class Stopped:
 
 @dataclass(frozen=True)
 class _Owned:
-    """A lock that a live process holds, and the rows that end with it."""
+    """A lock that a live process holds, and the unfinished rows that end with that process."""
 
     name: str
     lock: Path
@@ -66,10 +71,13 @@ class _Owned:
 
 
 def stop(results: Path, name: str | None, *, every: bool = False, now: bool = False, timeout: float = 60.0) -> list[Stopped]:
-    """Ask the owner of `name` (a sweep, a row, `row:seed` or a train key; None: all that runs, which must be one unless `every`) to end.
+    """Stops the process that runs `name` and waits up to `timeout` seconds until it has ended. If nothing runs, that is no error.
 
-    Waits up to `timeout` seconds for it. `now`: the second signal, which ends it at once. Nothing to stop is no error.
-    UserError: a name that is nowhere, several sweeps where one was asked for, an owner on another machine or of another user.
+    Args:
+        name: a sweep, a row, `row:seed` or a train key. None stops the only running sweep, or all of them with `every`.
+        now: send a second SIGTERM, which ends the process at once.
+
+    Raises UserError for an unknown name, for several sweeps without `every`, and for a process of another machine or user.
     """
     sweeps = sweep_status(results)
     found = _live(results, sweeps) if name is None else _named(results, sweeps, name)
@@ -108,7 +116,7 @@ def _named(results: Path, sweeps: list[dict[str, Any]], name: str) -> list[_Owne
         known = [one.name for one in live] or [sweep["sweep"] for sweep in sweeps]
         raise UserError(f"{shown(name)}: no such sweep, row or train key in {results}; {nearest(name, known)}")
     drivers = [one for one in live if any(_is_row(row, name) for row in one.rows)]
-    if drivers:  # its sweep goes on with other rows unless the driver itself is asked
+    if drivers:  # a signal to the row alone would let its sweep continue with other rows
         return drivers
     keys = dict.fromkeys(row["key"][:16] for row in rows if row["key"]) or {name[:16]: None}
     owned = []
@@ -133,9 +141,9 @@ def _check_here(one: _Owned) -> None:
 
 
 def _ask(one: _Owned, now: bool) -> bool:
-    """Sends the signal -> whether it had been asked before (then nothing is sent, unless `now`)."""
+    """Sends SIGTERM, once per acquisition of the lock unless `now`. Returns True if it had been sent before."""
     marker = one.lock.with_name(f"{one.lock.name}.asked-{one.record.get('epoch')}")
-    before = one.stop_file is not None and one.stop_file.exists()  # Ctrl-C in its own terminal, under Ray
+    before = one.stop_file is not None and one.stop_file.exists()  # Ctrl-C in the terminal of a Ray sweep
     try:
         os.close(os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
@@ -147,7 +155,7 @@ def _ask(one: _Owned, now: bool) -> bool:
     except ProcessLookupError:
         return before
     try:
-        if not _ended(one):  # the descriptor is of the process that the record means: its number cannot pass to another
+        if not _ended(one):  # the descriptor still refers to the recorded process, even if its pid is reused
             signal.pidfd_send_signal(descriptor, signal.SIGTERM)
     except ProcessLookupError:
         pass
@@ -165,7 +173,7 @@ def _ended(one: _Owned) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """A process that is over and whose parent has not asked for its exit code."""
+    """Returns True for a process that has ended but has not been reaped by its parent."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (OSError, IndexError):
@@ -186,7 +194,7 @@ def _outcome(results: Path, one: _Owned, asked_before: bool) -> Stopped:
 
 
 def last_checkpoint(run: Path) -> int | None:
-    """Step of the newest whole checkpoint of a run, by name alone; None where there is none."""
+    """Step of the newest complete checkpoint of a run, from the folder names alone. None if there is none."""
     steps = [
         int(path.name[5:]) for path in (run / "ckpt").glob("step-*") if path.name[5:].isdecimal() and (path / "manifest.json").exists()
     ]

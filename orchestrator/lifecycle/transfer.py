@@ -1,8 +1,8 @@
 """Moves a ledger to another machine: `export_ledger` writes an archive, `import_ledger` merges one into a results folder.
 
-An import is unpacked beside the ledger, verified and compared as a whole, and refused if a run conflicts. A new run then appears by one
-rename; an existing run gets its files one by one, the record that finishes it last; sweep files come at the end. A killed import leaves
-complete runs, and a second call does the rest.
+An import is unpacked next to the ledger, then verified and compared as a whole, and refused if a run conflicts. A new run is installed by
+one rename, an existing run file by file with its final record last, and sweep files at the end. A killed import therefore leaves
+consistent runs, and a second call completes it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CHOICES = ("refuse", "keep", "replace")
 
 @dataclass
 class Imported:
-    """Names of runs by what was done with them. files: number written. manifest_sha256: of the archive."""
+    """Names of runs grouped by the action taken. files: number of files written. manifest_sha256: of the archive's manifest."""
 
     manifest_sha256: str
     added: list[str] = field(default_factory=list)
@@ -52,9 +52,9 @@ class Imported:
 def export_ledger(
     results: Path, path: Path, *, weights: bool = False, only: Sequence[str] = (), version: str = ""
 ) -> tuple[archive.Manifest, list[str]]:
-    """Writes the archive -> (its manifest, runs left out because a process is working on them).
+    """Writes an archive. Returns (its manifest, names of the runs left out because a process is working on them).
 
-    only: names of sweeps; default all runs. UserError for an unknown sweep, an existing file and an empty ledger.
+    only: names of sweeps to export; all runs by default. Raises UserError for an unknown sweep, an existing file and an empty ledger.
     """
     if path.exists():
         raise UserError(f"{display(path)}: is there already; expected a new file")
@@ -84,9 +84,10 @@ def import_ledger(
     sha256: str | None = None,
     dry_run: bool = False,
 ) -> Imported:
-    """Merges the archive. conflicts: refuse (UserError with a line for each run), keep (ours) or replace (theirs). dry_run: write nothing.
+    """Merges an archive into `results`.
 
-    UserError for an invalid archive; LockedError where a process holds a run that would change.
+    conflicts: refuse (UserError with one line per run), keep (ours) or replace (theirs). sha256: expected hash of the manifest.
+    dry_run: write nothing. Raises UserError for an invalid archive and LockedError if a process holds a run that would change.
     """
     if not path.is_file():
         raise UserError(f"{display(path)}: {'is a folder; expected a file' if path.is_dir() else 'no such file'}")
@@ -138,14 +139,14 @@ def _import(path: Path, results: Path, staging: Path, conflicts: str, max_bytes:
 
 
 def _refuse_links(results: Path, names: Iterable[str]) -> None:
-    """UserError where a symbolic link of the results folder would be followed."""
+    """Raises UserError if an import would follow a symbolic link in the results folder."""
     for part in dict.fromkeys(part for name in names for part in (*list(PurePath(name).parents)[-2::-1], PurePath(name))):
         if (results / part).is_symlink():
             raise UserError(f"{shown(str(results / part), 300)}: found a symbolic link; expected the ledger's own; nothing was imported")
 
 
 def _refuse_conflicts(results: Path, merges: list[Merge], sweep_files: dict[str, str], conflicts: str) -> None:
-    """UserError for conflicts that are refused, LockedError for runs and sweeps in use. Called before anything is written."""
+    """Raises UserError for refused conflicts and LockedError for runs and sweeps in use. Called before anything is written."""
     if conflicts == "refuse":
         lines = [merge.line() for merge in merges if merge.conflicts]
         lines += [
@@ -181,7 +182,7 @@ def _classify(merge: Merge, conflicts: str, imported: Imported) -> None:
 
 
 def _apply(merge: Merge, staging: Path, results: Path, conflicts: str) -> int:
-    """-> the number of files written."""
+    """Installs the files of one run. Returns the number of files written."""
     if merge.new and not (results / merge.run).exists():
         fault("import_pre_rename")
         (staging / merge.run).rename(results / merge.run)
@@ -194,7 +195,7 @@ def _apply(merge: Merge, staging: Path, results: Path, conflicts: str) -> int:
         if "training" in merge.conflicts:
             return _replace_training(merge, staging, results) if conflicts == "replace" else 0
         names = merge.add + ([name for names in merge.conflicts.values() for name in names] if conflicts == "replace" else [])
-        if conflicts == "keep":  # the other half of a decoding that we keep ours of
+        if conflicts == "keep":  # a decoding is two files: do not mix ours with theirs
             names = [name for name in names if name.partition("/")[2].rpartition(".")[0] not in merge.conflicts]
         for name in sorted(names, key=_install_order):
             _install(staging / name, results / name)
@@ -202,10 +203,11 @@ def _apply(merge: Merge, staging: Path, results: Path, conflicts: str) -> int:
 
 
 def _replace_training(merge: Merge, staging: Path, results: Path) -> int:
-    """Replaces a run as a whole: weights, translations and scores of two trainings must not mix."""
+    """Replaces a whole run, because weights, translations and scores of two trainings must not mix. Returns the number of files."""
     run_dir = results / merge.run
     count = sum(path.is_file() for path in (staging / merge.run).rglob("*"))
-    for path in sorted(run_dir.iterdir(), key=lambda path: path.name != "train.json"):  # first no longer finished, last finished again
+    # train.json marks a run as finished: it is removed first and installed last
+    for path in sorted(run_dir.iterdir(), key=lambda path: path.name != "train.json"):
         if not path.name.startswith("lock"):
             move_to_trash(results, path)
     for path in sorted((staging / merge.run).iterdir(), key=lambda path: path.name == "train.json"):
@@ -225,7 +227,7 @@ def _install(source: Path, target: Path) -> None:
 
 
 def _install_order(name: str) -> tuple[int, str]:
-    """Sort key of installation: files before the records that point to them, train.json last."""
+    """Sort key for installation: files before the records that refer to them, train.json last."""
     if name.endswith("/train.json"):
         return 3, name
     if "/score/" in name:

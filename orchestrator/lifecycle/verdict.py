@@ -1,11 +1,11 @@
-"""Compares two runs of one row: bit by bit where bits are promised, within a tolerance where they are not.
+"""Compares two runs of one row: exactly where equal bits are guaranteed, within a tolerance elsewhere.
 
-Bits are promised at equal code, torch, device, processor and threads (DECIDING). Verdicts:
+Equal bits are guaranteed for equal code, torch, device, processor and threads (DECIDING). Verdicts:
 
     same bits           weights, hypotheses and figures are equal, whatever else differs
     within tolerance    bits differ, a part of DECIDING explains it, and the figures are within the tolerance
-    bits differ         bits differ, and nothing explains it
-    outside tolerance   bits differ, which is explained, but the figures are not within the tolerance, or one run diverged
+    bits differ         bits differ without an explanation
+    outside tolerance   bits differ with an explanation, but the figures are outside the tolerance, or one run diverged
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ DECIDING = (
     "system",
     "threads",
 )
-"""Parts of the capsule that can change the bits of weights or hypotheses; the others (lock file, MLflow, sacreBLEU) cannot."""
+"""Parts of the capsule that can change the bits of weights or hypotheses. Others, such as the lock file, MLflow or sacreBLEU, cannot."""
 REPRODUCED = ("same bits", "within tolerance")
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """bleu: points of BLEU (or ROUGE); nll: nats a token of the validation loss."""
+    """Allowed differences. bleu: points of BLEU or ROUGE; nll: validation loss in nats per token."""
 
     bleu: float = 0.5
     nll: float = 0.02
@@ -43,7 +43,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Records of a run. hypotheses: None if it has none; scores: name -> record of the ledger."""
+    """Records of a run. hypotheses: None if it was not decoded; scores: name -> score record of the ledger."""
 
     train: Mapping[str, Any]
     capsule: Mapping[str, Any]
@@ -53,7 +53,10 @@ class Evidence:
 
 @dataclass
 class Verdict:
-    """measures: {what, recorded, again, equal, near}; capsule: {part, recorded, again, decides}; reasons: why bits are not promised."""
+    """Result of a comparison.
+
+    measures: {what, recorded, again, equal, near}; capsule: {part, recorded, again, decides}; reasons: why bits may differ.
+    """
 
     verdict: str
     measures: list[dict[str, Any]]
@@ -66,7 +69,7 @@ class Verdict:
 
 
 def compare(recorded: Evidence, again: Evidence, tolerance: Tolerance, reasons: Sequence[str] = ()) -> Verdict:
-    """reasons: why bits are not promised, beside differences of the capsules (another key, fused seeds)."""
+    """Compares two runs. reasons: why bits may differ, besides differences of the capsules (another key, fused seeds)."""
     measures = [_measure(name, recorded.train.get(name), again.train.get(name)) for name in ("status", "steps", "params", "weights_sha256")]
     measures.append(_nll(recorded.train, again.train, tolerance.nll))
     if recorded.hypotheses is not None and again.hypotheses is not None:
@@ -85,7 +88,7 @@ def compare(recorded: Evidence, again: Evidence, tolerance: Tolerance, reasons: 
 
 
 def capsule_differences(recorded: Mapping[str, Any], again: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every part that differs, those that can change bits first."""
+    """All parts that differ, those that can change bits first."""
     one, other = (flat({name: value for name, value in capsule.items() if name != "key"}) for capsule in (recorded, again))
     names = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
     found = [{"part": name, "recorded": one.get(name), "again": other.get(name), "decides": _decides(name)} for name in names]
@@ -97,7 +100,7 @@ def _decides(name: str) -> bool:
 
 
 def _measure(what: str, recorded: Any, again: Any) -> dict[str, Any]:
-    """A measure that must be equal, except for the weights where bits are not promised."""
+    """A measure that must be equal; differing weights still count as near."""
     return {
         "what": what,
         "recorded": recorded,
@@ -119,7 +122,7 @@ def _figure(what: str, recorded: Any, again: Any, tolerance: float) -> dict[str,
 
 
 def _texts(recorded: Sequence[str], again: Sequence[str]) -> dict[str, Any]:
-    """Hypotheses: the number of lines, and of lines that differ."""
+    """Comparison of hypotheses: number of lines, and of lines that differ."""
     other = sum(a != b for a, b in zip(recorded, again, strict=False)) + abs(len(recorded) - len(again))
     near = len(recorded) == len(again)
     return {"what": "hypotheses", "recorded": len(recorded), "again": len(again), "equal": other == 0, "near": near, "differ": other}

@@ -1,1 +1,1 @@
-"""Tables of results: what the paper reports beside what was measured here."""
+"""Tables of results: reported figures of a paper next to measured ones."""

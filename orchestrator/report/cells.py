@@ -1,4 +1,4 @@
-"""A table as text cells, alike for every format."""
+"""Converts a table to text cells, which all formats share."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _TITLES = {
 }
 _SCORES = ("bleu", "delta", "bleu_spread")
 _HIDDEN = ("tokens_per_second", "sentences_per_second")
-"""Speeds of single runs, each with whatever else the machine did meanwhile: they do not compare, and stay in the JSON."""
+"""Speeds of single runs under unknown load. They are not comparable and appear only in the JSON."""
 
 
 def cells(table: Table) -> tuple[list[str], list[list[str]]]:
-    """(headers, rows). A column that is both reported and ours takes two; the last columns say on what, and what became of the row."""
+    """Returns (headers, rows). A column that is both reported and measured becomes two; the last columns are conditions and status."""
     reported = {c for c in table.columns if any(line.reported.get(c) is not None for line in table.rows)}
     hidden = {*_HIDDEN, "significant", *(("bleu", "bleu_spread") if PRINCIPAL in table.scores and "bleu" not in reported else ())}
     mine = ({*OURS} - hidden) | table.scores | (reported & {"significant"})
@@ -51,7 +51,7 @@ def cells(table: Table) -> tuple[list[str], list[list[str]]]:
 
 
 def state(line: Line) -> str:
-    """`done`, `not run`, `quoted`, or why there is no figure."""
+    """Status of a row: `done`, `not run`, `quoted`, or the reason why it has no figures."""
     if line.kind != "run":
         kind = f"{line.kind} ({line.analysis})" if line.analysis else line.kind
         return f"{kind}: {line.note}" if line.note else kind
@@ -63,12 +63,12 @@ def state(line: Line) -> str:
 
 
 def failed(line: Line) -> bool:
-    """By the rule that the row states: shown as its BLEU."""
+    """Returns True if the row failed by its own rule (`failed_below`), which is shown in place of its BLEU."""
     return bool((line.ours or {}).get("failed_as_stated"))
 
 
 def figure(column: str, value: Any) -> str:
-    """One of our numbers: 88.00M, 27.64, +0.30, 1,234; yes and no."""
+    """Formats a measured value: 88.00M, 27.64, +0.30, 1,234, yes or no."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -87,7 +87,7 @@ def _title(column: str, table: Table) -> str:
 
 
 def _conditions(line: Line) -> list[str]:
-    """Corpus, updates and seeds of a row with figures."""
+    """Cells with corpus, updates and seeds; empty for a row without figures."""
     ours = line.ours or {}
     if "bleu" not in ours and not failed(line):
         return ["", "", ""]
@@ -113,13 +113,13 @@ def _cell(table: Table, line: Line, column: str, ours: bool) -> str:
 
 
 def _decimals(table: Table, column: str) -> int:
-    """YAML has no 41.20: as many as the column's longest."""
+    """Decimals of the longest number in a reported column, because YAML drops trailing zeros."""
     values = [line.reported.get(column) for line in table.rows]
     return max((len(repr(value).partition(".")[2]) for value in values if isinstance(value, float)), default=0)
 
 
 def _reported_base(table: Table, column: str) -> float | None:
-    """The paper's own speed of the base row: what its other speeds are shown relative to. None: shown as they are."""
+    """The paper's speed of the base row, by which its other speeds are divided. None: they are shown unchanged."""
     value = next((line.reported.get(column) for line in table.rows if line.id == table.base), None)
     return None if value is None or isinstance(value, bool) else number(value)
 

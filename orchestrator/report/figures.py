@@ -1,4 +1,4 @@
-"""Our figures of one row: over its seeds, and against the row it is compared with."""
+"""Measured figures of one row: over its seeds, and relative to the row it is compared with."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ OURS = (
     "tokens_per_second",
     "sentences_per_second",
 )
-"""Columns that we measure, beside the row's `also` and `means`.
+"""Measured columns, besides the row's `also` and `means`.
 
 bleu: mean over seeds; bleu_spread: sample standard deviation, null for one seed; train_speed, decode_speed: ratios to the baseline,
-measured in one run; tokens_per_second, sentences_per_second: what the runs happened to reach, which does not compare.
+measured in one run; tokens_per_second, sentences_per_second: rates of the runs themselves, which are not comparable.
 """
 
 
 def figures(row: Row, found: Sequence[Outcome]) -> dict[str, Any] | None:
-    """Means over the seeds that are done; status and reason alone where none is, and parameters where it failed as the row states; None
-    without a record."""
+    """Means over the finished seeds, or None without a record.
+
+    Without a finished seed only status and reason, and the parameters if the row failed by its own rule.
+    """
     if not found:
         return None
     done = [o for o in found if o.status == "done" and o.bleu is not None]
@@ -66,7 +68,7 @@ def _corpus(row: Row) -> str | None:
 
 
 def _others(row: Row, done: Sequence[Outcome]) -> dict[str, Any]:
-    """The row's other scorings, and means of scores; a figure that a seed lacks is left out."""
+    """Other scorings of the row and means of scores. A figure missing for any seed is left out."""
     each = [o.also | {"bleu": o.bleu} for o in done if o.bleu is not None]
     rouge = ROUGE if row.spec is not None and row.spec.score.metric == "rouge" else ()
     wanted = {name: [name] for name in (*rouge, *row.also)} | row.means
@@ -78,7 +80,7 @@ def _others(row: Row, done: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def against(ours: dict[str, Any], base: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Differences to the row it is compared with, where both have figures."""
+    """Adds the differences from the base row, if both have figures."""
     if base is None or "bleu" not in base or "bleu" not in ours:
         return ours
     added = None if ours["params"] is None or base["params"] is None else ours["params"] - base["params"]
@@ -87,12 +89,12 @@ def against(ours: dict[str, Any], base: Mapping[str, Any] | None) -> dict[str, A
 
 
 def short_id(row_id: str) -> str:
-    """The address without paper and table: `row9`, `row7/en-de`."""
+    """Row address without paper and table: `row9`, `row7/en-de`."""
     return "/".join(row_id.split("/")[2:])
 
 
 def status(name: str, reason: str, steps: int) -> str:
-    """`stopped by ASHA at step 400`, `diverged: ...`, `done`."""
+    """Status in words: `stopped by ASHA at step 400`, `diverged: ...`, `done`."""
     if name == "stopped":
         return reason if reason.startswith("stopped") else f"stopped at step {steps}"
     return f"{name}: {reason}" if reason and name != "done" else name

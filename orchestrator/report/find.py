@@ -1,4 +1,4 @@
-"""Results of a row in the ledger: by its keys where its data is here, else by the keys that a run of the same spec was given."""
+"""Finds the results of a row in the ledger: by its own keys, or, if its data is absent, by the keys recorded with the same spec."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ NO_KEYS = Keys(None, None, None)
 
 @dataclass(frozen=True)
 class Outcome:
-    """One seed of a row. status: done | stopped | diverged | failed | trained; figures only where it is done.
+    """One seed of a row. status: done | stopped | diverged | failed | trained; only a done one has figures.
 
-    stated: `failed` by the row's own rule (see `ledger.outcome`); its parameters are there, its BLEU is in the reason.
-    also: BLEU (ROUGE-L) by the name of each other scoring that has a record, and the row's own ROUGE figures.
-    keys: what the figures, hypotheses and tensors are found by. text: what it was trained and scored on (`data.expected_text`).
-    keys: what the figures, hypotheses and tensors are found by.
-    changed: since it was trained (see `ledger.component_sources`). earlier: folders of superseded results.
+    stated: failed by the row's own rule (see `ledger.outcome`); then `params` is set and the BLEU is in the reason.
+    also: BLEU (or ROUGE-L) of each other scoring that has a record, and the row's own ROUGE figures.
+    keys: keys of its records in the ledger. text: the text of training and test set (see `data.expected_text`).
+    changed: components that changed since the training (see `ledger.component_sources`). earlier: folders of superseded results.
     """
 
     seed: int
@@ -59,7 +58,7 @@ class Outcome:
 
 
 class Finder:
-    """Looks rows up; the ledger is read once."""
+    """Finds the results of rows; reads the ledger only once."""
 
     def __init__(self, ledger: Ledger, data: Data) -> None:
         self.ledger, self.data = ledger, data
@@ -68,14 +67,14 @@ class Finder:
         self._seeds: dict[str, set[int]] = {}
 
     def outcomes(self, row: Row, seeds: Iterable[int] = ()) -> list[Outcome]:
-        """Every seed of the row that has a record, in order of seeds. `seeds`: to look for besides those in the ledger."""
+        """Every seed of the row that has a record, sorted. `seeds`: also searched for, besides those in the ledger."""
         if row.spec is None:
             return []
         found = [self._outcome(row.at(seed), seed, keys) for seed, keys in self.seeds(row, seeds).items()]
         return [outcome for outcome in found if outcome is not None]
 
     def seeds(self, row: Row, seeds: Iterable[int] = ()) -> dict[int, Keys]:
-        """Keys by seed, in order: of every seed in the ledger, and of `seeds`. Not those whose data is absent and that never ran."""
+        """Keys of every seed in the ledger and in `seeds`, sorted by seed. Seeds that have no data and never ran are left out."""
         if row.spec is None:
             return {}
         self._index()
@@ -84,7 +83,7 @@ class Finder:
         return {seed: found for seed, found in keys.items() if found is not None}
 
     def keys(self, row: Row) -> Keys | None:
-        """Of the row at its own seed; by a run of the same spec where its data is absent; None where nothing is known of it."""
+        """Keys of the row at its own seed; if its data is absent, those of a run with the same spec, or None."""
         if row.spec is None:
             return None
         try:
@@ -96,7 +95,7 @@ class Finder:
         return found
 
     def _by_record(self, spec: RunSpec) -> Keys | None:
-        """By a run of the same training and search that was scored in several ways: the record whose `score` is the spec's."""
+        """Keys of a score record with the spec's `score`, of a run with the same training and search."""
         trained = self._searches.get(_search(spec), {}).get(spec.seed)
         if trained is None or trained.train is None:
             return None
@@ -105,7 +104,7 @@ class Finder:
         return None if found is None else Keys(trained.train, found["decode_key"], found["key"])
 
     def prepared(self, data: DataSpec) -> Prepared | None:
-        """The row's corpus where it lies prepared in the cache; nothing is prepared here."""
+        """The prepared corpus in the cache, or None. Prepares nothing."""
         manifest = self.data.manifest(data)
         if manifest is None or self.data.cache_dir is None:
             return None
@@ -113,7 +112,7 @@ class Finder:
         return store.load(self.data.cache_dir / key[:16], key)
 
     def score(self, row: Row, keys: Keys) -> Record | None:
-        """The score record of a row's keys."""
+        """The score record under a row's keys, or None."""
         return None if keys.train is None or keys.score is None else self.ledger.read_score(keys.train, keys.score)
 
     def _outcome(self, row: Row, seed: int, keys: Keys) -> Outcome | None:
@@ -165,7 +164,7 @@ class Finder:
         return found
 
     def _index(self) -> dict[str, dict[int, Keys]]:
-        """Meaning of a spec without its seed -> seed -> keys."""
+        """Maps the digest of a spec without its seed to {seed: keys}. Reads the ledger on the first call."""
         if self._by_spec is None:
             self._by_spec = {}
             read: dict[str, tuple[RunSpec, str, str, str]] = {}
@@ -173,14 +172,14 @@ class Finder:
                 try:
                     plain, keys = dict(record["spec"]), Keys(**record["keys"])
                     seed = int(plain.pop("seed"))
-                    if (text := json.dumps(plain)) not in read:  # seeds of a row: read once
+                    if (text := json.dumps(plain)) not in read:  # the seeds of a row share one spec
                         spec = RunSpec.model_validate(plain)
                         read[text] = spec, _meaning(spec), _search(spec), _training(spec)
                     spec, meaning, search, training = read[text]
                     also = [other for other in (record.get("also") or {}).values() if "score" in other]
                     others = [(ScoreSpec.model_validate(other["score"]), Keys(**other["keys"])) for other in also]
                 except (ValidationError, KeyError, TypeError, AttributeError):
-                    continue  # of a version whose specs had other fields
+                    continue  # written by a version with other spec fields
                 self._by_spec.setdefault(meaning, {})[seed] = keys
                 self._searches.setdefault(search, {}).setdefault(seed, keys)
                 for score, its in others:
@@ -190,7 +189,7 @@ class Finder:
         return self._by_spec
 
     def _records(self) -> Iterator[dict[str, Any]]:
-        """What runs and sweeps say about specs and their keys. What a sweep has said of a run is not read again."""
+        """Specs and keys from sweep files, then from the spec.yaml of runs whose keys no sweep file contains."""
         said: set[frozenset[bytes]] = set()
         for root in (self.ledger.root, *self.ledger.mirrors):
             for path in sorted((root / "sweeps").glob("*.json")):
@@ -203,19 +202,19 @@ class Finder:
 
 
 def rescored(row: Row, how: ScoreSpec) -> Row:
-    """The same training and search, with another test set or metric."""
+    """The row with the same training and search but another test set or metric."""
     return row if row.spec is None else replace(row, spec=row.spec.model_copy(update={"score": how}))
 
 
 def _text(record: Record, row: Row, scored: Record) -> dict[str, Any]:
-    """Of the training's record (earlier versions did not write it) and the pairs of its test set."""
+    """The recorded text of the training (absent from records of earlier versions), with the number of pairs of the test set."""
     assert row.spec is not None
     known = record.get("text") or {}
     return {**known, "pairs": {**(known.get("pairs") or {}), row.spec.score.test: scored.get("sentences")}}
 
 
 def _keys_in(text: bytes) -> frozenset[bytes]:
-    """All that looks like a key."""
+    """All strings that look like a key."""
     return frozenset(re.findall(rb"\b[0-9a-f]{64}\b", text))
 
 
@@ -232,10 +231,10 @@ def _meaning(spec: RunSpec) -> str:
 
 
 def _search(spec: RunSpec) -> str:
-    """Of all rows that share a training and differ at most in what they are scored on."""
+    """Digest shared by rows that differ at most in seed and scoring."""
     return digest(spec.model_dump(mode="json", exclude={"seed", "score"}))
 
 
 def _training(spec: RunSpec) -> str:
-    """Of all rows that may share a training: what they score, and the address of the row they start from, may differ."""
+    """Digest shared by rows that may share a training: seed, decoding, scoring and the address of the parent row may differ."""
     return digest(spec.model_dump(mode="json", exclude={"seed", "decode", "score", "init_from"}))

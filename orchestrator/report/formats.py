@@ -1,4 +1,4 @@
-"""A table as Markdown, JSON, LaTeX or HTML. Every format escapes what it must."""
+"""Renders a table as Markdown, JSON, LaTeX or HTML, with the escapes of each format."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _TEX = (
     | {"↑": r"$\uparrow$", "↓": r"$\downarrow$", "⇑": r"$\Uparrow$", "⇓": r"$\Downarrow$"}
     | {c: f"\\{c}" for c in "&%$#_{}"}
 )
-"""LaTeX needs these escaped, or (`<`, `>`, `|`) shows other characters in its default font encoding."""
+"""Characters that LaTeX needs escaped, or (`<`, `>`, `|`) shows as others in its default font encoding."""
 
 
 def markdown(table: Table) -> str:
+    """A Markdown table with its title above and its notes below."""
     headers, rows = cells(table)
     heads, shown = [_md(header) for header in headers], [[_md(cell) for cell in row] for row in rows]
     widths = [max(len(header), *(len(row[i]) for row in shown)) if shown else len(header) for i, header in enumerate(heads)]
@@ -29,11 +30,12 @@ def markdown(table: Table) -> str:
 
 
 def as_json(table: Table) -> str:
+    """The JSON of `Table.as_json`."""
     return json_text(table.as_json()) + "\n"
 
 
 def latex(table: Table) -> str:
-    """Needs the package booktabs. The notes follow the table in small print."""
+    """A LaTeX table, which needs the package booktabs. The notes follow in small print."""
     headers, rows = cells(table)
     body = [" & ".join(_tex(cell) for cell in row) + r" \\" for row in rows]
     head = " & ".join(_tex(header) for header in headers) + r" \\"
@@ -56,7 +58,7 @@ def latex(table: Table) -> str:
 
 
 def as_html(table: Table) -> str:
-    """A fragment: no scripts, no styles, no links."""
+    """An HTML fragment without scripts, styles or links."""
     headers, rows = cells(table)
 
     def row(tag: str, values: list[str]) -> str:
@@ -72,7 +74,7 @@ FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "json": as_json, "
 
 
 def several(tables: Sequence[Table], form: str) -> str:
-    """One table as its format has it; of several the texts one after the other, in JSON {"tables": [...]}."""
+    """Renders one table, or several: concatenated, or as {"tables": [...]} in JSON."""
     if len(tables) == 1:
         return FORMATS[form](tables[0])
     if form == "json":

@@ -1,4 +1,4 @@
-"""Notes below a table: its scale, differences between rows that should be equal, the meaning of marks, doubts, notes of the file."""
+"""Notes below a table: its scale, differences between its rows, the meaning of marks, doubts, and notes of the table's file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def notes(
     base: str | None,
     measured: Mapping[str, Any] | None,
 ) -> list[str]:
-    """Lines of text, without a line feed. `measured`: the speed measurement of RESULTS/speed, if one was found."""
+    """Returns one line of text per note. `measured`: the speed measurement of RESULTS/speed, if there is one."""
     found = [f"ours: {scale}; not comparable with the paper's numbers"] if scale else []
     found += _data(ours) if scale else []
     found += _texts(rows, outcomes)
@@ -42,7 +42,7 @@ def notes(
 
 
 def _data(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
-    """Corpus and updates of the rows that ran, where they are alike."""
+    """Corpora and numbers of updates of the rows that ran."""
     done = [one for one in ours.values() if one is not None and one.get("steps")]
     corpora = sorted({str(one["data"]) for one in done})
     steps = sorted({step for one in done for step in one["steps"]})
@@ -53,14 +53,14 @@ def _data(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
 
 
 def _texts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]]) -> list[str]:
-    """Where a row was trained or scored on another text than the catalogue expects under its corpus's name."""
+    """Rows whose training or test text differs from the one that the catalogue expects for their corpus."""
     each = [(row.spec.data.corpus, o.text) for row in rows if row.spec is not None for o in outcomes[row.id] if o.text]
     distinct = {(corpus, repr(text)): (corpus, text) for corpus, text in each}
     return list(dict.fromkeys(line for corpus, text in distinct.values() for line in unexpected(corpus, text)))
 
 
 def _seeds(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
-    """Means over different seeds are compared with care."""
+    """A warning if the rows are means over different seeds."""
     done = {row_id: one["seeds"] for row_id, one in ours.items() if one is not None and "bleu" in one}
     if len({tuple(seeds) for seeds in done.values()}) < 2:
         return []
@@ -68,7 +68,7 @@ def _seeds(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
 
 
 def _differences(done: Sequence[Outcome]) -> list[str]:
-    """Code, lock, libraries, device, signature."""
+    """Differences in code, lock file, libraries, device or signature between the rows."""
     capsules = [{k: v for k, v in o.capsule.items() if k not in ("key", "digest")} for o in done if o.capsule is not None]
     differ = differences(capsules)
     lines = [f"rows come from different environments: {', '.join(differ)} differ"] if differ else []
@@ -89,7 +89,7 @@ def _speed(rows: Sequence[Row], base: str | None, measured: Mapping[str, Any] | 
 
 
 def metric_doubts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]], finder: Finder) -> list[str]:
-    """A line for each doubt whether a metric suits its references, from the score records or the prepared corpus."""
+    """A line for each doubt about whether a metric suits its references, from the score records or the prepared corpus."""
     rows_of: dict[str, list[str]] = {}
     cached: dict[tuple[str, str], list[str]] = {}
     for row in rows:
@@ -109,10 +109,10 @@ def metric_doubts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]]
 
 
 def parameter_differences(rows: Sequence[Row], finder: Finder, start: dict[str, str]) -> list[str]:
-    """A line for each row whose reported parameters, or difference to row `start[id]`, differ from the counted ones.
+    """A line for each row whose reported parameters, or their difference from row `start[id]`, differ from the counted ones.
 
-    A difference of one unit of the last printed digit is accepted: papers round and truncate (10,977,824 is printed 10.97M). Rows without
-    vocabulary sizes are left out.
+    A difference of one unit of the last printed digit is accepted, because papers round and truncate (10,977,824 is printed 10.97M). Rows
+    whose vocabulary sizes are unknown are left out.
     """
     counted = {row.id: _count(row, finder) for row in rows if row.spec is not None and {"params", "params_added"} & row.expect.keys()}
     counted |= {row.id: _count(row, finder) for row in rows if row.id in start.values() and row.id not in counted}
@@ -145,7 +145,7 @@ def _count(row: Row, finder: Finder) -> int | None:
 def changed_since_training(
     rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]], finder: Finder, seeds: Iterable[int]
 ) -> dict[tuple[str, int], list[str]]:
-    """(row, seed) -> what changed since it was trained (see `ledger.component_sources`), for rows and the rows they start from."""
+    """(row, seed) -> components changed since its training (see `ledger.component_sources`), for rows and the rows they start from."""
     found = dict(outcomes)
     for row in rows:
         while (row := row.parent) is not None and row.id not in found:  # type: ignore[assignment]
@@ -154,7 +154,7 @@ def changed_since_training(
 
 
 def earlier_results(rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]]) -> list[str]:
-    """A line for each row with results that `--again` set aside."""
+    """A line for each row with results that `--again` superseded."""
     lines = []
     for row in rows:
         folders = sorted({f"{path.parent.parent.name}/{path.parent.name}" for o in outcomes[row.id] for path in o.earlier})

@@ -1,4 +1,4 @@
-"""Significance marks: each seed of a row against the same seed of the row it is compared with."""
+"""Significance marks: compares each seed of a row with the same seed of its base row."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from orchestrator.specs.row import Row
 
 
 def significance(row: Row, found: Sequence[Outcome], base_id: str, base: Sequence[Outcome], comparer: Comparer) -> dict[str, Any] | None:
-    """{"against", "seeds", "p_sign", "p_bootstrap", "rule", "mark"}; None where nothing compares.
+    """Returns {"against", "seeds", "p_sign", "p_bootstrap", "rule", "mark"}, or None if the rows are not comparable.
 
-    The p-values are one for each seed; the mark is that of the weakest seed, by the test that the row's file names (`rule`). Rows that are
-    scored in different ways do not compare, nor do two that are one run.
+    There is one p-value per seed; the mark is that of the weakest seed, by the test that the row's file names (`rule`). Rows that are
+    scored differently are not comparable, nor are two that share one run.
     """
     assert row.spec is not None
     theirs = {o.seed: o for o in base if o.status == "done"}
@@ -42,7 +42,7 @@ def significance(row: Row, found: Sequence[Outcome], base_id: str, base: Sequenc
 
 
 def explained(tested: Sequence[dict[str, Any]]) -> str:
-    """The note that goes with the marks."""
+    """The note that explains the marks."""
     rules = [rule_of(name) for name in dict.fromkeys(str(one["rule"]) for one in tested)]
     how = "; ".join(f"{rule.words()}, {tests_in_words(rule.test, SAMPLES)}" for rule in rules)
     bases = " or ".join(dict.fromkeys(short_id(str(one["against"])) for one in tested))

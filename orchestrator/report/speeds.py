@@ -1,4 +1,4 @@
-"""Speeds that `nmt-ablate analyse --kind speed` measured: RESULTS/speed/KEY16.json, all rows of a file in one run, so that they compare.
+"""Speeds measured by `nmt-ablate analyse --kind speed`: RESULTS/speed/KEY16.json. Rows of one file ran together and are comparable.
 
 {"measured": "2026-01-31T12:00:00", "rows": [{"id", "train_key", "train_speed": [updates/s of each round], "decode_speed": [..]}, ..]}
 """
@@ -14,14 +14,14 @@ from orchestrator.ledger.results import Ledger
 
 FOLDER = "speed"
 SPEEDS = ("train_speed", "decode_speed")
-"""Column -> rate; a ratio above 1 is faster than the baseline."""
+"""Columns of speeds; a ratio above 1 is faster than the baseline."""
 
 
 def ratios(ledger: Ledger, keys: Mapping[str, Collection[str]], base: str) -> tuple[dict[str, dict[str, float]], dict[str, Any] | None]:
-    """Row -> its speeds over those of row `base`, and the measurement they come from (None: there is none).
+    """Returns {row: speeds relative to row `base`} and the measurement they come from, ({}, None) without one.
 
-    keys: train keys of each row, any seed. Of several measurements the one with most of these rows, then the latest. Files that cannot be
-    read are passed over.
+    keys: train keys of each row, of any seed. Prefers the measurement with the most of these rows, then the latest. Unreadable files are
+    skipped.
     """
     best: tuple[int, str, dict[str, dict[str, float]], dict[str, Any]] | None = None
     for document in _documents(ledger):
@@ -44,7 +44,7 @@ def _ratios(document: dict[str, Any], keys: Mapping[str, Collection[str]], base:
 
 
 def ratio_of(rates: Any, base: Any) -> float | None:
-    """Median of the ratios of each round, so that a machine that slows down for a while slows both. None where they do not go together."""
+    """Median over rounds of the ratio of two rates, so that a temporary slowdown affects both. None for lists that do not match."""
     if not isinstance(rates, list) or not isinstance(base, list) or len(rates) != len(base) or not rates:
         return None
     if not all(isinstance(rate, (int, float)) and rate > 0 for rate in (*rates, *base)):

@@ -1,4 +1,4 @@
-"""The table at the end of a sweep: one line a row over its seeds."""
+"""The table at the end of a sweep, with one line per row over its seeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.tables import cell, make_table
 
 
 def summary(records: Sequence[dict[str, Any]], labels: dict[str, str] | None = None) -> Table:
-    """From the public records of `driver.execute`. Figures only of runs that are done."""
+    """Makes the table from the public records of `driver.execute`. Only finished runs have figures."""
     found_ids = group(records)
     tables = {"/".join(row_id.split("/")[:2]) for row_id in found_ids}
     common = f"{next(iter(tables))}/" if len(tables) == 1 else ""
@@ -50,7 +50,7 @@ def group(records: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 
 def states(found: Sequence[dict[str, Any]]) -> str:
-    """`done`, or each seed's own: `seed 1 done; seed 2 stopped by ASHA at step 400`."""
+    """The common status of all seeds, or that of each: `seed 1 done; seed 2 stopped by ASHA at step 400`."""
     words = [_state(record) for record in found]
     if len(set(words)) == 1:
         return words[0] if len(words) == 1 else f"{words[0]} ({len(words)} seeds)"
@@ -64,7 +64,7 @@ def _state(record: dict[str, Any]) -> str:
 
 
 def reasons(records: Sequence[dict[str, Any]]) -> list[str]:
-    """A line for each run that failed or diverged, and one more where failing is an outcome that the rows state."""
+    """A line for each run that failed or diverged, and one more if runs failed by their rows' own rule (`failed_below`)."""
     bad = [r for r in records if r["status"] not in ("done", "stopped")]
     lines = [f"{r['id']} seed {r['seed']} {r['status']}: {' '.join(str(r.get('reason') or 'no reason known').split())[:400]}" for r in bad]
     stated = sum(bool(r.get("failed_as_stated")) for r in bad)

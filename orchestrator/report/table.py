@@ -1,4 +1,4 @@
-"""A table as data: the paper's numbers beside ours. A row that was stopped or failed has a status and no figures."""
+"""A table as data: reported and measured figures of each row. A row that was stopped or failed has a status but no figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orchestrator.specs.table import FAILED, number
 
 @dataclass(frozen=True)
 class Line:
-    """One row. reported: as the file has it; ours: None where the row was not run (nor its speed measured); note, analysis: the file's."""
+    """One row. reported, note, analysis: as in the table's file. ours: None if the row was not run and its speed not measured."""
 
     id: str
     label: str
@@ -33,9 +33,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """`base`: the row that speeds are relative to. `scores`: columns that are BLEU or ROUGE, beside `bleu` itself.
+    """A whole table.
 
-    `warnings`: of rows whose code changed; among the notes too.
+    base: the row that speeds are relative to. scores: BLEU and ROUGE columns besides `bleu`. warnings: messages about rows whose code
+    changed, which are among the notes too.
     """
 
     table: str
@@ -47,7 +48,7 @@ class Table:
     warnings: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """{"table", "columns", "rows": [{"id", "label", "kind", "reported", "ours"}], "notes"}; reported numbers as numbers."""
+        """{"table", "columns", "rows": [{"id", "label", "kind", "reported", "ours"}], "notes"}. Reported numbers are converted to float."""
         rows = [
             {
                 "id": line.id,
@@ -76,12 +77,15 @@ def make(
     full_size: bool = False,
     given: str = "",
 ) -> Table:
-    """The table of resolved rows.
+    """Makes the table of resolved rows.
 
-    columns: order of the reported columns (default: as they appear). scale: how ours differ from the published setting, for a note.
-    base: row to compare with; default: the one that a row starts from where it is in the table, else the table's `baseline`.
-    comparer: for significance marks; None: no marks. full_size: models are as published, so that parameters must be as reported.
-    given: what the rows need on a command line beside their address.
+    Args:
+        columns: order of the reported columns; by default the order of appearance.
+        scale: how our setting differs from the published one, for a note.
+        base: row to compare with; by default the row that a row starts from if it is in the table, else the table's `baseline`.
+        comparer: makes significance marks; None for no marks.
+        full_size: the models are as published, so their parameters are compared with the reported ones.
+        given: options that the rows need on a command line besides their address.
     """
     seeds = list(seeds)
     outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
@@ -121,13 +125,13 @@ def make(
 
 
 def baseline(rows: Sequence[Row]) -> str | None:
-    """The first row that is pinned (which baselines are, so that a search never cuts them), else the first that runs."""
+    """The first pinned row (baselines are pinned so that a search never stops them), else the first that runs."""
     runs = [row for row in rows if row.kind == "run"]
     return next((row.id for row in runs if row.pinned), runs[0].id if runs else None)
 
 
 def _starts(rows: Sequence[Row], base: str | None) -> dict[str, str]:
-    """Row -> the one it is compared with, on the same corpus."""
+    """Maps each row to the row it is compared with, on the same corpus."""
     corpora = {row.id: row.spec.data.corpus for row in rows if row.spec is not None}
     found = {}
     for row in rows:
@@ -147,7 +151,7 @@ def _tested(found: Mapping[str, Any] | None) -> dict[str, Any]:
 def _untested(
     rows: Sequence[Row], ours: Mapping[str, dict[str, Any] | None], start: Mapping[str, str], comparer: Comparer | None
 ) -> list[str]:
-    """Both have figures and yet no test was made."""
+    """A note about rows that have figures, as their base rows do, but were not tested."""
     done = {row_id for row_id, one in ours.items() if one is not None and "bleu" in one}
     lacking = [row.id for row in rows if {row.id, start.get(row.id)} <= done and "significance" not in (ours[row.id] or {})]
     if comparer is None or not lacking:
@@ -159,7 +163,7 @@ def _untested(
 def _speeds(
     rows: Sequence[Row], finder: Finder, seeds: Sequence[int], base: str | None
 ) -> tuple[dict[str, dict[str, float]], dict[str, Any] | None]:
-    """Ratios of each row to the base, and the measurement."""
+    """Speeds of each row relative to the base, and their measurement."""
     if base is None:
         return {}, None
     keys = {row.id: {k.train for k in finder.seeds(row, seeds or [1]).values() if k.train is not None} for row in rows if row.kind == "run"}

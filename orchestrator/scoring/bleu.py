@@ -26,7 +26,7 @@ MAX_ORDER = 4
 EMPTY = BLEUScore(0.0, [0] * MAX_ORDER, [0] * MAX_ORDER, [0.0] * MAX_ORDER, 0.0, 0, 0)
 
 _OTHER_SPACE = {ord(c): 0xF0000 + ord(c) for c in map(chr, range(0x3001)) if c.isspace() and c not in " \t\n\r\f\v"}
-"""White space that is not ASCII -> private characters. multi-bleu.perl reads bytes and splits at ASCII white space only."""
+"""Maps non-ASCII white space to private characters, because multi-bleu.perl reads bytes and splits at ASCII white space only."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class Mteval:
 def sacre_bleu(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, tokenize: str = DEFAULT
 ) -> dict[str, Any]:
+    """BLEU of detokenised lines by sacreBLEU: score, signature, precisions, brevity_penalty and the lengths in tokens."""
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)  # `specs.metric_fit` checks that the text fits the metric
     metric.num_refs = len(references)
     result = corpus_score(metric, hypotheses, references)
@@ -68,7 +69,7 @@ def sacre_bleu(
 def multi_bleu(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, split_compounds: bool = False
 ) -> MultiBleu:
-    """Of tokenised lines. `split_compounds`: see `split_hyphenated`."""
+    """BLEU of tokenised lines by multi-bleu.perl. `split_compounds`: see `split_hyphenated`."""
     lines, *streams = (as_multi_bleu(stream, lowercase, split_compounds) for stream in (hypotheses, *references))
     result = corpus_score(multi_bleu_metric(), lines, streams)
     signature = "|".join(
@@ -93,7 +94,7 @@ def mteval(
     brevity: Literal["closest", "shortest"] = "closest",
     tokenize: str = DEFAULT,
 ) -> Mteval:
-    """Of detokenised lines. `tokenize` other than 13a: another tokenisation of sacreBLEU, named in the signature (Chinese, for example)."""
+    """BLEU of detokenised lines by mteval-v13a.pl. `tokenize`: a tokenisation of sacreBLEU, named in the signature (for Chinese, say)."""
     lines, *streams = ([lower_ascii(line) for line in stream] if lowercase else stream for stream in (hypotheses, *references))
     metric = BLEU(tokenize=tokenize, smooth_method="exp", force=True)
     result = corpus_score(metric, lines, streams)
@@ -115,7 +116,7 @@ def mteval(
 
 
 def multi_bleu_metric() -> BLEU:
-    """For lines that `as_multi_bleu` prepared."""
+    """The metric for lines from `as_multi_bleu`."""
     return BLEU(tokenize="none", smooth_method="none", force=True)
 
 
@@ -128,11 +129,11 @@ def as_multi_bleu(lines: Sequence[str], lowercase: bool, split_compounds: bool) 
 
 
 def corpus_score(metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> BLEUScore:
-    """sacreBLEU's score, which has none for a corpus without sentences."""
+    """sacreBLEU's score, or EMPTY for a corpus without sentences, which sacreBLEU does not define."""
     check_counts(hypotheses, references)
     return metric.corpus_score(list(hypotheses), [list(stream) for stream in references]) if hypotheses else EMPTY
 
 
 def signature_of(name: str, metric: Any) -> str:
-    """As sacreBLEU prints it: the name of the score, then the signature of the metric."""
+    """The name of the score and the signature of the metric, as sacreBLEU prints them."""
     return f"{name}|{metric.get_signature()}"

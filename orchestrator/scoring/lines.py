@@ -1,4 +1,4 @@
-"""Lines of text as the scores read them."""
+"""Checks and transformations of the lines that are scored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COMPOUND = re.compile(r"([^ \t\n\r\f\v])-([^ \t\n\r\f\v])")
 
 
 def check_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    """Raise ValueError if there is no reference stream, or if one has another number of lines than the hypotheses."""
+    """Raises ValueError if there is no reference stream, or if one differs from the hypotheses in its number of lines."""
     if not references:
         raise ValueError("no reference stream to score against")
     for number, stream in enumerate(references):
@@ -20,14 +20,14 @@ def check_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]])
 
 
 def lower_ascii(line: str) -> str:
-    """Lowercase A-Z and nothing else, like `lc` of bytes (multi-bleu) and `tr` (mteval-v13a)."""
+    """Lowercases A-Z and nothing else, like `lc` of bytes (multi-bleu) and `tr` (mteval-v13a)."""
     return line.translate(_LOWER)
 
 
 def split_hyphenated(line: str) -> str:
     """WMT14 En-De compound splitting: `rich-text` becomes `rich ##AT##-##AT## text`.
 
-    Source: tensor2tensor's `get_ende_bleu.sh` (after Luong et al. 2015). As there, matches do not overlap: `a-b-c` becomes
+    Source: tensor2tensor's `get_ende_bleu.sh` (after Luong et al. 2015). As in that script, matches do not overlap: `a-b-c` becomes
     `a ##AT##-##AT## b-c`.
     """
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)

@@ -1,4 +1,4 @@
-"""ROUGE of summaries (Lin 2004) by the library rouge-score: F1 of ROUGE-1, ROUGE-2 and summary-level ROUGE-L, in percent."""
+"""ROUGE of summaries (Lin 2004), computed by rouge-score: F1 of ROUGE-1, ROUGE-2 and summary-level ROUGE-L, in percent."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LIBRARY = {"rouge1": "rouge1", "rouge2": "rouge2", "rougeL": "rougeLsum"}
 
 
 def rouge(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Means over the summaries: {"rouge1", "rouge2", "rougeL", "signature"}. One summary a line, its sentences joined by ` <q> `.
+    """Means over the summaries: {"rouge1", "rouge2", "rougeL", "signature"}. Each line is one summary with sentences joined by ` <q> `.
 
-    rougeL is the library's rougeLsum, the union of longest common subsequences over sentences, as ROUGE-1.5.5 computes it. Words are
-    Porter-stemmed (the script's -m) and lower-cased; of several references the best counts. Raises ValueError like `check_counts`.
+    rougeL is the library's rougeLsum, the union of longest common subsequences over sentences, as in ROUGE-1.5.5. Words are Porter-stemmed
+    (its option -m) and lowercased; the best of several references counts. Raises ValueError like `check_counts`.
     """
     check_counts(hypotheses, references)
     totals = dict.fromkeys(FIGURES, 0.0)
@@ -34,17 +34,17 @@ def rouge(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dic
 
 
 def principal(record: dict[str, Any]) -> float:
-    """The main figure of a score record: ROUGE-L if it was scored by ROUGE, else BLEU."""
+    """The main figure of a score record: ROUGE-L if the metric is ROUGE, else BLEU."""
     return float(record[PRINCIPAL] if record.get("metric") == "rouge" else record["bleu"])
 
 
 def figures_of(record: dict[str, Any] | None) -> dict[str, float]:
-    """The ROUGE figures of a score record; empty without ROUGE."""
+    """The ROUGE figures of a score record; empty if it has none."""
     return {name: float(record[name]) for name in FIGURES if record is not None and record.get(name) is not None}
 
 
 def without_marks(lines: Sequence[str]) -> list[str]:
-    """Summaries as running text."""
+    """Summaries as running text, without sentence marks."""
     return [" ".join(sentences_of(line)) if MARK in line else line for line in lines]
 
 

@@ -1,7 +1,7 @@
-"""Scores of one decoded test set: every figure with the signature of its computation.
+"""Scores of one decoded test set, each with the signature of its computation.
 
-`score` always reports all figures; its `bleu` is the one that the spec selects. Case and compound splitting of the spec apply to every
-figure for which they are defined (chrF is always of the unchanged text). All scores are percentages in [0, 100], never NaN.
+`score` always reports all figures; its `bleu` is the one that the spec selects. The spec's case and compound splitting apply to every
+figure for which they are defined (chrF always uses the unchanged text). All scores are percentages in [0, 100], never NaN.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ class References(Protocol):
     def target_language(self) -> str: ...
 
     def references(self, split: str) -> list[list[str]]:
-        """Reference streams of a test set (outer axis), lines as the corpus has them."""
+        """Reference streams of a test set: a list of streams, each a list of corpus lines."""
         ...
 
     def reference_text(self, split: str) -> list[list[str]]:
-        """The same as running text."""
+        """Reference streams as running text."""
         ...
 
     def tokenise(self, lines: list[str], side: str) -> list[str]:
-        """Lines of the corpus as the spec tokenises (and cases) them."""
+        """Tokenises (and lowercases) corpus lines as the spec says."""
         ...
 
 
 def score(
     hypotheses_text: Sequence[str], hypotheses_tokens: Sequence[str], prepared: References, split: str, spec: ScoreSpec
 ) -> dict[str, Any]:
-    """Figures of the detokenised and the tokenised hypotheses, one line per sentence in the order of the test set.
+    """Scores the detokenised and the tokenised hypotheses, given one line per sentence in the order of the test set.
 
-    Returns {"bleu", "signature", "metric", "sentences", "sacrebleu": {..}, "tokenised": {..}, "mteval": {..}, "chrf": {..}}, JSON-able.
-    Metric rouge adds "rouge1", "rouge2", "rougeL" and gives their signature; its BLEU figures are of the summaries as running text.
+    Returns {"bleu", "signature", "metric", "sentences", "sacrebleu": {..}, "tokenised": {..}, "mteval": {..}, "chrf": {..}} for JSON.
+    Metric rouge adds "rouge1", "rouge2", "rougeL" and sets their signature; its BLEU figures are of the summaries as running text.
     Raises UserError if the numbers of hypotheses and references differ.
     """
     references, text = prepared.references(split), prepared.reference_text(split)
@@ -78,7 +78,7 @@ def score(
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """chrF2: character 6-gram F-score with beta 2 (Popovic 2015), with sacreBLEU's own signature. Errors: `check_counts`."""
+    """chrF2: character 6-gram F-score with beta 2 (Popovic 2015), with sacreBLEU's own signature. Raises ValueError like `check_counts`."""
     check_counts(hypotheses, references)
     metric = CHRF()
     metric.num_refs = len(references)

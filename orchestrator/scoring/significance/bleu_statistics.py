@@ -1,6 +1,6 @@
-"""BLEU from sufficient statistics of each sentence: exchanging sentences of a corpus costs one sum instead of a new count of n-grams.
+"""BLEU from sufficient statistics of each sentence, so that exchanging sentences costs a sum instead of a new count of n-grams.
 
-Shapes: N sentences, 10 statistics a sentence (STATISTICS); `...` any leading axes.
+Shapes: N sentences, 10 statistics per sentence (STATISTICS); `...` any leading axes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def statistics(
 ) -> Counts:
     """Statistics [N, 10] for the metric of `spec`; arguments as for `scores.score`.
 
-    `corpus_bleu` of their sum equals the `bleu` of `scores.score`. Raises ValueError if the numbers of lines differ.
+    `corpus_bleu` of their sum equals the `bleu` of `scores.score`. Raises ValueError if the numbers of lines differ and UserError for
+    metric rouge.
     """
     if spec.metric == "rouge":
         raise UserError("score.metric rouge: no paired test of ROUGE is here; expected a metric of BLEU")
@@ -40,7 +41,7 @@ def statistics(
         lines, *streams = (as_multi_bleu(stream, spec.lowercase, spec.split_compounds) for stream in (hypotheses_tokens, *streams))
         return _sentence_statistics(multi_bleu_metric(), lines, streams)
     lines, *streams = (list(stream) for stream in (hypotheses_text, *prepared.reference_text(split)))
-    if spec.metric == "mteval" and spec.lowercase:  # mteval lowers A-Z alone, sacreBLEU all of Unicode
+    if spec.metric == "mteval" and spec.lowercase:  # mteval lowercases only A-Z, sacreBLEU all of Unicode
         lines, *streams = ([lower_ascii(line) for line in stream] for stream in (lines, *streams))
     lowercase = spec.lowercase and spec.metric == "sacrebleu"
     metric = BLEU(lowercase=lowercase, tokenize=tokenizer_of(spec, prepared.target_language), force=True)
@@ -48,9 +49,9 @@ def statistics(
 
 
 def corpus_bleu(sums: npt.NDArray[Any], spec: ScoreSpec) -> Floats:
-    """[..., 10] sums of statistics -> [...] BLEU in percent, by the definition of `spec.metric`.
+    """BLEU in percent [...] from sums of statistics [..., 10], by the definition of `spec.metric`.
 
-    multi-bleu: 0 where a precision is 0. sacrebleu and mteval: the k-th precision without a match counts 2^-k matches (smooth:exp).
+    multi-bleu gives 0 if a precision is 0. sacrebleu and mteval count 2^-k matches for the k-th precision without a match (smooth:exp).
     """
     hypothesis, reference = sums[..., 0].astype(np.float64), sums[..., 1].astype(np.float64)
     matches, totals = sums[..., 2 : 2 + MAX_ORDER].astype(np.float64), sums[..., 2 + MAX_ORDER :].astype(np.float64)

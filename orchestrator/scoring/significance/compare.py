@@ -1,6 +1,6 @@
-"""Paired tests between finished runs of rows: translations from the ledger, references from the prepared corpus.
+"""Paired tests between finished runs, with translations from the ledger and references from the prepared corpus.
 
-Results are stored in RESULTS/significance/KEY16.json, so that a table can show them without the corpus; mirrors are read too.
+Results are stored in RESULTS/significance/KEY16.json, so that a table can show them without the corpus. Mirrors are read too.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from orchestrator.specs.schema import DataSpec, RunSpec
 FORMAT = 1
 FOLDER = "significance"
 TOLERANCE = 1e-6
-"""Tolerated difference between a stored BLEU and the BLEU of the summed sentence statistics."""
+"""Largest accepted difference between a stored BLEU and the BLEU of the summed sentence statistics."""
 
 
 class Comparer:
-    """Memoises the statistics of each translation. `prepared`: the corpus of a row, None if it is absent."""
+    """Compares runs; memoises the statistics of each translation. `prepared` returns the corpus of a row, or None if it is absent."""
 
     def __init__(self, ledger: Ledger, prepared: Callable[[DataSpec], Prepared | None], samples: int = SAMPLES, seed: int = SEED) -> None:
         self.ledger, self.prepared, self.samples, self.seed = ledger, prepared, samples, seed
         self._statistics: dict[str, Counts] = {}
 
     def compare(self, spec: RunSpec, system: Keys, baseline: Keys) -> Comparison | None:
-        """Compare two runs scored by `spec.score` on the corpus of `spec.data`.
+        """Compares two runs scored by `spec.score` on the corpus of `spec.data`.
 
-        Returns None if there is neither the corpus nor a stored result. Raises UserError if a translation is missing or does not
-        reproduce its score.
+        Returns None without both the corpus and a stored result. Raises UserError if a translation is missing or does not reproduce its
+        score.
         """
         key = self._key(system, baseline)
         stored = self._stored(key)
@@ -50,7 +50,7 @@ class Comparer:
         return compare(self._of(spec, system, corpus), self._of(spec, baseline, corpus), spec.score, self.samples, self.seed)
 
     def save(self, system: Keys, baseline: Keys, comparison: Comparison) -> Path:
-        """Write the result beside the runs."""
+        """Writes the result to the results folder and returns its path."""
         key = self._key(system, baseline)
         about = {"key": key, "system": system.as_dict(), "baseline": baseline.as_dict(), "samples": self.samples, "seed": self.seed}
         path = self.ledger.root / FOLDER / f"{short(key)}.json"
@@ -69,7 +69,7 @@ class Comparer:
                 if found["key"] == key:
                     return Comparison.of(found["comparison"])
             except (OSError, ValueError, KeyError, TypeError):
-                continue  # absent, or not whole: it is computed again
+                continue  # absent or damaged: it is computed again
         return None
 
     def _of(self, spec: RunSpec, keys: Keys, corpus: Prepared) -> Counts:

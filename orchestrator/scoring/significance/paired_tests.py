@@ -1,6 +1,6 @@
 """Two paired significance tests of a difference in BLEU between two systems on the same test set.
 
-Both account for the choice of sentences, for two given sets of weights; neither accounts for the variation over training seeds.
+Both account for the choice of sentences with the weights fixed; neither accounts for the variation over training seeds.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from orchestrator.specs.schema import ScoreSpec
 Test = Literal["both", "sign", "bootstrap"]
 
 SAMPLES, SEED = 1000, 12345
-"""Resamples of the bootstrap and the seed of their draw (sacreBLEU's defaults)."""
+"""Number of bootstrap resamples and the seed of their draw (sacreBLEU's defaults)."""
 
 
 @dataclass(frozen=True)
 class Sign:
-    """Numbers of sentences whose exchange raises, lowers or keeps the baseline's BLEU; p: two-sided."""
+    """Numbers of sentences whose exchange raises, lowers or does not change the baseline's BLEU, and the two-sided p-value."""
 
     better: int
     worse: int
@@ -31,7 +31,7 @@ class Sign:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """low, high: 95 % interval of the difference (percentiles over the resamples); wins: share of them with the system ahead."""
+    """low, high: 95 % interval of the difference (percentiles over the resamples); wins: share of resamples where the system is better."""
 
     low: float
     high: float
@@ -64,7 +64,7 @@ class Comparison:
 
 
 def compare(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int = SAMPLES, seed: int = SEED) -> Comparison:
-    """Statistics [N, 10] of both on the same N sentences. Raises ValueError if their numbers differ or are 0."""
+    """Runs both tests on the statistics [N, 10] of the same N sentences. Raises ValueError if their numbers differ or are 0."""
     if system.shape != baseline.shape or not len(system):
         raise ValueError(f"statistics of {len(system)} and {len(baseline)} sentences; expected the same sentences, at least one")
     ours, theirs = float(corpus_bleu(system.sum(axis=0), spec)), float(corpus_bleu(baseline.sum(axis=0), spec))
@@ -72,7 +72,7 @@ def compare(system: Counts, baseline: Counts, spec: ScoreSpec, samples: int = SA
 
 
 def sign_test(system: Counts, baseline: Counts, spec: ScoreSpec) -> Sign:
-    """Each sentence of the baseline's output in turn is replaced by the system's; does the BLEU of the corpus rise or fall?
+    """Sign test: replaces one sentence of the baseline's output at a time by the system's and counts how often corpus BLEU rises or falls.
 
     Collins, Koehn and Kučerová 2005 (Clause Restructuring for Statistical Machine Translation), section 5.1. Ties are left out.
     """
@@ -83,8 +83,8 @@ def sign_test(system: Counts, baseline: Counts, spec: ScoreSpec) -> Sign:
 
 
 def binomial(better: int, worse: int) -> float:
-    """The p-value of an exact binomial test of equal chances, 1 without any trial."""
-    from scipy.stats import binomtest  # seconds to import, and most tables need no test
+    """The p-value of an exact binomial test of equal chances; 1 without any trial."""
+    from scipy.stats import binomtest  # takes seconds to import, and most tables need no test
 
     return float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
 

@@ -14,7 +14,7 @@ from orchestrator.scoring.significance.paired_tests import Comparison, Test
 
 @dataclass(frozen=True)
 class Level:
-    """p below which a row gets the mark `better`, or `worse` if it is behind its baseline."""
+    """Below `p` a row gets the mark `better`, or `worse` if it is behind its baseline."""
 
     p: float
     better: str
@@ -23,13 +23,13 @@ class Level:
 
 @dataclass(frozen=True)
 class Rule:
-    """`levels`: the highest p first."""
+    """The deciding test and its levels, highest p first."""
 
     test: Test
     levels: tuple[Level, ...]
 
     def mark(self, comparisons: Sequence[Comparison]) -> str:
-        """The mark of the weakest comparison; empty if they point to different sides."""
+        """The mark of the weakest comparison; empty if the comparisons differ in direction."""
         sides = {comparison.delta > 0 for comparison in comparisons}
         if len(sides) != 1:
             return ""
