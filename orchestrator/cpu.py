@@ -1,4 +1,4 @@
-"""Fast, honest CPU settings: threads, matmul backend, memory allocator."""
+"""CPU settings for compute: threads, the matmul backend and the memory allocator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc malloc.h
 
 
 def use(threads: int) -> str:
-    """Set this process up for `threads` threads of compute; returns the matmul path taken, for the capsule."""
+    """Sets this process up for `threads` compute threads. Returns the matmul path that is used, for the capsule."""
     torch.set_num_threads(threads)
     _keep_memory()
     return matmul_path()
@@ -21,10 +21,10 @@ def use(threads: int) -> str:
 
 @functools.cache
 def matmul_path() -> str:
-    """Route fp32 products through oneDNN where that is faster and still fp32: `onednn` or `default`.
+    """Routes fp32 matrix products through oneDNN where that is faster and still exact fp32. Returns `onednn` or `default`.
 
-    MKL takes a slow path on AMD. The switch is called bf16 because it allows the library to compute in bf16, which CPUs without matrix
-    units do not do; so the result is checked against fp64 and the switch taken back where the products are not fp32.
+    MKL takes a slow path on AMD. The switch is named bf16 because it permits bf16 compute, which CPUs without matrix units do not use;
+    so the products are checked against fp64, and the switch is reset where they are less precise than fp32.
     """
     if not PATHS.matmul or not torch.backends.mkldnn.is_available():
         return "default"
@@ -44,12 +44,12 @@ def _is_fp32(n: int, k: int, m: int) -> bool:
     a, b = torch.randn(n, k, generator=generator), torch.randn(k, m, generator=generator)
     exact = a.double() @ b.double()
     bound = a.abs().double() @ b.abs().double()
-    # fp32 with any order of summation stays under k * 2^-24 of the sum of magnitudes; bf16 inputs alone cost 2^-9
+    # the fp32 error is below k * 2^-24 of the sum of magnitudes in any order of summation; rounding the inputs to bf16 alone costs 2^-9
     return bool(((a @ b - exact).abs() <= bound * k * 2.0**-24).all())
 
 
 def _keep_memory() -> None:
-    """Let malloc keep large blocks: the training step frees and takes the same sizes again and again."""
+    """Makes malloc retain large blocks: every training step frees and allocates the same sizes."""
     try:
         libc = ctypes.CDLL(None)
         libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)

@@ -1,10 +1,10 @@
-"""Errors with a meaning for the user. The CLI turns each into its exit code; nothing else prints a traceback."""
+"""Errors that are meant for the user. The CLI turns each into its exit code; no other code prints a traceback."""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """Bad input. `lines` are complete messages, one a line, without the `error: ` prefix. Exit code 2."""
+    """Bad input. `lines` are complete one-line messages without the `error: ` prefix. Exit code 2."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__("\n".join(lines))
@@ -16,7 +16,7 @@ class LockedError(Exception):
 
 
 class Detached(Exception):
-    """The user left a job that goes on elsewhere. `lines` say how to come back. Exit code 130."""
+    """The user detached from a job that continues elsewhere. `lines` say how to reattach. Exit code 130."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__("\n".join(lines))
@@ -24,15 +24,15 @@ class Detached(Exception):
 
 
 class FencedError(Exception):
-    """This process lost its lock to a newer owner and must write nothing more."""
+    """This process lost its lock to a newer owner and must not write any more."""
 
 
 class RemoteError(Exception):
-    """The server of a bucket did not do it, for a reason that may pass: away, slow, refusing. One line. Exit code 1."""
+    """The server of a bucket failed for a reason that may pass: unreachable, slow or refusing. One line. Exit code 1."""
 
 
 class StopTraining(Exception):
-    """Raised by a reporter: end this training now. `status` becomes the run's status (`stopped`)."""
+    """Raised by a reporter to end this training now. `status` becomes the status of the run (`stopped`)."""
 
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(reason)

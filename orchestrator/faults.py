@@ -1,7 +1,7 @@
-"""Injected faults for the chaos tests. Off unless the environment names one.
+"""Fault injection for the chaos tests, off unless NMT_FAULT is set.
 
-    NMT_FAULT="ckpt_pre_rename@40:kill,rung_post_rename:term"     point[@step]:action, comma separated; no step = any step
-    NMT_FAULT_ONCE=DIR                                            each entry fires once, over all processes (O_EXCL marker in DIR)
+    NMT_FAULT="ckpt_pre_rename@40:kill,rung_post_rename:term"     comma-separated point[@step]:action; without a step: at any step
+    NMT_FAULT_ONCE=DIR                                            each entry fires once over all processes (O_EXCL marker in DIR)
 
 Actions: kill (SIGKILL to this process), term (SIGTERM), raise, enospc, sleepN (N seconds).
 """
@@ -34,7 +34,7 @@ class InjectedFault(RuntimeError):
 
 @dataclass(frozen=True)
 class Fault:
-    """One entry of NMT_FAULT. `index` is its place in the list: equal entries are told apart by it."""
+    """One entry of NMT_FAULT. `index` is its position in the list, which distinguishes equal entries."""
 
     index: int
     point: str
@@ -48,7 +48,7 @@ class Fault:
 
 @functools.lru_cache(maxsize=8)
 def parse(text: str) -> tuple[Fault, ...]:
-    """The entries of an NMT_FAULT string. UserError with one line for each entry that is not understood."""
+    """Parses an NMT_FAULT string. UserError with one line per malformed entry."""
     faults, wrong = [], []
     for index, entry in enumerate(text.split(",") if text.strip() else []):
         match = _ENTRY.fullmatch(entry.strip())
@@ -64,13 +64,13 @@ def parse(text: str) -> tuple[Fault, ...]:
 
 
 def active() -> tuple[Fault, ...]:
-    """Faults that the environment asks for; normally none. UserError where NMT_FAULT is malformed (call it once at start)."""
+    """Returns the faults set in the environment, normally none. UserError for a malformed NMT_FAULT (call it once at start)."""
     text = os.environ.get(VARIABLE)
     return parse(text) if text else ()
 
 
 def fault(point: str, step: int | None = None) -> None:
-    """A place where a fault can be injected. Returns at once unless NMT_FAULT names `point` (and `step`)."""
+    """Marks a point where a fault can be injected. Does nothing unless NMT_FAULT names `point` (and `step`)."""
     if VARIABLE not in os.environ:
         return
     for entry in active():
@@ -79,7 +79,7 @@ def fault(point: str, step: int | None = None) -> None:
 
 
 def _first_time(entry: Fault) -> bool:
-    """Claims the entry's marker under NMT_FAULT_ONCE; False if some process claimed it before."""
+    """Creates the entry's marker under NMT_FAULT_ONCE. Returns False if a process created it before."""
     directory = os.environ.get(ONCE)
     if not directory:
         return True

@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM end a training at the next step, after a checkpoint; a second one ends it at once.
+"""Graceful shutdown: the first Ctrl-C or SIGTERM ends a training after the next step with a checkpoint, the second ends it at once.
 
-Processes that no signal reaches (workers of a sweep, on this machine or another) look for a file instead: RESULTS/sweeps/NAME.stop.
+Workers of a sweep that no signal reaches, on this machine or another, poll the file RESULTS/sweeps/NAME.stop instead.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ _watched: list[Path] = []
 
 
 def requested() -> bool:
-    """Asked by the training loop after every step."""
+    """Returns whether the training should end. The training loop checks it after every step."""
     return _requested.is_set() or any(path.exists() for path in _watched)
 
 
 def request() -> None:
-    """As the first signal does within `listening`."""
+    """Requests the end of the training, like the first signal within `listening`."""
     _requested.set()
 
 
 def forget() -> None:
-    """What was requested of this process counts no more."""
+    """Discards an earlier request to this process."""
     _requested.clear()
 
 
 def stop_file(results: Path, sweep: str) -> Path:
-    """Where it is, the workers of a sweep save and end."""
+    """Returns the path of the file that makes the workers of a sweep save and exit."""
     return results / "sweeps" / f"{sweep}.stop"
 
 
 def watch(path: Path) -> None:
-    """From now on this process is asked to end where `path` is; another file that it watched counts no more."""
+    """Makes this process stop once `path` exists. Replaces the file it watched before."""
     _watched[:] = [path]
 
 
 @contextmanager
 def passing_on(path: Path) -> Iterator[None]:
-    """Within: the first signal makes the file `path`, which is gone again at the end; the second raises KeyboardInterrupt."""
+    """Context: the first signal creates the file `path`, which is removed on exit; the second raises KeyboardInterrupt."""
     path.unlink(missing_ok=True)
     try:
         with _handling(path.exists, path.touch):
@@ -54,7 +54,7 @@ def passing_on(path: Path) -> Iterator[None]:
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """Within: the first signal is remembered, the second raises KeyboardInterrupt. Outside the main thread nothing changes."""
+    """Context: the first signal is recorded, the second raises KeyboardInterrupt. No effect outside the main thread."""
     try:
         with _handling(_requested.is_set, _requested.set):
             yield

@@ -1,6 +1,6 @@
-"""Text of data, labels and arguments as outputs show it: characters that a terminal or a page would act on become escapes.
+"""Escapes text for output: characters that a terminal or a page would interpret are replaced by escapes.
 
-Every output passes through here when it is printed; what is stored stays as it is.
+Applied to data, labels and arguments when they are printed; stored text is not changed.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Any
 
 
 def visible(text: str) -> str:
-    """One line: control characters, bidirectional marks and lone surrogates as escapes (`\\x1b`, `\\u202e`)."""
+    """Returns one line with control characters, bidirectional marks and lone surrogates escaped (`\\x1b`, `\\u202e`)."""
     return text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def log(text: str) -> None:
-    """One line on stderr, escaped."""
+    """Prints one escaped line on stderr."""
     print(visible(text), file=sys.stderr, flush=True)
 
 
 def markdown(text: str) -> str:
-    """Escaped for a line or cell of Markdown, HTML included."""
+    """Escapes text for a line or a table cell of Markdown, including HTML."""
     return "".join(f"\\{c}" if c in "\\|*_`[]<>" else c for c in visible(" ".join(text.split())))
 
 
 def json_text(value: Any, **options: Any) -> str:
-    """`json.dumps` with printable characters as they are and all others escaped. ValueError for NaN and infinities."""
+    """`json.dumps` with all characters escaped that are not printable. ValueError for NaN and infinities."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, **options)
     return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)

@@ -1,4 +1,4 @@
-"""Tables on a terminal."""
+"""Tables for the terminal."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from orchestrator.safe_text import visible
 
 
 def cell(text: object) -> str:
-    """Text as the cell of a rich table, without markup."""
+    """Returns text as a cell of a rich table, with markup escaped."""
     return escape(visible(str(text)))
 
 
 def make_table(columns: Iterable[str], *, title: str | None = None, numeric: Iterable[str] = ()) -> Table:
-    """A table without rows. Columns in `numeric` are aligned right; long cells are folded."""
+    """Returns a table without rows. Columns in `numeric` are right-aligned; long cells are folded."""
     right = set(numeric)
     table = Table(title=None if title is None else cell(title), title_justify="left")
     for name in columns:

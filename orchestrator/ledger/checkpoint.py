@@ -1,11 +1,10 @@
-"""Checkpoints that are either whole or not there: safetensors and JSON under a sha256 manifest, never pickle.
+"""Atomic checkpoints: safetensors and JSON with a sha256 manifest, no pickle.
 
     RUN/ckpt/step-00000040/{model.safetensors,optimizer.safetensors,state.json,manifest.json}
 
-`directory` is the one that holds the generations (RUN/ckpt); two are kept. A generation is written as `step-00000040.tmp-PID` and
-renamed. The manifest lists the sha256 of every file, the step and the run's train key, and is verified before anything is loaded.
-Wrong bytes are `CorruptError` (another generation may do); another run's key is a UserError (nothing here will do).
-Weights alone: `weights.py`.
+`directory` is the parent of the generations (RUN/ckpt), of which two are retained. A generation is written as `step-00000040.tmp-PID`
+and renamed. The manifest lists the sha256 of every file, the step and the run's train key, and is verified before anything is loaded.
+Damaged files raise `CorruptError` (another generation may be intact); another run's key raises UserError. Weights alone: `weights.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _GENERATION = re.compile(r"step-(\d{8,})")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A verified generation, on the CPU: `tensors` by group ("model", "optimizer", ...), `state` as it was given."""
+    """A verified generation on the CPU: `tensors` by group ("model", "optimizer", ...), `state` as it was saved."""
 
     step: int
     tensors: dict[str, Tensors]
@@ -57,7 +56,7 @@ def save(
 ) -> Path:
     """Writes the generation of `step` durably, then removes all but it and the `keep - 1` before it. Returns its directory.
 
-    OSError (disk full) names path and bytes and leaves the older generations as they were. FencedError if `lock` moved on.
+    OSError (disk full) names path and bytes and leaves the older generations intact. FencedError if `lock` has a newer owner.
     """
     final = directory / f"step-{step:08d}"
     tmp = directory / f"{final.name}.tmp-{os.getpid()}"
@@ -85,7 +84,7 @@ def save(
             fault("ckpt_pre_rename", step)
         if lock is not None:
             lock.check()
-        if final.exists():  # an older or damaged writing of this step
+        if final.exists():  # an older or damaged generation of this step
             _discard(final)
         tmp.rename(final)
     except BaseException:
@@ -102,10 +101,10 @@ def save(
 
 
 def latest_good(directory: Path, on_bad: OnBad | None = None, *, key: str, repair: bool = True) -> Checkpoint | None:
-    """The newest generation that verifies, or None. `on_bad(path, reason)` is called for each bad one (default: a line on stderr).
+    """Returns the newest intact generation, or None. `on_bad(path, reason)` is called for each bad one (default: a warning on stderr).
 
-    `repair` (for the holder of the run's lock): leftovers of killed writers are swept, and bad generations renamed `bad-step-...`,
-    to be removed by the next successful save. UserError if a whole generation belongs to another key.
+    `repair` (for the holder of the run's lock) removes temporary files of killed writers and renames bad generations to `bad-step-...`,
+    which the next successful save removes. UserError if an intact generation belongs to another key.
     """
     if repair:
         sweep(directory)
@@ -122,7 +121,7 @@ def latest_good(directory: Path, on_bad: OnBad | None = None, *, key: str, repai
 
 
 def load(path: Path, *, key: str) -> Checkpoint:
-    """One generation, verified. CorruptError, or UserError if it belongs to another key."""
+    """Loads and verifies one generation. CorruptError if it is damaged, UserError if it belongs to another key."""
     manifest = _read_manifest(path)
     if manifest["key"] != key:
         raise UserError(f"{path}: checkpoint of run {manifest['key'][:16]}, expected {key[:16]}")
@@ -146,7 +145,7 @@ def generations(directory: Path) -> list[tuple[int, Path]]:
 
 
 def sweep(directory: Path) -> list[Path]:
-    """Removes what killed writers left. Only for the holder of the run's lock. Returns what it removed."""
+    """Removes temporary files of killed writers and returns their paths. Only for the holder of the run's lock."""
     swept = atomic.sweep(directory)
     for path in sorted(directory.glob("*.tmp-*")) if directory.is_dir() else []:
         shutil.rmtree(path)
@@ -180,7 +179,7 @@ def _fsync(path: Path) -> None:
 
 
 def _prune(directory: Path, step: int, keep: int) -> None:
-    """Keeps `step` and the `keep - 1` generations before it; later ones belong to a lost timeline and go."""
+    """Retains `step` and the `keep - 1` generations before it. Later ones belong to an abandoned timeline and are removed."""
     kept = [number for number, _ in generations(directory) if number <= step][-keep:]
     for number, path in generations(directory):
         if number not in kept:
@@ -190,7 +189,7 @@ def _prune(directory: Path, step: int, keep: int) -> None:
 
 
 def _discard(path: Path) -> None:
-    """Removes a generation: first out of sight, so that no half of it is ever seen."""
+    """Removes a generation. It is renamed first, so that a partly removed one is never read."""
     doomed = path.with_name(f"{path.name}.tmp-{os.getpid()}-old")
     shutil.rmtree(doomed, ignore_errors=True)
     path.rename(doomed)

@@ -1,7 +1,7 @@
-"""Hashes of the source files of a run's components, by which a result shows whether one of them was edited since the training.
+"""Source hashes of a run's components, which reveal whether one of them was edited since the training.
 
-A component's files are its own module and those modules of `models` that it imports and that the bare transformer does not: what every
-row is made of (attention, stack, dropout, ...) is told by the capsule's commit alone, and so are decoding and the loop that trains.
+A component's files are its own module and the modules of `models` that it imports, except those that the bare transformer imports too:
+the code common to all rows (attention, stack, dropout, ...), decoding and the training loop are covered by the capsule's commit only.
 Comments, docstrings and layout do not count.
 """
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 SHARED = "models.transformer"
 SEVERAL = "several"
-"""In place of a sha256: the file was edited while the run trained."""
+"""Stands in place of a sha256 if the file was edited while the run trained."""
 PARENT = "the weights that it starts from"
 LISTED = 5
-"""Rows that get a line each where one edit is to tell of; of more there is one line together."""
+"""Maximum number of rows that get a line each for one edit; more rows share one line."""
 
 
 def hashes(model: Any) -> dict[str, str]:
-    """`{"models/aggregations/linear.py": sha256, ...}` of every component that a ModelSpec uses."""
+    """Hashes the sources of every component that a ModelSpec uses: `{"models/aggregations/linear.py": sha256, ...}`."""
     shared = _closure([SHARED])
     used = (name.split("/") for name in component_versions(model))
     modules = _closure(REGISTRIES[registry].get(kind).__module__ for registry, kind in used)
@@ -39,7 +39,7 @@ def hashes(model: Any) -> dict[str, str]:
 
 
 def changed(record: Mapping[str, Any] | None, ledger: Ledger) -> list[str]:
-    """Files that differ from those in a run's record (train.json), and PARENT. Empty for records of older versions."""
+    """Files that differ from those in a run's record (train.json), and PARENT if its parent changed. Empty for records without hashes."""
     known = record or {}
     found = [file for file, sha in (known.get("sources") or {}).items() if sha != _sha256(file)]
     parent = known.get("parent") or {}
@@ -48,7 +48,7 @@ def changed(record: Mapping[str, Any] | None, ledger: Ledger) -> list[str]:
 
 
 def after_resuming(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """The origin of a training that began with `before` and resumes with `now`; empty where it is unknown."""
+    """Merges the origin of a training that began with `before` and resumes with `now`. Empty if the origin is not recorded."""
     if not before or not now:
         return dict(before)
     sources = now.get("sources", {})
@@ -61,13 +61,13 @@ def edited(origin: Mapping[str, Any]) -> list[str]:
 
 
 def warn(records: Mapping[tuple[str, int], Mapping[str, Any] | None], ledger: Ledger, given: str = "") -> None:
-    """A warning on stderr for each row whose record (see `changed`) is of other code. `given` as in `warnings`."""
+    """Prints a warning on stderr for each row whose record is of other code (see `changed`). `given`: as in `warnings`."""
     for line in warnings({row: changed(record, ledger) for row, record in records.items()}, given):
         print(f"warning: {line}", file=sys.stderr, flush=True)
 
 
 def warnings(found: Mapping[tuple[str, int], list[str]], given: str = "") -> list[str]:
-    """Lines for people. found: (row, seed) -> what changed; given: options that the row needs on a command line."""
+    """Formats warnings. found: (row, seed) -> changed files; given: options that the row needs on a command line."""
     groups: dict[tuple[str, ...], dict[str, list[int]]] = {}
     for (row, seed), files in found.items():
         if files:
@@ -89,7 +89,7 @@ def _lines(files: tuple[str, ...], rows: dict[str, list[int]], given: str) -> It
 
 
 def _closure(modules: Iterable[str]) -> frozenset[str]:
-    """Files, relative to ROOT, of modules and of all that they import from `models`."""
+    """Files, relative to ROOT, of modules and of everything that they import from `models`."""
     found: set[str] = set()
     todo = [file for module in modules for file in _files(module)]
     while todo:
@@ -100,14 +100,14 @@ def _closure(modules: Iterable[str]) -> frozenset[str]:
 
 
 def _files(module: str) -> list[str]:
-    """Where a module of `models` lies; nothing for other names."""
+    """Source files of a module of `models`; empty for other modules."""
     base = module.replace(".", "/")
     names = (f"{base}.py", f"{base}/__init__.py") if module.partition(".")[0] == "models" else ()
     return [name for name in names if (ROOT / name).is_file()]
 
 
 def _sha256(file: str) -> str | None:
-    """Of what a file means; None where it is gone."""
+    """sha256 of a file's syntax tree; None if the file is gone or does not parse."""
     try:
         return _read(file)[0]
     except (OSError, SyntaxError):
@@ -115,7 +115,7 @@ def _sha256(file: str) -> str | None:
 
 
 def _read(file: str) -> tuple[str, frozenset[str]]:
-    """(sha256, modules that it imports)."""
+    """Returns (sha256, imported modules)."""
     path = ROOT / file
     status = path.stat()
     return _parsed(path, status.st_mtime_ns, status.st_size)
@@ -134,7 +134,7 @@ def _parsed(path: Path, modified: int, size: int) -> tuple[str, frozenset[str]]:
 
 
 def _plain(value: Any) -> Any:
-    """A syntax tree as nested tuples, without texts that stand alone (docstrings) and empty fields, which versions of Python add."""
+    """Converts a syntax tree to nested tuples, without docstrings and without empty fields, which newer Python versions add."""
     if isinstance(value, ast.AST):
         fields = ((name, _plain(item)) for name, item in ast.iter_fields(value) if item is not None and item != [])
         return type(value).__name__, *fields

@@ -1,13 +1,13 @@
-"""The three keys of a run: sha256 of what decides its bits, and of nothing else.
+"""The three keys of a run: a sha256 over exactly what determines its result bit by bit.
 
-    train   model, optimisation, batch, length, precision, threads, seed, training data, parent's train key, versions of the components
-    decode  train + choice of checkpoint and search + text of the test split
+    train   model, optimisation, batch, length, precision, threads, seed, training data, parent's train key, component versions
+    decode  train + choice of checkpoint, search and text of the test split
     score   decode + metric and its options
 
-A tuned length penalty has a fourth, `tune`: train + search + text of the validation split + metric. Its decode key holds it.
+A tuned length penalty has a fourth key, `tune` (train + search + text of the validation split + metric), which enters its decode key.
 
-Equal meaning gives equal keys: order of mappings, 1 and 1.0, tuples and lists, written-out and left-out defaults do not matter.
-Paths, worker counts, row names, addresses and log settings never enter. The text and its processing enter through the manifest.
+Equal meaning gives equal keys: the order of mappings, 1 or 1.0, tuples or lists, and explicit or omitted defaults do not matter.
+Paths, worker counts, row names, addresses and log settings never enter. Text and preprocessing enter through the manifest.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ GROWN: dict[str, Any] = {
     "aggregation/mlrf-self-attention.attention_activation": "tanh",
     "aggregation/mlrf-self-attention.activation": "relu",
 }
-"""Fields younger than FORMAT 1: `model.positions_max` or `connection/dense.window` -> the value that older runs had in effect.
+"""Fields added after FORMAT 1, with the value that older runs had in effect (`model.max_positions`, `connection/dense.mode`).
 
-A field with that value is left out of the key, so that a new option does not rename every finished run."""
+A field with that value is left out of the key, so that a new option does not rename finished runs."""
 
 _SIDE = ("connection", "aggregation", "self_attention", "layer", "cross_attention")
 _WHOLE = ("bridge", "extra_encoder", "context")
@@ -76,7 +76,7 @@ _WHOLE = ("bridge", "extra_encoder", "context")
 
 @dataclass(frozen=True)
 class Keys:
-    """Full hex digests; all None while the data is absent (status `needs-data`)."""
+    """Full hex digests. All None while the data is absent (status `needs-data`)."""
 
     train: str | None
     decode: str | None
@@ -84,15 +84,15 @@ class Keys:
     tune: str | None = None
 
     def as_dict(self) -> dict[str, str | None]:
-        """Without `tune` where nothing is tuned."""
+        """The keys as a mapping, without `tune` where nothing is tuned."""
         return {name: key for name, key in asdict(self).items() if name != "tune" or key is not None}
 
 
 def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key: str | None) -> Keys:
-    """Keys of a resolved row. `manifest`: of its data, None while absent. `parent_train_key`: of the row that `init_from` names.
+    """Returns the keys of a resolved row. `manifest`: manifest of its data, None while absent. `parent_train_key`: of the `init_from` row.
 
-    ValueError if `init_from` and the parent's key do not go together; UserError for a component that is not registered and for a
-    test split that is not there.
+    ValueError unless `init_from` and the parent's key are both given or both absent. UserError for an unregistered component and for an
+    absent test split.
     """
     if manifest is None:
         return Keys(None, None, None)
@@ -125,14 +125,14 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
 
 
 def manifest_key(manifest: dict[str, Any]) -> str:
-    """sha256 of everything in a manifest: names the prepared data."""
+    """sha256 of a whole manifest: the name of the prepared data."""
     return digest(manifest)
 
 
 def training_key(manifest: dict[str, Any]) -> str:
-    """sha256 of what a training sees: without the test sets, so that adding one retrains nothing, and without the raw references.
+    """sha256 of what a training sees. Test sets are excluded, so that adding one retrains nothing; so are the raw references.
 
-    How the lines are written changes what it sees where they would be tokenised again without it.
+    `form` (how the lines are written) counts only where the Moses tokenizer would otherwise run on them again.
     """
     again = "form" in manifest and manifest["preparation"]["tokenizer"] == "moses"
     unseen = {"tests", "raw"} if again else {"tests", "raw", "form"}
@@ -140,7 +140,7 @@ def training_key(manifest: dict[str, Any]) -> str:
 
 
 def split_key(manifest: dict[str, Any], split: str) -> str:
-    """sha256 of a held-out text: what a decoding and a score depend on beside the training. UserError for an absent split."""
+    """sha256 of a held-out split, the input of decode and score keys beside the training. UserError for an absent split."""
     if "generator" in manifest["text"]:
         return digest([manifest["text"], split])
     known = manifest["text"] | manifest["tests"]
@@ -150,18 +150,18 @@ def split_key(manifest: dict[str, Any], split: str) -> str:
 
 
 def short(key: str) -> str:
-    """The first 16 digits of a key: name of its directory or file."""
+    """The first 16 digits of a key, used as the name of its directory or file."""
     return key[:16]
 
 
 def model_text(model: ModelSpec, without: str = "") -> str:
-    """Canonical JSON of what a ModelSpec means, one of its keys left out; made once for each part that several models share."""
+    """Canonical JSON of a ModelSpec, optionally `without` one of its keys. Parts that several models share are memoised."""
     parts: dict[str, str] = memoised("model", model, lambda: _model_parts(model))
     return canonical_object(**{name: text for name, text in parts.items() if name != without})
 
 
 def component_versions(model: Any) -> dict[str, int]:
-    """`{"connection/dense": 1, ...}`: the declared version of each component class that a ModelSpec uses."""
+    """The declared version of each component class that a ModelSpec uses: `{"connection/dense": 1, ...}`."""
     used = {(registry, component["kind"]) for registry, component in _components(model)}
     return {f"{registry}/{kind}": int(_class(registry, kind).version) for registry, kind in sorted(used)}
 
@@ -182,7 +182,7 @@ def _train_text(spec: RunSpec, data: str, parent: str | None) -> str:
 
 def _optim_meaning(spec: RunSpec) -> dict[str, Any]:
     optim = _dump("optim", spec.optim)
-    optim["name"] = optim.pop("kind")  # its word in the first keys
+    optim["name"] = optim.pop("kind")  # the field's name in FORMAT 1
     if spec.optim.kind == "nag":
         optim = {name: value for name, value in optim.items() if name not in ("betas", "eps")}
     optim["schedule"] = _schedule(optim["schedule"])
@@ -213,12 +213,12 @@ def _score_meaning(score: ScoreSpec, manifest: Mapping[str, Any]) -> dict[str, A
 
 
 def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:
-    """`factor` belongs to noam alone."""
+    """Drops `factor`, which only noam uses, from other schedules."""
     return {name: value for name, value in schedule.items() if name != "factor" or schedule["kind"] == "noam"}
 
 
 def _model_parts(model: ModelSpec) -> dict[str, str]:
-    """Key of a model section -> canonical JSON of what it means."""
+    """Canonical JSON of each part of a model section, by its key."""
     names = _scalar_names()
     dumped = lambda: without_grown("model", model.model_dump(mode="json", include=set(names)))  # noqa: E731
     make = lambda: {name: canonical(value) for name, value in dumped().items()}  # noqa: E731
@@ -250,7 +250,7 @@ def _side_meaning(side: str, section: Any) -> dict[str, Any]:
 
 
 def _component(path: str, registry: str, component: Mapping[str, Any]) -> str:
-    """Canonical JSON of one component with its defaults."""
+    """Canonical JSON of one component, defaults included."""
     make = lambda: canonical(_with_defaults(registry, without_grown(path, dict(component))))  # noqa: E731
     text: str = memoised_by_value((path, repr(component), _class(registry, component["kind"])), make)
     return text
@@ -277,18 +277,18 @@ def defaults_of(cls: type) -> dict[str, Any]:
 
 
 def _with_defaults(registry: str, component: Mapping[str, Any]) -> dict[str, Any]:
-    """A component with the options that it leaves to its constructor's keyword-only defaults."""
+    """Adds the constructor's keyword-only defaults that a component does not set."""
     options = defaults_of(_class(registry, component["kind"])) | dict(component)
     return {name: value for name, value in options.items() if not _as_before(f"{registry}/{component['kind']}.{name}", value)}
 
 
 def _dump(path: str, section: Any) -> dict[str, Any]:
-    """A section as plain data, without the fields of GROWN that have their old value."""
+    """Dumps a section as plain data, without the fields of GROWN that have their old value."""
     return without_grown(path, section.model_dump(mode="json"))
 
 
 def without_grown(path: str, value: dict[str, Any]) -> dict[str, Any]:
-    """A section without the fields of GROWN that have their old value. `path`: the section's name."""
+    """Drops the fields of GROWN that have their old value. `path`: dotted name of the section."""
     return {
         name: without_grown(f"{path}.{name}", item) if isinstance(item, dict) else item
         for name, item in value.items()

@@ -1,4 +1,4 @@
-"""Which files a ledger has, by name: what an archive of one may hold, and nothing else; and whether their content is what it claims."""
+"""The files of a ledger: the names that are allowed in it and in an archive of it, and validation of their content."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ SMALL = re.compile(
     rf"{_SWEEP}|{_RUN}/(?:(?:train|capsule)\.json|spec\.yaml|history\.jsonl|rungs/[0-9]{{1,12}}\.json"
     r"|decode/[0-9a-f]{16}\.(?:json|txt)|(?:score|tune)/[0-9a-f]{16}\.json)"
 )
-"""The ledger itself."""
+"""Records, small files."""
 LARGE = re.compile(
     rf"{_RUN}/(?:weights/(?:(?:last|best)\.json|(?:last|best)-[0-9a-f]{{16}}\.safetensors)|snapshots/{_STEP}\.(?:json|safetensors)"
     rf"|ckpt/{_STEP}/(?:[a-z][a-z0-9_-]{{0,31}}\.safetensors|state\.json|manifest\.json)|journal\.jsonl)"
 )
-"""Tensors, and the journal that goes with a checkpoint."""
+"""Tensors, and the journal that accompanies a checkpoint."""
 MAX_TEXT = 256 * 2**20
-"""Bytes of a file that holds no tensors."""
+"""Maximum size in bytes of a file without tensors."""
 
 
 UNFINISHED = (None, "stopped", "failed")
-"""Status of a run that goes on from its checkpoint."""
+"""Statuses of a run that continues from its checkpoint."""
 
 
 def belongs(name: str) -> bool:
-    """Whether a file of this name (relative, with `/`) may lie in a ledger. Names that lead elsewhere never match."""
+    """Returns whether a ledger may contain a file of this name (relative, with `/`). Names with `..` never match."""
     if name.startswith("sweeps/"):
         return SMALL.fullmatch(name) is not None and not name[7:].startswith(".") and not name.endswith(".lock.json")
     return (SMALL.fullmatch(name) or LARGE.fullmatch(name)) is not None
@@ -49,9 +49,9 @@ def is_tensor(name: str) -> bool:
 
 
 def of_run(run: Path, *, weights: bool) -> list[str]:
-    """Names (relative to the ledger) of a run's files, sorted. weights: also its tensors; checkpoints only where it is unfinished."""
+    """Sorted names, relative to the ledger, of a run's files. weights: include tensors; checkpoints only if the run is unfinished."""
     status = (read_document(run / "train.json") or {}).get("status")
-    if weights:  # a copy of a bucket has them only when they were asked for
+    if weights:  # the scratch copy of a bucket fetches them on demand
         for name in ("weights", "snapshots", *(("ckpt", "journal.jsonl") if status in UNFINISHED else ())):
             object_store.fetch(run / name)
     found = []
@@ -66,7 +66,7 @@ def of_run(run: Path, *, weights: bool) -> list[str]:
 
 
 def of_sweeps(results: Path, names: list[str] | None) -> list[str]:
-    """Files of the sweeps of these names (None: of all)."""
+    """Names of the files of the given sweeps (None: of all)."""
     found = [f"sweeps/{path.name}" for path in sorted((results / "sweeps").glob("*.json")) if path.is_file() and not path.is_symlink()]
     stems = None if names is None else {f"sweeps/{name}{end}" for name in names for end in (".json", ".asha.json")}
     return [name for name in found if belongs(name) and (stems is None or name in stems)]
@@ -80,7 +80,7 @@ def is_live(results: Path, run: str) -> bool:
 
 
 def problems_of(root: Path, names: list[str]) -> Iterator[str]:
-    """A line for each file that is not what a ledger's file of its name is."""
+    """Yields a line for each file whose content is not valid for its name."""
     keys: dict[str, str] = {}
     for name in sorted(names, key=lambda name: (not name.endswith(("train.json", "capsule.json")), name)):
         problem = _problem(root, name, keys)
@@ -91,7 +91,7 @@ def problems_of(root: Path, names: list[str]) -> Iterator[str]:
 def _problem(root: Path, name: str, keys: dict[str, str]) -> str | None:
     path, (folder, _, rest) = root / name, name.partition("/")
     if is_tensor(name):
-        return None  # its manifest knows its sha256
+        return None  # verified through its manifest
     if folder == "sweeps":
         return None if name.endswith(".asha.json") or _sweep_is_good(path) else "is no file of a sweep"
     if rest == "spec.yaml":
@@ -116,14 +116,14 @@ def _problem(root: Path, name: str, keys: dict[str, str]) -> str | None:
 
 
 def _same_run(key: str | None, folder: str, keys: dict[str, str]) -> str | None:
-    """All that lies in one folder is of one key, which begins as the folder is called."""
+    """Checks that all files in one folder have the same key and that the folder is named after it."""
     if key is None or not KEY.fullmatch(key) or not key.startswith(folder):
         return "holds another key than its folder says"
     return None if keys.setdefault(folder, key) == key else "holds another key than its folder's other files"
 
 
 def _key_of_yaml(path: Path) -> str | None:
-    """No aliases, anchors or tags: the reader's memory is bounded by the file."""
+    """Reads `key`. Aliases, anchors and tags are refused, so that the file bounds the memory of the parser."""
     data = read_bytes(path) or b""
     try:
         for token in yaml.scan(data, Loader=yaml.SafeLoader):
@@ -138,7 +138,7 @@ def _key_of_yaml(path: Path) -> str | None:
 def _lines_are_good(path: Path) -> bool:
     lines = path.read_bytes().split(b"\n")
     try:
-        return all(isinstance(json.loads(line), dict) for line in lines[:-1] if line)  # the last may be torn
+        return all(isinstance(json.loads(line), dict) for line in lines[:-1] if line)  # the last line may be incomplete
     except (ValueError, RecursionError):
         return False
 

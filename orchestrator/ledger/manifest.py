@@ -1,4 +1,4 @@
-"""Manifests of tensor files: which files belong together, their sha256, and the train key. Reading one does not need torch."""
+"""Manifests of tensor files: the files that belong together, their sha256, and the train key. Does not need torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.ledger import object_store
 
 
 class CorruptError(Exception):
-    """Stored bytes are missing or not the ones that were saved. The text is the reason, without the path."""
+    """Stored bytes are missing or damaged. The message is the reason, without the path."""
 
 
 def encode_manifest(manifest: Mapping[str, Any]) -> bytes:

@@ -1,7 +1,7 @@
-"""Results folders that are the scratch copy of a bucket: the small interface through which the ledger calls it.
+"""Interface between the ledger and results folders that are scratch copies of a bucket.
 
-Locks and tensors call these functions, which do nothing for other folders. `orchestrator.ledger.bucket` registers the copies that this
-process works in.
+Locks and tensors call these functions, which do nothing for other folders. `orchestrator.ledger.bucket` registers the scratch copies
+of this process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class Lease(Protocol):
-    """A run or sweep of the bucket that this process has."""
+    """The lease of a run or sweep of the bucket, held by this process."""
 
     lost: str | None
 
@@ -23,7 +23,7 @@ class Lease(Protocol):
 
 
 class Orphan(Protocol):
-    """An object of the bucket that nothing refers to."""
+    """An object of the bucket that no head refers to."""
 
     @property
     def name(self) -> str: ...
@@ -54,12 +54,12 @@ _mirrors: dict[Path, Mirror] = {}
 
 
 def register(mirror: Mirror) -> None:
-    """From now on locks and tensors below `mirror.root` are the bucket's in this process."""
+    """Makes this process use the bucket for locks and tensors below `mirror.root`."""
     _mirrors[mirror.root] = mirror
 
 
 def registered(url: str) -> Mirror | None:
-    """The mirror of a bucket's URL, if this process has one."""
+    """The mirror of a bucket's URL, if this process registered one."""
     return next((mirror for mirror in _mirrors.values() if mirror.url == url.rstrip("/")), None)
 
 
@@ -69,13 +69,13 @@ def forget() -> None:
 
 
 def url(results: Path) -> str | None:
-    """Of the bucket that `results` itself is the copy of; None of any other folder."""
+    """URL of the bucket whose scratch copy `results` is; None for other folders."""
     mirror = _mirrors.get(results.absolute()) if _mirrors else None
     return None if mirror is None else mirror.url
 
 
 def display_path(path: Path) -> str:
-    """A path of the ledger for messages: below the bucket's URL where it is a copy."""
+    """A path of the ledger for messages: in a scratch copy, the URL of the object."""
     mirror = _of(path)
     if mirror is None:
         return str(path)
@@ -84,40 +84,40 @@ def display_path(path: Path) -> str:
 
 
 def lease(lock: Path, *, steal: bool = False, timeout: float = 0.0) -> Lease | None:
-    """Of the run or sweep that a lock file locks. LockedError names who has it elsewhere; the copy here is then the newest."""
+    """Leases the run or sweep of a lock file and updates the local copy. LockedError names an owner elsewhere."""
     mirror = _of(lock)
     return None if mirror is None else mirror.lease(lock, steal=steal, timeout=timeout)
 
 
 def fetch(path: Path) -> None:
-    """Fetches the tensors at or below `path` that are not here."""
+    """Fetches the missing tensors at or below `path`."""
     mirror = _of(path)
     if mirror is not None:
         mirror.fetch_missing(path)
 
 
 def pull(path: Path) -> None:
-    """Brings one run's folder, or the whole ledger at its root, up to date; what a process of this machine has stays as it is."""
+    """Updates one run's folder, or the whole ledger if `path` is its root. What a process of this machine holds is not changed."""
     mirror = _of(path)
     if mirror is not None:
         mirror.pull_all() if path.absolute() == mirror.root else mirror.pull(path)
 
 
 def push(results: Path) -> None:
-    """Publishes every run and sweep that is here and not yet, or not like this, in the bucket."""
+    """Publishes every run and sweep that is newer here than in the bucket."""
     mirror = _of(results)
     if mirror is not None:
         mirror.push_all()
 
 
 def absent_bytes(path: Path) -> int:
-    """Bytes of the tensors at or below `path` that are in the bucket alone."""
+    """Bytes of the tensors at or below `path` that are only in the bucket."""
     mirror = _of(path)
     return 0 if mirror is None else mirror.absent_bytes(path)
 
 
 def follow(path: Path) -> None:
-    """Keeps the sweep whose file this is (`.stop`) up to date for as long as this process holds a run."""
+    """Updates the sweep of this file (`.stop`) regularly for as long as this process holds a run."""
     mirror = _of(path)
     if mirror is not None:
         mirror.follow(path)
@@ -125,7 +125,7 @@ def follow(path: Path) -> None:
 
 @contextmanager
 def following(results: Path) -> Iterator[None]:
-    """Within: what other machines publish arrives here every few seconds."""
+    """Context: fetches what other machines publish every few seconds."""
     mirror = _of(results)
     if mirror is None:
         yield
@@ -135,7 +135,7 @@ def following(results: Path) -> Iterator[None]:
 
 
 def orphans(results: Path, *, delete: bool) -> Sequence[Orphan]:
-    """Objects in the bucket that nothing refers to: what killed uploads left."""
+    """Objects in the bucket that no head refers to, left by killed uploads."""
     mirror = _of(results)
     return [] if mirror is None else mirror.orphans(delete=delete)
 

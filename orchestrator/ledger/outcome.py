@@ -1,7 +1,7 @@
-"""The outcome of a run, derived in one place from its records: the training's, those of its scores, and the bound that its row states.
+"""The outcome of a run, derived from the record of its training, the records of its scores and the bound that its row states.
 
-A row may state beforehand that its runs may come to nothing (`failed_below: 5`): such a run is `failed`, which is a result and no error.
-The ledger keeps what happened (`diverged`, or `done` with its score); the bound is the row's.
+A row may state that its runs are expected to fail (`failed_below: 5`): such a run is `failed`, which is a result and not an error.
+The ledger records what happened (`diverged`, or `done` with its score); the bound belongs to the row.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 from orchestrator.specs.table import FAILED
 
 FINISHED = ("done", "diverged")
-"""Statuses of a training that does not go on."""
+"""Statuses of a training that does not continue."""
 
 
 @dataclass(frozen=True)
 class Outcome:
     """status: new (no record) | done (with all scores) | trained (scores are missing) | diverged | stopped | failed.
 
-    as_stated: `failed` by the row's own bound, for this `reason`; else a failed run is one that ended with an error.
+    as_stated: the run is `failed` by the row's own bound, for this `reason`. Other failed runs ended with an error.
     """
 
     status: str
@@ -29,13 +29,14 @@ class Outcome:
 
     @property
     def finished(self) -> bool:
-        """Nothing is left to do."""
+        """Whether nothing is left to do."""
         return self.as_stated or self.status in FINISHED
 
 
 def outcome_of(record: Mapping[str, Any] | None, scores: Iterable[Mapping[str, Any] | None], failed_below: float | None = None) -> Outcome:
-    """record: of the training, None where there is none. scores: the records of all scorings, the row's own first, None where missing.
+    """Derives the outcome of one row.
 
+    record: of the training, None if there is none. scores: records of all scorings, the row's own first, None if missing.
     failed_below: the row's bound in BLEU on its own test set; None for rows without one.
     """
     if not record:

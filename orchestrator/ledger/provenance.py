@@ -1,6 +1,6 @@
-"""Provenance of a result: code, libraries, processor. Stored beside the result, never part of its key.
+"""Provenance of a result (code, libraries, processor), stored as a capsule beside it and never part of its key.
 
-No host name, no path, no environment, no URL: a capsule may be published.
+Capsules may be published, so they hold no host name, path, environment or URL.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from typing import Any
 from orchestrator.paths import ROOT
 
 CODE = ("models", "orchestrator", "pyproject.toml", "requirements.lock")
-"""What a dirty diff covers: edits of specs, documents and stored results change no run."""
+"""Paths that the hash of uncommitted changes covers: edits of specs, documents and stored results do not affect a run."""
 
 LIBRARIES = ("torch", "numpy", "sentencepiece", "sacrebleu", "sacremoses", "safetensors", "mlflow")
 TIMEOUT = 10.0
 """Seconds for one git command."""
 COMMIT_FILE = ".nmt-source.json"
-"""Says in an uploaded checkout, which has no .git, which commit it was made from."""
+"""File in an uploaded checkout, which has no .git, that holds the commit it was made from."""
 _COMMIT, _DIGEST = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?"), re.compile(r"[0-9a-f]{64}")
 
 
 def collect(device: str | None = None, threads: int | None = None) -> dict[str, Any]:
-    """Plain data. `device`: its name ("cpu", "NVIDIA H200"); `threads`: of torch, default its present setting. What is unknown is None."""
+    """Collects a capsule. `device`: its name ("cpu", "NVIDIA H200"); `threads`: by default torch's setting. Missing values: None."""
     commit, dirty = git()
     return {
         "git_commit": commit,
@@ -48,13 +48,13 @@ def collect(device: str | None = None, threads: int | None = None) -> dict[str, 
 
 
 def differences(capsules: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Names of the fields in which capsules differ ("libraries.torch"), for a table's note."""
+    """Names of the fields in which capsules differ ("libraries.torch"), for the note of a table."""
     parts = [flat(one) for one in capsules]
     return sorted(name for name in {name for one in parts for name in one} if len({repr(one.get(name)) for one in parts}) > 1)
 
 
 def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A capsule's parts by dotted name."""
+    """Flattens a capsule to dotted names."""
     parts: dict[str, Any] = {}
     for name, item in value.items():
         parts |= flat(item, f"{prefix}{name}.") if isinstance(item, Mapping) else {f"{prefix}{name}": item}
@@ -62,10 +62,10 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def git() -> tuple[str | None, str | None]:
-    """Commit, and a hash of what differs from it in CODE (None: clean). Both None outside our own repository and its uploads."""
+    """Returns the commit and a hash of uncommitted changes in CODE (None: clean). Both are None outside our repository and its uploads."""
     top = _run("rev-parse", "--show-toplevel")
     if top is None or Path(os.fsdecode(top.strip())).resolve() != ROOT:
-        return read_commit(ROOT)  # a job's upload says what it was made from
+        return read_commit(ROOT)  # the upload of a job
     head = _run("rev-parse", "--verify", "HEAD")
     diff = b"" if head is None else _run("diff", "HEAD", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "--", *CODE)
     extra = ("--others",) if head is not None else ("--others", "--cached")
@@ -78,7 +78,7 @@ def git() -> tuple[str | None, str | None]:
 
 
 def _run(*arguments: str) -> bytes | None:
-    """Output of one git command that reads only; None if it fails."""
+    """Output of one read-only git command; None if it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     command = ["git", "-C", str(ROOT), "-c", "core.fsmonitor=false", *arguments]
@@ -121,7 +121,7 @@ def _torch_threads() -> int | None:
 
 
 def _matmul() -> dict[str, Any] | None:
-    """The path of matrix products in this process; None where torch is not loaded."""
+    """The backend of matrix products in this process; None if torch is not loaded."""
     torch = sys.modules.get("torch")
     if torch is None:
         return None
@@ -140,7 +140,7 @@ def dump_commit(commit: str | None, dirty: str | None) -> bytes:
 
 
 def read_commit(root: Path) -> tuple[str | None, str | None]:
-    """(commit, sha256 of what differed from it or None where nothing did). Both None where the file is absent or malformed."""
+    """Returns (commit, sha256 of uncommitted changes or None). Both are None if the file is absent or malformed."""
     try:
         data = json.loads((root / COMMIT_FILE).read_bytes())
         commit, dirty = data["git_commit"], data["dirty_sha256"]

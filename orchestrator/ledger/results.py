@@ -1,11 +1,11 @@
-"""The ledger: every result as a small JSON file under its key. The only truth; MLflow and tables are projections of it.
+"""The ledger: every result is a small JSON file under its key. It is the single source of truth; MLflow and tables are derived from it.
 
     ROOT/TRAIN16/{train,capsule}.json  spec.yaml  rungs/STEP.json  history.jsonl  decode/DECODE16.{json,txt}  {score,tune}/KEY16.json
-    (and, not the ledger's: journal.jsonl  lock  lock.json  ckpt/  snapshots/  weights/)
+    (beside it, not part of the ledger: journal.jsonl  lock  lock.json  ckpt/  snapshots/  weights/)
 
-Names are the first 16 digits of a key; inside, `key` repeats all of it, and a mismatch is an error. `digest` is the sha256 of the rest:
-a damaged file is told in one line, renamed `.corrupt`, and counts as absent. A write is durable when it returns, writes nothing if the
-content is there already, and has fault points named by the kind (`train_pre_rename`, `rung_post_rename@40`, ...).
+Files are named by the first 16 digits of a key; `key` inside holds all of it, and a mismatch is an error. `digest` is the sha256 of the
+rest: a damaged file is reported in one line, renamed `.corrupt` and treated as absent. A write is durable when it returns, does nothing
+if the content is already there, and has fault points named after the kind of record (`train_pre_rename`, `rung_post_rename@40`, ...).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ T = TypeVar("T")
 
 _NAME = re.compile(r"[0-9a-f]{16}")
 _DAMAGED = "not a whole record (damaged JSON or digest)"
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # without tags, as `safe_load`, and in C where there is libyaml
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is faster; both are as strict as `safe_load`
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run that is in the ledger: its full train key and where it lies. `mirror`: in a read-only directory."""
+    """A run in the ledger: its full train key and its directory. `mirror`: it is in a read-only directory."""
 
     key: str
     path: Path
@@ -48,9 +48,9 @@ class Run:
 
 
 class Ledger:
-    """Reads `root`, then `mirrors`; writes `root` alone. `lock`: of the run written to; checked before every write (FencedError).
+    """Reads `root`, then `mirrors`; writes to `root` only. `lock`: lock of the run, checked before every write (FencedError).
 
-    `on_bad(path, reason)` is told of damaged files (default: a line on stderr).
+    `on_bad(path, reason)` is called for damaged files (default: a warning on stderr).
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Ledger:
         self._on_bad = _say if on_bad is None else on_bad
 
     def run_dir(self, train_key: str) -> Path:
-        """Where the run is written. It need not exist."""
+        """Directory to which the run is written. It need not exist."""
         return self.root / short(checked(train_key))
 
     def read_train(self, train_key: str) -> Record | None:
@@ -75,11 +75,11 @@ class Ledger:
         self._write(train_key, "train.json", train_key, record, "train")
 
     def read_decode(self, train_key: str, decode_key: str) -> Record | None:
-        """The record with its `hypotheses` (one text a sentence); None unless both files are whole."""
+        """The record with its `hypotheses` (one string per sentence); None unless both files are intact."""
         return self._first(train_key, lambda run: self._decode_in(run, decode_key))
 
     def write_decode(self, train_key: str, decode_key: str, record: Mapping[str, Any], hypotheses: Sequence[str]) -> None:
-        """Texts first, then the record that names their sha256. ValueError for a text with a line feed."""
+        """Writes the texts first, then the record with their sha256. ValueError for a text with a line feed."""
         if any("\n" in line for line in hypotheses):
             raise ValueError("a hypothesis holds a line feed")
         data = "".join(f"{line}\n" for line in hypotheses).encode()
@@ -91,7 +91,7 @@ class Ledger:
         self._write(train_key, f"decode/{short(decode_key)}.json", decode_key, bare | about, "decode")
 
     def read_tune(self, train_key: str, tune_key: str) -> Record | None:
-        """What `tuning.tune` found."""
+        """The result of `tuning.tune`."""
         return self._find(train_key, f"tune/{short(checked(tune_key))}.json", tune_key)
 
     def write_tune(self, train_key: str, tune_key: str, record: Mapping[str, Any]) -> None:
@@ -104,7 +104,7 @@ class Ledger:
         self._write(train_key, f"score/{short(checked(score_key))}.json", score_key, {**record, "train_key": train_key}, "score")
 
     def write_rung(self, train_key: str, step: int, metrics: Mapping[str, Any]) -> Record:
-        """Acknowledges the metrics of a rung. What was acknowledged first stays: returns the record on disk."""
+        """Commits the metrics of a rung and returns the record on disk: the first commit of a step is final."""
         known = self.read_rungs(train_key).get(step)
         if known is not None:
             return known
@@ -112,7 +112,7 @@ class Ledger:
         return self.read_rungs(train_key)[step]
 
     def read_rungs(self, train_key: str) -> dict[int, Record]:
-        """Step -> metrics, in order of steps."""
+        """Metrics by step, in ascending order."""
         rungs: dict[int, Record] = {}
         for run in self._places(train_key):
             for path in (run / "rungs").glob("*.json"):
@@ -120,7 +120,7 @@ class Ledger:
                     rungs[int(path.stem)] = record
         return dict(sorted(rungs.items()))
 
-    # ------------------------------------------------------------ what goes with them
+    # ------------------------------------------------------------ provenance, spec and history
 
     def read_capsule(self, train_key: str) -> Record | None:
         return self._find(train_key, "capsule.json", train_key)
@@ -129,30 +129,30 @@ class Ledger:
         self._write(train_key, "capsule.json", train_key, record, "capsule")
 
     def read_spec(self, train_key: str) -> Record | None:
-        """The resolved row that trained this run, as `write_spec` got it."""
+        """The resolved row that trained this run, as passed to `write_spec`."""
         return self._first(train_key, lambda run: self._spec_in(run))
 
     def write_spec(self, train_key: str, spec: Mapping[str, Any]) -> None:
-        """Keeps a resolved row as spec.yaml, for people and for `reconcile`."""
+        """Stores a resolved row as spec.yaml, for readers and for `reconcile`."""
         text = yaml.safe_dump({"key": train_key, **atomic.plain(spec)}, sort_keys=False, allow_unicode=True, width=140)
         path = self.run_dir(train_key) / "spec.yaml"
         if read_bytes(path) != text.encode():
             atomic.write_text(path, text, points="spec", check=self._check)
 
     def append_history(self, train_key: str, report: Mapping[str, Any]) -> None:
-        """Adds one report, durably."""
+        """Appends one report durably."""
         self._check()
         with JsonLines(self.run_dir(train_key) / "history.jsonl", sync=True) as lines:
             lines.append(dict(report))
 
     def history(self, train_key: str) -> list[Record]:
-        """Reports in order of steps, one a step: a metric reported again after a crash replaces the earlier one."""
+        """Reports in order of steps, one per step: a metric that is reported again after a crash replaces the earlier one."""
         return self._first(train_key, lambda run: _history(run / "history.jsonl") or None) or []
 
-    # ------------------------------------------------------------ everything
+    # ------------------------------------------------------------ all records
 
     def runs(self) -> Iterator[Run]:
-        """Every run with at least one readable record; of a run in several places the first. Foreign files are passed over."""
+        """Yields every run with at least one readable record, from the first directory that has it. Other files are ignored."""
         seen: set[str] = set()
         for root in (self.root, *self.mirrors):
             for path in sorted(root.iterdir()) if root.is_dir() else []:
@@ -161,19 +161,19 @@ class Ledger:
                     yield Run(key, path, root != self.root)
 
     def decodes(self, train_key: str) -> list[Record]:
-        """Every decoding of a run, with hypotheses."""
+        """All decodings of a run, with hypotheses."""
         return self._each(train_key, "decode", self.read_decode)
 
     def scores(self, train_key: str) -> list[Record]:
-        """Every score of a run."""
+        """All scores of a run."""
         return self._each(train_key, "score", self.read_score)
 
     def tunes(self, train_key: str) -> list[Record]:
-        """Every tuned length penalty of a run."""
+        """All tuned length penalties of a run."""
         return self._each(train_key, "tune", self.read_tune)
 
     def export(self, run: Run | str, dest: Path) -> Path:
-        """Copies a run's records to `dest`: all but locks, journal, tensors and damaged files. Another training's are set aside there."""
+        """Copies a run's intact records (no locks, journal or tensors) to `dest`. A different training of the run there is set aside."""
         key = run if isinstance(run, str) else run.key
         target = Ledger(dest, on_bad=self._on_bad)
         superseded.set_aside_other(target.root, key, self.read_train(key), target.read_train(key))
@@ -197,7 +197,7 @@ class Ledger:
         return target.run_dir(key)
 
     def sweep(self, train_key: str) -> list[Path]:
-        """Removes what killed writers left. Only for the holder of the run's lock."""
+        """Removes temporary files of killed writers. Only for the holder of the run's lock."""
         run = self.run_dir(train_key)
         directories = (run, *(run / name for name in ("rungs", "decode", "score", "tune")))
         return [path for directory in directories for path in atomic.sweep(directory)]
@@ -206,7 +206,7 @@ class Ledger:
 
     def _places(self, train_key: str) -> list[Path]:
         name = short(checked(train_key))
-        mirrors = [] if self.mirrors and superseded.folders(self.root, name) else self.mirrors  # theirs is older than what was set aside
+        mirrors = [] if self.mirrors and superseded.folders(self.root, name) else self.mirrors  # mirrors are older than what was set aside
         return [root / name for root in (self.root, *mirrors)]
 
     def _first(self, train_key: str, read: Callable[[Path], T | None]) -> T | None:
@@ -229,7 +229,7 @@ class Ledger:
         return self._first(train_key, lambda run: self._read(run / name, key))
 
     def _read(self, path: Path, key: str) -> Record | None:
-        """One record without its digest. UserError where it belongs to another key."""
+        """Reads one record without its digest. UserError if it belongs to another key."""
         if not path.is_file():
             return None
         document = read_document(path)
@@ -275,7 +275,7 @@ class Ledger:
             self.lock.check()
 
     def _set_aside(self, path: Path, reason: str) -> None:
-        """One line about a damaged file. In `root` it is renamed `.corrupt`; mirrors are left as they are."""
+        """Reports a damaged file. In `root` it is renamed `.corrupt`; mirrors are not changed."""
         self._on_bad(path, reason)
         if path.is_relative_to(self.root):
             with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The files of one training under its run directory: full checkpoints, snapshots for averaging, named weights."""
+"""The tensor files of one training in its run directory: checkpoints, snapshots for averaging and named weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.ledger.weights import CorruptError
 
 
 class Store:
-    """One run's tensors on disk. Every write checks the lock, where one is given."""
+    """Tensor files of one run. Every write checks the lock, if one is given."""
 
     def __init__(self, run_dir: Path, key: str, lock: RunLock | None = None) -> None:
         self.run_dir, self.key, self.lock = run_dir, key, lock
@@ -35,7 +35,7 @@ class Store:
         weights.save_weights(self.run_dir / "weights", name, tensors, meta, key=self.key, lock=self.lock)
 
     def weights(self, choice: str) -> dict[str, Tensor]:
-        """Weights of a finished training: `last`, `best`, or the `average` of its snapshots (in float64). UserError where they are gone."""
+        """Loads weights of a finished training: `last`, `best`, or the float64 `average` of its snapshots. UserError if they are gone."""
         try:
             if choice == "average":
                 return self._average()

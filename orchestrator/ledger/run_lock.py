@@ -1,9 +1,9 @@
-"""One owner per run.
+"""File locks with fencing: one owner per run.
 
-`flock` on the file `lock` decides: the kernel drops it when the owner dies, however it dies, so a stale lock needs no judgement.
-Beside it `lock.json` says who the owner is and carries a fencing epoch that grows with each acquisition: a process that lost its
-lock without noticing (stopped and its lock stolen, file replaced on shared storage) sees a newer epoch in `check()` and must write nothing.
-The record names another host on shared storage; there too the held flock is the truth, the record only explains it.
+Ownership is an `flock` on the file `lock`. The kernel drops it when the owner dies, so no stale lock has to be detected. The file
+`lock.json` beside it describes the owner and holds a fencing epoch that grows with each acquisition: a process that lost its lock
+without noticing (stopped and its lock stolen, or the file replaced on shared storage) sees a newer epoch in `check()` and must not
+write any more. On shared storage the record may name another host; the flock still decides, the record only describes the owner.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ POLL = 0.05
 class RunLock:
     """`with RunLock(run_dir / "lock") as lock:`. `lock.epoch` is the fencing epoch of this acquisition.
 
-    `claim`: who the owner works for, written beside the lock. Owners with one claim are attempts at one piece of work, one after the
-    other: a newer takes the lock from an older, which may still live on a machine that nobody reaches.
+    `claim` identifies the piece of work that the owner does. Owners with the same claim are successive attempts at it: a newer one takes
+    the lock from an older one, which may still be alive on an unreachable machine.
     """
 
     def __init__(self, path: Path, claim: str = "") -> None:
         self.path, self.record_path, self.claim = path, path.with_name(f"{path.name}.json"), claim
         self.epoch, self._token, self._descriptor = 0, "", -1
-        self._lease: Any = None  # of the bucket that the folder is a copy of, if it is
+        self._lease: Any = None  # if the folder is the scratch copy of a bucket
         _known.add(self)
 
     def acquire(self, *, timeout: float = 0.0, steal: bool = False) -> RunLock:
-        """Takes the lock. `timeout`: seconds to wait for a live owner. `steal`: take it from a live owner, who is fenced off.
+        """Acquires the lock. `timeout`: seconds to wait for a live owner. `steal`: take it from a live owner, who is fenced off.
 
-        LockedError names the owner. UserError where the file system has no locks.
+        LockedError names the owner. UserError if the file system does not support locks.
         """
         if self._descriptor >= 0:
             raise RuntimeError(f"{self.path}: already held by this object")
@@ -71,7 +71,7 @@ class RunLock:
         return self
 
     def check(self) -> None:
-        """FencedError unless this acquisition is still the newest. Reads one small file."""
+        """Raises FencedError unless this acquisition is still the newest. Reads one small file."""
         if not self._token:
             raise FencedError(f"{self.path.parent}: the lock is not held")
         if self._lease is not None:
@@ -81,7 +81,7 @@ class RunLock:
             raise FencedError(f"{self.path.parent}: epoch {self.epoch} is over, now {_describe(record)}; nothing more is written")
 
     def release(self, *, quiet: bool = False) -> None:
-        """Gives the lock back; does nothing if it is not held. RemoteError where a bucket could not get all of it (`quiet`: only told)."""
+        """Releases the lock if it is held. RemoteError if not everything could be published to the bucket (`quiet`: only a warning)."""
         lease, self._lease = self._lease, None
         try:
             if lease is not None and self._descriptor >= 0:
@@ -111,7 +111,7 @@ class RunLock:
                 os.close(descriptor)
 
     def _wait_for_record(self) -> dict[str, Any]:
-        """The live owner's record: an owner that has just taken the lock writes it a moment later."""
+        """Waits for the record of a live owner, which is written a moment after the lock is acquired."""
         for _ in range(10):
             record = _read(self.record_path)
             if _alive(record):
@@ -132,24 +132,24 @@ class RunLock:
 
 
 def owner(path: Path) -> dict[str, Any] | None:
-    """The record of the live owner of the lock file `path` (for `status`), None where nobody holds it. Takes no lock."""
+    """Returns the record of the live owner of the lock file `path`, None if there is none. Acquires no lock."""
     record = _read(path.with_name(f"{path.name}.json"))
     return record if _alive(record) else None
 
 
 def identity() -> dict[str, Any]:
-    """Of this process, as lock records have it: host, pid, boot_id, start_time."""
+    """Identifies this process as lock records do: host, pid, boot_id, start_time."""
     return _me()
 
 
 def is_over(record: dict[str, Any]) -> bool:
-    """Is the record's process one of this machine, in this boot, that has ended? What another machine does is not known: False."""
+    """Returns whether the record's process ran on this machine in this boot and has ended. False for processes of other machines."""
     here = record.get("host") == socket.gethostname() and record.get("boot_id") is not None and record["boot_id"] == _boot_id()
     return here and _start_time(record.get("pid", -1)) != record.get("start_time")
 
 
 def record_of(path: Path) -> dict[str, Any]:
-    """What is written beside the lock file `path`, whoever wrote it; {} where there is nothing."""
+    """Returns the record beside the lock file `path`, whether its owner is alive or not; {} if there is none."""
     return _read(path.with_name(f"{path.name}.json"))
 
 
@@ -157,7 +157,7 @@ _known: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
 
 def _forget_in_child() -> None:
-    """A forked child closes its copies: otherwise it would keep the lock of a parent that died."""
+    """Closes the descriptors inherited by a forked child, which would otherwise hold the lock of a dead parent."""
     for lock in list(_known):
         lock._close()
 
@@ -193,7 +193,7 @@ def _boot_id() -> str | None:
 
 
 def _start_time(pid: int) -> int | None:
-    """Start of a process in clock ticks after boot (field 22 of /proc/PID/stat); None if there is no such process."""
+    """Start time of a process in clock ticks after boot (field 22 of /proc/PID/stat); None if there is no such process."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
@@ -201,7 +201,7 @@ def _start_time(pid: int) -> int | None:
 
 
 def _alive(record: dict[str, Any]) -> bool:
-    """Whether the record's process may still run: same boot, same pid, same start time. Unknown (another host) counts as alive."""
+    """Returns whether the record's process may still run: same boot, pid and start time. Processes of other hosts count as alive."""
     if not record.get("held"):
         return False
     if record.get("host") != socket.gethostname() or record.get("boot_id") is None:

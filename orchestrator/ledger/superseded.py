@@ -1,7 +1,7 @@
-"""Superseded results, which `run --again` sets aside in RESULTS/earlier/N; `table --results RESULTS/earlier/1` reads such a folder.
+"""Superseded results, which `run --again` moves to RESULTS/earlier/N; `table --results RESULTS/earlier/1` reads such a folder.
 
-Setting aside is one rename of the run's folder under its lock, so that the old result is either in place or set aside; afterwards the
-run is new. Nothing here is ever removed. A result of a read-only ledger is copied, and that ledger is not read for the run any more.
+One rename of the run's folder under its lock sets a result aside, so that it is always either in place or set aside; afterwards the run
+is new. Nothing is ever removed. A result of a read-only ledger is copied, and that ledger is no longer read for the run.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ FOLDER = "earlier"
 
 
 def folders(root: Path, name: str) -> list[Path]:
-    """Earlier results of the run whose folder is called `name`, oldest first."""
+    """Superseded folders of the run with folder `name`, oldest first."""
     folder = root / FOLDER
     numbers = sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal()) if folder.is_dir() else []
     return [folder / str(number) / name for number in numbers if (folder / str(number) / name).is_dir()]
 
 
 def generation(root: Path, key: str | None) -> list[int]:
-    """[Number of superseded results of the run], or [] without any: distinguishes what was derived from an older result."""
+    """[Number of superseded results of the run], or [] if none: distinguishes what was derived from an older result."""
     return [len(found)] if key is not None and (found := folders(root, key[:16])) else []
 
 
 def set_aside(root: Path, name: str) -> Path:
-    """Moves the run's folder -> where it is now. LockedError where a process has the run."""
+    """Moves the run's folder and returns its new path. LockedError if a process owns the run."""
     run = root / name
     with RunLock(run / "lock") as lock:
         target = next_folder(root, name)
@@ -47,13 +47,13 @@ def set_aside(root: Path, name: str) -> Path:
 
 
 def set_aside_other(root: Path, key: str, record: Mapping[str, Any] | None, there: Mapping[str, Any] | None) -> None:
-    """Sets aside the training `there` where its weights differ from those of `record`, so that their scores do not mix."""
+    """Sets aside the training `there` if its weights differ from those of `record`, so that their scores do not mix."""
     mine, theirs = (record or {}).get("weights_sha256"), (there or {}).get("weights_sha256")
     if None not in (mine, theirs) and mine != theirs:
         set_aside(root, key[:16])
 
 
 def next_folder(root: Path, name: str) -> Path:
-    """The folder of the next superseded result of the run."""
+    """Path for the next superseded result of the run."""
     known = folders(root, name)
     return root / FOLDER / str(int(known[-1].parent.name) + 1 if known else 1) / name

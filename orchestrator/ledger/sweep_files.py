@@ -1,4 +1,4 @@
-"""What the sweep files of a ledger say of its runs: which rows name a run, who starts from it, which sweeps are driven right now."""
+"""Reads the sweep files of a ledger: the rows that refer to each run, the runs that start from it, and the sweeps that are running."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from orchestrator.ledger.run_lock import owner
 from orchestrator.specs.positions import describe
 
 BESIDE = (".asha.json", ".lock.json")
-"""Files beside NAME.json in RESULTS/sweeps that are no sweep."""
+"""Endings of files in RESULTS/sweeps that accompany NAME.json and are not sweeps."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """A row that a sweep names. `parent`: train key of the run that it starts from."""
+    """A row of a sweep. `parent`: train key of the run that it starts from."""
 
     sweep: str
     id: str
@@ -35,7 +35,7 @@ class Named:
 
 @dataclass
 class Sweeps:
-    """By train key the rows that name it, and those that start from it. `unreadable`: files that might name more."""
+    """Rows of all sweeps by train key, and by the train key of the run they start from. `unreadable`: names of files that do not parse."""
 
     names: list[str] = field(default_factory=list)
     live: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Sweeps:
     unreadable: list[str] = field(default_factory=list)
 
     def driver(self, key: str) -> str | None:
-        """Who drives a sweep that names this run, in words; None where none runs."""
+        """Describes the process that is driving a sweep with this run; None if there is none."""
         for named in (*self.rows.get(key, ()), *self.children.get(key, ())):
             if (record := self.live.get(named.sweep)) is not None:
                 return f"process {record.get('pid')} on {record.get('host')}"
@@ -52,7 +52,7 @@ class Sweeps:
 
 
 def read_sweeps(results: Path) -> Sweeps:
-    """Reads every file, takes no lock and changes nothing."""
+    """Reads all sweep files, without locks and without changing anything."""
     found = Sweeps()
     folder = results / "sweeps"
     for path in sorted(folder.glob("*.json")):
@@ -72,7 +72,7 @@ def read_sweeps(results: Path) -> Sweeps:
             found.rows[row["keys"]["train"]].append(named)
             if parent is not None:
                 found.children[parent].append(named)
-    for path in sorted(folder.glob("*.lock.json")):  # a sweep that is just starting has a lock and no file yet
+    for path in sorted(folder.glob("*.lock.json")):  # a sweep that is just starting has a lock but no file
         name = path.name.removesuffix(".lock.json")
         if (record := owner(folder / f"{name}.lock")) is not None:
             found.live[name] = record
@@ -80,7 +80,7 @@ def read_sweeps(results: Path) -> Sweeps:
 
 
 def rows_of(record: Any) -> list[dict[str, Any]]:
-    """The rows of a sweep file. ValueError names the first value that is of another type than a sweep writes."""
+    """Returns the rows of a sweep file. ValueError names the first value of an unexpected type."""
     _need(record, dict, "", "a mapping")
     _need(record.get("name"), (str, NoneType), "name", "text")
     rows: list[dict[str, Any]] = record.get("rows")

@@ -1,10 +1,10 @@
-"""Weights on disk, and the verified files that checkpoints are made of too.
+"""Weights on disk, and the verified files that checkpoints consist of too.
 
     RUN/snapshots/step-00000040.{safetensors,json}            `save_snapshot`: weights alone, for averaging
     RUN/weights/best.json -> best-SHA.safetensors             `save_weights`: a named slot (best, last)
 
-The JSON beside the weights holds their sha256 and the run's train key; it is written last and makes them visible. Wrong bytes are
-`CorruptError`; another run's key is a UserError. `directory` is the one that holds the entries (RUN/snapshots, RUN/weights).
+The JSON beside the weights holds their sha256 and the run's train key; it is written last and makes them visible. Damaged files raise
+`CorruptError`; another run's key raises UserError. `directory` is the parent of the entries (RUN/snapshots, RUN/weights).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 def save_snapshot(
     directory: Path, step: int, weights: Mapping[str, torch.Tensor], keep: int, *, key: str, lock: RunLock | None = None
 ) -> Path:
-    """Stores the weights of `step` and keeps the last `keep` snapshots up to it; later ones belong to a lost timeline and go."""
+    """Saves the weights of `step` and retains the last `keep` snapshots up to it. Later ones, of an abandoned timeline, are removed."""
     name = f"step-{step:08d}"
     (directory / f"{name}.json").unlink(missing_ok=True)
     path = _put(directory, name, f"{name}.safetensors", pack(name, weights), {"step": step}, key, lock, "snapshot", step)
@@ -48,13 +48,13 @@ def save_snapshot(
 
 
 def snapshots(directory: Path) -> list[Path]:
-    """The complete snapshots (`.safetensors`), oldest first, not verified; load them with `load_snapshot`."""
+    """Paths of the complete snapshots (`.safetensors`), oldest first, not verified. `load_snapshot` loads them."""
     object_store.fetch(directory)
     return [path for path in sorted(directory.glob("step-*.safetensors")) if path.with_suffix(".json").exists()]
 
 
 def load_snapshot(path: Path, *, key: str) -> Tensors:
-    """Weights of one snapshot, verified. CorruptError, or UserError if it belongs to another key."""
+    """Loads and verifies one snapshot. CorruptError if it is damaged, UserError if it belongs to another key."""
     found = _get(path.parent, path.stem, key)
     if found is None:
         raise CorruptError("no manifest beside the snapshot")
@@ -64,7 +64,7 @@ def load_snapshot(path: Path, *, key: str) -> Tensors:
 def save_weights(
     directory: Path, name: str, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, Any], *, key: str, lock: RunLock | None = None
 ) -> Path:
-    """Replaces the slot `name` (`best`, `last`): weights and meta change together or not at all."""
+    """Replaces the slot `name` (`best`, `last`); weights and `meta` change atomically."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"slot name {name!r}")
     data = pack(name, tensors)
@@ -77,19 +77,19 @@ def save_weights(
 
 
 def load_weights(directory: Path, name: str, *, key: str) -> tuple[Tensors, dict[str, Any]] | None:
-    """(weights, meta) of a slot, None if it was never saved. CorruptError, or UserError if it belongs to another key."""
+    """Loads (weights, meta) of a slot; None if it was never saved. CorruptError if damaged, UserError if it belongs to another key."""
     return _get(directory, name, key)
 
 
 @torch.no_grad()
 def copy_into(model: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
-    """Every parameter gets the value of its name. KeyError where one is missing."""
+    """Copies the weights into the model's parameters by name. KeyError if one is missing."""
     for name, parameter in model.named_parameters():
         parameter.copy_(weights[name])
 
 
 def weights_sha256(state_dict: Mapping[str, torch.Tensor]) -> str:
-    """Fingerprint of weights: names in order, dtype, shape, bytes."""
+    """Fingerprint of a state dict: sorted names with dtype, shape and bytes."""
     digest = hashlib.sha256()
     for name in sorted(state_dict):
         tensor = state_dict[name].detach().cpu().contiguous()
@@ -109,7 +109,7 @@ def _put(
     points: str,
     step: int | None,
 ) -> Path:
-    """Writes the weights, then `name.json` that points to them: only the second makes them visible."""
+    """Writes the weights, then the `name.json` that refers to them and makes them visible."""
     check = None if lock is None else lock.check
     path = directory / filename
     atomic.write_bytes(path, data, points=points, step=step, check=check)
@@ -130,7 +130,7 @@ def _get(directory: Path, name: str, key: str) -> tuple[Tensors, dict[str, Any]]
 
 
 def pack(group: str, named: Mapping[str, torch.Tensor]) -> bytes:
-    """safetensors bytes; tied weights are stored once for each name."""
+    """Serialises tensors as safetensors. Tied weights are stored once under each name."""
     if not _NAME.fullmatch(group):
         raise ValueError(f"tensor group {group!r}")
     seen: set[int] = set()

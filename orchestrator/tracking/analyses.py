@@ -1,7 +1,7 @@
-"""Analyses in MLflow: a run of its own for each, tagged `nmt.kind=analysis`, with its data and figure as artifacts.
+"""Analyses in MLflow: one run each, tagged `nmt.kind=analysis`, with its data and figure as artifacts.
 
-RESULTS/.tracking/analyses/ID.json names the files of an analysis. Its run is found by the tag `nmt.analysis`, so that a repeated one
-replaces its files, and `reconcile` rebuilds lost runs. Without the tags `nmt.sweep` and `nmt.run` they do not count as trainings.
+RESULTS/.tracking/analyses/ID.json lists the files of an analysis. Its run is found by the tag `nmt.analysis`, so that repeating the
+analysis replaces its files, and `reconcile` rebuilds lost runs. Without the tags `nmt.sweep` and `nmt.run` it does not count as a training.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from orchestrator.tracking.store import MlflowStore, StoredRun
 
 
 def record(results: Path, name: str, kind: str, files: Sequence[Path], params: Mapping[str, Any], tags: Mapping[str, str]) -> Path:
-    """Records an analysis -> the path of the record. name: of its run, stable. tags: without their prefix `nmt.`."""
+    """Records an analysis and returns the path of the record. name: stable name of its run. tags: without the prefix `nmt.`."""
     files = [path.resolve() for path in files]
     folder = str(files[0].parent) if files else ""
     identity = hashlib.sha256(f"{kind}\n{name}\n{folder}".encode()).hexdigest()
@@ -40,9 +40,9 @@ def record(results: Path, name: str, kind: str, files: Sequence[Path], params: M
 
 
 def project(results: Path, uri: str | None = None, selected: Path | None = None) -> tuple[int, list[str]]:
-    """Brings the store up to the notes (`only`: to one of them) -> analyses in it, and a line for each note that cannot be read.
+    """Updates the store from the records, or from the `selected` one. Returns their number, and a line for each unreadable record.
 
-    Raises what the store raises; the next call starts from what is in it.
+    Raises the store's exceptions; the next call continues from the store's content.
     """
     notes, problems = _read([selected] if selected is not None else sorted(notes_of(results).glob("*.json")))
     if notes:
@@ -59,7 +59,7 @@ def notes_of(results: Path) -> Path:
 
 
 def _project(store: MlflowStore, note: dict[str, Any], runs: list[Any]) -> None:
-    """The run's identity first, the mark `nmt.projected` last: whatever is cut off is written by the next call."""
+    """Writes the run's identity first and the tag `nmt.projected` last, so that the next call completes an interrupted one."""
     for duplicate in runs[1:]:
         store.delete(duplicate.info.run_id)
     content = str(note["content"])
@@ -74,7 +74,7 @@ def _project(store: MlflowStore, note: dict[str, Any], runs: list[Any]) -> None:
 
 
 def _stored_runs(store: MlflowStore) -> dict[str, list[Any]]:
-    """Identity -> its runs, oldest first."""
+    """The runs of each analysis by identity, oldest first."""
     found: dict[str, list[Any]] = {}
     for run in store.find({"nmt.kind": "analysis"}):
         found.setdefault(run.data.tags.get("nmt.analysis", ""), []).append(run)

@@ -12,10 +12,10 @@ from orchestrator.errors import UserError
 from orchestrator.specs.positions import nearest
 
 ENVIRONMENT = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # the default, 7 with backoff, blocks 245 s where the server is down
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",  # a thread of its own waits; a shorter one repeats what a busy server still answers
-    "MLFLOW_ENABLE_ASYNC_LOGGING": "false",  # we are the background thread; a second queue would lose what it holds at a kill
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # else two lines on stdout for each run of a server
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # the default, 7 with backoff, blocks 245 s if the server is down
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",  # only a background thread waits; a shorter one repeats what a busy server still answers
+    "MLFLOW_ENABLE_ASYNC_LOGGING": "false",  # BackgroundProjector is the queue; a second one would lose its content at a kill
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # a server would print two lines per run on stdout
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "ERROR",
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
@@ -32,7 +32,7 @@ _CODE = re.compile(r"(?:error code|\bstatus|^)\s*(40[13])\b|\b(40[13]) (?:Client
 
 
 def configure() -> None:
-    """Sets MLflow's environment for this process and its children, except what the user has set. To be called before `import mlflow`."""
+    """Sets MLflow's environment for this process and its children; the user's values win. Must be called before `import mlflow`."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     for name, level in (("alembic", logging.WARNING), ("urllib3.connectionpool", logging.ERROR)):
@@ -49,7 +49,7 @@ def sqlite_path(uri: str) -> Path | None:
 
 
 def is_server(uri: str) -> bool:
-    """An MLflow server, not a database."""
+    """Returns whether the URI is an MLflow server, not a database."""
     return uri.startswith(("http://", "https://"))
 
 
@@ -69,7 +69,7 @@ def checked_uri(uri: str | None) -> str | None:
 
 
 def with_driver(uri: str) -> str:
-    """SQLAlchemy takes `postgresql://` for psycopg 3: names psycopg 2 where only that is installed."""
+    """Names psycopg 2 in a `postgresql://` URI if only that is installed, since SQLAlchemy defaults to psycopg 3."""
     scheme, _, rest = uri.partition("://")
     return f"postgresql+psycopg2://{rest}" if scheme == "postgresql" and find_spec("psycopg") is None else uri
 

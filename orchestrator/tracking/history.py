@@ -19,7 +19,7 @@ class Point(NamedTuple):
 
 
 def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """`{"a": {"b": 1}, "c": [2]}` -> ("a.b", 1), ("c.0", 2). Empty mappings and lists stay as they are."""
+    """`{"a": {"b": 1}, "c": [2]}` -> ("a.b", 1), ("c.0", 2). Empty mappings and lists are yielded unchanged."""
     if isinstance(value, Mapping) and value:
         for name, item in value.items():
             yield from flatten(item, f"{prefix}.{name}" if prefix else str(name))
@@ -38,7 +38,7 @@ def number(value: Any) -> float | None:
 
 
 def read_points(path: Path, start: int) -> tuple[list[Point], list[str]]:
-    """Finite metrics in order, and `key@step` of the others. Of a step that is reported again after a crash the first report counts.
+    """Finite metrics in order, and `key@step` of the others. If a step is reported again after a crash, the first report counts.
 
     The time of a point is its line's `t` (seconds), else `start` plus its step in ms, so that a rebuilt store is the same.
     """

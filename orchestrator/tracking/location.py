@@ -1,6 +1,6 @@
-"""Where tracking data are: the id of a ledger, MLflow's database file before it is opened, and local artifacts.
+"""Locations of tracking data: the id of a ledger, MLflow's database file before it is opened, and local artifacts.
 
-MLflow stores absolute addresses of artifacts, which would be wrong in a results folder that was moved or copied.
+MLflow stores absolute addresses of artifacts, which must be updated after a results folder was moved or copied.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from orchestrator.files.locks import file_lock
 
 FOLDER = "mlflow-artifacts"
 MIN_FREE_BYTES = 32 * 10**6
-"""Bytes that tracking leaves free for results: tracking can be brought up to date later."""
+"""Bytes that tracking leaves free for results; tracking can be updated later."""
 
 _UNUSABLE = ("file is not a database", "malformed", "readonly database", "unable to open database file")
 
@@ -28,9 +28,9 @@ _LEDGER_ID = re.compile(r"[0-9a-f]{16}")
 
 
 def ledger_id(results: Path) -> str:
-    """16 hexadecimal digits that tell ledgers on a shared server apart.
+    """16 hexadecimal digits that distinguish ledgers on a shared server.
 
-    Made at the first call and stored in RESULTS/.tracking/ledger; a copy of the folder is the same ledger.
+    Created at the first call and stored in RESULTS/.tracking/ledger; a copy of the folder is the same ledger.
     """
     path = results / ".tracking" / "ledger"
     with file_lock(results / ".tracking" / "ledger.lock"):
@@ -48,13 +48,13 @@ def artifacts_of(results: Path) -> str:
 
 
 def prepare_database(database: Path, results: Path, experiment: str) -> None:
-    """Updates the artifact addresses of a database in `results`. UserError where MLflow cannot write the file."""
+    """Updates the artifact addresses of a database in `results`. UserError if MLflow cannot write the file."""
     try:
         with contextlib.closing(sqlite3.connect(database, timeout=5)) as connection, connection:
             if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone() is None:
-                return  # new: MLflow makes it
+                return  # MLflow creates the tables
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            connection.execute(f"PRAGMA user_version = {int(version)}")  # an error where it cannot be written
+            connection.execute(f"PRAGMA user_version = {int(version)}")  # fails if the file cannot be written
             if database.resolve().parent == results.resolve():
                 _relocate_artifacts(connection, experiment, artifacts_of(results))
     except sqlite3.DatabaseError as error:
@@ -73,7 +73,7 @@ def database_error(error: BaseException, database: Path) -> UserError | None:
 
 
 def check_disk_space(folder: Path) -> None:
-    """UserError where the file system of a local store is nearly full."""
+    """UserError if the file system of a local store is nearly full."""
     if folder.is_dir() and (free := shutil.disk_usage(folder).free) < MIN_FREE_BYTES:
         raise UserError(f"{free / 10**6:.1f} MB are free there; the last {MIN_FREE_BYTES / 10**6:g} MB are left to the results")
 
@@ -82,7 +82,7 @@ def copy_artifact(artifacts: str, name: str, source: Path) -> None:
     """Copies a file into a local folder of artifacts, atomically."""
     folder = Path(unquote(urlsplit(artifacts).path))
     folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f".{name}.partial"  # a killed writer's is overwritten by the next
+    partial = folder / f".{name}.partial"  # one left by a killed writer is overwritten
     try:
         shutil.copyfile(source, partial)
         partial.replace(folder / name)

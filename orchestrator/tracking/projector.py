@@ -1,8 +1,8 @@
 """MLflow as a projection of the ledger: a parent run per sweep, a child run per row and seed.
 
 Everything here is a function of files: writing is idempotent, and `reconcile` rebuilds what was deleted. Runs are found by their tags
-(`nmt.sweep`, `nmt.run`, `nmt.ledger`); of metrics the points after the last logged step are written. The training loop only appends to
-its own files, which keep everything that a store that is down has not received.
+(`nmt.sweep`, `nmt.run`, `nmt.ledger`); of each metric only the points after the last logged step are written. The training loop only
+appends to its own files, from which a store that was down catches up later.
 
     state      done      stopped (ASHA)   diverged, failed   running   interrupted
     MLflow     FINISHED  KILLED           FAILED             RUNNING   KILLED
@@ -71,13 +71,13 @@ class Projector:
         self._stored: dict[str, _SweepRuns] = {}
 
     def sync(self, sweep_id: str) -> Counter[str]:
-        """Updates the store for a running sweep -> the number of rows in each state."""
+        """Updates the store for a running sweep. Returns the number of rows in each state."""
         return self.project(read_sweep(self._file(sweep_id)), live=True)
 
     def finish_sweep(self, sweep_id: str) -> Counter[str]:
         """Updates the store for a sweep that has ended: rows and parent get their final status.
 
-        On a server the runs are searched again: a request repeated after a lost answer may have created a run twice.
+        On a server the runs are searched again, because a request repeated after a lost answer may have created a run twice.
         """
         if self.store.server:
             self._stored.pop(sweep_id, None)
@@ -87,7 +87,7 @@ class Projector:
         return self.results / "sweeps" / f"{sweep_id}.json"
 
     def project(self, sweep: SweepRecord, *, live: bool) -> Counter[str]:
-        """live: a process runs the sweep. Rows without a final state are RUNNING if so, or if a live process holds the run's lock."""
+        """`live`: a process runs the sweep. Rows without a final state are RUNNING if it is, or if a live process holds the run's lock."""
         try:
             with file_lock(self.store.lock(sweep.id)):
                 stored = self._stored.get(sweep.id) or self._look_up(sweep)
@@ -141,11 +141,11 @@ class Projector:
     # ------------------------------------------------------------ the children
 
     def _rows(self, sweep: SweepRecord, stored: _SweepRuns, *, live: bool) -> Iterator[str]:
-        """Projects the rows; on a server concurrently, since most of a request is waiting."""
+        """Projects the rows, concurrently on a server, where most of the time is spent waiting."""
         if not self.store.server:
             yield from (self._row(sweep, stored, row, live=live) for row in sweep.rows)
             return
-        assert self.store.client  # opened once
+        assert self.store.client  # opened here, before the threads start
         with ThreadPoolExecutor(MAX_REQUESTS, "mlflow-projection") as pool:
             try:
                 yield from pool.map(lambda row: self._row(sweep, stored, row, live=live), sweep.rows)
@@ -210,7 +210,7 @@ class Projector:
         if row.key in stored.children:
             return stored.children[row.key]
         if row.key not in stored.runs and not stored.fresh and (others := self.store.search(sweep.id, row.key)):
-            stored.runs[row.key] = others[0]  # another process made it since
+            stored.runs[row.key] = others[0]  # created by another process since the search
         if row.key in stored.runs:
             child = self.store.adopt(stored.runs[row.key])
         else:

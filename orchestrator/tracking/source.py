@@ -44,9 +44,9 @@ class SweepRow:
     also: dict[str, str] = field(default_factory=dict)
     """Score keys of other scorings of the same training, by name."""
     again: int = 0
-    """Number of earlier results of its training (see `ledger.superseded`): the store has one run for each."""
+    """Number of superseded results of its training (see `ledger.superseded`); the store has one run for each."""
     failed_below: float | None = None
-    """BLEU under which it counts as failed, as one that diverged does then (see `ledger.outcome`); None: no such rule."""
+    """BLEU below which the row, like a diverged one, counts as failed (see `ledger.outcome`); None for no bound."""
 
     @property
     def key(self) -> str:
@@ -58,7 +58,7 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class SweepRecord:
-    """`started`: milliseconds since 1970."""
+    """A sweep file. `started`: milliseconds since 1970."""
 
     id: str
     name: str
@@ -68,7 +68,7 @@ class SweepRecord:
 
 @dataclass
 class RunResult:
-    """The results of a row. start, end: milliseconds; end is None while it runs. content: a hash of all of it."""
+    """The results of a row. start, end: milliseconds; end is None while it runs. content: hash of all results."""
 
     state: str
     start: int
@@ -83,7 +83,7 @@ class RunResult:
 
 
 def read_sweep(path: Path) -> SweepRecord:
-    """ValueError naming the file if it is not a sweep file, OSError if it cannot be read."""
+    """Reads a sweep file. ValueError names the file if it is not a sweep file; OSError if it cannot be read."""
     try:
         record = json.loads(path.read_bytes())
         rows = [_row(item, path.parent.parent) for item in record["rows"]]
@@ -94,21 +94,21 @@ def read_sweep(path: Path) -> SweepRecord:
 
 
 def sweep_files(results: Path) -> list[Path]:
-    """Every sweep file of `results`, by name, without lock records, ASHA's order and temporary files."""
+    """Sweep files of `results`, sorted, without lock records, ASHA records and temporary files."""
     beside = (".lock.json", ".asha.json")
     return sorted(path for path in (results / "sweeps").glob("*.json") if not path.name.endswith(beside) and not path.name.startswith("."))
 
 
 def run_directory(roots: Sequence[Path], train_key: str) -> Path | None:
-    """The run's folder in the first root where it is finished, else in the first that has one."""
-    candidates = roots[:1] if superseded.folders(roots[0], train_key[:16]) else roots  # a mirror's is older
+    """The run's folder in the first root in which it is finished, else in the first that has one."""
+    candidates = roots[:1] if superseded.folders(roots[0], train_key[:16]) else roots  # mirrors are older than what was superseded
     folders = [root / train_key[:16] for root in candidates]
     finished = [folder for folder in folders if (folder / "train.json").exists()]
     return next(iter(finished + [folder for folder in folders if folder.is_dir()]), None)
 
 
 def stamp(roots: Sequence[Path], row: SweepRow) -> tuple[Any, ...] | None:
-    """Modification times and sizes of the row's files. None while there are none."""
+    """Modification times and sizes of the row's files; None if there are none."""
     if row.train is None or (run := run_directory(roots, row.train)) is None:
         return None
     stats: list[Any] = [str(run)]
@@ -122,7 +122,7 @@ def stamp(roots: Sequence[Path], row: SweepRow) -> tuple[Any, ...] | None:
 
 
 def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> RunResult | None:
-    """The results of a row; None while there are none."""
+    """The results of a row; None if there are none."""
     if row.train is None or stamp(roots, row) is None or (run := run_directory(roots, row.train)) is None:
         return None
     train_path, decode_path, score_path, history_path, spec_path, *also_paths = _files(run, row)
@@ -165,7 +165,7 @@ def _row(item: Mapping[str, Any], results: Path) -> SweepRow:
 
 
 def _milliseconds(value: Any, path: Path) -> int:
-    """From seconds since 1970 or ISO 8601; else the modification time of the file."""
+    """Converts seconds since 1970 or ISO 8601 to milliseconds; by default the modification time of the file."""
     if isinstance(value, (int, float)):
         return int(value * 1000)
     if isinstance(value, str):
@@ -174,7 +174,7 @@ def _milliseconds(value: Any, path: Path) -> int:
 
 
 def _files(run: Path, row: SweepRow) -> list[Path]:
-    """train, decode, score, history, spec; then the scores of `also`."""
+    """Paths of train, decode, score, history and spec, then of the scores of `also`."""
     results = [run / "train.json", run / "decode" / f"{(row.decode or 'none')[:16]}.json", _score_file(run, row.score)]
     return [*results, run / "history.jsonl", run / "spec.yaml", *(_score_file(run, key) for key in row.also.values())]
 

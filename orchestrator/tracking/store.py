@@ -1,7 +1,7 @@
 """An MLflow store with idempotent writes.
 
-MLflow itself has none: two `create_run` create two runs, a repeated metric is a second point, parameters cannot be changed, infinities
-become 1.8e308. Here a run is found by its tags, and only what it lacks is written.
+MLflow's own writes are not: two `create_run` create two runs, a repeated metric is a second point, parameters cannot be changed, and
+infinities become 1.8e308. Here a run is found by its tags, and only what it lacks is written.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ VIEW = {
     f"mlflow.sharedViewState.{VIEW_NAME}": json.dumps({"selectedColumns": _COLUMNS}),
     f"mlflow.sharedViewState.{BEST_NAME}": json.dumps({"selectedColumns": _COLUMNS} | _BEST),
 }
-"""Views of the UI by name (`viewStateShareKey` in its address), with the few columns that compare rows. In another order than by time the
-UI lists rows without their sweeps, as its charts need them."""
+"""Views of the UI by name (`viewStateShareKey` in its address), with the columns that compare rows. Unless sorted by time, the
+UI lists rows without their sweeps, as its charts require."""
 
 MAX_METRICS, MAX_PARAMS, MAX_KEY, MAX_PARAM, MAX_TAG = 1000, 100, 250, 6000, 8000
 PAGE = 250
-"""Runs in one answer of a search: a few MB at most."""
+"""Runs per page of a search, a few MB at most."""
 
 _FORBIDDEN = re.compile(r"[^\w\-. :/]", re.ASCII)
 
 
 @dataclass
 class StoredRun:
-    """What the store holds of one run. `last`: step of the last point of each metric; `place`: where its artifacts go."""
+    """The state of one run in the store. `last`: step of the last point of each metric; `artifact_uri`: destination of its artifacts."""
 
     run_id: str
     status: str
@@ -77,7 +77,7 @@ class MlflowStore:
         if self._client is None:
             mlflow = _mlflow()
             self._prepare_sqlite()
-            # a fresh database opened by several at once fails in three of four; a server has made its own
+            # concurrent creation of a fresh database fails in three of four cases; a server has created its own
             with contextlib.nullcontext() if self.server else file_lock(self.results / ".mlflow-init.lock"):
                 uri = with_driver(self.uri)
                 with _fast_creation(sqlite_path(uri)):
@@ -88,24 +88,24 @@ class MlflowStore:
 
     @property
     def experiment(self) -> str:
-        """Its id."""
+        """Id of the experiment."""
         assert self.client
         return self._experiment
 
     def close(self) -> None:
-        """The next call opens the store anew."""
+        """Closes the store; the next call opens it again."""
         self._client = None
 
     def lock(self, name: str) -> Path:
-        """The lock to hold while runs of `name` are written. On a server only writers of the same sweep and ledger exclude each other."""
+        """The lock to hold while runs of `name` are written. On a server it excludes only writers of the same sweep and ledger."""
         return self.results / ".tracking" / f"{name}.server.lock" if self.server else self.results / ".mlflow.lock"
 
     def search(self, sweep_id: str, run: str | None = None) -> list[Run]:
-        """Runs of a sweep, parent included, or of one of its rows: oldest first, of duplicates the most complete first."""
+        """Runs of a sweep including its parent, or of one of its rows: oldest first, and the most complete of duplicates first."""
         return self.find({"nmt.sweep": sweep_id} | ({"nmt.run": run} if run else {}))
 
     def find(self, tags: Mapping[str, str]) -> list[Run]:
-        """Runs of this ledger with these tags. The ledger's own store may have runs older than the tag `nmt.ledger`."""
+        """Runs of this ledger with these tags. The ledger's own store may have runs from before the tag `nmt.ledger` existed."""
         filters = tags if self.own else {**tags, "nmt.ledger": ledger_id(self.results)}
         query = " and ".join(f"tags.`{name}` = '{_plain(value)}'" for name, value in filters.items())
         runs: list[Run] = []
@@ -127,14 +127,14 @@ class MlflowStore:
         return StoredRun(run.info.run_id, run.info.status, run.info.artifact_uri, dict(run.data.tags))
 
     def adopt(self, run: Run) -> StoredRun:
-        """A run of the store. A search returns the last point of each metric."""
+        """The state of a run returned by a search, which includes the last point of each metric."""
         last = {point.key: int(point.step) for point in run.data._metric_objs}
         return StoredRun(run.info.run_id, run.info.status, run.info.artifact_uri, dict(run.data.tags), set(run.data.params), last)
 
     def write(self, child: StoredRun, *, points: Sequence[Point] = (), spec: Any = None, tags: Mapping[str, str] | None = None) -> int:
-        """Writes what the run lacks, in as few requests as possible, tags in the last one -> number of points written.
+        """Writes what the run lacks, in as few requests as possible, with the tags in the last one. Returns the number of points written.
 
-        That is: points after the last of each metric, and parameters without a value (MLflow refuses to change one).
+        The run lacks points after the last of each metric, and parameters without a value (MLflow refuses to change one).
         """
         entities = _mlflow().entities
         new = [point for point in points if point.step > child.last.get(metric_key(point.key), -1)]
@@ -160,7 +160,7 @@ class MlflowStore:
         return len(new)
 
     def write_status(self, child: StoredRun, status: str, end: int | None = None) -> None:
-        """RUNNING, FINISHED, KILLED or FAILED. `end`: milliseconds."""
+        """Sets RUNNING, FINISHED, KILLED or FAILED. `end`: milliseconds."""
         if status == "RUNNING":
             if child.status != status:
                 self.client.update_run(child.run_id, status=status)
@@ -169,7 +169,7 @@ class MlflowStore:
         child.status = status
 
     def write_artifacts(self, child: StoredRun, files: Mapping[str, Path]) -> None:
-        """Copies files to the run under their names, replacing older ones."""
+        """Copies files to the run under the given names, replacing older ones."""
         if child.artifact_uri.startswith("file://"):
             for name, path in files.items():
                 copy_artifact(child.artifact_uri, name, path)
@@ -187,7 +187,7 @@ class MlflowStore:
         self.client.delete_run(run_id)
 
     def _prepare_sqlite(self) -> None:
-        """Raises immediately where MLflow would retry for 100 s: no directory, no permission, no database."""
+        """Raises immediately in cases where MLflow would retry for 100 s: no directory, no permission, not a database."""
         self.results.mkdir(parents=True, exist_ok=True)
         if (path := sqlite_path(self.uri)) is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -199,7 +199,7 @@ class MlflowStore:
             location = None if self.server else artifacts_of(self.results)
             try:
                 return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=KIND | VIEW))
-            except _mlflow().exceptions.MlflowException:  # another writer was quicker
+            except _mlflow().exceptions.MlflowException:  # another writer created it first
                 if (found := client.get_experiment_by_name(EXPERIMENT)) is None:
                     raise
         if found.lifecycle_stage == "deleted":
@@ -215,7 +215,7 @@ class MlflowStore:
 
 
 def _mlflow() -> ModuleType:
-    """MLflow, imported when a store is first opened and after its environment is set: it takes seconds."""
+    """Imports MLflow, which takes seconds, once a store is opened and after its environment is set."""
     configure()
     import mlflow
 
@@ -231,7 +231,7 @@ def _user() -> str:
 
 @contextlib.contextmanager
 def _fast_creation(path: Path | None) -> Iterator[None]:
-    """Turns off fsync while a new sqlite database is created, which takes hundreds of small transactions."""
+    """Turns off fsync while a new sqlite database is created in hundreds of small transactions."""
     if path is None or (path.exists() and path.stat().st_size):
         yield
         return
@@ -250,17 +250,17 @@ def _fast_creation(path: Path | None) -> Iterator[None]:
     finally:
         event.remove(Engine, "connect", connected)
         for connection in opened:
-            with contextlib.suppress(sqlite3.Error):  # the pool closed it
+            with contextlib.suppress(sqlite3.Error):  # closed by the pool
                 connection.execute("PRAGMA synchronous=FULL")
 
 
 def metric_key(name: str) -> str:
-    """A valid MLflow name: letters, digits and `_-. :/`, at most 250."""
+    """A valid MLflow name: letters, digits and `_-. :/`, at most 250 characters."""
     return _FORBIDDEN.sub("_", name)[:MAX_KEY]
 
 
 def text(value: Any, limit: int) -> str:
-    """A parameter or tag: redacted, cut at `limit` characters."""
+    """A parameter or tag: redacted and cut to `limit` characters."""
     plain = redact("" if value is None else value if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value))
     return plain if len(plain) <= limit else plain[: limit - 3] + "..."
 

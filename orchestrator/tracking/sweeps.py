@@ -1,7 +1,7 @@
-"""Tracking of a sweep while it runs, and `reconcile`: the interface of this package.
+"""The interface of this package: tracking of a sweep while it runs, and `reconcile`.
 
-A driver starts one `BackgroundProjector`, a thread that reads the files of the runs, so that a slow or dead store causes only a warning:
-the files keep what it has not received. MLflow is imported by the thread.
+A driver starts one `BackgroundProjector`, a thread that reads the files of the runs, so that a slow or unreachable store causes only a
+warning; it catches up from the files later. MLflow is imported by the thread.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from orchestrator.tracking.store import MlflowStore
 __all__ = ["BackgroundProjector", "Projector", "check", "log_analysis", "reconcile", "sweep_lock"]
 
 TRIES = 3
-"""Attempts of the last write to a server, with a pause of some seconds between two."""
+"""Attempts of the last write to a server, a few seconds apart."""
 
 
 def check(results: Path, uri: str) -> None:
-    """UserError with one line unless `uri` can be written now, by this login."""
+    """UserError with one line unless `uri` can be written now with this login."""
     impatient = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
     before = {name: os.environ.get(name) for name in impatient}
     os.environ |= {name: value for name, value in impatient.items() if before[name] is None}
     try:
         store = MlflowStore(results, uri)
-        store.client.set_experiment_tag(store.experiment, "nmt.product", "nmt-ablate")  # a login that may only read ends here
+        store.client.set_experiment_tag(store.experiment, "nmt.product", "nmt-ablate")  # fails with a read-only login
     except UserError:
         raise
     except Exception as error:
@@ -50,10 +50,10 @@ def check(results: Path, uri: str) -> None:
 
 
 class BackgroundProjector:
-    """A daemon thread that projects a sweep until `stop`. It never raises in, or blocks, the caller.
+    """A daemon thread that projects a sweep until `stop`. It never raises in the caller and never blocks it.
 
-    interval: seconds between two projections, more where one takes long. warn: called with one line (default: stderr), once per outage
-    of the store, after two failures.
+    interval: seconds between two projections, more if one takes long. warn: called with one line (default: stderr) once per outage of the
+    store, after two failures.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class BackgroundProjector:
 
     def start(self) -> None:
         """Starts the thread and marks the sweep as running for a concurrent `reconcile`."""
-        with contextlib.suppress(LockedError, UserError, OSError):  # another driver may track the sweep too: they take turns
+        with contextlib.suppress(LockedError, UserError, OSError):  # another driver may track the sweep too
             self._lock.acquire()
         self._thread.start()
 
     def stop(self, timeout: float = 30.0, *, progress: Callable[[int], None] | None = None) -> bool:
-        """Writes the remaining points and the final statuses. False, with a warning, if the store is behind.
+        """Writes the remaining points and the final statuses. Returns False, with a warning, if the store is behind.
 
         Waits until no run was written for `timeout` seconds. progress: called with the number of runs written.
         """
@@ -102,7 +102,7 @@ class BackgroundProjector:
         while not self._stopping.wait(wait):
             started = time.monotonic()
             done = self._try(self.projector.sync)
-            busy = 10 * (time.monotonic() - started)  # a tenth of a core at most: many rows are many files to look at
+            busy = 10 * (time.monotonic() - started)  # at most a tenth of a core: scanning the files of many rows takes time
             wait = max(self.interval, min(busy, 60.0)) if done else min(max(2 * wait, self.interval), 60.0)
         tries = TRIES if self.projector.store.server else 1
         while not self._try(self.projector.finish_sweep, last=tries == 1) and tries > 1:
@@ -128,10 +128,10 @@ class BackgroundProjector:
 def reconcile(
     results: Path, uri: str | None = None, *, mirrors: Sequence[Path] = (), progress: Callable[[int], None] | None = None
 ) -> tuple[Counter[str], list[str]]:
-    """Projects every sweep and analysis -> the number of rows in each state, and a line for each unreadable file.
+    """Projects every sweep and analysis. Returns the number of rows in each state, and a line for each unreadable file.
 
-    Runs without a live process are no longer RUNNING afterwards. Analyses are not counted. Raises the store's exceptions, of a server after
-    three failures. progress: called with the number of runs written.
+    Runs without a live process are no longer RUNNING afterwards. Analyses are not counted. Raises the store's exceptions (those of a server
+    after three failures). progress: called with the number of runs written.
     """
     projector = Projector(results, uri, mirrors=mirrors, progress=progress)
     counts: Counter[str] = Counter()
@@ -158,7 +158,7 @@ def reconcile(
 def log_analysis(
     results: Path, name: str, kind: str, files: Sequence[Path], params: Mapping[str, Any], tags: Mapping[str, str], uri: str | None = None
 ) -> str | None:
-    """Logs the files of an analysis to MLflow -> None, or a warning if that failed (`reconcile` adds them later)."""
+    """Logs the files of an analysis to MLflow. Returns None, or a warning if that failed (`reconcile` adds them later)."""
     note = analyses.record(results, name, kind, files, params, tags)
     try:
         analyses.project(results, uri, note)
@@ -168,5 +168,5 @@ def log_analysis(
 
 
 def sweep_lock(results: Path, sweep_id: str) -> Path:
-    """The lock that the driver that tracks the sweep holds."""
+    """The lock held by the driver that tracks the sweep."""
     return Path(results) / ".tracking" / f"{sweep_id}.lock"

@@ -25,7 +25,7 @@ from orchestrator.tracking.sweeps import reconcile
 
 HOST = "127.0.0.1"
 START_LIMIT = 120.0
-"""Seconds until the server must answer; about 13 on two cores."""
+"""Seconds within which the server must answer; it takes about 13 on two cores."""
 
 _WATCHED = """
 import os, signal, subprocess, sys
@@ -34,16 +34,16 @@ signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
 sys.stdin.buffer.read()   # ends when the parent does, however it ends
 os.killpg(0, signal.SIGKILL)
 """
-"""Leader of the server's process group: the server starts workers, which a signal to the server alone would leave running."""
+"""Leader of the server's process group. The server starts workers that would survive a signal to the server alone."""
 
 
 def runs_page(server: str, experiment: str, view: str = VIEW_NAME) -> str:
-    """Address of the list of runs in one of `store.VIEW`; without `workflowType` the UI shows its GenAI side."""
+    """Address of the list of runs in one of `store.VIEW`. Without `workflowType` the UI shows its GenAI side."""
     return f"{server}/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={view}"
 
 
 class UiServer:
-    """A running server. It stops at the end of `with` or of this process, kill -9 included."""
+    """A running server. It stops at the end of `with` or of this process, even by kill -9."""
 
     def __init__(self, url: str, process: subprocess.Popen[bytes], log: Path) -> None:
         self.url, self.process, self.log = url, process, log
@@ -61,7 +61,7 @@ class UiServer:
         return self.url
 
     def stop(self) -> None:
-        """Ends the server and its workers."""
+        """Kills the server and its workers."""
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -77,9 +77,9 @@ class UiServer:
 
 
 def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServer:
-    """Starts the UI of `results` on 127.0.0.1, at the first free port from `port` on, and waits until it answers.
+    """Starts the UI of `results` on 127.0.0.1, at the first free port from `port`, and waits until it answers.
 
-    A default store that does not exist is created from the ledger first. UserError where the server does not start.
+    If the default store does not exist it is first created from the ledger. UserError if the server does not start.
     """
     results = Path(results).resolve()
     uri = uri or default_uri(results)
@@ -93,7 +93,7 @@ def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServe
     hosts = f"localhost,{HOST},localhost:{port},{HOST}:{port}"
     command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
     command += ["--default-artifact-root", artifacts_of(results), "--allowed-hosts", hosts]
-    environment = ENVIRONMENT | dict(os.environ) | {"MLFLOW_BACKEND_STORE_URI": with_driver(uri)}  # no argument: it may hold a password
+    environment = ENVIRONMENT | dict(os.environ) | {"MLFLOW_BACKEND_STORE_URI": with_driver(uri)}  # may hold a password: not an argument
     environment |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONUNBUFFERED": "1"}
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -115,7 +115,7 @@ def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServe
 
 
 def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, log: Callable[[str], None] = print) -> None:
-    """Serves the UI until Ctrl-C or SIGTERM and prints its address. Of a remote server it prints only the address."""
+    """Serves the UI until Ctrl-C or SIGTERM and prints its address. For a remote server it only prints the address."""
     if uri is not None and is_server(uri):
         log(f"MLflow: {redact(uri)}")
         return
@@ -135,7 +135,7 @@ def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, log: Ca
 
 
 def free_port(first: int, tries: int = 100) -> int:
-    """The first free port from `first` on. UserError if there is none."""
+    """The first free port from `first`. UserError if there is none."""
     for port in range(first, min(first + tries, 65536)):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

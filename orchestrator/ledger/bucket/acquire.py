@@ -1,4 +1,4 @@
-"""Acquires the lease of a group: its epoch is raised by compare-and-swap, and the local copy is brought up to date."""
+"""Acquires the lease of a group: raises its epoch by compare-and-swap and updates the local copy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def take(mirror: Mirror, group: str, *, steal: bool = False, timeout: float = 0.0) -> Lease:
-    """Raises the group's epoch; the copy is then the newest state. LockedError names a live owner. RemoteError: the server is away."""
+    """Leases the group; the copy is then the newest state. LockedError names a live owner. RemoteError if the server is unreachable."""
     known = mirror.open_leases.pop(group, None)
     if known is not None and known.lost is None:
         known.reopen()
@@ -54,7 +54,7 @@ def _take(mirror: Mirror, group: str, steal: bool) -> Lease:
             name = heads.name_of(group)
             etag = mirror.bucket.create(name, head.encode()) if answer is None else mirror.bucket.swap(name, head.encode(), answer[1].etag)
         except (LostRace, RemoteError):
-            mine = mine_of(mirror, group, head)  # the answer to our own write may have been lost on the way
+            mine = mine_of(mirror, group, head)  # the write may have succeeded although its answer was lost
             if mine is None:
                 raise LockedError(f"{mirror.url}/{group}: another process took it just now") from None
             etag = mine.etag
@@ -65,7 +65,7 @@ def _take(mirror: Mirror, group: str, steal: bool) -> Lease:
             lease.abandon()
             raise
     try:
-        lease.publish()  # what this copy was ahead; other workers of the run may read it from the bucket
+        lease.publish()  # what only this copy has; other workers of the run may read it from the bucket
     except BaseException:
         lease.abandon()
         raise
@@ -74,7 +74,7 @@ def _take(mirror: Mirror, group: str, steal: bool) -> Lease:
 
 
 def _adopt(mirror: Mirror, lease: Lease, before: Head | None) -> None:
-    """Makes the copy the newest state: itself, where nobody had the group since; else the bucket's."""
+    """Makes the copy the newest state: it is already if no other process had the group since, else it is fetched from the bucket."""
     index, head, group = lease.index, lease.head, lease.head.group
     if before is not None and not (index.ahead and index.epoch == before.epoch and mirror.is_here(group, index)):
         if index.mine and index.epoch < before.epoch:
@@ -83,7 +83,7 @@ def _adopt(mirror: Mirror, lease: Lease, before: Head | None) -> None:
     index.saw(head, lease.etag)
     index.mine = head.epoch
     mirror.indexes.write(group, index)
-    (mirror.root / f"{group}.stop").unlink(missing_ok=True)  # asked the one before us to end
+    (mirror.root / f"{group}.stop").unlink(missing_ok=True)  # it was meant for the previous owner
     for name, entry in head.files.items():
         if groups.on_demand(name) and not groups.of_tensors(name) and not (mirror.root / name).exists():
             mirror.fetch(name, entry)

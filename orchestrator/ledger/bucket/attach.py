@@ -1,4 +1,4 @@
-"""Attach this process to a bucket: by the value of `--results`, or by the URL that a task carries to its worker."""
+"""Attaches this process to a bucket, given by `--results` or by the URL in a worker's task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:s3|gs|az):")
 
 
 class AttachedMirror(Mirror):
-    """A mirror whose groups can be taken."""
+    """A mirror whose groups can be leased."""
 
     def lease(self, lock: Path, *, steal: bool, timeout: float) -> Lease | None:
         group = groups.group_of_lock(lock, self.root)
@@ -31,7 +31,7 @@ class AttachedMirror(Mirror):
 
 
 def connect(url: str) -> AttachedMirror:
-    """UserError for a URL that names no bucket, and where the extra is missing. Asks the server nothing."""
+    """Opens the bucket of a URL without a request. UserError if the URL names no bucket or the `s3` extra is not installed."""
     url = check_url(url)
     root = scratch_of(url)
     (root / ".remote").mkdir(parents=True, exist_ok=True)
@@ -40,9 +40,9 @@ def connect(url: str) -> AttachedMirror:
 
 
 def place(value: str | Path) -> Path:
-    """`--results` as a folder: itself, or the scratch copy of the bucket that it names, brought up to date.
+    """Returns `--results` as a folder: itself, or the updated scratch copy of the bucket that it names.
 
-    UserError (one line) for a URL that names none, a server that does not answer, and a scratch copy given by its path.
+    UserError (one line) for a URL that names no bucket, a server that does not answer, and the path of a scratch copy.
     """
     text = str(value)
     if _URL.match(text) is None or text.startswith("file://"):

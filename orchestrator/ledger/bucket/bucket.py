@@ -1,4 +1,4 @@
-"""Objects under one prefix of a bucket: read, create, compare-and-swap, list, delete; every failure a line without secrets."""
+"""Objects under one prefix of a bucket: read, create, compare-and-swap, list and delete. Errors are one line without secrets."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ LOGINS = {
     "az": ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY"),
 }
 _OF_THE_MACHINE = ("169.254.", "metadata.google.internal")
-"""Where a machine tells its role's credentials."""
+"""Addresses from which a machine gets the credentials of its role."""
 
 
 _CONFLICTS = ("AlreadyExistsError", "PreconditionError", "NotFoundError", "FileNotFoundError")
-"""Classes of obstore's errors where a condition of a write does not hold."""
+"""Names of obstore's exceptions for a condition of a write that does not hold."""
 
 
 class LostRace(Exception):
-    """A conditional write found another object than it expected, or one where it expected none."""
+    """A conditional write failed: the object has changed, or exists where none was expected."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """An object's name below the prefix, size, ETag, and when it was written by the server's clock."""
+    """An object: its name below the prefix, size in bytes, ETag, and time of writing by the server's clock."""
 
     name: str
     size: int
@@ -45,7 +45,7 @@ class Found:
 
 
 def check_url(url: str) -> str:
-    """`s3://bucket[/prefix]`, without a slash at the end. UserError for anything else; what may be a secret is not repeated."""
+    """Returns `s3://bucket[/prefix]` without a trailing slash. UserError for anything else, without repeating possible secrets."""
     parts = urlsplit(url)
     if parts.username is not None or parts.password is not None or parts.query:
         raise UserError(f"--results {parts.scheme}://...: holds credentials or options; expected them in the environment (AWS_...)")
@@ -57,14 +57,14 @@ def check_url(url: str) -> str:
 
 
 class Bucket:
-    """`store`: of obstore. Safe to use from several threads."""
+    """A bucket behind an obstore `store`. Safe to use from several threads."""
 
     def __init__(self, url: str, store: Any) -> None:
         self.url, self._store = url, store
 
     @classmethod
     def open(cls, url: str) -> Bucket:
-        """Connects lazily: nothing is asked yet. UserError where the extra is not installed."""
+        """Opens a bucket without a request. UserError if the extra is not installed."""
         try:
             from obstore.store import from_url
         except ImportError:
@@ -77,13 +77,13 @@ class Bucket:
         retry: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
         try:
             return cls(url, from_url(url, config=config, client_options=client, retry_config=retry))
-        except Exception as error:  # obstore has one class for each kind of bad setting
+        except Exception as error:  # obstore has many exception classes without a useful common base
             raise UserError(f"--results {url}: {clean(error)}") from None
 
     # ------------------------------------------------------------ objects
 
     def get(self, name: str) -> tuple[bytes, Found] | None:
-        """Content and what is known of it; None where there is none."""
+        """Content and metadata of an object; None if it does not exist."""
         try:
             answer = self._store.get(name)
             data = bytes(answer.bytes())
@@ -94,7 +94,7 @@ class Bucket:
         return data, _found(answer.meta)
 
     def download(self, name: str, path: Path) -> None:
-        """Streams into `path`. FileNotFoundError where there is no such object."""
+        """Streams an object into `path`. FileNotFoundError if it does not exist."""
         try:
             with path.open("wb") as file:
                 for chunk in self._store.get(name).stream(min_chunk_size=2**20):
@@ -107,7 +107,7 @@ class Bucket:
             raise self._failed("read", name, error) from None
 
     def put(self, name: str, content: bytes | Path) -> None:
-        """Uploads; large files in parts. Names are of one content, so that writing again changes nothing. OSError of the file itself."""
+        """Uploads, large files in parts. Names are unique per content, so a repeated upload is harmless. OSError of the file itself."""
         if isinstance(content, Path):
             content.stat()
         try:
@@ -118,11 +118,11 @@ class Bucket:
             raise self._failed("write", name, error) from None
 
     def create(self, name: str, content: bytes) -> str:
-        """ETag of a new object. LostRace where there is one."""
+        """Creates an object and returns its ETag. LostRace if it exists."""
         return self._conditional(name, content, "create")
 
     def swap(self, name: str, content: bytes, etag: str) -> str:
-        """Replaces the object that has this ETag -> the new one. LostRace where it is another."""
+        """Replaces the object with this ETag and returns the new ETag. LostRace if the object has another."""
         return self._conditional(name, content, {"e_tag": etag})
 
     def list(self, prefix: str) -> Iterator[Found]:
@@ -133,7 +133,7 @@ class Bucket:
             raise self._failed("list", prefix, error) from None
 
     def delete(self, names: Iterable[str]) -> None:
-        """What is gone already is no error."""
+        """Deletes objects; missing ones are no error."""
         wanted = list(names)
         try:
             if wanted:
@@ -157,7 +157,7 @@ class Bucket:
 
 
 def without_login(url: str, error: Exception) -> str | None:
-    """What to say where the machine itself was asked for credentials, as it is where the environment has none; None: something else."""
+    """The message for absent credentials: obstore then queries the machine's role, which fails. None for other errors."""
     if not any(mark in str(error) for mark in _OF_THE_MACHINE):
         return None
     wanted = LOGINS[url.partition(":")[0]]
@@ -166,7 +166,7 @@ def without_login(url: str, error: Exception) -> str | None:
 
 
 def clean(error: Exception) -> str:
-    """The reason in one line: the server's code and words where it answered, never a credential."""
+    """The reason of an error in one line (the server's code and message if it answered), without credentials."""
     text = str(error).split("\n\nDebug source")[0]
     code, words = re.search(r"<Code>([^<]+)</Code>", text), re.search(r"<Message>([^<]+)</Message>", text)
     if code is not None:

@@ -1,4 +1,4 @@
-"""Which files of a results folder make a group, and which of them are consistent enough to be published together."""
+"""The files of a results folder that form a group, and the subset that is consistent enough to be published together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MANIFEST = re.compile(r"[^/]+/(?:ckpt/[^/]+/manifest|weights/[^/]+|snapshots/[^
 
 
 def group_of_lock(lock: Path, root: Path) -> str | None:
-    """The group that a lock file locks; None for locks that matter on this machine alone."""
+    """The group that a lock file locks; None for locks that are local to this machine."""
     parts = lock.absolute().relative_to(root).parts
     if len(parts) == 2 and parts[1] == "lock" and RUN.fullmatch(parts[0]):
         return parts[0]
@@ -43,14 +43,14 @@ def lock_of(group: str, root: Path) -> Path:
 
 
 def groups_in(root: Path) -> list[str]:
-    """Every group that has a file here."""
+    """Every group with a file in `root`."""
     runs = [path.name for path in sorted(root.iterdir()) if RUN.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
     sweeps = [path.stem for path in sorted((root / "sweeps").glob("*.json")) if not path.name.endswith((".asha.json", ".lock.json"))]
     return [run for run in runs if files_in(root, run)] + [f"sweeps/{name}" for name in sweeps]
 
 
 def files_in(root: Path, group: str) -> list[str]:
-    """Names (relative to the ledger) of the group's files that are here. Half-written ones have other names."""
+    """Names, relative to the ledger, of the group's files in `root`. Temporary files are excluded by their names."""
     if group.startswith("sweeps/"):
         return [f"{group}{end}" for end in _ENDS if (root / f"{group}{end}").is_file()]
     folder = root / group
@@ -59,7 +59,7 @@ def files_in(root: Path, group: str) -> list[str]:
 
 
 def on_demand(name: str) -> bool:
-    """Fetched only when it is asked for."""
+    """Returns whether the file is fetched only on demand."""
     return name.endswith((".safetensors", "/journal.jsonl"))
 
 
@@ -68,7 +68,7 @@ def of_tensors(name: str) -> bool:
 
 
 def is_needed(root: Path, name: str) -> bool:
-    """Is the file still of use here? Tensors whose manifest was removed, because newer ones took their place, are not."""
+    """Returns whether the file is still of use. Tensors whose manifest was replaced by newer ones are not."""
     folder, _, file = name.rpartition("/")
     if not of_tensors(name):
         return True
@@ -82,7 +82,7 @@ def append_only(name: str) -> bool:
 
 
 def promised(root: Path, names: list[str]) -> dict[str, dict[str, str]]:
-    """Manifest -> {file: sha256} that it stands for, of the manifests among `names`. One that is damaged stands for nothing that exists."""
+    """File -> sha256 for each manifest among `names`. A damaged manifest promises a file that never exists."""
     found: dict[str, dict[str, str]] = {}
     for name in filter(_MANIFEST.fullmatch, names):
         folder = name.rpartition("/")[0]
@@ -95,7 +95,7 @@ def promised(root: Path, names: list[str]) -> dict[str, dict[str, str]]:
 
 
 def consistent(root: Path, known: Mapping[str, str]) -> set[str]:
-    """Of the files known (name -> sha256) those that may be seen together: no manifest without its tensors, no record without its texts."""
+    """The files (name -> sha256) that may be visible together: no manifest without its tensors, no record without its texts."""
     names = set(known)
     stands = promised(root, sorted(names))
     kept = {name for name in names if not of_tensors(name) and "/ckpt/" not in name}
@@ -112,7 +112,7 @@ def consistent(root: Path, known: Mapping[str, str]) -> set[str]:
 
 
 def publishing_order(name: str) -> tuple[int, str]:
-    """Order of appearing here: what a record points to before the record, the one that says `done` last."""
+    """Sort key of writing: a file comes before the records that refer to it, and train.json, which marks the run as done, last."""
     if name.endswith("/train.json"):
         return 3, name
     if "/score/" in name:

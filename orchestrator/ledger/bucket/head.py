@@ -1,4 +1,4 @@
-"""A group's head: who has it, in which epoch, and which files it consists of. One small object, replaced only by compare-and-swap."""
+"""A group's head: its owner, epoch and files. One small object, replaced only by compare-and-swap."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ FORMAT = 1
 
 
 LEASE = 60.0
-"""Seconds without a beat after which an owner counts as dead, by the server's clock."""
+"""Seconds without a heartbeat after which an owner counts as dead, by the server's clock."""
 BEAT = 15.0
 TRIES = 4
-"""How often a file whose object is gone is looked up in a newer head."""
+"""Attempts at finding a file in newer heads if its object is gone."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A file: sha256 and bytes of its content, and the object that holds it."""
+    """A file: sha256 and size in bytes of its content, and the object that holds it."""
 
     sha256: str
     bytes: int
@@ -34,7 +34,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Head:
-    """`group`: RUN16 or sweeps/NAME; `owner`: the last to take it (host, pid, boot_id, start_time, token); `beat`: writes so far."""
+    """`group`: RUN16 or sweeps/NAME; `owner`: its last owner (host, pid, boot_id, start_time, token); `beat`: number of writes."""
 
     group: str
     epoch: int = 0
@@ -56,7 +56,7 @@ class Head:
 
     @classmethod
     def decode(cls, data: bytes) -> Head:
-        """ValueError for anything that is not a whole head of this format."""
+        """ValueError for anything but an intact head of this format."""
         body = dict(json.loads(data))
         stated = body.pop("digest", None)
         if stated != digest(body) or body.pop("format") != FORMAT:
@@ -66,7 +66,7 @@ class Head:
 
 
 def name_of(group: str) -> str:
-    """Of the object that is the group's head."""
+    """Name of the object that is the group's head."""
     return f"heads/{group}.json"
 
 
@@ -75,7 +75,7 @@ def group_of(name: str) -> str:
 
 
 def read(bucket: Bucket, group: str) -> tuple[Head, Found] | None:
-    """None where the group was never taken. RemoteError where the object is damaged: only whoever knows the bucket can say what to do."""
+    """Reads a head; None if the group was never taken. RemoteError if it is damaged, which only the bucket's user can resolve."""
     answer = bucket.get(name_of(group))
     if answer is None:
         return None
@@ -87,7 +87,7 @@ def read(bucket: Bucket, group: str) -> tuple[Head, Found] | None:
 
 
 def described(head: Head) -> str:
-    """Who took the group last, in words."""
+    """Describes the last owner of the group."""
     return f"process {head.owner.get('pid')} on {head.owner.get('host')} (epoch {head.epoch})"
 
 

@@ -1,4 +1,4 @@
-"""The local index of a group: the head that this copy last read or wrote, and the files that match it. COPY/.remote/index/GROUP.json"""
+"""The local index of a group, COPY/.remote/index/GROUP.json: the head that this copy last read or wrote, and the files that match it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.ledger.bucket.head import Entry, Head
 
 @dataclass
 class Index:
-    """`mine`: epoch of the last lock that this copy had (0: none); `stats`: size and mtime (ns) of the files that are `files[name]`."""
+    """`mine`: epoch of this copy's last lock (0: none); `stats`: size and mtime (ns) of the files whose content is `files[name]`."""
 
     etag: str = ""
     epoch: int = 0
@@ -28,12 +28,12 @@ class Index:
         self.etag, self.epoch, self.held, self.files = etag, head.epoch, head.held, dict(head.files)
 
     def knows(self, root: Path, name: str) -> bool:
-        """Is the file here, and unchanged since its content was compared with `files[name]`?"""
+        """Returns whether the file exists and is unchanged since its content was compared with `files[name]`."""
         return name in self.files and self.stats.get(name) == stat_of(root / name)
 
     @property
     def ahead(self) -> bool:
-        """Nobody took the group since this copy had it: what is here is the newest."""
+        """Whether this copy had the group last, so that its state is the newest."""
         return self.mine > 0 and self.mine == self.epoch
 
 
@@ -46,13 +46,13 @@ def stat_of(path: Path) -> list[int] | None:
 
 
 class Indexes:
-    """Those of one scratch copy. Processes that share it take turns at a group by `turn`."""
+    """The indexes of one scratch copy. Processes that share it exclude each other by `exclusive`."""
 
     def __init__(self, root: Path) -> None:
         self.folder = root / ".remote"
 
     def read(self, group: str) -> Index:
-        """An empty one where there is none, or a damaged one: then everything is compared anew."""
+        """Reads an index. A missing or damaged one is empty, so that every file is compared again."""
         try:
             body = dict(json.loads((self.folder / "index" / f"{group}.json").read_bytes()))
             files = {name: Entry(**entry) for name, entry in body.pop("files").items()}
@@ -69,6 +69,6 @@ class Indexes:
 
     @contextmanager
     def exclusive(self, group: str) -> Iterator[None]:
-        """Within: no other process here fetches or publishes this group."""
+        """Context: no other process of this machine fetches or publishes this group."""
         with file_lock(self.folder / "turns" / group):
             yield

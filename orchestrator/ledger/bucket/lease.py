@@ -1,4 +1,4 @@
-"""The lease of a group by this process: acquired, published while files change, released. The package's docstring has the protocol."""
+"""A lease of a group held by this process: publishes changed files until it is released. The package's docstring has the protocol."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from orchestrator.ledger.bucket.mirror import Mirror
 
 POLL = 1.0
-"""Seconds between two looks at the folder."""
+"""Seconds between two scans of the folder."""
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
-"""Seconds before trying again, the last one for ever."""
+"""Seconds before each retry; the last value repeats."""
 PATIENCE = "NMT_REMOTE_PATIENCE"
-"""Seconds (default 120) to wait for the server when a lock is given back."""
+"""Environment variable: seconds (default 120) to wait for the server when a lock is released."""
 
 
 class Lease:
-    """`lost`: why nothing more is published, once another process took the group."""
+    """A held group. `lost`: why nothing more is published, once another process took the group."""
 
     def __init__(self, mirror: Mirror, head: Head, etag: str, index: Index) -> None:
         self.mirror, self.head, self.etag, self.index = mirror, head, etag, index
@@ -52,12 +52,12 @@ class Lease:
         self._thread.start()
 
     def check(self) -> None:
-        """FencedError where another process took the group."""
+        """FencedError if another process took the group."""
         if self.lost is not None:
             raise FencedError(f"{self.where}: {self.lost}; nothing more is written")
 
     def release(self, *, quiet: bool = False) -> None:
-        """Publishes the rest and gives the group back. RemoteError where the server stayed away (`quiet`: a line on stderr)."""
+        """Publishes the rest and releases the group. RemoteError if the server stayed unreachable (`quiet`: a warning on stderr)."""
         if os.getpid() != self._pid:
             return
         self._end_thread()
@@ -74,12 +74,12 @@ class Lease:
             print(f"warning: {line}", file=sys.stderr)
 
     def abandon(self) -> None:
-        """Nothing was done with it: the next one need not wait for the lease."""
+        """Releases an unused lease, so that the next owner need not wait for it to expire."""
         with contextlib.suppress(FencedError, RemoteError, OSError):
             self._commit(self.head.next(held=False))
 
     def reopen(self) -> None:
-        """The same process takes the group again before it could be given back."""
+        """Resumes the lease if this process takes the group again before it could be released."""
         self.start()
 
     def _end_thread(self) -> None:
@@ -88,7 +88,7 @@ class Lease:
             self._thread.join()
 
     def _finish(self, patience: float) -> str | None:
-        """Why the group could not be given back, None where it was (or is another's by now, which `check` tells)."""
+        """Returns why the group could not be released; None if it was, or if another process has it (`check` reports that)."""
         deadline, told = time.monotonic() + patience, False
         for pause in chain(PAUSES, repeat(PAUSES[-1])):
             try:
@@ -106,7 +106,7 @@ class Lease:
         return None
 
     def _finish_others(self) -> str | None:
-        """A sweep ends: what its runs could not publish is tried once more."""
+        """Publishes runs that could not be published before, at the end of their sweep."""
         for group, lease in list(self.mirror.open_leases.items()):
             reason = lease._finish(5.0)
             if reason is not None:
@@ -137,7 +137,7 @@ class Lease:
                 failures += 1
 
     def _due(self) -> bool:
-        """A file that is replaced as a whole changed, or the last write is a beat ago."""
+        """Whether a file other than an append-only one changed, or the last write is a heartbeat ago."""
         if time.monotonic() - self._beaten >= heads.BEAT:
             return True
         names = [name for name in groups.files_in(self.mirror.root, self.head.group) if not groups.append_only(name)]
@@ -146,7 +146,7 @@ class Lease:
     # ------------------------------------------------------------ publishing
 
     def publish(self, *, held: bool = True) -> None:
-        """Contents first, then the head that names them. FencedError where the group is another's; RemoteError: try again."""
+        """Uploads contents, then the head that names them. FencedError if another process has the group; RemoteError may be retried."""
         with self._mutex, self.mirror.indexes.exclusive(self.head.group):
             self.check()
             files, stats = self._upload()
@@ -176,12 +176,12 @@ class Lease:
         self.mirror.bucket.delete(sorted(names_of(before.files.values()) - names_of(head.files.values())))
 
     def _upload(self) -> tuple[dict[str, Entry], dict[str, list[int] | None]]:
-        """Entries of all that is to be seen, whose contents are in the bucket, and the stats of the files they were made from."""
+        """Uploads changed contents. Returns the entries to publish, and the stats of the files from which they were made."""
         for _ in range(heads.TRIES):
             try:
                 return self._upload_once()
             except FileNotFoundError:
-                continue  # removed while it was read: an older checkpoint, say
+                continue  # removed while it was read, for example an older checkpoint
         raise RemoteError(f"{self.where}: its files change faster than they are read")
 
     def _upload_once(self) -> tuple[dict[str, Entry], dict[str, list[int] | None]]:
@@ -218,7 +218,7 @@ class Lease:
 
 
 def mine_of(mirror: Mirror, group: str, head: Head) -> Found | None:
-    """The object where it is this very head, although its writing was answered with an error."""
+    """The stored object if it is this very head, although its write was answered with an error; else None."""
     try:
         answer = heads.read(mirror.bucket, group)
     except RemoteError:

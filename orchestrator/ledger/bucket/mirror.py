@@ -1,4 +1,4 @@
-"""The scratch copy of a bucket's ledger: fetching what is newer there, tensors when they are asked for."""
+"""The scratch copy of a bucket's ledger: fetches what is newer in the bucket, tensors on demand."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from orchestrator.ledger.bucket.index import Index, Indexes, stat_of
 from orchestrator.ledger.run_lock import RunLock, record_of
 
 AT_ONCE = 8
-"""Objects fetched at the same time."""
+"""Objects fetched concurrently."""
 
 
 def scratch_of(url: str) -> Path:
-    """Below NMT_SCRATCH, else the user's cache; one folder a URL."""
+    """Returns the scratch folder of a URL, below NMT_SCRATCH or the user's cache; one folder per URL."""
     base = os.environ.get("NMT_SCRATCH") or str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt-ablate" / "remote")
     name = url.partition("://")[2].replace("/", "-")[-60:]
     return Path(base).absolute() / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
 
 
 class Mirror:
-    """`root`: the scratch folder; `open_leases`: of locks given back whose last state could not be published yet."""
+    """`root`: the scratch folder; `open_leases`: leases of released locks whose last state is not yet published, by group."""
 
     def __init__(self, root: Path, bucket: Bucket) -> None:
         self.root, self.bucket, self.url = root, bucket, bucket.url
         self.indexes = Indexes(root)
-        self.open_leases: dict[str, Any] = {}  # Lease, which knows the mirror
+        self.open_leases: dict[str, Any] = {}  # values: Lease
         self.followed: set[str] = set()
         self._conditional = False
 
     # ------------------------------------------------------------ fetching
 
     def pull_all(self) -> None:
-        """Every group whose head changed. UserError where the server does not answer."""
+        """Pulls every group whose head changed. UserError if the server does not answer."""
         try:
             found = [one for one in self.bucket.list("heads") if one.name.endswith(".json") and one.name != heads.name_of("lifecycle")]
             changed = [one for one in found if self._changed(one)]
@@ -62,7 +62,7 @@ class Mirror:
             raise UserError(f"--results {error}") from None
 
     def pull(self, path: Path) -> None:
-        """The group that a file or folder is of. RemoteError where the server does not answer."""
+        """Pulls the group of a file or folder. RemoteError if the server does not answer."""
         group = groups.group_of_path(path, self.root)
         answer = None if group is None else heads.read(self.bucket, group)
         if answer is not None:
@@ -74,7 +74,7 @@ class Mirror:
         return index.etag != found.etag or index.held or not self.is_here(group, index)
 
     def is_here(self, group: str, index: Index) -> bool:
-        """A group whose files somebody removed from the copy is fetched anew; that is no deletion."""
+        """Returns False if a user removed the group's files from the copy. They are then fetched again; a removal is never published."""
         return not index.files or bool(groups.files_in(self.root, group))
 
     def _pull_found(self, found: Found) -> None:
@@ -92,16 +92,16 @@ class Mirror:
                 self._sign(head, found)
 
     def _is_ours(self, head: Head, index: Index) -> bool:
-        """What is here is newer than this head, or nobody took the group since this copy had it."""
+        """Whether the local copy is newer than this head, or no other process took the group since this copy had it."""
         return head.epoch < index.epoch or (index.ahead and head.epoch == index.epoch and self.is_here(head.group, index))
 
     def become(self, head: Head, found: Found, index: Index) -> None:
-        """Makes the group here what its head says. The caller has the turn."""
+        """Makes the local copy of the group equal to its head. The caller has exclusive access (`Indexes.exclusive`)."""
         for _ in range(TRIES):
             try:
                 self._write(head, index)
                 break
-            except FileNotFoundError:  # replaced meanwhile: the newer head names what there is
+            except FileNotFoundError:  # replaced meanwhile: a newer head names the new objects
                 answer = heads.read(self.bucket, head.group)
                 if answer is None:
                     return
@@ -120,7 +120,7 @@ class Mirror:
         doomed = [name for name in here if name not in known and (name not in head.files or groups.on_demand(name))]
         done = f"{head.group}/train.json"
         if (self.root / done).exists() and done not in known:
-            (self.root / done).unlink()  # first no longer finished, last finished again
+            (self.root / done).unlink()  # unfinished while files are replaced; it is written again last
         for name in sorted(doomed, key=groups.publishing_order, reverse=True):
             (self.root / name).unlink(missing_ok=True)
             with contextlib.suppress(OSError):
@@ -134,7 +134,7 @@ class Mirror:
         return path.stat().st_size == entry.bytes and sha256_of(path) == entry.sha256
 
     def fetch(self, name: str, entry: Entry) -> None:
-        """One file, checked. FileNotFoundError where its object is gone; RemoteError where it is not what the head says."""
+        """Downloads and verifies one file. FileNotFoundError if the object is gone; RemoteError if its sha256 is not the head's."""
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         tmp = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
@@ -147,7 +147,7 @@ class Mirror:
             tmp.unlink(missing_ok=True)
 
     def fetch_missing(self, path: Path) -> None:
-        """Tensors and journals at or below `path` that the head names and that are not here."""
+        """Fetches the missing tensors and journals at or below `path` that the head names."""
         if path.absolute() == self.root:
             for each in groups.groups_in(self.root):
                 self._fetch_group(each, self._below(self.root / each))
@@ -157,7 +157,7 @@ class Mirror:
             self._fetch_group(group, self._below(path))
 
     def _fetch_group(self, group: str, below: str) -> None:
-        """An object that is gone meanwhile is looked for in the newer head; what that does not name either stays absent."""
+        """If an object is gone, the newer head is consulted; a file that it does not name stays absent."""
         for name, entry in self._absent(group, below):
             try:
                 self.fetch(name, entry)
@@ -185,10 +185,10 @@ class Mirror:
     # ------------------------------------------------------------ owners
 
     def _sign(self, head: Head, found: Found) -> None:
-        """Writes who has the group beside its lock file, for `status`, `gc` and `import` to see: its own machine does so itself."""
+        """Writes the owner's record beside the lock file, for `status`, `gc` and `import`. The owner's own machine writes it itself."""
         lock = groups.lock_of(head.group, self.root)
         known = record_of(lock)
-        age = time.time() - found.modified.timestamp()  # for people; `lease` asks the server's clock
+        age = time.time() - found.modified.timestamp()  # only for display; `lease` uses the server's clock
         held = head.held and age < 3 * LEASE
         owner = {name: value for name, value in head.owner.items() if name != "token"}
         record: dict[str, Any] = owner | {"epoch": head.epoch, "held": held, "remote": True}
@@ -196,14 +196,14 @@ class Mirror:
             atomic.write_json(lock.with_name(f"{lock.name}.json"), record)
 
     def server_now(self) -> datetime:
-        """By the server's clock, from a small object written for it."""
+        """The time of the server's clock, from a small object written for the purpose."""
         with self._probe() as name:
             answer = self.bucket.get(name)
             assert answer is not None
             return answer[1].modified
 
     def check_conditions(self) -> None:
-        """UserError where the server ignores the conditions of a PUT: two owners could not be told apart there. Asked once."""
+        """UserError if the server ignores the conditions of a PUT, on which locking depends. Checked once per process."""
         if self._conditional:
             return
         with self._probe() as name:
@@ -225,10 +225,10 @@ class Mirror:
             with contextlib.suppress(RemoteError):
                 self.bucket.delete([name])
 
-    # ------------------------------------------------------------ the rest
+    # ------------------------------------------------------------ publishing and following
 
     def push_all(self) -> None:
-        """What a killed process left here, and what came by other ways than a lock. A group that a live process has is its own affair."""
+        """Publishes what a killed process left here and what was not written under a lock. Groups owned by a live process are skipped."""
         for group in groups.groups_in(self.root):
             index = self.indexes.read(group)
             here = groups.files_in(self.root, group)
@@ -256,7 +256,7 @@ class Mirror:
 
         def run() -> None:
             while not stop.wait(BEAT):
-                with contextlib.suppress(UserError, RemoteError):  # the end of the sweep asks once more, and says so
+                with contextlib.suppress(UserError, RemoteError):  # the pull at the end of the sweep reports errors
                     self.pull_all()
 
         thread = threading.Thread(target=run, name="remote-following", daemon=True)

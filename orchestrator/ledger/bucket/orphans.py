@@ -1,4 +1,4 @@
-"""Objects that no head refers to: contents whose head was never written, because the process or the network died in between."""
+"""Objects that no head refers to: uploads whose head was never written, because the process or the network failed in between."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Orphan:
 
 
 def find(mirror: Mirror, *, delete: bool) -> list[Orphan]:
-    """Never of a group that is held, nor of an epoch that is still to come: an upload may be under way. RemoteError."""
+    """Finds orphans. Skips held groups and epochs after the head's, whose uploads may be under way. May raise RemoteError."""
     by_group: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
-    for found in mirror.bucket.list("files"):  # before the heads: what is uploaded from now on is not seen
+    for found in mirror.bucket.list("files"):  # listed before the heads are read, so that later uploads are not taken for orphans
         if match := _OBJECT.fullmatch(found.name):
             by_group[match["group"]].append((found.name, found.size, int(match["epoch"])))
     orphans = []
