@@ -1,4 +1,4 @@
-"""Names of the kinds of analyses. Each kind is a module of `orchestrator.analysis.kinds`; listing the files imports none of them."""
+"""Names of the analysis kinds: one per module of `orchestrator.analysis.kinds`, listed from the file names without importing them."""
 
 from __future__ import annotations
 

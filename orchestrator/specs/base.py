@@ -1,4 +1,4 @@
-"""What every section of a run's schema is made of."""
+"""Base class and number types of the run schema's sections."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ Natural = Annotated[int, Field(ge=0)]
 
 
 class Strict(BaseModel):
-    """Base of every section: unknown keys are errors, no coercion, frozen."""
+    """Base of every section: frozen, rejects unknown keys, never coerces types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)

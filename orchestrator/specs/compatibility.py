@@ -1,4 +1,4 @@
-"""Whether the components of one model are compatible with each other, each being valid by itself."""
+"""Compatibility checks between the components of one model, each of which is already valid on its own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from orchestrator.specs.messages import Problem
 from orchestrator.specs.positions import KeyPath
 
 Components = dict[KeyPath, dict[str, Any]]
-"""Path below `model` -> component with its defaults."""
+"""Path below `model` -> component with its defaults filled in."""
 
 
 def check_compatibility(components: Components) -> list[Problem]:
-    """The first incompatibility; empty where there is none."""
+    """Returns the first incompatibility found, or an empty list."""
     return (
         _check_side("encoder", components)
         or _check_side("decoder", components)
@@ -26,7 +26,7 @@ def check_compatibility(components: Components) -> list[Problem]:
 
 
 def _check_side(side: str, components: Components) -> list[Problem]:
-    """A layer and its connection, and what reads the states of all layers."""
+    """Checks a layer against its connection, and against the components that read the states of all layers."""
     layer, layer_class = _find(components, (side, "layer"), "transformer")
     connection, connection_class = _find(components, (side, "connection"), "residual")
     kind, name = layer["kind"], connection["kind"]
@@ -52,7 +52,7 @@ def _check_side(side: str, components: Components) -> list[Problem]:
 
 
 def _check_encoder_states(components: Components) -> list[Problem]:
-    """Encoder states of other widths than d_model, and what reads them."""
+    """Checks the components that read encoder states whose width may differ from d_model."""
     layer, layer_class = _find(components, ("encoder", "layer"), "transformer")
     bridge, bridge_class = _find(components, ("bridge",), "top")
     where = f"with layer {layer['kind']} in the encoder"
@@ -64,7 +64,7 @@ def _check_encoder_states(components: Components) -> list[Problem]:
 
 
 def _check_cross_attention(components: Components) -> list[Problem]:
-    """A decoder's layer, cross-attention and bridge are of one family."""
+    """Checks that the decoder layer, its cross-attention and the bridge belong to one family."""
     layer, layer_class = _find(components, ("decoder", "layer"), "transformer")
     bridge, bridge_class = _find(components, ("bridge",), "top")
     cross, attention = _find(components, ("decoder", "cross_attention"), "single")
@@ -78,7 +78,7 @@ def _check_cross_attention(components: Components) -> list[Problem]:
 
 
 def _check_contexts(components: Components) -> list[Problem]:
-    """Blocks of layers, their contexts and what reads them."""
+    """Checks blocks of layers, their contexts and the components that read them."""
     bridge, bridge_class = _find(components, ("bridge",), "top")
     context = components.get(("context",))
     attention, attention_class = _find(components, ("encoder", "self_attention"), "single")
@@ -101,7 +101,7 @@ def _check_contexts(components: Components) -> list[Problem]:
 
 
 def _check_memories(components: Components) -> list[Problem]:
-    """Extra encoder, bridge and cross-attention."""
+    """Checks extra encoder, bridge and cross-attention: every memory is read, and none is missing."""
     extra = components.get(("extra_encoder",))
     bridge, bridge_class = _find(components, ("bridge",), "top")
     cross, attention = _find(components, ("decoder", "cross_attention"), "single")
@@ -125,7 +125,7 @@ def _check_memories(components: Components) -> list[Problem]:
 
 
 def _find(components: Components, path: KeyPath, default: str) -> tuple[dict[str, Any], Any]:
-    """A component and its class; where the section does not name it, the default kind."""
+    """Returns a component and its class, or the default kind if the section does not name one."""
     component = components.get(path, {"kind": default})
     return component, REGISTRIES[str(path[-1])].get(component["kind"])
 

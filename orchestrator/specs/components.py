@@ -1,7 +1,8 @@
-"""Strict schemas of components, derived from the constructors of the registered classes: the signature is the schema.
+"""Strict schemas of components, derived from the constructor signatures of the registered classes.
 
-A component is `{kind: NAME, **options}`. Options are the keyword-only arguments of the class; types come from its hints, defaults from
-its signature. Whole numbers are bounded below by 1 (by 0 where the default is 0 or null) and above by MAX_INT.
+A component is `{kind: NAME, **options}`. Options are the keyword-only arguments of the class, with types from its hints and defaults
+from its signature. The lower bound of an integer is 1 if its default is positive, 0 if its default is 0, null or absent, and -MAX_INT if
+its default is negative; the upper bound is MAX_INT.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ SLOTS: dict[KeyPath, str] = (
     | {("decoder", slot): slot for slot in (*SIDE_SLOTS, "cross_attention")}
     | {("bridge",): "bridge", ("extra_encoder",): "extra_encoder", ("context",): "context"}
 )
-"""Key path below `model` -> kind of registry. `regularizers` is a list of components and not in here."""
+"""Key path below `model` -> registry. `regularizers` is a list of components and therefore absent."""
 
 
 def slots(model: dict[str, Any]) -> Iterator[tuple[KeyPath, str, Any]]:
-    """(path below `model`, registry kind, component) of every component written in a model section; malformed ones too."""
+    """Yields (path below `model`, registry, component) for every component in a model section, malformed ones included."""
     for path, registry in SLOTS.items():
         value: Any = model
         for part in path:
@@ -44,7 +45,7 @@ def slots(model: dict[str, Any]) -> Iterator[tuple[KeyPath, str, Any]]:
 
 @functools.cache
 def schema(registry: str, kind: str) -> type[BaseModel]:
-    """The strict model of one component's options, `kind` included. KeyError if there is no such component."""
+    """Returns the strict pydantic model of a component's options, including `kind`. Raises KeyError for an unknown component."""
     cls = REGISTRIES[registry].get(kind)
     hints = typing.get_type_hints(cls.__init__)
     fields: dict[str, Any] = {"kind": (typing.Literal[kind], kind)}
@@ -59,9 +60,9 @@ def schema(registry: str, kind: str) -> type[BaseModel]:
 def check_component(
     registry: str, value: Any, site: dict[str, Any] | None, at: KeyPath = ()
 ) -> tuple[dict[str, Any] | None, list[Problem]]:
-    """The component with its defaults filled in, or its problems.
+    """Returns the component with its defaults filled in, and its problems.
 
-    `site`: side, num_layers, d_model, num_heads, for the class's own `check`; None skips that.
+    `site` (see `site_info`) is passed to the class's own `check`; None skips that check.
     """
     if not isinstance(value, dict):
         return None, [Problem(at, f"found {describe(value)}; expected a mapping such as {{kind: {_example(registry)}}}")]
@@ -80,15 +81,16 @@ def check_component(
 
 
 def refusal(registry: str, component: dict[str, Any], site: dict[str, Any]) -> str | None:
-    """Why the component's own `check` refuses this site; None where it accepts it. Options are written out and of the right types."""
+    """Returns why the component's own `check` refuses the site, or None. All options must be present and of the right types."""
     own = getattr(REGISTRIES[registry].get(component["kind"]), "check", None)
     return None if own is None else own(site, **{k: v for k, v in component.items() if k != "kind"})
 
 
 def check_components(model: dict[str, Any], *, cross_checks: bool = True) -> tuple[dict[KeyPath, dict[str, Any]], list[Problem]]:
-    """Every component of a model section: (path -> component with defaults filled in), and the problems, paths below `model`.
+    """Checks every component of a model section.
 
-    cross_checks: False checks each component by itself, without its site and the other components.
+    Returns path -> component with its defaults filled in, and the problems; all paths are below `model`. With cross_checks=False each
+    component is checked on its own, without its site and the other components.
     """
     filled: dict[KeyPath, dict[str, Any]] = {}
     problems: list[Problem] = []
@@ -101,7 +103,7 @@ def check_components(model: dict[str, Any], *, cross_checks: bool = True) -> tup
 
 
 def site_info(model: dict[str, Any], path: KeyPath) -> dict[str, Any] | None:
-    """The site that a class's `check` receives; None while its numbers are invalid."""
+    """Returns the site passed to a class's `check`, or None if its numbers are invalid."""
     depth = {}
     for side in ("encoder", "decoder"):
         section = model.get(side)
@@ -115,7 +117,7 @@ def site_info(model: dict[str, Any], path: KeyPath) -> dict[str, Any] | None:
 
 
 def _bounded(hint: Any, default: Any) -> Any:
-    """Bounds for whole numbers, inside unions too; those in a list are the class's own to check."""
+    """Adds bounds to integer hints, also inside unions; integers in a list are left to the class's own `check`."""
     if hint is int:
         low = 1 if isinstance(default, int) and default >= 1 else 0 if default in (0, None, ...) else -MAX_INT
         return Annotated[int, Field(ge=low, le=MAX_INT)]

@@ -1,4 +1,4 @@
-"""The corpora that specs name: one strict YAML entry each in `search_spaces/data/`."""
+"""Corpus catalogue: one strict YAML entry per corpus in `search_spaces/data/`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Relative = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-
 
 
 class ToyParams(Strict):
-    """Size and difficulty of a generated corpus. `vocabulary`: number of lemmas, function words aside."""
+    """Size and difficulty of a generated corpus. `vocabulary` counts lemmas, not function words."""
 
     seed: Natural = 1
     vocabulary: Annotated[int, Field(ge=50, le=60000)] = 400
@@ -36,22 +36,22 @@ class ToyParams(Strict):
     test: Positive = 500
     min_words: Annotated[int, Field(ge=3)] = 3
     max_words: Annotated[int, Field(ge=12)] = 40
-    complexity: Probability = 0.3  # of each optional phrase: modifiers, clauses, coordination
+    complexity: Probability = 0.3  # probability of each optional phrase: modifiers, clauses, coordination
     ambiguity: Probability = 0.2  # share of the lemmas with two meanings
     idioms: Probability = 0.08  # share of the transitive clauses
 
 
 class Split(Strict):
-    """One file of sources, one or more of references; plain or with `.gz` appended. `sha256` is of the uncompressed bytes."""
+    """One source file and one or more reference files, plain or gzipped (`.gz` appended). `sha256` is over the uncompressed bytes."""
 
     src: Relative
     tgt: Annotated[list[Relative], Field(min_length=1)]
     pairs: Positive | None = None
     records: Annotated[list[Natural], Field(min_length=2, max_length=2)] | None = (
-        None  # of a CSV file: the first, and the one behind the last
+        None  # of a CSV file: first (inclusive) and last (exclusive)
     )
-    sha256: list[Sha256] | None = None  # of src, then of each of tgt
-    raw: list[Relative] | None = None  # of a tokenised corpus: the running text of each of tgt, used where all are there
+    sha256: list[Sha256] | None = None  # of src, then of each file of tgt
+    raw: list[Relative] | None = None  # of a tokenised corpus: untokenised text of each file of tgt; used if all exist
 
     @model_validator(mode="after")
     def _hashes(self) -> Split:
@@ -77,7 +77,10 @@ class Split(Strict):
 
 
 class HuggingFace(Strict):
-    """A dataset of the Hub: our split -> theirs. `data_files` with builder `id: parquet` where a repository has only a script."""
+    """A dataset of the Hugging Face Hub; `splits` maps our splits to theirs.
+
+    `data_files` with the builder `id: parquet` serves repositories that have only a script.
+    """
 
     kind: Literal["huggingface"]
     id: str
@@ -85,19 +88,19 @@ class HuggingFace(Strict):
     revision: str | None = None
     data_files: dict[str, str] | None = None
     splits: dict[Name, str]
-    field: str | None = "translation"  # holds {language: text}; null: the columns lie at the top
+    field: str | None = "translation"  # column that holds {language: text}; null: columns are at the top level
     columns: dict[Literal["src", "tgt"], str]
 
 
 class MtData(Strict):
-    """Corpora by mtdata's ids, joined in this order: our split -> ids."""
+    """Corpora from mtdata; `splits` maps each split to mtdata ids, concatenated in this order."""
 
     kind: Literal["mtdata"]
     splits: dict[Name, list[str]]
 
 
 class SacreBleu(Strict):
-    """Test sets by sacreBLEU's names: our split -> name; `langpair` in its notation."""
+    """Test sets from sacreBLEU; `splits` maps our splits to its names, `langpair` uses its notation."""
 
     kind: Literal["sacrebleu"]
     langpair: str
@@ -105,14 +108,14 @@ class SacreBleu(Strict):
 
 
 class User(Strict):
-    """Supplied by the user: bought, or put there by hand. `obtain` says how."""
+    """Data that the user must supply, for example under licence. `obtain` says how."""
 
     kind: Literal["user"]
     obtain: str
 
 
 class Generated(Strict):
-    """The built-in toy languages."""
+    """A corpus of the built-in toy languages."""
 
     kind: Literal["generated"]
     parameters: ToyParams = ToyParams()
@@ -122,7 +125,7 @@ Source = Annotated[HuggingFace | MtData | SacreBleu | User | Generated, Field(di
 
 
 class Documents(Strict):
-    """How texts of several sentences are cut: `rule` (`data.sentences.split`) or `lines`, a sentence a line."""
+    """How each side is split into sentences: `rule` (`data.sentences.split`) or `lines` (one sentence per line)."""
 
     src: Literal["rule", "lines"] = "rule"
     tgt: Literal["rule", "lines"] = "lines"
@@ -134,10 +137,11 @@ class Columns(Strict):
 
 
 class Entry(Strict):
-    """A corpus. Files are looked for in each of `folders` below the data directory, then in it itself; `data get` writes to the first.
+    """A corpus of parallel text.
 
-    csv: the files of a split are one CSV file with these columns. documents: texts are documents of several sentences.
-    text: how the lines are written; those that are tokenised already are not tokenised again, and detokenised to be scored as running text.
+    Files are searched for in each of `folders` below the data directory, then in the data directory; `data get` writes to the first.
+    csv: each split is one CSV file with these columns. documents: texts are documents of several sentences.
+    text: form of the lines; tokenised lines are not tokenised again, and are detokenised for scores on running text.
     """
 
     name: Name
@@ -177,28 +181,28 @@ class Entry(Strict):
         return next((source.parameters for source in self.sources if isinstance(source, Generated)), None)
 
     def find(self, file: str, data_dir: Path) -> Path | None:
-        """Where `file` of a split lies, plain before gzipped; None if nowhere. UserError where all that lies there is something else."""
+        """Returns the path of `file`, plain before gzipped, or None. Raises UserError if only something other than a file exists."""
         paths = [data_dir / folder / (file + suffix) for folder in (*self.folders, ".") for suffix in ("", ".gz")]
         return the_file(paths)
 
     def locate(self, split: str, data_dir: Path) -> list[Path]:
-        """Paths of sources and references. UserError naming what is missing, what lies there instead and how to get it."""
+        """Returns the paths of sources and references. Raises UserError (see `missing_message`) if one is missing."""
         found = [self.find(file, data_dir) for file in self.splits[split].files]
         if None in found:
             raise UserError(self.missing_message([split], data_dir))
         return [path for path in found if path is not None]
 
     def raw_references(self, split: str, data_dir: Path) -> list[Path]:
-        """Running text of each reference; empty where the entry names none or one is not there."""
+        """Returns the untokenised text of each reference; empty if the entry names none or a file is missing."""
         found = [self.find(file, data_dir) for file in self.splits[split].raw or ()]
         return [] if None in found else [path for path in found if path is not None]
 
     def lacks(self, splits: Iterable[str], data_dir: Path) -> list[str]:
-        """Files of these splits that are nowhere."""
+        """Returns the files of these splits that do not exist."""
         return list(dict.fromkeys(file for name in splits for file in self.splits[name].files if self.find(file, data_dir) is None))
 
     def missing_message(self, splits: Iterable[str], data_dir: Path | None) -> str:
-        """One line: what these splits lack, the nearest name that exists, how to get it."""
+        """Returns one line with the missing files of these splits, the closest existing name and how to get them."""
         if data_dir is None:
             return f"corpus {self.name} lies in files and no --data-dir was given; {self.how()}"
         if not data_dir.is_dir():
@@ -211,24 +215,24 @@ class Entry(Strict):
         return f"{data_dir / self.folders[0] / first}[.gz]: no such file{hint}{others}; {self.how()}"
 
     def how(self) -> str:
-        """How the files are obtained, one clause."""
+        """Returns one clause on how to get the files."""
         by_hand = [" ".join(source.obtain.split()) for source in self.sources if isinstance(source, User)]
         fetched = any(not isinstance(source, User) for source in self.sources)
         return " or ".join([f"get it with: nmt-ablate data get {self.name} --data-dir DIR"] * fetched + by_hand)
 
     @property
     def split_names(self) -> list[str]:
-        """train, valid, then the test sets."""
+        """Names of the splits in file order; train, valid and test for a generated corpus."""
         return list(self.splits) or list(REQUIRED)
 
 
 def list_entries() -> list[str]:
-    """Names of all corpora."""
+    """Returns the names of all corpora."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def load_entry(name: str) -> Entry:
-    """The entry of a corpus. UserError with the nearest name for an unknown one, one line per fault for a bad file."""
+    """Loads the entry of a corpus. Raises UserError for an unknown name (with the closest one) or a bad file (one line per fault)."""
     path = FOLDER / f"{name}.yaml"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) or not path.is_file():
         near = difflib.get_close_matches(name, list_entries(), n=1, cutoff=0.4)
@@ -238,7 +242,7 @@ def load_entry(name: str) -> Entry:
 
 
 def parse_entry(document: Document, name: str) -> Entry:
-    """Checks the content of a file. UserError with one line per fault: file, line, key."""
+    """Validates the content of an entry's file. Raises UserError with one line per fault: file, line, key."""
     try:
         return Entry.model_validate({**document.data, "name": name})
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What a kind of component is: its equation, its options with types and defaults, where its code lies."""
+"""Descriptions of components: documentation, options with types and defaults, and source file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from orchestrator.specs.positions import nearest, shown
 
 
 def registry_list() -> dict[str, list[str]]:
-    """Kind of registry -> names, those without any too."""
+    """Returns registry -> component names, including empty registries."""
     return {kind: registry.names() for kind, registry in REGISTRIES.items()}
 
 
 def describe(name: str) -> list[dict[str, Any]]:
-    """Every component called `name` (`hierarchical`, `connection/hierarchical`), or all of one registry. UserError if there is none."""
+    """Describes every component called `name`, or all components of a registry.
+
+    `name` is for example `hierarchical`, `connection/hierarchical` or `connection`. Raises UserError if nothing matches.
+    """
     known = registry_list()
     kind, _, wanted = name.rpartition("/")
     if name in known:

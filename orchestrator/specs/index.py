@@ -1,4 +1,4 @@
-"""Which file holds which table: every YAML file under `search_spaces` except bases, data entries and profiles."""
+"""Index of tables: every YAML file under `search_spaces` except bases, data entries and profiles."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _APART = ("base", "data", "profiles")
 
 @dataclass(frozen=True)
 class Target:
-    """What the user named: a file, and the row of it where one was named."""
+    """A table, and a row of it if the user named one."""
 
     table: TableFile
     row: str | None
 
 
 def table_files() -> list[Path]:
-    """The files of the index, sorted."""
+    """Returns the files of the index, sorted."""
     found = sorted(SEARCH_SPACES.rglob("*.yaml"))
     return [path for path in found if path.relative_to(SEARCH_SPACES).parts[0] not in _APART]
 
 
 def tables() -> tuple[dict[str, TableFile], list[str]]:
-    """Address -> file, and the problems of files that cannot be read or claim an address twice."""
+    """Returns address -> table, and the problems of files that cannot be read or claim the address of another file."""
     found: dict[str, TableFile] = {}
     problems: list[str] = []
     for path in table_files():
@@ -48,7 +48,10 @@ def tables() -> tuple[dict[str, TableFile], list[str]]:
 
 
 def find(text: str) -> Target:
-    """The table or row that `text` names: `FILE.yaml`, `FILE.yaml#ROW`, `paper/table` or `paper/table/row[/part]`. UserError if none."""
+    """Finds the table or row that `text` names. Raises UserError if there is none.
+
+    Accepts `FILE.yaml`, `FILE.yaml#ROW`, `paper/table` and `paper/table/row[/part]`.
+    """
     name, _, row = text.partition("#")
     if name.endswith((".yaml", ".yml")) or Path(name).is_file() or Path(name).is_absolute() or name.startswith("."):
         return _in_file(Path(name), row or None, bool(_))
@@ -67,7 +70,7 @@ def find(text: str) -> Target:
 
 
 def _by_file_name(paper: str, name: str) -> TableFile | None:
-    """The table whose file is named like its address, found without reading every file; None where there is none."""
+    """Returns the table if its file is named like its address, which saves reading every file; otherwise None."""
     path = SEARCH_SPACES / paper / f"{name}.yaml"
     if paper in _APART or not path.is_file():
         return None
@@ -79,9 +82,9 @@ def _by_file_name(paper: str, name: str) -> TableFile | None:
 
 
 def find_all(text: str) -> list[Target]:
-    """What `find` finds, or every table in the folder that `text` names, in order of file names. UserError if there is none.
+    """Returns the result of `find`, or every table in the folder that `text` names, sorted by file name. Raises UserError if there is none.
 
-    Folders below it are not looked into; files with shared sections alone are passed over.
+    Subfolders are not searched. Files that have only shared sections, or a single resolved row, are skipped.
     """
     folder = Path(text)
     if not text or "\0" in text or "#" in text or not folder.is_dir() or text in tables()[0]:
@@ -106,7 +109,7 @@ def find_all(text: str) -> list[Target]:
 
 
 def _is_table(path: Path) -> bool:
-    """Not a base, data entry or profile of ours."""
+    """Returns False for the bases, data entries and profiles under `search_spaces`."""
     resolved = path.resolve()
     return not resolved.is_relative_to(SEARCH_SPACES) or resolved.relative_to(SEARCH_SPACES).parts[0] not in _APART
 

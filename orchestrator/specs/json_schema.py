@@ -1,4 +1,4 @@
-"""JSON schema of a table's file, for editors."""
+"""JSON schema of table files, for editors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.specs.templates import TemplateHead
 
 
 def json_schema() -> dict[str, Any]:
-    """Draft 2020-12. Sections are differences, so nothing in them is required."""
+    """Returns the schema (draft 2020-12). Sections are differences to a base, so none of their keys is required."""
     spec = RunSpec.model_json_schema()
     definitions: dict[str, Any] = spec["$defs"]
     for name in definitions:

@@ -1,4 +1,4 @@
-"""Codes of languages, as the catalogue's entries name them: ISO 639-1, with or without a script or a region (`zh-tw`)."""
+"""Language codes of corpus entries: ISO 639-1, optionally with a script or region (`zh-tw`)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ ur uz ve vi vo wa wo xh yi yo za zh zu
 """
 CODES = frozenset(_TWO_LETTERS.split())
 LONGER = {"chi": "zh", "cmn": "zh", "jpn": "ja", "kor": "ko", "zho": "zh"}
-"""Codes of three letters that mean one of two."""
+"""Three-letter code -> two-letter code."""
 MEANT = {"cn": "zh", "jp": "ja", "cz": "cs", "gr": "el", "dk": "da", "ua": "uk", "vn": "vi", "in": "id", "iw": "he"}
-"""Codes of countries, and old ones, that are taken for those of languages."""
+"""Country codes and withdrawn codes that are often mistaken for language codes -> the language code that is probably meant."""
 
 
 def primary_subtag(code: str) -> str:
-    """`zh` of `zh-TW`, `zh_Hans` and `zho`; lower case."""
+    """Returns the language subtag in lower case: `zh` for `zh-TW`, `zh_Hans` and `zho`."""
     first = re.split("[-_]", code.lower())[0]
     return LONGER.get(first, first)
 
 
 def unknown_code(code: str) -> str | None:
-    """Why a language code is unknown, with the nearest known one; None for a known one."""
+    """Returns a message about an unknown language code, with the nearest known one, or None if the code is known."""
     if primary_subtag(code) in CODES:
         return None
     subtag = primary_subtag(code)

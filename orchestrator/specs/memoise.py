@@ -1,4 +1,4 @@
-"""Memoised values per spec section, shared by the rows that share it. The sections are never changed."""
+"""Memoised values per spec section, shared by the rows that share it. Sections must not be modified."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _by_value: dict[Any, Any] = {}
 
 
 def memoised(name: str, section: Any, compute: Callable[[], Any]) -> Any:
-    """The result of `compute` for this very object; `name` distinguishes several results of one object."""
+    """Returns the result of `compute`, cached by the identity of `section`; `name` distinguishes several results of one object."""
     known = _by_identity.get((name, id(section)))
     if known is not None:
         return known[1]
     if len(_by_identity) >= MAX_ENTRIES:
         _by_identity.clear()
     result = compute()
-    _by_identity[name, id(section)] = (section, result)  # holds the object, so that no other gets its id
+    _by_identity[name, id(section)] = (section, result)  # keeps the object alive so that its id is not reused
     return result
 
 
 def memoised_by_value(key: Any, compute: Callable[[], Any]) -> Any:
-    """The result of `compute` for an equal key."""
+    """Returns the result of `compute`, cached by the value of `key`."""
     if key not in _by_value:
         if len(_by_value) >= MAX_ENTRIES:
             _by_value.clear()

@@ -1,4 +1,4 @@
-"""Pydantic's errors in our words: `found X; expected Y; did you mean Z?`."""
+"""Rewrites pydantic's errors in the product's format: `found X; expected Y; did you mean Z?`."""
 
 from __future__ import annotations
 
@@ -34,17 +34,20 @@ _BOUNDS = {"greater_than": (">", "gt"), "greater_than_equal": (">=", "ge"), "les
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong at a key path."""
+    """A problem at a key path."""
 
     path: KeyPath
     message: str
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], at: KeyPath = ()) -> list[Problem]:
-    """One problem per error, paths below `at`; where several branches of a union failed, the first speaks, and names are added."""
+    """Converts a validation error to problems with paths below `at`.
+
+    If several branches of a union failed, the first one gives the message, extended by the names or the list that others allow.
+    """
     found: dict[KeyPath, Problem] = {}
     for item in error.errors(include_url=False):
-        unknown = item["type"] == "extra_forbidden"  # such a key may be called as a branch is
+        unknown = item["type"] == "extra_forbidden"  # an unknown key may have the name of a union branch
         path = (*_clean(item["loc"][:-1], model), item["loc"][-1]) if unknown else _clean(item["loc"], model)
         if path in found and item["type"] == "literal_error":
             names = str(item["ctx"]["expected"]).replace("'", "")
@@ -52,7 +55,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], at: KeyPath = ()
         if path in found and item["type"] == "list_type":
             found[path] = Problem(found[path].path, f"{found[path].message} or a list")
         if path[:-1] in found and isinstance(item["loc"][-1], int):
-            del found[path[:-1]]  # a list was meant: what is wrong is in it
+            del found[path[:-1]]  # the value is a list: report its item instead
         found.setdefault(path, Problem((*at, *path), _message(item, path, model)))
     return list(found.values())
 
@@ -80,7 +83,7 @@ def _message(item: Any, path: KeyPath, model: type[BaseModel]) -> str:
 
 
 def _clean(loc: tuple[str | int, ...], model: type[BaseModel]) -> KeyPath:
-    """Without the names of union branches that pydantic appends."""
+    """Removes the names of union branches that pydantic inserts into locations."""
     kept: list[str | int] = []
     for part in loc:
         known = _names(model, tuple(kept))
@@ -91,7 +94,7 @@ def _clean(loc: tuple[str | int, ...], model: type[BaseModel]) -> KeyPath:
 
 
 def _names(model: type[BaseModel], path: KeyPath) -> list[str]:
-    """Field names of the model that stands at `path` below `model`."""
+    """Returns the field names of the model at `path` below `model`."""
     current: Any = model
     for part in path:
         fields = getattr(current, "model_fields", None)
@@ -108,7 +111,7 @@ def _item(annotation: Any) -> Any:
 
 
 def _unwrap(annotation: Any) -> Any:
-    """`X` of `X | None` and of `Annotated[X, ...]`."""
+    """Returns `X` for `X | None` and `Annotated[X, ...]`."""
     if typing.get_origin(annotation) is typing.Annotated:
         return _unwrap(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):

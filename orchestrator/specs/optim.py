@@ -1,4 +1,4 @@
-"""The schema of an optimisation: batches, the optimiser, its rate and its second phase."""
+"""Schema of the optimisation: batches, optimiser, learning-rate schedule and second phase."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from orchestrator.specs.base import Natural, Positive, Probability, Strict
 
 
 class Stage(Strict):
-    """Batches of another size from an epoch on (epochs count from 0)."""
+    """Another batch size from an epoch on (epochs count from 0)."""
 
     from_epoch: Positive
     size: Positive
 
 
 class BatchSpec(Strict):
-    """Size of one global micro-batch. `tokens`: padded target tokens at most; `sentences`: pairs. stages: other sizes in later epochs."""
+    """Size of one global micro-batch: at most `size` padded target tokens, or `size` sentence pairs. stages: sizes in later epochs."""
 
     unit: Literal["tokens", "sentences"] = "tokens"
     size: Positive = 4096
@@ -34,12 +34,12 @@ class BatchSpec(Strict):
         return stages
 
     def size_at(self, epoch: int) -> int:
-        """Size of the batches of an epoch (from 0)."""
+        """Returns the batch size in an epoch (from 0)."""
         return next((stage.size for stage in reversed(self.stages) if stage.from_epoch <= epoch), self.size)
 
     @property
     def max_size(self) -> int:
-        """Largest size in any epoch."""
+        """Largest batch size of any epoch."""
         return max(self.size, *(stage.size for stage in self.stages), 0)
 
 
@@ -48,29 +48,29 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "wsd": {"cooldown": 0.2, "decay": "1-sqrt", "min_lr": None},
     "cosine": {"min_lr": None},
 }
-"""Options that belong to certain schedules alone, with their defaults there."""
+"""Schedule -> the options that only some schedules have, with their defaults for this one."""
 
 _OPTIONAL = ("shrink", "min_lr", "cut", "cooldown", "decay")
 
 ROUNDING = 1e-9
-"""Relative: 0.1 cut three times is not under 1e-4."""
+"""Relative tolerance, so that 0.1 multiplied three times by 0.1 does not count as less than 1e-4."""
 
 
 class Schedule(Strict):
     """Learning rate of update t of a phase of T updates, after a linear warm-up of w updates.
 
     noam: factor * d_model^-0.5 * min(t^-0.5, t * w^-1.5). inverse-sqrt: lr * sqrt(w / t). fixed: lr.
-    wsd (warm-up, stable, decay; Hu et al. 2024): lr, then over the last `cooldown` * T updates down to `min_lr` (0 where it is null):
-    decay linear as 1 - x, 1-sqrt as 1 - sqrt(x) (Haegele et al. 2024), x from 0 to 1.
-    cosine (Loshchilov and Hutter 2017): half a cosine from lr to `min_lr` over the updates after the warm-up.
+    wsd (warm-up, stable, decay; Hu et al. 2024): lr, then a decay to `min_lr` (0 if null) over the last `cooldown` * T updates, as 1 - x
+    (linear) or 1 - sqrt(x) (1-sqrt; Haegele et al. 2024), x from 0 to 1.
+    cosine (Loshchilov and Hutter 2017): half a cosine from lr to `min_lr` (0 if null) over the updates after the warm-up.
     plateau: lr * shrink^(cuts so far), without warm-up.
 
-    w is `warmup`, or `warmup_ratio` * T. T is the number of updates of the phase: exact where max_steps decides, else estimated from the
+    w is `warmup`, or `warmup_ratio` * T. T is the number of updates in the phase: exact if max_steps ends it, otherwise estimated from the
     batches of the first epoch.
 
-    plateau (Shen et al. 2018, section 4.3): `cut` each_rise cuts the rate at each validation whose nll is above that of the validation
-    before it; after_first_rise at the first such validation and at every one after it. The training ends where the rate falls under
-    `min_lr`. The paper's validations are its epochs: `train.validate_every: epoch`.
+    plateau (Shen et al. 2018, section 4.3): with `cut: each_rise` the rate is cut at each validation whose nll is higher than at the
+    previous one; with `after_first_rise` at the first such validation and at every later one. Training ends when the rate falls below
+    `min_lr`. The paper validates once per epoch: `train.validate_every: epoch`.
     """
 
     kind: Literal["noam", "inverse-sqrt", "fixed", "plateau", "wsd", "cosine"] = "noam"
@@ -98,7 +98,7 @@ class Schedule(Strict):
     @classmethod
     def _fits(cls, value: Any, info: ValidationInfo) -> Any:
         kind, name = info.data.get("kind"), str(info.field_name)
-        if kind is None:  # itself wrong, and told so
+        if kind is None:  # kind is invalid and already reported
             return value
         given = value is not None and (name, value) != ("warmup", 0)
         unused = name not in _DEFAULTS.get(kind, {}) if name in _OPTIONAL else {"plateau": "warmup", "noam": "lr"}.get(kind) == name
@@ -115,27 +115,27 @@ class Schedule(Strict):
 
     @property
     def needs_length(self) -> bool:
-        """Whether the rate depends on the number of updates of the phase."""
+        """Whether the rate depends on the number of updates in the phase."""
         return self.kind in ("wsd", "cosine") or self.warmup_ratio is not None
 
     def rate_after(self, cuts: int) -> float:
-        """lr * shrink^cuts, of a plateau."""
+        """Returns the rate of a plateau schedule after `cuts` cuts: lr * shrink^cuts."""
         assert self.lr is not None and self.shrink is not None
         return float(self.lr * self.shrink**cuts)
 
     def ends_after(self, cuts: int) -> bool:
-        """Has a plateau's rate fallen under the smallest one after so many cuts?"""
+        """Returns whether a plateau's rate is below `min_lr` after `cuts` cuts; False for other schedules."""
         if self.kind != "plateau":
             return False
         assert self.min_lr is not None
         return self.rate_after(cuts) < self.min_lr * (1 - ROUNDING)
 
     def cuts_to_end(self) -> int:
-        """Cuts that bring a plateau's rate under the smallest one; 0 for other schedules."""
+        """Returns the number of cuts after which a plateau's rate is below `min_lr`; 0 for other schedules."""
         return 0 if self.kind != "plateau" else next(cuts for cuts in itertools.count(1) if self.ends_after(cuts))
 
     def summary(self) -> str:
-        """The rate in one line."""
+        """Returns the schedule in one line."""
         warmup = str(self.warmup) if self.warmup_ratio is None else f"{self.warmup_ratio:.0%}"
         if self.kind == "noam":
             return f"noam x{self.factor:g}, warmup {warmup}"
@@ -145,7 +145,10 @@ class Schedule(Strict):
 
 
 class Restart(Strict):
-    """A second phase: the optimiser's moments and the schedule's clock start again (Wang 2018). One of the two `after` is given."""
+    """A second phase, which resets the optimiser's moments and the schedule's step count (Wang 2018).
+
+    Exactly one of `after_steps` and `after_epochs` is given.
+    """
 
     after_steps: Positive | None = None
     after_epochs: Positive | None = None
@@ -165,11 +168,12 @@ _MOMENTUM = {"nag": 0.99, "muon": 0.95}
 
 
 class OptimSpec(Strict):
-    """`adam` (Kingma and Ba 2015): betas, eps. `nag` (Nesterov 1983, as fairseq has it): momentum, 0.99 where none is given.
+    """The optimiser, its schedule and regularisation of the loss.
 
-    `muon` (Jordan 2024): momentum 0.95 with orthogonalised updates for the matrices between embeddings and output, scaled to the size of
-    Adam's (Liu et al. 2025), so that one learning rate serves both; Adam for all other parameters.
-    weight_decay: decoupled (Loshchilov and Hutter 2019), of parameters with two or more dimensions.
+    adam (Kingma and Ba 2015): options betas and eps. nag (Nesterov 1983, fairseq's form): option momentum, default 0.99.
+    muon (Jordan 2024): momentum (default 0.95) with orthogonalised updates for the matrices between embeddings and output, scaled to the
+    size of Adam's updates (Liu et al. 2025) so that both share one learning rate; Adam for all other parameters.
+    weight_decay: decoupled (Loshchilov and Hutter 2019), applied to parameters with two or more dimensions.
     ema: decay of an exponential moving average of the weights (`decode.checkpoint: ema`); after update t it is at most (1 + t) / (10 + t).
     """
 
@@ -189,7 +193,7 @@ class OptimSpec(Strict):
     def _defaults(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        if data.get("kind", "adam") == "adam" and data.get("name") == "adam":  # the word of older files
+        if data.get("kind", "adam") == "adam" and data.get("name") == "adam":  # older files name the kind twice
             data = {name: value for name, value in data.items() if name != "name"}
         if data.get("kind") in _MOMENTUM and data.get("momentum") is None:
             data = data | {"momentum": _MOMENTUM[data["kind"]]}
@@ -205,6 +209,6 @@ class OptimSpec(Strict):
         return value
 
     def summary(self) -> str:
-        """Optimiser and rate in one line."""
+        """Returns optimiser and schedule in one line."""
         first = f"{self.kind}, {self.schedule.summary()}"
         return first if self.restart is None else f"{first}, then {self.restart.schedule.summary()}"
