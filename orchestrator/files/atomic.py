@@ -1,7 +1,7 @@
-"""Durable files: a reader sees the old content or the new one, never a part of either.
+"""Atomic, durable file writes: a reader sees the old content or the new one, never a part.
 
-A write is: temporary file in the same directory, fsync, rename, fsync of the directory. When a call returns, the content survives a
-power cut; when it raises, the old content is still there and nothing partial is visible. Temporary names end in `.tmp`.
+A write creates a temporary file (`.tmp`) in the same directory, syncs it, renames it and syncs the directory. If the call returns, the
+content survives a power failure. If it raises before the rename, the old content is unchanged.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from orchestrator.faults import fault
 def write_bytes(
     path: Path, data: bytes, *, points: str | None = None, step: int | None = None, check: Callable[[], None] | None = None
 ) -> None:
-    """Replaces `path` durably. Fault points: `<points>_pre_write`, `_pre_fsync`, `_pre_rename`, `_post_rename`.
+    """Replaces `path` atomically and durably. Fault points: `<points>_pre_write`, `_pre_fsync`, `_pre_rename`, `_post_rename`.
 
-    `check` runs just before the rename and may raise (fencing). OSError names the path and the size.
+    `check` is called just before the rename and may raise to prevent it (fencing). An OSError names the path and the size.
     """
     tmp = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
@@ -56,20 +56,20 @@ def write_bytes(
 def write_text(
     path: Path, text: str, *, points: str | None = None, step: int | None = None, check: Callable[[], None] | None = None
 ) -> None:
-    """`write_bytes` of UTF-8 text."""
+    """Writes UTF-8 text with `write_bytes`."""
     write_bytes(path, text.encode("utf-8"), points=points, step=step, check=check)
 
 
 def write_json(
     path: Path, value: Any, *, points: str | None = None, step: int | None = None, check: Callable[[], None] | None = None
 ) -> None:
-    """`write_bytes` of indented JSON with sorted keys. ValueError for NaN and infinities."""
+    """Writes indented JSON with sorted keys with `write_bytes`. Raises ValueError for NaN and infinities."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
     write_text(path, text, points=points, step=step, check=check)
 
 
 def fsync_dir(path: Path) -> None:
-    """Makes the names in a directory durable."""
+    """Syncs a directory, so that renames and new files in it are durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -79,7 +79,7 @@ def fsync_dir(path: Path) -> None:
 
 @contextlib.contextmanager
 def naming(path: Path, size: int | None = None) -> Iterator[None]:
-    """An OSError inside (disk full, read-only, ...) is raised again with `path` and the number of bytes in it."""
+    """Re-raises an OSError of the block (disk full, read-only, ...) with `path` and the number of bytes in its message."""
     try:
         yield
     except OSError as error:
@@ -90,7 +90,10 @@ def naming(path: Path, size: int | None = None) -> Iterator[None]:
 
 
 def plain(value: Any) -> Any:
-    """JSON data without NaN and infinities (null instead), tuples as lists, numpy and torch scalars as Python's. TypeError otherwise."""
+    """Converts a value to plain JSON data: NaN and infinities to None, tuples to lists, numpy and torch scalars to Python numbers.
+
+    Raises TypeError for any other type.
+    """
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -105,7 +108,7 @@ def plain(value: Any) -> Any:
 
 
 def sweep(directory: Path) -> list[Path]:
-    """Removes temporary files that killed writers left directly in `directory`. Only for the one who holds the run's lock."""
+    """Removes temporary files left by killed writers directly in `directory`, and returns them. The caller must hold the run's lock."""
     swept = []
     for path in sorted(directory.glob(".*.tmp")) if directory.is_dir() else []:
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Canonical JSON of plain data, and its sha256: equal values have equal text."""
+"""Canonical JSON of plain data and its sha256; equal values have equal text."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces; equal numbers have one form. TypeError, ValueError for what is not plain finite data."""
+    """Returns JSON with sorted keys, no spaces and one form per number (1.0 is 1). Raises TypeError or ValueError for other data."""
     return json.dumps(_normal(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def canonical_object(**parts: str) -> str:
-    """The canonical JSON of a mapping whose values are canonical already."""
+    """Returns the canonical JSON of a mapping whose values are already canonical JSON."""
     return "{" + ",".join(f'"{name}":{parts[name]}' for name in sorted(parts)) + "}"
 
 
 def digest(value: Any) -> str:
-    """sha256 of the canonical JSON of a value."""
+    """Returns the sha256 of the canonical JSON of a value, as hex digits."""
     return sha256(canonical(value))
 
 
 def sha256(text: str) -> str:
-    """sha256 of a text in UTF-8, as hex digits."""
+    """Returns the sha256 of a text in UTF-8, as hex digits."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

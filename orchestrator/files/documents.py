@@ -1,4 +1,4 @@
-"""Sealed JSON documents: an object with its `key` and a `digest`, the sha256 of the rest. Damage is told from absence."""
+"""Sealed JSON documents: objects with a `key`, and a `digest` (sha256 of the rest) that reveals damage."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ KEY = re.compile(r"[0-9a-f]{64}")
 
 
 def checked(key: str) -> str:
-    """The key itself. ValueError if it is none (it becomes part of a path)."""
+    """Returns the key. Raises ValueError if it is malformed, since it becomes part of a path."""
     if not KEY.fullmatch(key):
         raise ValueError(f"{key!r} is not a key")
     return key
 
 
 def sealed(record: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """The record as it is stored. ValueError if it claims another key."""
+    """Returns the record as stored, with key and digest. Raises ValueError if it has another key."""
     if record.get("key", key) != key:
         raise ValueError(f"the record says key {record['key']}, expected {key}")
     document: dict[str, Any] = plain({**unsealed(record), "key": key})
@@ -30,12 +30,12 @@ def sealed(record: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def unsealed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored record without its digest."""
+    """Returns a stored record without its digest."""
     return {name: value for name, value in document.items() if name != "digest"}
 
 
 def read_document(path: Path) -> dict[str, Any] | None:
-    """A JSON object whose digest, where it has one, is right; None for anything else (absent too)."""
+    """Returns the JSON object in a file, or None if it is missing, malformed or has a wrong digest. The digest is optional."""
     try:
         document = json.loads(read_bytes(path) or b"")
         good = isinstance(document, dict) and document.get("digest") in (None, digest(unsealed(document)))
@@ -45,7 +45,7 @@ def read_document(path: Path) -> dict[str, Any] | None:
 
 
 def read_bytes(path: Path) -> bytes | None:
-    """Content of a file, None where there is none."""
+    """Returns the content of a file, or None if there is no such file."""
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -53,6 +53,6 @@ def read_bytes(path: Path) -> bytes | None:
 
 
 def key_in(document: Mapping[str, Any] | None, name: str) -> str | None:
-    """The document's key where it is one and begins with `name` (that of the file or directory), else None."""
+    """Returns the document's key if it is well-formed and starts with `name` (of the file or directory), else None."""
     key = (document or {}).get("key")
     return key if isinstance(key, str) and KEY.fullmatch(key) and key.startswith(name) else None

@@ -1,4 +1,4 @@
-"""Folders and files that options name: what is wrong with them is one line, told before anything starts."""
+"""Checks folders and files given as options, so that problems are reported in one line before any work starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.safe_text import visible
 
 
 def checked(text: str | Path, option: str) -> Path:
-    """A folder, or a name that one may be made under. UserError for anything else that lies there, or above it."""
+    """Returns the path if it is a folder or may become one. Raises UserError if it, or a path above it, is something else."""
     path = Path(text)
     if not str(text).strip() or "\0" in str(text):
         raise UserError(f"{option} {_shown(text)}: names nothing; expected a folder")
@@ -31,7 +31,7 @@ def checked(text: str | Path, option: str) -> Path:
 
 
 def parser(option: str) -> Callable[[Any], Path]:
-    """`checked` as typer calls it for the value of an option."""
+    """Returns `checked` as a typer parser for an option."""
 
     def folder(value: Any) -> Path:
         return checked(value, option)
@@ -40,13 +40,13 @@ def parser(option: str) -> Callable[[Any], Path]:
 
 
 def need_folder(path: Path | None, option: str) -> None:
-    """UserError where an input folder was named that is not there."""
+    """Raises UserError if an input folder is given but does not exist."""
     if path is not None and not _is_folder(path):
         raise UserError(f"{option} {_shown(path)}: no such folder")
 
 
 def make(path: Path | None, option: str) -> None:
-    """Makes the folder that results go to. UserError where it cannot be made or written."""
+    """Creates an output folder. Raises UserError if it cannot be created or is not writable."""
     if path is None:
         return
     try:
@@ -58,7 +58,7 @@ def make(path: Path | None, option: str) -> None:
 
 
 def need_place(path: Path, option: str) -> None:
-    """UserError where a file or folder of this name cannot be made: what should hold it is no folder that may be written."""
+    """Raises UserError if `path` cannot be created, because its closest existing parent is not a writable folder."""
     checked(path.parent, option)
     parent = next(place for place in (path.absolute().parent, *path.absolute().parents) if _is_folder(place))
     if not os.access(parent, os.W_OK | os.X_OK):
@@ -66,7 +66,7 @@ def need_place(path: Path, option: str) -> None:
 
 
 def new_folder(path: Path, option: str) -> None:
-    """UserError where something other than an empty folder has this name, or it cannot be made."""
+    """Raises UserError if `path` is a folder that is not empty, or cannot be created."""
     if _is_folder(path) and any(os.scandir(path)):
         raise UserError(f"{option} {_shown(path)}: is there already; expected a new or empty folder")
     need_place(path, option)
@@ -75,7 +75,7 @@ def new_folder(path: Path, option: str) -> None:
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # a name that is too long, a folder above that may not be looked into
+    except OSError:  # name too long, or no permission to search a parent folder
         return False
 
 

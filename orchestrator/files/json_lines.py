@@ -1,6 +1,6 @@
-"""Append-only files of JSON lines: the journal of executed steps and the history of reports.
+"""Append-only JSON-lines files: the journal of executed steps and the history of reports.
 
-A line is one write to an O_APPEND descriptor, so that lines of several processes never mix and a killed writer loses at most
+Each line is a single write to an O_APPEND descriptor, so that lines of several processes do not mix, and a killed writer loses at most
 its last line, which readers skip.
 """
 
@@ -20,9 +20,10 @@ from orchestrator.files.atomic import naming, plain
 
 
 class JsonLines:
-    """An open file of JSON lines. `sync`: fsync after each line (for lines that are acknowledged to somebody).
+    """An open JSON-lines file.
 
-    points: name of the fault points POINTS_pre_append and POINTS_post_append (see `faults`).
+    sync: fsync after each line, for lines whose receipt is acknowledged. points: prefix of the fault points POINTS_pre_append and
+    POINTS_post_append (see `faults`).
     """
 
     def __init__(self, path: Path, *, sync: bool = False, points: str = "") -> None:
@@ -33,7 +34,7 @@ class JsonLines:
         self._torn = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
 
     def append(self, record: dict[str, Any]) -> None:
-        """Adds one line; NaN and infinities become null. OSError (disk full) names the file; the next line then starts afresh."""
+        """Appends one line; NaN and infinities become null. Raises OSError for a partial write; the next record then starts a new line."""
         fault(f"{self.points}_pre_append", record.get("step"))
         line = json.dumps(plain(record), ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode() + b"\n"
         if self._torn:
@@ -60,12 +61,13 @@ class JsonLines:
 
 
 class Journal:
-    """One line for each optimizer update that was executed, repeated ones too: {"step", "pid", "t"}; t in seconds, never decided upon."""
+    """One line per executed optimizer update, including repeated ones: {"step", "pid", "t"}. t is in seconds, for information only."""
 
     def __init__(self, path: Path) -> None:
         self._lines = JsonLines(path)
 
     def step(self, n: int) -> None:
+        """Appends the line of update `n`."""
         fault("step", n)
         self._lines.append({"step": n, "pid": os.getpid(), "t": round(time.time(), 3)})
 
@@ -80,7 +82,7 @@ class Journal:
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole records of a file of JSON lines, in order. A torn or damaged line is skipped; a missing file is empty."""
+    """Yields the records of a JSON-lines file in order. Torn or damaged lines are skipped; a missing file has no records."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -95,5 +97,5 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def executed_steps(path: Path) -> int:
-    """Number of updates executed so far, repeated ones counted each time."""
+    """Returns the number of updates executed so far, counting repeated ones."""
     return sum("step" in record for record in read_lines(path))

@@ -1,4 +1,4 @@
-"""Locks among processes of one machine."""
+"""Locks between processes of one machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def file_lock(path: Path) -> Iterator[None]:
-    """Waits for an flock on `path` and holds it. OSError where the file system has no locks."""
+    """Waits for an exclusive flock on `path` and holds it. Raises OSError if the file system does not support locks."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:

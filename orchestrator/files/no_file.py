@@ -1,4 +1,4 @@
-"""A path that should be a file: what lies there instead, in words."""
+"""Describes what exists at a path that should be a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a soc
 
 
 def no_file(path: Path) -> str | None:
-    """Why `path` cannot be read as a file, as `it is a folder; expected a file`. None where it is a file, and where nothing is there."""
+    """Returns why `path` is not a file, as in `it is a folder; expected a file`. None if it is a file or does not exist."""
     if not os.path.lexists(path):
         return None
     try:
@@ -28,7 +28,7 @@ def no_file(path: Path) -> str | None:
 
 
 def the_file(paths: Sequence[Path]) -> Path | None:
-    """The first that is a file, None where nothing is there. UserError where all that is there is something else."""
+    """Returns the first path that is a file, or None if none exists. Raises UserError if only something other than a file exists."""
     found = next((path for path in paths if path.is_file()), None)
     if found is None:
         for path in paths:

@@ -132,6 +132,8 @@ class Documents(Strict):
 
 
 class Columns(Strict):
+    """Names of the CSV columns of each side."""
+
     src: str
     tgt: str
 

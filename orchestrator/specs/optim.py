@@ -168,7 +168,7 @@ _MOMENTUM = {"nag": 0.99, "muon": 0.95}
 
 
 class OptimSpec(Strict):
-    """The optimiser, its schedule and regularisation of the loss.
+    """The optimiser and its schedule.
 
     adam (Kingma and Ba 2015): options betas and eps. nag (Nesterov 1983, fairseq's form): option momentum, default 0.99.
     muon (Jordan 2024): momentum (default 0.95) with orthogonalised updates for the matrices between embeddings and output, scaled to the
@@ -193,7 +193,7 @@ class OptimSpec(Strict):
     def _defaults(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        if data.get("kind", "adam") == "adam" and data.get("name") == "adam":  # older files name the kind twice
+        if data.get("kind", "adam") == "adam" and data.get("name") == "adam":  # older files write `name: adam`
             data = {name: value for name, value in data.items() if name != "name"}
         if data.get("kind") in _MOMENTUM and data.get("momentum") is None:
             data = data | {"momentum": _MOMENTUM[data["kind"]]}

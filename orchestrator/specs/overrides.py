@@ -1,4 +1,4 @@
-"""`--set key=value`: one more layer on a row, checked like the file it overrides."""
+"""`--set KEY=VALUE` overrides: one more layer on a row, validated like the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ELSEWHERE = {"seed": "use --seed", "init_from": "it is part of the row", "worke
 
 @dataclass(frozen=True)
 class Override:
-    """`path` into the spec, list positions as text; `text` as the user wrote it."""
+    """An override: `path` into the spec (list positions as text), its value, and `text` as the user wrote it."""
 
     path: tuple[str, ...]
     value: Any
@@ -29,7 +29,7 @@ class Override:
 
 
 def parse(sets: list[str]) -> list[Override]:
-    """UserError with a line for every malformed one."""
+    """Parses the values of `--set`. Raises UserError with one line per malformed value."""
     found: list[Override] = []
     problems: list[str] = []
     for text in sets:
@@ -43,7 +43,7 @@ def parse(sets: list[str]) -> list[Override]:
 
 
 def apply(row: Located, overrides: list[Override]) -> tuple[Located, list[str]]:
-    """The row with the overrides on top, in order, and a line for each that does not fit."""
+    """Applies overrides to a row in order. Returns the row, and one line per override that does not fit."""
     problems: list[str] = []
     for override in overrides:
         try:
@@ -57,7 +57,7 @@ def apply(row: Located, overrides: list[Override]) -> tuple[Located, list[str]]:
 
 
 def for_parent(overrides: list[Override], row: dict[str, Any], parent: dict[str, Any]) -> list[Override]:
-    """The overrides that reach the row that this one starts from: all but those of a component that the parent does not share."""
+    """Returns the overrides that also apply to the parent (`init_from`): all except those of a component whose kind differs there."""
     return [o for o in overrides if (slot := _slot(o.path)) is None or _kind(row, slot) == _kind(parent, slot)]
 
 
@@ -81,7 +81,7 @@ def _one(text: str) -> Override:
 
 
 def _nest(path: tuple[str, ...], value: Any, current: Any, done: KeyPath) -> Any:
-    """`value` at `path` as a nested difference to `current`."""
+    """Returns `value` at `path` as a nested difference to `current`; a list is copied whole with the item replaced."""
     if not path:
         return value
     if isinstance(current, list):
@@ -101,7 +101,7 @@ def _nest(path: tuple[str, ...], value: Any, current: Any, done: KeyPath) -> Any
 
 
 def _slot(path: tuple[str, ...]) -> KeyPath | None:
-    """The component that a path leads into, if any."""
+    """Returns the component slot that a path leads into, or None."""
     if path[:2] == ("model", "regularizers"):
         return ("regularizers",)
     return next((slot for slot in SLOTS if path[1 : 1 + len(slot)] == slot), None) if path[0] == "model" else None

@@ -15,7 +15,7 @@ from orchestrator.specs.templates import Template
 
 @dataclass
 class ParsedRow:
-    """A row before validation of its spec: head, merged sections, place; the file's figures and its own merged."""
+    """A row before validation of its spec: head, merged sections, position, and the file's figures merged with its own."""
 
     name: str
     head: RowHead
@@ -26,7 +26,7 @@ class ParsedRow:
 
 @dataclass
 class TableFile:
-    """A file that has been read. `problems`: complete lines; the rest is as good as they leave it."""
+    """A parsed file. `problems` holds complete error lines; with problems, the other fields may be incomplete."""
 
     path: Path
     document: Document
@@ -43,12 +43,12 @@ class TableFile:
 
     @property
     def address(self) -> str:
-        """`paper/table`; `local/STEM` where the file names no source."""
+        """`paper/table`, or `local/STEM` if the file names no source."""
         if self.source is not None:
             return f"{self.source.paper}/{self.source.table}"
         return f"local/{self.path.stem if SEGMENT.fullmatch(self.path.stem) else 'table'}"
 
     @property
     def is_single(self) -> bool:
-        """A file printed by `show`."""
+        """Whether the file is a single resolved row printed by `show`."""
         return "spec" in self.document.data or "id" in self.document.data

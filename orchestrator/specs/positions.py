@@ -1,4 +1,4 @@
-"""Source positions: where each key of a file was written, through merges of several files; and how error messages name them."""
+"""Source positions of keys, tracked through merges of several files, and their form in error messages."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ _COMPONENT_KEYS = frozenset(
 
 @dataclass(frozen=True)
 class Position:
-    """Where a value was written: `where` is `FILE:LINE` or `--set KEY=VALUE`; `path` is the key path there."""
+    """Where a value was written: `where` is `FILE:LINE` or `--set KEY=VALUE`, `path` the key path there."""
 
     where: str
     path: KeyPath
 
     def under(self, *rest: str | int) -> Position:
+        """Returns the position with `rest` appended to its path."""
         return Position(self.where, (*self.path, *rest))
 
     def line(self, message: str) -> str:
-        """One error line: `FILE:LINE: KEY.PATH: message`."""
+        """Returns one error line: `FILE:LINE: KEY.PATH: message`."""
         return f"{self.where}: {dotted(self.path)}: {message}" if self.path else f"{self.where}: {message}"
 
 
 @dataclass
 class Document:
-    """Plain data of a file and the position of every key and list item in it (the empty path: its first line)."""
+    """Plain data of a file, with the position of every key and list item; the empty path is the first line."""
 
     file: str
     data: Any
     positions: dict[KeyPath, Position] = field(default_factory=dict)
 
     def at(self, path: KeyPath) -> Position:
-        """The position of `path`, or of its nearest ancestor followed by the rest of the path."""
+        """Returns the position of `path`, or of its nearest ancestor with the rest of the path appended."""
         for cut in range(len(path), 0, -1):
             if path[:cut] in self.positions:
                 return self.positions[path[:cut]].under(*path[cut:])
@@ -50,7 +51,7 @@ class Document:
 
 @dataclass
 class Located:
-    """Nested plain data with the source position of every key; layers of it merge into one. `home`: for keys that nobody wrote."""
+    """Nested plain data with the source position of every key, mergeable in layers. `home` is the position of keys written nowhere."""
 
     data: dict[str, Any]
     home: Position
@@ -58,7 +59,7 @@ class Located:
 
     @classmethod
     def of(cls, document: Document, path: KeyPath, keep: Callable[[str], bool] = lambda name: True) -> Located:
-        """The mapping at `path` of a document (nothing there: an empty one), with the keys that `keep` accepts."""
+        """Returns the mapping at `path` of a document (empty for null), limited to the keys that `keep` accepts."""
         value: Any = document.data
         for part in path:
             value = value[part]
@@ -67,7 +68,7 @@ class Located:
         return cls(data, document.at(path), {p: m for p, m in positions.items() if p[0] in data})
 
     def merged(self, over: Located) -> Located:
-        """`over` on top: mappings merge, everything else replaces. A component or schedule of a different `kind` replaces the whole."""
+        """Returns a copy with `over` on top. Mappings merge; other values, and a component or schedule of another `kind`, are replaced."""
         data = copy.deepcopy(self.data)
         replaced: list[KeyPath] = []
         _merge(data, over.data, (), replaced)
@@ -75,14 +76,14 @@ class Located:
         return Located(data, over.home, positions | over.positions)
 
     def at(self, path: KeyPath) -> Position:
-        """Where `path` was written, or its nearest written ancestor."""
+        """Returns the position of `path`, or of its nearest written ancestor."""
         for cut in range(len(path), 0, -1):
             if path[:cut] in self.positions:
                 return self.positions[path[:cut]].under(*path[cut:])
         return self.home.under(*path)
 
     def line(self, path: KeyPath, message: str) -> str:
-        """One error line. A message about a whole mapping points at the key in it that the message names, if one was written."""
+        """Returns one error line. A message about a whole mapping points to the key that it names, if that key was written."""
         words = set(message.replace(";", " ").replace(",", " ").split())
         named = [m for p, m in self.positions.items() if len(p) == len(path) + 1 and p[:-1] == path and p[-1] in words]
         if named and message.split()[0] not in ("unknown", "found", "missing;"):
@@ -105,7 +106,7 @@ def _other_kind(name: str, old: dict[str, Any], new: dict[str, Any]) -> bool:
 
 
 def dotted(path: KeyPath) -> str:
-    """`rows.row9.model.regularizers[0].weight`; odd characters are shown escaped."""
+    """Formats a key path, as in `rows.row9.model.regularizers[0].weight`; unprintable characters are escaped."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f"{'.' if text else ''}{shown(part)}"
@@ -113,13 +114,13 @@ def dotted(path: KeyPath) -> str:
 
 
 def shown(text: str, limit: int = 80) -> str:
-    """Text of the user's for a message: one line, no control characters, cut at `limit`."""
+    """Formats user text for a message: one line, no control characters, cut at `limit` characters."""
     safe = visible(text[: limit + 1])
     return safe if len(safe) <= limit else safe[:limit] + "..."
 
 
 def display(file: Path) -> str:
-    """A path as messages show it: relative to the working directory where it lies below it."""
+    """Formats a path for messages, relative to the working directory if it is below it."""
     try:
         text = str(file.resolve().relative_to(Path.cwd()))
     except (ValueError, OSError, RuntimeError):
@@ -128,7 +129,7 @@ def display(file: Path) -> str:
 
 
 def describe(value: Any) -> str:
-    """What was found, for messages: `'fast'`, `a list`, `true`, `3`."""
+    """Describes a value for messages: `'fast'`, `a list`, `true`, `3`."""
     if value is None:
         return "nothing (null)"
     if isinstance(value, bool):
@@ -141,7 +142,7 @@ def describe(value: Any) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`expected one of a, b; did you mean a?` for an unknown name."""
+    """Returns `expected one of a, b; did you mean a?` for an unknown name."""
     names = sorted(known)
     if not names:
         return "expected none"

@@ -1,4 +1,4 @@
-"""Components that need fp32: decoding them in lower precision is refused, training them in it gives a warning."""
+"""Components that need fp32: decoding them in lower precision is an error, training them in bf16 gives a warning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.specs.schema import ModelSpec, RunSpec
 
 
 def needs_fp32(model: ModelSpec) -> str | None:
-    """The first component that needs fp32 at its site, and why; None where the model may run in any precision."""
+    """Returns the first component that needs fp32 at its site and why, or None if the model may run in any precision."""
     for path, cls, component in _with_fp32_rule(model):
         reason = cls.needs_fp32(site_info(model.model_dump(), path), **{name: value for name, value in component.items() if name != "kind"})
         if reason is not None:
@@ -23,7 +23,7 @@ def needs_fp32(model: ModelSpec) -> str | None:
 
 
 def _with_fp32_rule(model: ModelSpec) -> Iterator[tuple[KeyPath, Any, dict[str, Any]]]:
-    """(path below `model`, class, component) of the few components that define `needs_fp32`."""
+    """Yields (path below `model`, class, component) for the components whose class defines `needs_fp32`."""
     for path, registry in SLOTS.items():
         component: Any = model
         for part in path:
@@ -41,14 +41,14 @@ def _with_rule(registry: str, kind: str) -> Any:
 
 
 def refused(spec: RunSpec) -> list[Problem]:
-    """Problems with the precision of decoding: translations and scores would differ."""
+    """Returns the problem with the precision of decoding, if any: translations and scores would differ from fp32."""
     found = spec.decode.precision
     reason = None if found == "fp32" else needs_fp32(spec.model)
     return [] if reason is None else [Problem(("decode", "precision"), f"found {found}; expected fp32: {reason}")]
 
 
 def warned(specs: Iterable[tuple[str, RunSpec]]) -> list[str]:
-    """A line for each reason against training in bf16, with the rows that do so all the same. specs: (row, its spec)."""
+    """Returns one warning per reason against bf16 training, with the rows concerned. specs: pairs of row and spec."""
     rows: dict[str, dict[str, None]] = {}
     for row, spec in specs:
         reason = needs_fp32(spec.model) if spec.train.precision == "bf16" else None

@@ -1,6 +1,6 @@
-"""Profiles: one factor on every width, another corpus and fewer steps. The variant, the axis that a table varies, is never touched.
+"""Profiles scale rows down: one factor on all widths, another corpus, fewer steps. What a table varies stays unchanged.
 
-`smoke`: seconds on a CPU with the built-in corpus; `cpu`, `gpu`: a real corpus at a stated reduction; none: as published.
+`smoke`: seconds on a CPU with the built-in corpus; `cpu` and `gpu`: a real corpus at a stated reduction; no profile: as published.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ SECTIONS = ("data", "batch", "train", "decode", "score")
 
 
 class Scale(Strict):
-    """How much smaller: `width` multiplies d_model, d_ff, word_dim, output_dim and every component option `d_*` and `widths` (each of a
-    list); data, batch and train merge onto the row's.
+    """A reduction of rows. data, batch and train merge onto the row's sections.
 
-    `warmup` (at most so many steps), `log_gradient_norms` (at most so far apart) and `restart_after_steps` act on what the row has. A
-    smaller width and a shorter warm-up would raise noam's highest rate, d_model^-0.5 * warmup^-0.5: the factor keeps it as published.
+    width: factor on d_model, d_ff, word_dim, output_dim, and every component option `d_*` and `widths` (each item of a list).
+    warmup, log_gradient_norms: upper bounds of the row's values. restart_after_steps: replaces the start of a row's second phase.
+    A smaller width and a shorter warm-up would raise noam's peak rate, d_model^-0.5 * warmup^-0.5; its `factor` is adjusted to keep the
+    published peak.
     """
 
     width: Annotated[float, Field(gt=0, le=4)] = 1.0
@@ -41,10 +42,10 @@ class Scale(Strict):
 
 
 class Profile(Scale):
-    """A scale, and sections that merge onto the row's.
+    """A scale, with decode and score sections that also merge onto the row's.
 
-    `failed_below`: takes the place of the bound of rows that state one. `corpora`: another scale for the rows that are
-    published on that corpus, since models of small corpora are small themselves.
+    failed_below: replaces the bound of rows that state one. corpora: other scales for rows published on a given corpus, because models
+    for small corpora are already small.
     """
 
     decode: dict[str, Any] = Field(default_factory=dict)
@@ -53,18 +54,19 @@ class Profile(Scale):
     corpora: dict[str, Scale] = Field(default_factory=dict)
 
     def of(self, corpus: str) -> Profile:
-        """The profile for rows that are published on this corpus."""
+        """Returns the profile for rows that are published on this corpus."""
         own = self.corpora.get(corpus, Scale()).model_dump(exclude_unset=True)
         sections = {name: getattr(self, name) | own.get(name, {}) for name in ("data", "batch", "train")}
         return self.model_copy(update=own | sections)
 
 
 def names() -> list[str]:
+    """Returns the names of all profiles."""
     return sorted(path.stem for path in (SEARCH_SPACES / "profiles").glob("*.yaml"))
 
 
 def load(name: str) -> tuple[Profile, Document]:
-    """UserError for an unknown or malformed profile."""
+    """Loads a profile and its document. Raises UserError for an unknown or malformed profile."""
     if name not in names():
         raise UserError(f"--profile {shown(name)}: unknown profile; {nearest(name, names())}")
     document = yaml_file.load(SEARCH_SPACES / "profiles" / f"{name}.yaml")
@@ -79,7 +81,7 @@ def load(name: str) -> tuple[Profile, Document]:
 
 
 def apply(row: Located, profile: Profile, document: Document) -> Located:
-    """A valid, fully written-out row at the profile's scale."""
+    """Returns a row at the profile's scale. `row` must be valid and fully written out."""
     data = copy.deepcopy(row.data)
     corpus = data["data"]["corpus"]
     profile = profile.of(corpus)
@@ -107,7 +109,7 @@ def apply(row: Located, profile: Profile, document: Document) -> Located:
 
 
 def test_set(own: str, of_profile: str | None) -> str:
-    """Where a row scored on `own` is scored under a profile. `valid` stays, for every corpus has it; others are of the row's corpus."""
+    """Returns the test set of a row under a profile. `valid` is kept because every corpus has it; others may be specific to a corpus."""
     return own if of_profile is None or own == VALID else of_profile
 
 

@@ -1,4 +1,4 @@
-"""A row of a table's file under a profile, overrides and a seed, the rows it starts from included."""
+"""Resolves a row of a table under a profile, overrides and a seed, together with the rows it starts from."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from orchestrator.specs.scorings import Figures
 
 
 class Resolver:
-    """Resolves rows under one set of overrides, profile and seed."""
+    """Resolves rows under given overrides, profile and seed."""
 
     def __init__(self, sets: list[Override], profile: str | None, seed: int) -> None:
         self.sets, self.seed = sets, seed
         self.profile = None if profile is None else profiles.load(profile)
 
     def row(self, table: TableFile, name: str, sets: list[Override] | None = None, chain: tuple[str, ...] = ()) -> Row:
-        """UserError for a row that the overrides or the profile make invalid, or whose parents go in a circle."""
+        """Returns a resolved row. Raises UserError if overrides or profile make it invalid, or if its parents form a cycle."""
         sets = self.sets if sets is None else sets
         parsed, row_id = table.rows[name], f"{table.address}/{name}"
         where, _, line = parsed.position.where.rpartition(":")
@@ -66,7 +66,7 @@ class Resolver:
         )
 
     def spec(self, row: Located, sets: list[Override], init_from: str | None, *, cross_checks: bool = True) -> RunSpec:
-        """File, then profile, then overrides. cross_checks: as in `specs.check.check`."""
+        """Returns the spec of a row after profile and overrides, in this order. cross_checks: see `specs.check.check`."""
         spec, problems = check.check(row, seed=self.seed, init_from=init_from, cross_checks=cross_checks)
         if spec is not None and (self.profile is not None or sets):
             data = spec.model_dump(exclude={"seed", "init_from"})
@@ -81,12 +81,12 @@ class Resolver:
         return spec
 
     def bound(self, stated: float | None) -> float | None:
-        """BLEU under which the row counts as failed: its own bound, or the profile's where it has one at all."""
+        """Returns the BLEU below which the row counts as failed: the profile's bound, else its own; None for rows that state none."""
         of_profile = None if self.profile is None else self.profile[0].failed_below
         return stated if stated is None or of_profile is None else of_profile
 
     def also(self, figures: Figures, spec: RunSpec) -> dict[str, ScoreSpec]:
-        """The row's other scorings, from its resolved spec."""
+        """Returns the row's other scorings under its resolved spec."""
         test = None if self.profile is None else self.profile[0].score.get("test")
         found, problems = scorings.resolve(figures.also, spec, test)
         if problems:
@@ -95,7 +95,7 @@ class Resolver:
 
 
 def check_written(table: TableFile) -> None:
-    """UserError with every problem of what is written in the file, sorted by line: structure, specs, init_from. Not of its grid's rows."""
+    """Raises UserError with every problem of the file, sorted by line: structure, specs, references. The rows of a grid are not checked."""
     problems = list(table.problems)
     for parsed in written(table).values():
         if parsed.head.kind == "run":
@@ -111,12 +111,12 @@ def check_written(table: TableFile) -> None:
 
 
 def written(table: TableFile) -> dict[str, ParsedRow]:
-    """The rows that stand in the file by name, without those of its grid."""
+    """Returns name -> row for the rows written in the file, without those of its grid."""
     return table.rows.written if isinstance(table.rows, named_rows.GridRows) else table.rows
 
 
 def _rungs(table: TableFile) -> list[str]:
-    """A rung that no row ever reaches is a mistake."""
+    """Returns a line if the last rung is beyond the steps of every row."""
     assert table.sweep is not None
     last = max(table.sweep.scheduler.rungs, default=0)
     steps = [parsed.spec.data["train"].get("max_steps") for parsed in written(table).values() if parsed.head.kind == "run"]
@@ -128,13 +128,13 @@ def _rungs(table: TableFile) -> list[str]:
 
 
 def refuse(problems: Sequence[str]) -> None:
-    """UserError with the problems sorted by file and line, if there are any."""
+    """Raises UserError with the problems sorted by file and line, if there are any."""
     if problems:
         raise UserError(*sorted(dict.fromkeys(problems), key=_position))
 
 
 def _position(line: str) -> tuple[str, int]:
-    """Sort key of an error line: file, then line number."""
+    """Returns the sort key of an error line: file, then line number."""
     file, _, rest = line.partition(":")
     number = rest.partition(":")[0]
     return file, int(number) if number.isdigit() else 0

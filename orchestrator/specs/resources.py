@@ -1,4 +1,4 @@
-"""Resources of a sweep as text: sizes of memory, parts of a GPU, and the option `--resources`."""
+"""Parses the resources of a sweep: memory sizes, GPU shares and the option `--resources`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 def size(text: str) -> float:
-    """`12G` -> 12e9. ValueError for anything else."""
+    """Parses a size in bytes, `12G` -> 12e9. Raises ValueError for anything else."""
     number, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "")
     value = float(number) * _UNITS.get(unit, 1.0)
     if not 0 < value < 1e18:
@@ -20,7 +20,7 @@ def size(text: str) -> float:
 
 
 def parse(text: str | None) -> dict[str, Any]:
-    """`gpu=auto,wait=600` -> {"gpu": "auto", "wait": 600}. UserError for anything but these keys with numbers and words of theirs."""
+    """Parses the option `--resources`: `gpu=auto,wait=600` -> {"gpu": "auto", "wait": 600.0}. Raises UserError for anything malformed."""
     found: dict[str, Any] = {}
     problems = []
     for part in [] if text is None else text.split(","):
@@ -58,5 +58,5 @@ def _problem(name: str, value: Any) -> str | None:
 
 
 def valid_share(value: float) -> bool:
-    """A part of one GPU, or whole ones: Ray places nothing between."""
+    """Returns whether `value` is a fraction of one GPU or a whole number of GPUs, as Ray requires."""
     return 0.01 <= value <= 1 or (1 < value <= 64 and value == int(value))

@@ -1,4 +1,4 @@
-"""A resolved line of a table."""
+"""A resolved row of a table."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from orchestrator.specs.schema import RunSpec, ScoreSpec
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table.
+    """A resolved row of a table.
 
-    `spec` is None for rows that are quoted or analyses; `parent` is the resolved row that `init_from` names, with the same seed.
-    also: name -> another scoring of the same training. means: name -> figures (named in `also`, or `bleu`) it is the mean of.
-    of: addresses of the rows that an analysis looks at. analysis: the kind of analysis that the row is, or is there for.
-    significance: whose p-values mark it (`scoring.significance.rules`). failed_below: BLEU under which it failed (`ledger.outcome`).
+    spec: None for quoted rows and analyses. parent: the resolved row that `init_from` names, with the same seed.
+    also: name -> another scoring of the same training. means: name -> the figures (named in `also`, or `bleu`) that it averages.
+    of: addresses of the rows that an analysis reads. analysis: the kind of analysis that the row is, or is used by.
+    significance: the tests whose p-values mark the row (`scoring.significance.rules`). failed_below: the BLEU below which a run counts as
+    failed (`ledger.outcome`).
     """
 
     id: str
@@ -39,14 +40,14 @@ class Row:
     failed_below: float | None = None
 
     def at(self, seed: int) -> Row:
-        """The same row, and its parents, with another seed."""
+        """Returns the row and its parents with another seed."""
         if self.spec is None:
             return self
         return replace(self, spec=self.spec.model_copy(update={"seed": seed}), parent=self.parent and self.parent.at(seed))
 
 
 def as_data(row: Row) -> dict[str, Any]:
-    """The row's head as plain data, without its spec."""
+    """Returns the row's head as plain data, without its spec."""
     also = {} if row.spec is None else {name: scorings.differences(score, row.spec.score) for name, score in row.also.items()}
     head: dict[str, Any] = {"id": row.id, "label": row.label, "kind": row.kind, "expect": dict(row.expect), "assumed": list(row.assumed)}
     if row.workers != 1:

@@ -1,4 +1,4 @@
-"""References of a row to other rows: the one it starts from (`init_from`), and the subjects of an analysis (`of`)."""
+"""References to other rows: the row that training starts from (`init_from`) and the subjects of an analysis (`of`)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from orchestrator.specs.table import segments
 
 
 def parent(table: TableFile, parsed: ParsedRow) -> tuple[TableFile, str]:
-    """Where the row lies that `init_from` names: its file and its name there. UserError if nowhere."""
+    """Returns the table and the name of the row that `init_from` names. Raises UserError if there is none."""
     path = ("rows", parsed.name, "init_from")
     return _named(table, parsed, parsed.head.init_from or "", Position(table.document.at(path).where, path))
 
 
 def subjects(table: TableFile, parsed: ParsedRow) -> list[str]:
-    """Addresses of the rows in `of`. UserError with a line for each that is no row that runs."""
+    """Returns the addresses of the rows in `of`. Raises UserError with one line for each that is not a row of kind run."""
     found: list[str] = []
     problems: list[str] = []
     for i, name in enumerate(parsed.head.of):
@@ -31,7 +31,7 @@ def subjects(table: TableFile, parsed: ParsedRow) -> list[str]:
 
 
 def problems_of(table: TableFile, parsed: ParsedRow) -> list[str]:
-    """A line for each row that is not there, and one for a circle of `init_from`."""
+    """Returns one line per reference to a missing row, and one for a cycle of `init_from`."""
     problems: list[str] = []
     try:
         subjects(table, parsed)

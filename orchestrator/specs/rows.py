@@ -1,4 +1,4 @@
-"""From an address or a file to resolved rows: file -> profile -> `--set`, validated after each, parents of `init_from` included."""
+"""Resolves an address or a file to rows: file, then profile, then `--set`, validated after each; includes parents (`init_from`)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MAX_RUNS = 10_000
 def resolve(
     address_or_file: str | Path, *, sets: list[str] | None = None, profile: str | None = None, seed: int | None = None
 ) -> list[Row]:
-    """The row, or all rows of the table, file or folder of tables. UserError with one line for every problem of the files.
+    """Returns the row, or all rows of a table, file or folder of tables. Raises UserError with one line per problem.
 
-    Accepts `paper/table`, `paper/table/row[/part]`, `FILE.yaml`, `FILE.yaml#row`, `FOLDER` and files that `show` printed.
+    Accepts `paper/table`, `paper/table/row[/part]`, `FILE.yaml`, `FILE.yaml#row`, `FOLDER` and files printed by `show`.
     """
     resolver = Resolver(overrides.parse(list(sets or [])), profile, 1 if seed is None else seed)
     problems: list[str] = []
@@ -61,16 +61,17 @@ def _rows(target: index.Target, resolver: Resolver) -> list[Row]:
 
 
 def validate(table: TableFile) -> None:
-    """UserError with every problem of the file, sorted by line: what is written in it, then its grid's rows."""
+    """Raises UserError with every problem of the file, sorted by line; the rows of a grid are checked once the file itself is valid."""
     check_written(table)
     if table.grid is not None:
         refuse(grid_rows.assemble(table, Resolver([], None, 1)).problems)
 
 
 def sweep_of(address_or_file: str | Path, profile: str | None = None) -> Sweep:
-    """The file's sweep section, or the default one: seed 1, every row to its full budget.
+    """Returns the sweep section of a file, or the default: seed 1, every row with its full budget.
 
-    Under a profile, rungs beyond its steps are dropped. Of a folder: all seeds of its tables, and none of them may cut rows (UserError).
+    Rungs beyond the steps of the profile are dropped. For a folder, returns all seeds of its tables; raises UserError if a table has a
+    scheduler other than fifo.
     """
     tables = [target.table for target in index.find_all(str(address_or_file))]
     if len(tables) > 1:
@@ -99,7 +100,10 @@ def _union(tables: list[TableFile]) -> Sweep:
 
 
 def runs(rows: list[Row], seeds: list[int], force: bool = False) -> list[tuple[Row, int]]:
-    """Every row that runs, with every seed, rows first. UserError above MAX_RUNS unless forced."""
+    """Returns every (row, seed) of the rows of kind run, all rows of a seed before the next seed.
+
+    Raises UserError above MAX_RUNS unless forced.
+    """
     todo = [row for row in rows if row.kind == "run"]
     if len(todo) * len(seeds) > MAX_RUNS and not force:
         raise UserError(f"found {len(todo)} rows x {len(seeds)} seeds; expected at most {MAX_RUNS} runs")

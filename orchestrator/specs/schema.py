@@ -1,8 +1,8 @@
-# ruff: noqa: RUF012 (pydantic copies defaults; ruff knows that of direct subclasses of BaseModel alone)
-"""What a run is: the strict schema of one resolved row.
+# ruff: noqa: RUF012 (pydantic copies defaults; ruff recognises only direct subclasses of BaseModel)
+"""Strict schema of a run: one resolved row.
 
-Every field here is part of a run's meaning unless its section says otherwise; `keys.py` hashes exactly these.
-Unknown keys, wrong types and out-of-range numbers are errors (pydantic strict mode: "3" is not 3, 3 is a valid 3.0).
+Every field is part of a run's identity unless stated otherwise; `ledger.keys` hashes these fields. Unknown keys, wrong types and
+out-of-range numbers are errors (pydantic strict mode: "3" is not an int, 3 is a valid float).
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ __all__ = [
 
 
 class Subword(Strict):
-    """Segmentation learned on the training text. `size` counts pieces, specials included. `joint`: one vocabulary for both sides.
+    """Subword segmentation learned on the training text.
 
-    merges joint, without a joint vocabulary: learned on both sides' text, and each side keeps the pieces it uses (subword-nmt, fairseq).
+    size: number of pieces, including specials. joint: one vocabulary for both sides. merges joint: merges are learned on the text of both
+    sides, but each side has its own vocabulary of the pieces that it uses (as in subword-nmt and fairseq).
     """
 
     kind: Literal["bpe", "unigram", "word"] = "bpe"
@@ -64,21 +65,21 @@ class Subword(Strict):
 
 
 class VocabSizes(Strict):
-    """Declared vocabulary sizes: used for parameter counts while the data is absent. Data present: its sizes win."""
+    """Declared vocabulary sizes, for parameter counts without data. Prepared data takes precedence."""
 
     src: Positive | None = None
     tgt: Positive | None = None
 
 
 class Truncate(Strict):
-    """Longer sides are cut after so many subwords (sentence ends counted, the last EOS not), in every split; references stay whole."""
+    """Maximum subwords of each side, in every split; references stay whole. Sentence ends count, the final EOS does not."""
 
     src: Positive | None = None
     tgt: Positive | None = None
 
 
 class DataSpec(Strict):
-    """One entry of `search_spaces/data/` and how its text becomes token ids. `truncate` comes before `max_length` and `max_ratio`."""
+    """A corpus of `search_spaces/data/` and its preprocessing. `truncate` is applied before `max_length` and `max_ratio`."""
 
     corpus: str
     subword: Subword = Subword()
@@ -94,11 +95,13 @@ class DataSpec(Strict):
 # ---------------------------------------------------------------- model
 
 
-# The fields, their order and their defaults are those of `models.config`; what is repeated here gets bounds or a stricter type.
+# Fields, order and defaults come from `models.config`; fields are repeated here only to add bounds or a stricter type.
 _DROPOUT, _STACK, _MODEL = DropoutConfig(), StackConfig(), ModelConfig()
 
 
 class DropoutSpec(Strict, DropoutConfig):
+    """Dropout probabilities."""
+
     embedding: Probability = _DROPOUT.embedding
     residual: Probability = _DROPOUT.residual
     attention: Probability = _DROPOUT.attention
@@ -106,6 +109,8 @@ class DropoutSpec(Strict, DropoutConfig):
 
 
 class EncoderSpec(Strict, StackConfig):
+    """Depth and components of the encoder."""
+
     num_layers: Positive = _STACK.num_layers
     layer: Component = _STACK.layer
     connection: Component = _STACK.connection
@@ -115,12 +120,14 @@ class EncoderSpec(Strict, StackConfig):
 
 
 class DecoderSpec(EncoderSpec):
+    """Depth and components of the decoder."""
+
     num_layers: Positive = _STACK.num_layers
     cross_attention: Component = {"kind": "single"}  # type: ignore[misc, assignment]
 
 
 class ModelSpec(Strict, ModelConfig):
-    """The network. Widths are of the whole model; sides differ only by depth and components."""
+    """The network. Encoder and decoder share all widths; they differ only in depth and components."""
 
     d_model: Positive = _MODEL.d_model
     d_ff: Positive = _MODEL.d_ff
@@ -146,25 +153,27 @@ class ModelSpec(Strict, ModelConfig):
 
 
 Every = Positive | Literal["epoch"]
-"""So many updates, or the end of each epoch."""
+"""An interval: a number of updates, or the end of each epoch."""
 
 
 class TrainSpec(Strict):
-    """Length and bookkeeping of a training. Ends at the first of max_steps and max_epochs, at the end of patience or under a plateau's
-    min_lr (`ending.ended_by`)."""
+    """Length and bookkeeping of a training.
+
+    Training ends at the first of max_steps, max_epochs, exhausted patience and a plateau's min_lr (`training.phases.ended_by`).
+    """
 
     max_steps: Positive | None = None
     max_epochs: Positive | None = None
     validate_every: Every = 1000
     checkpoint_every: Every = 1000
-    snapshots: Natural = 0  # weight-only snapshots kept for averaging: the last N
+    snapshots: Natural = 0  # number of latest weight-only snapshots to retain for averaging
     snapshot_every: Every | None = None  # default: checkpoint_every
-    patience: Positive | None = None  # validations without improvement of validation nll
+    patience: Positive | None = None  # validations without improvement of the validation nll
     precision: Literal["fp32", "bf16"] = "fp32"
     threads: Positive = 1
     compile: bool = False
-    log_gradient_norms: Natural = 0  # updates between two looks at each encoder layer's gradient; 0: none. Never part of the key
-    recompute: Literal["none", "layers"] = "none"  # layers: run again backwards in place of keeping what they computed; same bits
+    log_gradient_norms: Natural = 0  # interval in updates of logging each encoder layer's gradient norm; 0: off. Not in the key
+    recompute: Literal["none", "layers"] = "none"  # layers: recompute activations in the backward pass; bitwise equal
 
     @model_validator(mode="after")
     def _recompute(self) -> TrainSpec:
@@ -183,9 +192,9 @@ class TrainSpec(Strict):
 
 
 class LengthPenalty(Strict):
-    """`gnmt`: ((5+|Y|)/6)^alpha; `exponent`: |Y|^alpha; the sum of log-probabilities is divided by it.
+    """Divisor of the sum of log-probabilities: ((5+|Y|)/6)^alpha for gnmt, |Y|^alpha for exponent.
 
-    alpha tuned: that of `candidates` which does best on the validation set by the row's metric, the first of equals (see `tuning`).
+    alpha tuned: the one of `candidates` with the best score on the validation set by the row's metric; the first one on ties.
     """
 
     kind: Literal["gnmt", "exponent", "none"] = "gnmt"
@@ -205,11 +214,11 @@ class LengthPenalty(Strict):
 
 
 class DecodeSpec(Strict):
-    """Choice of checkpoint (`best`: lowest validation nll; `average`: of the snapshots; `ema`: the moving average) and search.
+    """Checkpoint and search.
 
-    |Y| <= max_ratio * |X| + max_extra, and <= `max_length` (EOS counted).
-
-    `no_repeat_ngram` n > 0: no output holds the same n subwords twice (3: trigram blocking, Paulus et al. 2018).
+    checkpoint: best has the lowest validation nll, average is the mean of the snapshots, ema is the moving average of the weights.
+    Output length: |Y| <= max_ratio * |X| + max_extra, and |Y| <= max_length, counting EOS.
+    no_repeat_ngram: n > 0 forbids repeated n-grams of subwords in an output (3: trigram blocking, Paulus et al. 2018).
     """
 
     checkpoint: Literal["last", "best", "average", "ema"] = "last"
@@ -219,15 +228,17 @@ class DecodeSpec(Strict):
     max_extra: Natural = 50
     max_length: Positive | None = None
     no_repeat_ngram: Annotated[int, Field(ge=0, le=16)] = 0
-    precision: Literal["fp32", "bf16", "int8"] = "fp32"  # of the linear maps
+    precision: Literal["fp32", "bf16", "int8"] = "fp32"  # of the linear layers
 
 
 class ScoreSpec(Strict):
-    """`sacrebleu`: detokenised; `multi-bleu`: the papers' tokenised figure, no smoothing; `mteval`: mteval-v13a, detokenised.
+    """Test set and metric.
 
-    `rouge`: F1 of ROUGE-1, -2 and -L of summaries. beam_size: of the search, in place of `decode`'s (greedy beside beam in `also`).
-    tokenize: what cuts running text into words for sacrebleu and mteval, by sacreBLEU's names; null: zh for zh, ja-mecab for ja, ko-mecab
-    for ko, 13a for all other target languages (`bleu_tokenizer`).
+    metric: sacrebleu and mteval (mteval-v13a) score detokenised text; multi-bleu scores tokenised text without smoothing, as papers do;
+    rouge is the F1 of ROUGE-1, -2 and -L.
+    tokenize: sacreBLEU's name of the tokeniser, for sacrebleu and mteval; null: zh for zh, ja-mecab for ja, ko-mecab for ko, 13a for all
+    other target languages (`bleu_tokenizer`).
+    beam_size: overrides that of `decode`, for example for greedy search beside beam search in `also`.
     """
 
     test: str = "test"
@@ -239,7 +250,7 @@ class ScoreSpec(Strict):
 
 
 class RunSpec(Strict):
-    """One training, one decoding, one scoring: everything that decides the number in a table's cell."""
+    """One training, decoding and scoring: everything that determines the number in a table's cell."""
 
     data: DataSpec
     batch: BatchSpec = BatchSpec()
@@ -249,10 +260,10 @@ class RunSpec(Strict):
     decode: DecodeSpec = DecodeSpec()
     score: ScoreSpec = ScoreSpec()
     seed: Natural = 1
-    init_from: str | None = None  # address of the row whose trained weights start this one
+    init_from: str | None = None  # address of the row whose trained weights initialise this one
 
     @property
     def search(self) -> DecodeSpec:
-        """`decode` with the beam of the scoring, where it names one."""
+        """`decode`, with the beam size of `score` if it gives one."""
         beam = self.score.beam_size
         return self.decode if beam is None else self.decode.model_copy(update={"beam_size": beam})

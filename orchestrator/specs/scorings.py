@@ -1,5 +1,5 @@
-"""Figures of a row besides its own score: other scorings of the same training (`also`), means of figures, which analysis it is for,
-which test marks it, and under which BLEU it counts as failed."""
+"""Figures of a row besides its own score: other scorings of the same training (`also`), means of figures, its analysis, its significance
+test and the BLEU below which it counts as failed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _nothing() -> Located:
 
 @dataclass
 class Figures:
-    """also: name -> differences to the row's `score` section. means: name -> names of figures. Both know where each was written."""
+    """Figures with source positions. also: name -> differences to the row's `score` section. means: name -> names of figures."""
 
     also: Located = field(default_factory=_nothing)
     means: Located = field(default_factory=_nothing)
@@ -26,14 +26,17 @@ class Figures:
     failed_below: float | None = None
 
     def merged(self, document: Document, at: KeyPath, head: FigureHead) -> Figures:
-        """With what the mapping at `at` says on top; null takes a figure away."""
+        """Returns a copy with the mapping at `at` of a document on top; null removes a figure."""
         also, means = (_over(below, document, (*at, name)) for below, name in ((self.also, "also"), (self.means, "means")))
         bound = head.failed_below if "failed_below" in head.model_fields_set else self.failed_below
         return Figures(also, means, head.analysis or self.analysis, head.significance or self.significance, bound)
 
 
 def of_row(file: Figures, document: Document, at: KeyPath, head: Head, problems: list[str]) -> Figures:
-    """Of the row at `at`, the file's below. Adds a line for each problem. Rows that do not run have no figures, quoted ones no analysis."""
+    """Returns the figures of the row at `at`, merged onto the file's, and appends one line per problem to `problems`.
+
+    An analysis has only its analysis and significance, a quoted row nothing.
+    """
     found = file.merged(document, at, head)
     if head.kind == "analysis" and found.analysis is None:
         problems.append(document.at(at).line("analysis is missing; expected the row or the file to name one"))
@@ -45,7 +48,7 @@ def of_row(file: Figures, document: Document, at: KeyPath, head: Head, problems:
 
 
 def resolve(also: Located, spec: RunSpec, profile_test: str | None = None) -> tuple[dict[str, ScoreSpec], list[str]]:
-    """Name -> whole `score` section, by the differences to that of `spec`; or a line for each problem.
+    """Applies each scoring's differences to the `score` section of `spec`. Returns name -> section, and one line per problem.
 
     profile_test: the test set of a profile (see `profiles.test_set`).
     """
@@ -67,7 +70,7 @@ def resolve(also: Located, spec: RunSpec, profile_test: str | None = None) -> tu
 
 
 def differences(score: ScoreSpec, own: ScoreSpec) -> dict[str, object]:
-    """What `also` would say of `score` in a row whose own section is `own`."""
+    """Returns the differences of `score` to the row's own section, as `also` states them."""
     mine = own.model_dump()
     return {key: value for key, value in score.model_dump().items() if value != mine[key]}
 

@@ -1,4 +1,4 @@
-"""A resolved row as YAML that needs no other file, and that file read back."""
+"""Writes a resolved row as self-contained YAML, and reads it back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OWN = ("seed", "init_from")
 
 
 def to_yaml(row: Row) -> str:
-    """Row, spec and the specs of the rows it starts from; `resolve` accepts it and gives the same spec."""
+    """Returns the YAML of a row, its spec and the specs of its parents; `resolve` reads it back to the same spec."""
     data = as_data(row)
     data["spec"] = None if row.spec is None else row.spec.model_dump()
     parents: dict[str, Any] = {}
@@ -38,7 +38,7 @@ def to_yaml(row: Row) -> str:
 
 
 def read_single(table: TableFile, resolver: Resolver | None, seed: int | None) -> Row:
-    """The row in a file that `show` printed. UserError with every problem."""
+    """Returns the row in a file printed by `show`. Raises UserError with every problem."""
     document, problems = table.document, list(table.problems)
     head = head_of(document, (), SingleHead, list(document.data), problems)
     if head is None:
@@ -100,7 +100,7 @@ def _chain(table: TableFile, row: Row, specs: dict[str, RunSpec | None], seen: t
 
 
 def _reapply(table: TableFile, row: Row, resolver: Resolver, path: tuple[str, ...], sets: list[overrides.Override]) -> Row:
-    """Profile and overrides on a row that was resolved before, and on its parents."""
+    """Applies profile and overrides to a resolved row and its parents."""
     if row.spec is None:
         return row
     written = Located.of(table.document, path)
@@ -116,13 +116,13 @@ def _reapply(table: TableFile, row: Row, resolver: Resolver, path: tuple[str, ..
 
 
 def dumped(data: Any) -> str:
-    """YAML in which printable characters stand as they are and all others as escapes, which quotes make readable again."""
+    """Returns YAML with printable characters as they are and all others escaped; escaped text is quoted, so it reads back the same."""
     text = yaml.dump(data, Dumper=Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=140)
     return "\n".join(map(visible, text.split("\n")))
 
 
 class Dumper(yaml.SafeDumper):
-    """Small lists and mappings stay on one line; floats as YAML 1.2 reads them; text that looks like a number is quoted."""
+    """Writes small lists and mappings on one line, floats as in YAML 1.2, and quotes text that would not read back as itself."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -135,7 +135,7 @@ def _float(dumper: yaml.SafeDumper, value: float) -> yaml.ScalarNode:
 
 @functools.lru_cache(4096)
 def _is_plain(value: str) -> bool:
-    """Is this text, unquoted, read as itself?"""
+    """Returns whether the text, unquoted, reads back as itself."""
     try:
         return yaml_file.parse(value, "").data == value and value.isprintable()
     except UserError:

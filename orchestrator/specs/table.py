@@ -1,4 +1,4 @@
-"""Strict schema of what stands around the specs in a table's file: source, sweep, and the head of each row."""
+"""Strict schema of the parts of a table's file that are not specs: source, sweep, and the head of each row."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?[kMG]?")
 METRIC_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_./-]{0,63}")
 FIGURE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 RESERVED = ("bleu", "sacrebleu", "tokenised", "mteval", "rouge1", "rouge2", "rougeL")
-"""Names of figures that every score record has."""
+"""Figure names of score records, which `also` and `means` may not use."""
 FAILED = "failed"
-"""What `expect: {bleu: failed}` states; also the status of such a run (`ledger.outcome`)."""
+"""The value of `expect: {bleu: failed}`, and the status of such a run (`ledger.outcome`)."""
 MAX_SEED = 2**32 - 1
 _UNIT = {"k": 1e3, "M": 1e6, "G": 1e9}
 
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 else:
     AnalysisName = Literal[KINDS]
 TestName = Literal["both", "sign", "bootstrap"]
-"""Whose p-values give a row its mark."""
+"""The tests whose p-values mark a row."""
 Also = dict[str, dict[str, Any] | None]
-"""Name of a figure -> its differences to the row's `score` section; null takes the file's away."""
+"""Figure name -> its differences to the row's `score` section; null removes the file's figure."""
 Means = dict[str, list[str] | None]
-"""Name of a figure -> the figures it is the mean of."""
+"""Figure name -> the figures that it averages; null removes the file's figure."""
 
 
 def segments(text: str, low: int, high: int) -> bool:
-    """Is `text` `low` to `high` well-formed segments joined by slashes?"""
+    """Returns whether `text` consists of `low` to `high` well-formed segments joined by slashes."""
     parts = text.split("/")
     return low <= len(parts) <= high and all(SEGMENT.fullmatch(part) for part in parts)
 
 
 def number(value: float | str | bool | None) -> float | None:
-    """What a paper reports as a number: 27.64, '88.0M' -> 88000000.0, '+0.3' -> 0.3. None for true, false and 'failed'."""
+    """Converts a reported figure to a number: '88.0M' -> 88000000.0, '+0.3' -> 0.3. Returns None for booleans, null and 'failed'."""
     if isinstance(value, bool) or value == FAILED:
         return None
     if value is None or not isinstance(value, str):
@@ -54,6 +54,8 @@ def number(value: float | str | bool | None) -> float | None:
 
 
 class Source(Strict):
+    """The paper and the table that a file reproduces."""
+
     paper: str
     table: str
 
@@ -66,14 +68,14 @@ class Source(Strict):
 
 
 class Retrain(Strict):
-    """After a search its best rows train again, in full, with seeds of their own; pinned rows too."""
+    """After a search, the `top` rows and pinned rows are trained again in full, with other seeds."""
 
     top: Positive = 3
     seeds: Annotated[list[Seed], Field(min_length=1)]
 
 
 class Scheduler(Strict):
-    """`asha`: a run is compared at each rung (steps) with the runs that came there before; `fifo`: every run runs its full budget."""
+    """asha compares a run at each rung (in steps) with the runs that reached it before; fifo gives every run its full budget."""
 
     kind: Literal["asha", "fifo"] = "asha"
     metric: Literal["valid/nll", "valid/ppl", "valid/accuracy", "valid/bleu"] = "valid/nll"
@@ -99,7 +101,7 @@ MAX_SEEDS = 1000
 
 
 def _counted(seeds: Any) -> Any:
-    """`seeds: 3` is 1, 2 and 3."""
+    """Expands a number of seeds, `3` -> [1, 2, 3]; returns anything else unchanged."""
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         if not 1 <= seeds <= MAX_SEEDS:
             raise ValueError(f"seeds is {seeds}; expected how many, from 1 to {MAX_SEEDS}, or a list such as [1, 2]")
@@ -108,10 +110,10 @@ def _counted(seeds: Any) -> Any:
 
 
 class Resources(Strict):
-    """Of each worker of each run; no part of a result's meaning. See `orchestrator.engines.resources`.
+    """Resources of each worker of each run, which do not affect results (see `orchestrator.engines.resources`).
 
-    gpu: GPUs, a part of one, or auto (as many runs on a GPU as its memory holds, by an estimate). memory: auto (the estimate counts where
-    runs share a machine), none, or a size such as 12G. wait: seconds without resources after which the sweep ends; null: it waits.
+    gpu: number of GPUs, a fraction of one, or auto (as many runs per GPU as fit by estimated memory). memory: auto (the estimate, if runs
+    share a machine), none, or a size such as 12G. wait: seconds without resources after which the sweep ends; null waits indefinitely.
     """
 
     gpu: Annotated[float, Field(ge=0.01, le=64)] | Literal["auto"] = 1.0
@@ -131,7 +133,7 @@ class Resources(Strict):
 
 
 class Sweep(Strict):
-    """seeds: a list, or how many: N stands for 1 to N."""
+    """How a table is run. seeds: a list, or a number N for 1 to N."""
 
     seeds: Annotated[list[Seed], Field(min_length=1), BeforeValidator(_counted, json_schema_input_type=Positive | list[Seed])] = Field(
         default_factory=lambda: [1]
@@ -152,14 +154,14 @@ class Sweep(Strict):
 
 
 class FigureHead(Strict):
-    """What a file and a row may both say about scoring and looking."""
+    """Scoring and analysis keys that both a file and a row may have."""
 
     also: Also = Field(default_factory=dict)
     means: Means = Field(default_factory=dict)
     analysis: AnalysisName | None = None
     significance: TestName | None = None
     failed_below: Annotated[float, Field(ge=0, le=100)] | None = None
-    """BLEU under which a finished run counts as `failed`, as one that diverged does then; null: neither does."""
+    """BLEU below which a finished run counts as `failed`; a diverged run then does as well. null: neither does."""
 
     @model_validator(mode="after")
     def _names(self) -> FigureHead:
@@ -172,7 +174,7 @@ class FigureHead(Strict):
 
 
 class Head(FigureHead):
-    """What stands around a row's spec, in a table's file and in a file that `show` printed."""
+    """Head of a row: its keys other than the spec, in a table's file and in a file printed by `show`."""
 
     label: str = ""
     kind: Kind = "run"
@@ -210,7 +212,7 @@ class Head(FigureHead):
 
 
 class RowHead(Head):
-    """A row of a table's file without its spec sections. use: names of templates, merged in this order."""
+    """Head of a row in a table's file. use: names of templates, merged in this order."""
 
     init_from: str | None = None
     use: list[str] = Field(default_factory=list)
@@ -223,7 +225,7 @@ class RowHead(Head):
 
 
 class TableHead(FigureHead):
-    """A file without its spec sections and rows. What it says of figures goes for all its rows that run, and for files that extend it."""
+    """Head of a table's file. Its figures apply to all its rows of kind run, and to files that extend it."""
 
     extends: str | None = None
     source: Source | None = None
@@ -236,7 +238,7 @@ class TableHead(FigureHead):
 
 
 class SingleHead(Head):
-    """What `show` prints: one resolved row that needs no other file. `parents`: address of each row it starts from -> its spec."""
+    """A single resolved row printed by `show`, which needs no other file. `parents`: address -> spec of each row it starts from."""
 
     id: str
     spec: dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""One YAML file of rows, through `extends`: shared sections, heads of rows, each row's differences, and where every key stands."""
+"""Reads a table's YAML file and the files it extends: shared sections, row heads, each row's differences, and key positions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ H = TypeVar("H", bound=BaseModel)
 
 
 def read(path: Path) -> TableFile:
-    """The file and what it extends. UserError where it cannot be read as YAML; everything else is in `problems`."""
+    """Reads a file and the files it extends. Raises UserError if it is not readable YAML; other problems are collected in `problems`."""
     return _read(str(path), _stamp(path))
 
 
@@ -99,7 +99,10 @@ def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
 def head_of(
     document: Document, path: tuple[str | int, ...], model: type[H], names: list[str], problems: list[str], extra: Any = ()
 ) -> H | None:
-    """The keys `names` of the mapping at `path` as `model`, or None and problems. `extra`: other keys to suggest for an unknown one."""
+    """Validates the keys `names` of the mapping at `path` as `model`. Returns None and appends to `problems` if they are invalid.
+
+    extra: further keys to suggest for an unknown key.
+    """
     value: Any = document.data
     for part in path:
         value = value[part]
@@ -158,7 +161,7 @@ def _row(table: TableFile, name: str, value: Any) -> None:
 
 
 def missing(path: Path) -> str:
-    """The message for a file that is not there, with its nearest neighbour."""
+    """Returns the message for a missing file, with the closest name in its folder."""
     folder = path.parent
     known = [p.name for p in folder.glob("*.yaml")] if folder.is_dir() else []
     close = nearest(path.name, known)

@@ -1,7 +1,7 @@
-"""Templates: parts of rows that a file names once, for its own rows and those of files that extend it.
+"""Templates: named parts of rows, shared by the rows of a file and of files that extend it.
 
-`templates: {e64: {model: {word_dim: 64}}}` and `use: [e64]` in a row: the named templates merge in the order given onto the file's
-sections, and the row's own keys onto them.
+With `templates: {e64: {model: {word_dim: 64}}}` and `use: [e64]` in a row, the templates merge in the given order onto the file's
+sections, then the row's own keys merge onto the result.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ HeadOf = Callable[..., Any]
 
 
 class TemplateHead(Strict):
-    """A template without its spec sections."""
+    """Head of a template: its keys other than spec sections."""
 
     assumed: list[str] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Template:
-    """Differences to the sections of a row, and what of them the paper does not state."""
+    """Differences to the sections of a row. assumed: keys that the paper does not state."""
 
     spec: Located
     assumed: list[str]
 
 
 def of_file(document: Document, head_of: HeadOf, problems: list[str]) -> dict[str, Template]:
-    """The templates that a file defines itself; a line for each problem."""
+    """Returns the templates defined in a file, and appends one line per problem to `problems`."""
     named = document.data.get("templates")
     found: dict[str, Template] = {}
     for name, value in named.items() if isinstance(named, dict) else ():
@@ -57,7 +57,7 @@ def of_file(document: Document, head_of: HeadOf, problems: list[str]) -> dict[st
 def used(
     names: list[str], templates: Mapping[str, Template], document: Document, path: KeyPath, shared: Located, problems: list[str]
 ) -> tuple[Located, list[str]]:
-    """(the sections of a row before its own keys, what the templates assume). `path`: of the row."""
+    """Returns the shared sections with the named templates on top, and the templates' `assumed` keys. `path` is that of the row."""
     spec, assumed = shared, []
     for i, name in enumerate(names):
         if name not in templates:
@@ -69,8 +69,9 @@ def used(
 
 
 def misspelt(templates: Mapping[str, Template], rows: Mapping[str, list[str]], shared: Located) -> list[str]:
-    """Unknown words in templates that no row uses: nothing else would find them. A template is a fragment, so that other lines about it say
-    nothing. `rows`: the names that each row uses.
+    """Returns error lines about unknown names in templates that no row uses, which no other check finds.
+
+    Other errors are dropped, because a template is only a fragment of a row. rows: row name -> the templates it uses.
     """
     used_names = {name for names in rows.values() for name in names}
     lines: list[str] = []

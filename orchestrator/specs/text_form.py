@@ -1,10 +1,10 @@
-"""How the lines of a corpus are written."""
+"""Form of the lines of a corpus."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 Form = Literal["raw", "tokenised", "tokenised-escaped"]
-"""How the lines of a corpus are written: running text, tokens between single spaces, or such tokens with `&apos;` for `'` and the like."""
+"""Running text, tokens separated by single spaces, or such tokens with escapes (`&apos;` for `'`)."""
 RAW: Form = "raw"
 ESCAPED: Form = "tokenised-escaped"

@@ -1,7 +1,7 @@
-"""Reads one YAML file strictly, remembering where each key stands.
+"""Strict YAML reader that records the position of each key.
 
-Not YAML as PyYAML reads it: no tags, no anchors or aliases, no duplicate keys, no leading zeros; scalars by the YAML 1.2 core schema
-(`1e-4` is a number, `no` and `12:30` are strings). Keys are always text.
+Stricter than PyYAML: no tags, anchors, aliases, duplicate keys or leading zeros. Scalars follow the YAML 1.2 core schema (`1e-4` is a
+number, `no` and `12:30` are strings). Keys are always strings.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ZEROS = re.compile(r"[-+]?0[0-9]+")
 
 
 def load(file: Path) -> Document:
-    """The document in `file`. UserError with every problem that can be found in one pass."""
+    """Reads a file whose top level is a mapping. Raises UserError with every problem found in one pass."""
     name = display(file)
     document = parse(_read(file, name), name)
     if document.data is None:
@@ -41,7 +41,7 @@ def load(file: Path) -> Document:
 
 
 def parse(text: str, name: str) -> Document:
-    """As `load`, from text; `name` stands for the file in messages. Empty text gives None."""
+    """Parses YAML text; `name` is the file name in messages. Empty text gives a document whose data is None. Raises UserError."""
     problems: list[tuple[int, str]] = []
     try:
         loader = _Loader(text, problems)
@@ -66,7 +66,7 @@ def parse(text: str, name: str) -> Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes; anchors, aliases and tags become problems instead of values."""
+    """Composes nodes, and reports anchors, aliases and tags as problems."""
 
     def __init__(self, text: str, problems: list[tuple[int, str]]) -> None:
         super().__init__(text)
@@ -90,7 +90,7 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-_Loader.yaml_implicit_resolvers = {}  # plain scalars stay text; _scalar reads them
+_Loader.yaml_implicit_resolvers = {}  # plain scalars stay text, which _scalar interprets
 
 
 def _read(file: Path, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Parameter counts of rows, without their data and without memory: models are constructed on the meta device, from shared parts."""
+"""Parameter counts of rows. Needs no data and allocates no weights: models are constructed on the meta device from shared parts."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ if TYPE_CHECKING:
 
 _counts: dict[tuple[str, int, int], Counts] = {}
 _ANY_SIZE = 8
-"""Stands for an unknown vocabulary size, which does not matter to initial values."""
+"""Placeholder for an unknown vocabulary size, which does not affect initial values."""
 
 
 def params(spec: RunSpec, src_vocab: int, tgt_vocab: int) -> int:
-    """Distinct trainable numbers of the row's model. UserError as in `counts`."""
+    """Returns the number of distinct trainable parameters of the row's model. Raises UserError as `counts` does."""
     model = spec.model
     whole = counts(model, src_vocab, tgt_vocab).whole
-    # regularizers apart: searches vary their weights, and the rest of the model need not be counted again for each
+    # searches vary regularizer weights, which should not cause the rest of the model to be counted again
     return whole + (_parts().count_regularizers(model.model_dump()) if model.regularizers else 0)
 
 
 def counts(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Counts:
-    """Counts of the model without its regularizers; once for each distinct one. UserError for a parameter without an initial value."""
+    """Returns the counts of the model without its regularizers, cached per distinct model.
+
+    Raises UserError for a parameter without a declared initial value.
+    """
     key = (model_text(model, without="regularizers"), src_vocab, tgt_vocab)
     if key not in _counts:
         _counts[key] = _parts().count(model.model_dump(exclude={"regularizers"}), src_vocab, tgt_vocab)
@@ -35,19 +38,19 @@ def counts(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Counts:
 
 
 def _parts() -> ModuleType:
-    from orchestrator.sweeps import parts  # torch
+    from orchestrator.sweeps import parts  # deferred: imports torch
 
     return parts
 
 
 def declared(spec: RunSpec) -> tuple[int, int] | None:
-    """The vocabulary sizes that the spec declares, if it declares both."""
+    """Returns the source and target vocabulary sizes if the spec declares both, else None."""
     vocab = spec.data.vocab
     return None if vocab.src is None or vocab.tgt is None else (vocab.src, vocab.tgt)
 
 
 def check_initial(specs: Iterable[tuple[str, RunSpec]]) -> None:
-    """UserError with a line for each parameter without a declared initial value, naming the first row that has it. specs: (row, spec)."""
+    """Raises UserError with one line per parameter without a declared initial value, naming the first row with it. specs: (row, spec)."""
     found: dict[str, str] = {}
     for row, spec in specs:
         try:

@@ -1,8 +1,8 @@
-"""Parameter counts of many models at once, by constructing each distinct part once.
+"""Parameter counts of many models, constructing each distinct part only once.
 
-Components and stacks are constructed through `models.registry.construct`. Here it returns a module that was constructed before from the
-same class, options and values of its site, as far as the constructor read them; what it read is recorded while it runs. So a model holds
-one module in several places, and its count adds up the count of each place.
+Components and stacks are constructed through `models.registry.construct`. While counting, it returns the module already constructed from
+the same class, arguments and values of the site fields that the constructor reads, which are recorded while it runs. A model therefore
+holds one module in several places, and each place adds to its count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FILLS = frozenset({"uniform_", "normal_", "trunc_normal_", "kaiming_uniform_", 
 
 
 class Counts(NamedTuple):
-    """Trainable numbers of a model: of all of it, and of its two stacks."""
+    """Numbers of trainable parameters: of the whole model, and of its two stacks."""
 
     whole: int
     encoder: int
@@ -38,9 +38,9 @@ class Counts(NamedTuple):
 
 
 def count(model: Mapping[str, Any], src_vocab: int, tgt_vocab: int) -> Counts:
-    """Distinct trainable numbers of a model; `whole` is equal to `models.count_parameters`.
+    """Counts the distinct trainable parameters of a model; `whole` equals `models.count_parameters`.
 
-    UserError: for a parameter without a declared initial value.
+    Raises UserError for a parameter without a declared initial value.
     """
     with _counting():
         transformer = Transformer(ModelConfig.of(model), src_vocab, tgt_vocab)
@@ -48,7 +48,7 @@ def count(model: Mapping[str, Any], src_vocab: int, tgt_vocab: int) -> Counts:
 
 
 def count_regularizers(model: Mapping[str, Any]) -> int:
-    """Distinct trainable numbers of a model's regularizers alone. UserError as in `count`."""
+    """Counts the distinct trainable parameters of a model's regularizers. Raises UserError as `count` does."""
     config = ModelConfig.of(model)
     site = Site("encoder", 0, config.encoder.num_layers, config)
     with _counting():
@@ -68,7 +68,7 @@ def _counting() -> Iterator[None]:
 
 
 class _Count(NamedTuple):
-    """`own`: trainable numbers of a part alone; `shared`: those of the modules that it shares with other parts of its model, by name."""
+    """Trainable parameters of a part. own: of the part itself; shared: by name, of modules shared with other parts of the model."""
 
     own: int
     shared: dict[str, int]
@@ -79,9 +79,9 @@ class _Count(NamedTuple):
 
 
 class _Parts:
-    """The parts that were constructed, and their counts.
+    """Constructed parts and their counts.
 
-    _modules: class and arguments -> fields of the site that the constructor read -> their values -> the module.
+    _modules: class and arguments -> site fields that the constructor read -> their values -> module.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class _Parts:
         for fields, modules in known.items():
             if (module := modules.get(repr(_getter(fields)(site)))) is not None:
                 return module
-        reads = {"side": None}  # so that there is at least one
+        reads = {"side": None}  # attrgetter needs at least one field
         shared: dict[str, nn.Module] = {}
         made: nn.Module = cls(_recording(dataclasses.replace(site, shared=shared), reads), *arguments, **options)
         try:
@@ -105,7 +105,7 @@ class _Parts:
         return made
 
     def count(self, module: nn.Module, shared: Mapping[str, nn.Module] | None = None) -> _Count:
-        """A part at each place where it stands, every other parameter once. shared: modules that are counted apart, by name."""
+        """Counts a part once per place where it occurs, and every other parameter once. shared: modules to count separately, by name."""
         seen: set[int] = set()
         names = {name: self._sum(each, seen, {}) for name, each in (shared or {}).items()}
         return _Count(self._sum(module, seen, names), names)
@@ -130,7 +130,7 @@ _PARTS = _Parts()
 
 
 class _Recording:
-    """A site or configuration that records which of its fields are read. `replace` reads all of them; its copy records nothing."""
+    """A site or configuration that records which of its fields are read. `dataclasses.replace` reads all, and its copy records none."""
 
     def __getattribute__(self, name: str) -> Any:
         own = object.__getattribute__(self, "__dict__")
@@ -145,7 +145,7 @@ class _Recording:
 
 
 def _recording(target: Any, reads: dict[str, None], prefix: str = "") -> Any:
-    """`target` as a recording one. reads: gets the dotted names of the fields, `config.encoder.num_layers`."""
+    """Wraps `target` so that the dotted names of fields read (`config.encoder.num_layers`) are added to `reads`."""
     recording: Any = object.__new__(_recording_class(type(target)))  # type: ignore[arg-type]
     recording.__dict__.update(_target=target, _reads=reads, _prefix=prefix)
     return recording
@@ -162,12 +162,12 @@ def _getter(fields: tuple[str, ...]) -> Any:
 
 
 def _key(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A module stands for itself, other arguments for their text."""
+    """Returns a hashable key of arguments: modules by identity, others by repr."""
     return tuple(argument if isinstance(argument, nn.Module) else repr(argument) for argument in arguments)
 
 
 class _Shapes(TorchFunctionMode):
-    """Tensors are made on the meta device, and drawing numbers for them does nothing (nor loads what torch would need for it)."""
+    """Creates tensors on the meta device and skips random initialisation, including the imports that torch needs for it."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

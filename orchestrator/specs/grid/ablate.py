@@ -1,4 +1,4 @@
-"""Leave-one-component-out rows of any row: each component that is not the baseline's goes back to the baseline's in turn."""
+"""Leave-one-component-out ablations: each component that differs from the baseline is reverted to the baseline's in turn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FULL, BASE = "full", "baseline"
 
 @dataclass(frozen=True)
 class Ablation:
-    """yaml: a table's file; notes: lines for people."""
+    """An ablation table. yaml: content of its file; notes: lines for the user."""
 
     yaml: str
     notes: list[str]
@@ -32,7 +32,7 @@ class Ablation:
 
 @dataclass(frozen=True)
 class Piece:
-    """A component of the row that the baseline has not: its place below `model`, and what stands there in the baseline (None: nothing)."""
+    """A component that differs from the baseline's. path: its place below `model`; back: the baseline's component there, or None."""
 
     name: str
     path: KeyPath
@@ -40,7 +40,7 @@ class Piece:
 
 
 def ablation(target: str, baseline: str | None = None) -> Ablation:
-    """The table of `target` without each of its components. UserError where it is no single row, or has nothing to put back."""
+    """Returns the leave-one-out table of a row. Raises UserError if `target` is not a single row or has no component to revert."""
     rows = resolve(target)
     if len(rows) != 1 or rows[0].spec is None:
         raise UserError(f"{shown(target)}: found {len(rows)} rows of kind {rows[0].kind}; expected one row of kind run")
@@ -48,7 +48,7 @@ def ablation(target: str, baseline: str | None = None) -> Ablation:
     base = _baseline(row, target, baseline)
     assert row.spec is not None and base.spec is not None
     if row.spec.init_from is not None:
-        index.find(row.spec.init_from)  # other files must find it too
+        index.find(row.spec.init_from)  # the new file must be able to find it too
     model, plain = row.spec.model.model_dump(), base.spec.model.model_dump()
     pieces = _pieces(model, plain)
     if not pieces:
@@ -119,7 +119,7 @@ def _put_back(model: dict[str, Any], pieces: list[Piece]) -> dict[str, Any]:
 
 
 def _smallest(row: Row, model: dict[str, Any], piece: Piece, pieces: list[Piece]) -> tuple[list[Piece] | None, str]:
-    """The piece, and as few others as go back with it so that the rest fits; else None and why the piece alone does not."""
+    """Returns the smallest set of pieces, including `piece`, whose reversal leaves a valid model; else None and why `piece` alone fails."""
     others = [other for other in pieces if other is not piece]
     why = ""
     for number in range(len(others) + 1):
@@ -138,7 +138,7 @@ def _refusals(row: Row, model: dict[str, Any]) -> list[str]:
 
 
 def _scalars(model: dict[str, Any]) -> dict[str, Any]:
-    """All of a model but its components."""
+    """Returns the fields of a model that are not components."""
     slots = {path[0] for path in SLOTS if len(path) == 1} | {"regularizers", "encoder", "decoder"}
     depths = {f"{side}.num_layers": model[side]["num_layers"] for side in ("encoder", "decoder")}
     return {name: value for name, value in model.items() if name not in slots} | depths

@@ -1,4 +1,4 @@
-"""What a combination of a grid sets in the spec, applied to the sections of its file."""
+"""Applies the values of a grid combination to the sections of its file."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from orchestrator.specs.grid.combinations import Combination
 from orchestrator.specs.positions import KeyPath, Located, Position, dotted
 
 Assignment = tuple[tuple[str, ...], Any, Position]
-"""Where in the spec, what, and where in the file it is written."""
+"""(path in the spec, value, position in the file)."""
 REGULARIZERS = ("model", "regularizers")
 
 
 class ConflictError(Exception):
-    """Two axes set one key. str: the line."""
+    """Two axes set one key, or <words> have no value. The message is a complete error line."""
 
 
 def assignments(values: Combination) -> list[Assignment]:
-    """All that a combination sets, in order of its axes. ConflictError where <words> stand for an axis that does not apply."""
+    """Returns the assignments of a combination in axis order. Raises ConflictError if <words> refer to an axis that does not apply."""
     words = {value.axis: value.words for value in values if value.words}
     found: list[Assignment] = []
     for value in values:
@@ -33,7 +33,7 @@ def assignments(values: Combination) -> list[Assignment]:
 
 
 def apply(sets: Iterable[Assignment], base: Located) -> Located:
-    """`base` with the assignments on top, each a difference as those of a row. ConflictError where one undoes an earlier one."""
+    """Merges the assignments onto `base` like the keys of a row. Raises ConflictError if one overwrites an earlier one."""
     over = Located({}, base.home)
     done: dict[tuple[str, ...], Position] = {}
     listed: list[Assignment] = []
@@ -52,7 +52,7 @@ def apply(sets: Iterable[Assignment], base: Located) -> Located:
 
 
 def _with_regularizers(row: Located, sets: list[Assignment]) -> Located:
-    """`regularizers.KIND.OPTION` speaks of the list's component of that kind, which is added where it is absent."""
+    """Applies `regularizers.KIND.OPTION` to the list item of that kind, which is appended if absent."""
     items: list[Any] = [dict(item) if isinstance(item, dict) else item for item in row.data["model"].get("regularizers") or []]
     positions: dict[KeyPath, Position] = {}
     for (kind, *rest), value, position in sets:

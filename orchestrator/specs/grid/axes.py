@@ -1,4 +1,4 @@
-"""The axes of a grid as values: what each is called, and which keys of the spec it sets."""
+"""Compiles the axes of a grid to values, each with a name and the spec keys that it sets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIDES = ("encoder", "decoder")
 
 @dataclass(frozen=True)
 class Setting:
-    """`value` at `path`, where parts of the path may be the <words> of another axis."""
+    """Sets `value` at `path`; parts of the path may be the <words> of another axis."""
 
     path: tuple[str, ...]
     value: Any
@@ -34,7 +34,7 @@ class Setting:
 
 @dataclass(eq=False)
 class Value:
-    """One value of an axis. plain: its name or number; id: its share of a row's name, empty where it sets nothing."""
+    """One value of an axis. plain: its name or number; id: its part of a row's name, empty if it sets nothing."""
 
     axis: str
     plain: Any
@@ -48,13 +48,13 @@ class Value:
 
     @cached_property
     def placeholders(self) -> list[str]:
-        """The axes whose words its keys need."""
+        """The axes of kind words that its keys refer to."""
         return list(dict.fromkeys(name for setting in self.settings for name in setting.placeholders))
 
 
 @dataclass
 class CompiledAxis:
-    """An axis that has been read. `values`: all of them; empty where it draws from a range."""
+    """A compiled axis. `values` holds all values; it is empty for an axis that draws from a range."""
 
     name: str
     axis: Axis
@@ -74,7 +74,7 @@ class CompiledAxis:
         return self.axis.uniform or self.axis.loguniform
 
     def draw(self, text_of_place: str) -> Value:
-        """The value of a random axis at a place: equal for an equal place, whatever else is in the grid."""
+        """Draws the value of a random axis: deterministic in `text_of_place`, independent of the rest of the grid."""
         share = int.from_bytes(hashlib.sha256(f"{self.name}|{text_of_place}".encode()).digest()[:7]) / 2**56
         limits = self.range
         if limits is None:
@@ -91,7 +91,7 @@ class CompiledAxis:
 
 
 def compile_axes(document: Document, axes: Mapping[str, Axis], problems: list[str]) -> list[CompiledAxis]:
-    """The axes in order, with a line in `problems` for each mistake in keys, values and conditions."""
+    """Returns the axes in order, and appends one line per mistake in keys, values and conditions to `problems`."""
     made: list[CompiledAxis] = []
     words = [name for name, axis in axes.items() if axis.words is not None]
     for name, axis in axes.items():
@@ -162,7 +162,7 @@ def _values(
 
 
 def _sections(document: Document, path: KeyPath, value: Any, problems: list[str]) -> Iterator[Setting]:
-    """A mapping of dotted keys or spec sections as settings, down to the components."""
+    """Yields the settings of a mapping of dotted keys or spec sections, down to the components."""
     if not isinstance(value, (dict, type(None))):
         problems.append(document.at(path).line(f"found {describe(value)}; expected sections of the spec, or a key beside the values"))
         return
@@ -185,14 +185,14 @@ def _sections(document: Document, path: KeyPath, value: Any, problems: list[str]
 
 
 def _id(name: str, axis: Axis, plain: Any) -> str:
-    """`mlrf`, `depth24`, `lambda0.1`: names stand for themselves, numbers behind the axis."""
+    """Returns a value's part of row names, after the axis's `id` or else its name (`depth24`); text has no default prefix (`mlrf`)."""
     alone = isinstance(plain, str) and axis.id is None
     prefix = "" if alone else name if axis.id is None else axis.id
     return re.sub(r"[^A-Za-z0-9._-]", "_", f"{prefix}{text(plain)}".replace("e+", "e"))
 
 
 def bound(setting: Setting, words: Mapping[str, tuple[str, ...]]) -> list[tuple[tuple[str, ...], Any, Position]]:
-    """The setting at every place that its <words> stand for. KeyError where one of them does not apply."""
+    """Expands the <words> of a setting to all its paths. Raises KeyError if one of them does not apply."""
     paths = [setting.path]
     for name in setting.placeholders:
         paths = [tuple(part.replace(f"<{name}>", word) for part in path) for path in paths for word in words[name]]

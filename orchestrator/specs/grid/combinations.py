@@ -1,4 +1,4 @@
-"""A file's grid: its combinations in order, what each is called, and which condition excludes the others."""
+"""The grid of a file: its combinations in order, their names, and the exclusions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MAX_COMBINATIONS = 1_000_000
 SEGMENT_LENGTH = 64
 
 Combination = tuple[Value, ...]
-"""A value for each axis that applies, in order of the axes."""
+"""One value per axis that applies, in axis order."""
 
 
 @dataclass(frozen=True)
 class Excluded:
-    """A condition that makes combinations no rows. `condition`: its words; `reason`: why, as the file has it."""
+    """A condition that excludes combinations. `condition` is its text, `reason` the reason given in the file."""
 
     position: Position
     condition: str
@@ -41,7 +41,7 @@ class Excluded:
 
 @dataclass
 class Grid:
-    """`section` and what was compiled from it. Combinations are listed at first use."""
+    """A compiled `grid` section. Combinations are listed on first use."""
 
     document: Document
     section: GridSection
@@ -49,18 +49,18 @@ class Grid:
     excluded: list[Excluded]
     _names: dict[str, Combination] | None = None
     counts: Counter[int] = field(default_factory=Counter)
-    """Number of the exclusion -> combinations that it excludes (the first that does counts)."""
+    """Index of an exclusion -> number of combinations excluded by it; only the first matching exclusion counts."""
     repeated: int = 0
-    """Draws that came out as an earlier one."""
+    """Number of draws equal to an earlier one."""
     assembled: Any = None
-    """The rows without profile and overrides, once `grid_rows` has made them."""
+    """The rows without profile and overrides, once `grid.rows` has assembled them."""
 
     @property
     def position(self) -> Position:
         return self.document.at(("grid",))
 
     def combinations(self) -> dict[str, Combination]:
-        """Name -> combination, excluded ones left out. UserError where two have one name, or there are too many."""
+        """Returns name -> combination without excluded ones. Raises UserError for equal or overlong names, or too many combinations."""
         if self._names is None:
             self._names = self._listed()
         return self._names
@@ -103,8 +103,10 @@ class Grid:
         only: Mapping[str, Callable[[Value], bool]] | None = None,
         inapplicable: Callable[[CompiledAxis], None] | None = None,
     ) -> None:
-        """`take(values, number of the exclusion or None)` for every combination. only: axis -> which of its values; a combination in
-        which such an axis does not apply is told to `inapplicable` in place."""
+        """Calls `take(values, index of the exclusion or None)` for every combination.
+
+        only: axis -> predicate on its values. Where such an axis does not apply, `inapplicable(axis)` is called instead of `take`.
+        """
         only = only or {}
         chosen: dict[str, Any] = {}
         values: list[Value] = []
@@ -127,7 +129,7 @@ class Grid:
                     return
                 down(depth + 1, self._excluded(last[depth], chosen, excluded), sample)
                 return
-            if axis.axis.random and sample is None:  # the first random axis here: every sample has its own draws from here on
+            if axis.axis.random and sample is None:  # the first random axis on this path: draw each sample from here
                 for each in range(self.section.samples):
                     down(depth, excluded, each)
                 return
@@ -149,7 +151,7 @@ class Grid:
         down(0, None, None)
 
     def _last_asked(self) -> list[list[int]]:
-        """For each axis, the exclusions that can be decided once it has its value."""
+        """Returns for each axis the exclusions that can be decided once it has a value."""
         order = {axis.name: i for i, axis in enumerate(self.axes)}
         found: list[list[int]] = [[] for _ in self.axes]
         for i, exclusion in enumerate(self.excluded):
@@ -162,7 +164,7 @@ class Grid:
 
 
 def read_grid(document: Document, problems: list[str]) -> Grid | None:
-    """The grid of a file, or None and a line in `problems` for each mistake."""
+    """Returns the grid of a file, or None with one line per mistake appended to `problems`."""
     try:
         section = GridSection.model_validate(document.data["grid"])
     except ValidationError as error:
@@ -182,8 +184,7 @@ def read_grid(document: Document, problems: list[str]) -> Grid | None:
 
 
 def row_name(values: Combination) -> str:
-    """`mlrf-both-hops4-depth12`; `default` where no value sets anything; cut in two segments where it is long."""
-    # words name a place: nothing stands there where no other value is set
+    """Joins the ids of the values, as in `mlrf-both-hops4-depth12`; `default` if there are none. Long names are split in two segments."""
     ids = [value.id for value in values if value.id]
     text_ = "-".join(ids) or "default"
     text_ = text_ if text_[0].isalnum() else f"x{text_}"
@@ -196,4 +197,5 @@ def row_name(values: Combination) -> str:
 
 
 def too_long(name: str) -> bool:
+    """Returns whether a name is too long for its segments."""
     return not all(SEGMENT.fullmatch(part) for part in name.split("/"))

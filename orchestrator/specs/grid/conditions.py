@@ -1,4 +1,4 @@
-"""Conditions on the axes of a grid: read once, then asked for each combination; and their words, as the file has them."""
+"""Conditions on the axes of a grid: compiled once, evaluated for each combination, and formatted as in the file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orchestrator.specs.grid.schema import TESTS
 from orchestrator.specs.positions import Document, KeyPath, describe, nearest
 
 Chosen = Mapping[str, Any]
-"""Axis -> the plain value (a named one's name) it has in a combination; an axis that does not apply is not in it."""
+"""Axis -> its plain value (or name) in a combination; axes that do not apply are absent."""
 Test = Callable[[Chosen], bool]
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -24,10 +24,10 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 def compile_condition(
     document: Document, path: KeyPath, given: Any, known: Mapping[str, list[Any] | None], problems: list[str]
 ) -> tuple[Test, frozenset[str]]:
-    """The test and the axes it asks, with a line in `problems` for each mistake.
+    """Returns the test and the axes that it reads, and appends one line per mistake to `problems`.
 
-    A condition on an axis that does not apply in a combination does not hold, `not` included. known: axis -> its values (None: numbers
-    from a range), the axes that may be asked alone.
+    A condition on an axis that does not apply is false, including `not`. known: the axes that the condition may use -> their values (None:
+    numbers from a range).
     """
     several = given if isinstance(given, list) else [given]
     branches: list[list[Test]] = []
@@ -51,7 +51,7 @@ def compile_condition(
 
 
 def words(given: Any) -> str:
-    """As the file has it: `aggregation: mlrf, depth: {above: 24}`."""
+    """Formats a condition as in the file: `aggregation: mlrf, depth: {above: 24}`."""
     if isinstance(given, list):
         return " or ".join(words(each) for each in given)
     return ", ".join(f"{axis}: {_flow(value)}" for axis, value in given.items())
@@ -107,16 +107,17 @@ def _is_number(value: Any) -> bool:
 
 
 def key(value: Any) -> Any:
-    """Equal for equal values: 1 and 1.0 are, 1 and true are not."""
+    """Returns a comparison key: 1 and 1.0 are equal, 1 and true are not."""
     return (type(value) if isinstance(value, bool) else None, value)
 
 
 def same(one: Any, other: Any) -> bool:
+    """Returns whether two values have equal comparison keys."""
     return bool(key(one) == key(other))
 
 
 def text(value: Any) -> str:
-    """A value as the command line has it."""
+    """Formats a value as on the command line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)

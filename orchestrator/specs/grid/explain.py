@@ -1,4 +1,4 @@
-"""Whether combinations of a grid are rows, and which condition excludes those that are not."""
+"""Explains which combinations of a grid are rows, and what excludes the others."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ EXAMPLES = 5
 
 
 def explain(target: str, given: list[str]) -> dict[str, Any]:
-    """{"given", "combinations", "rows", "examples", "excluded": [{"line", "combinations"}]}.
+    """Returns {"given", "combinations", "rows", "examples", "excluded": [{"line", "combinations"}]}.
 
-    given: AXIS=VALUE; axes that are not given take every value. UserError for a file without a grid, an unknown axis or an unknown value.
+    given: AXIS=VALUE items; other axes take every value. Raises UserError for a file without a grid, an unknown axis or an unknown value.
     """
     table = index.find(target).table
     if table.grid is None:
@@ -65,7 +65,7 @@ def explain(target: str, given: list[str]) -> dict[str, Any]:
 
 
 def summary(table: TableFile) -> dict[str, Any]:
-    """How many combinations a grid has, how many are rows, and what excludes the others."""
+    """Returns the numbers of combinations, rows and repeated draws of a grid, and what excludes the other combinations."""
     grid = table.grid
     assert grid is not None
     found = grid_rows.assemble(table, Resolver([], None, 1))

@@ -1,4 +1,4 @@
-"""Combinations of a grid as rows of their file: looked up by name like other rows, and made lazily."""
+"""Grid combinations as rows of their file: found by name like other rows, and built on demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.specs.table import RowHead
 
 
 class GridRows(dict[str, Any]):
-    """Row names of a file -> ParsedRow: those that are written there, then one for each combination of its grid."""
+    """Row name -> ParsedRow: first the rows written in the file, then one per combination of its grid."""
 
     def __init__(self, table: TableFile, grid: Grid) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class GridRows(dict[str, Any]):
 
 
 def fill(table: TableFile) -> None:
-    """Reads the `grid` section, if the file has one; what is wrong with it goes to the file's problems."""
+    """Reads the `grid` section if the file has one, and adds its problems to the file's."""
     if table.document.data.get("grid") is None or not isinstance(table.document.data["grid"], dict):
         return
     table.grid = read_grid(table.document, table.problems)
@@ -63,7 +63,7 @@ def fill(table: TableFile) -> None:
 
 
 def problems_of(table: TableFile) -> list[str]:
-    """What is wrong with the names of the grid's combinations; listing them takes time, so that reading the file leaves it."""
+    """Returns problems with the names of combinations. Not part of reading the file, because listing them takes time."""
     assert table.grid is not None and isinstance(table.rows, GridRows)
     try:
         names = table.grid.combinations()
@@ -82,7 +82,7 @@ def problems_of(table: TableFile) -> list[str]:
 
 
 def distinct_rows(table: TableFile) -> Iterator[ParsedRow]:
-    """Rows that name other rows in ways of their own: those that are written, and one for all that a grid makes."""
+    """Yields the rows whose references to other rows differ: all written rows, and one for all rows of a grid."""
     if not isinstance(table.rows, GridRows):
         yield from table.rows.values()
         return
@@ -97,23 +97,24 @@ def distinct_rows(table: TableFile) -> Iterator[ParsedRow]:
 
 
 def represented(table: TableFile, row: ParsedRow) -> list[str]:
-    """Names of the rows for which this one stands in `distinct_rows`."""
+    """Returns the names of the rows that `row` represents in `distinct_rows`."""
     made = isinstance(table.rows, GridRows) and row.name not in table.rows.written
     return list(table.grid.combinations()) if made and table.grid is not None else [row.name]
 
 
 def label(values: Combination) -> str:
-    """`aggregation linear, side both, depth 12`."""
+    """Returns the label of a row, as in `aggregation linear, side both, depth 12`."""
     return ", ".join(value.shown for value in values if value.id) or "as the file's sections"
 
 
 def head(grid: Grid, values: Combination) -> RowHead:
+    """Returns the head of the row of a combination."""
     section = grid.section
     return RowHead(label=label(values), init_from=section.init_from, workers=section.workers, assumed=section.assumed)
 
 
 def parsed(table: TableFile, name: str, values: Combination) -> ParsedRow:
-    """The row before validation. UserError where two axes set one key."""
+    """Returns the row before validation. Raises UserError if two axes set one key."""
     assert table.grid is not None
     try:
         merged = apply(assignments(values), table.shared)

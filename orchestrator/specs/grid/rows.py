@@ -1,5 +1,8 @@
-"""All rows of a grid at once. Sections and sides are resolved once for each distinct content, as any row is (`Resolver.spec`); rows
-are put together from them, and only what asks for the whole is checked row by row."""
+"""Resolves all rows of a grid at once.
+
+Parts of the spec are resolved once per distinct content, like any row (`Resolver.spec`). Rows are assembled from these parts, and only
+constraints that span parts are checked on the assembled row.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +28,20 @@ from orchestrator.specs.schema import ModelSpec, RunSpec
 
 Part = tuple[str, ...]
 Key = tuple["Bound", ...]
-"""The values that set something in a part."""
+"""The bound values that set keys of a part."""
 
 NETWORK: tuple[Part, ...] = tuple(("model", name) for name in ("encoder", "decoder", "bridge", "extra_encoder", "context", "regularizers"))
 WIDTHS: Part = ("model",)
-"""All of the model that is not in NETWORK."""
+"""Everything of the model outside NETWORK."""
 AROUND: tuple[Part, ...] = (WIDTHS, ("data",))
-"""What a profile looks at when it scales any other part."""
+"""The parts that a profile reads when it scales another part."""
 SECTIONS: tuple[Part, ...] = tuple((name,) for name in check.SECTIONS if name != "model")
 MOST_LINES = 20
 
 
 @dataclass(eq=False)
 class Bound:
-    """A value of an axis with <words> filled in, and the parts that it sets something in."""
+    """A value of an axis with its <words> expanded, and the parts in which it sets keys."""
 
     sets: list[Assignment]
     parts: list[Part]
@@ -46,7 +49,7 @@ class Bound:
 
 @dataclass
 class Assembled:
-    """unfit: a line for each distinct refusal of a component -> how many combinations have it. refused: name of each of these -> line."""
+    """Rows of a grid. unfit: error line of each distinct component refusal -> number of combinations; refused: combination name -> line."""
 
     rows: list[Row] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -55,12 +58,13 @@ class Assembled:
 
 
 def part_of(path: Iterable[str | int]) -> Part:
+    """Returns the part of the spec to which a key path belongs."""
     parts = tuple(str(p) for p in path)
     return parts[:2] if parts[:2] in NETWORK else parts[:1]
 
 
 def assemble(table: TableFile, resolver: Resolver) -> Assembled:
-    """The rows of the table's grid under the resolver's profile, overrides and seed; those without any are made once."""
+    """Returns the rows of the table's grid under the resolver. Without profile and overrides, the result is cached in the grid."""
     assert table.grid is not None
     plain = resolver.profile is None and not resolver.sets
     if not plain:
@@ -121,7 +125,7 @@ class _Assembler:
         return self.found
 
     def _parent(self) -> tuple[str | None, Row | None]:
-        """The row that all of the grid's start from. UserError where there is none."""
+        """Returns address and row of the grid's `init_from`, or (None, None). Raises UserError if the row does not exist."""
         if self.grid.section.init_from is None:
             return None, None
         name = next(iter(self.grid.combinations()))
@@ -129,7 +133,7 @@ class _Assembler:
         return f"{home.address}/{row}", self.resolver.row(home, row, self._reach())
 
     def _reach(self) -> Any:
-        """Overrides of components stay with the grid's rows."""
+        """Returns the overrides that apply to the parent: all except those of components."""
         return [o for o in self.resolver.sets if part_of(o.path) not in NETWORK]
 
     def _bound(self, value: Value, words: tuple[Value, ...]) -> Bound:
@@ -140,7 +144,7 @@ class _Assembler:
         return known
 
     def _spec(self, name: str, values: Combination) -> RunSpec | None:
-        """The resolved spec, or None where something is wrong with it, which is kept."""
+        """Returns the resolved spec, or None after recording its problems."""
         touching: dict[Part, list[Bound]] = {}
         words = {value.axis: value for value in values if value.words}
         for value in values:
@@ -180,7 +184,7 @@ class _Assembler:
         return spec
 
     def _part(self, part: Part, key: Key, around: Key) -> RunSpec | None:
-        """A spec in which this part is right: resolved with what is set in it and around it alone."""
+        """Returns a spec of which only `part` is used, resolved from the settings of `part` and AROUND; None if it is invalid."""
         known = (part, key, around)
         if known not in self.parts:
             wanted = {part, *AROUND}
@@ -197,7 +201,7 @@ class _Assembler:
         return self.parts[known]
 
     def _model(self, keys: dict[Part, Key], around: Key) -> tuple[ModelSpec, list[Problem]] | None:
-        """The network from its parts, and what does not fit in it; None where a part is wrong by itself."""
+        """Returns the model assembled from its parts, and its incompatibilities; None if a part is invalid on its own."""
         base = self._part(WIDTHS, keys.get(WIDTHS, ()), around)
         found = {part[1]: self._part(part, keys.get(part, ()), around) for part in NETWORK}
         if base is None or any(spec is None for spec in found.values()):
@@ -208,7 +212,7 @@ class _Assembler:
         return model, self._unfit(model)
 
     def _unfit(self, model: ModelSpec) -> list[Problem]:
-        """The first component that refuses its place, or that does not fit the others."""
+        """Returns the first component that refuses its site, or the first incompatibility between components."""
         depths = {"encoder": {"num_layers": model.encoder.num_layers}, "decoder": {"num_layers": model.decoder.num_layers}}
         site = depths | {"d_model": model.d_model, "num_heads": model.num_heads, "norm": model.norm}
         filled: dict[KeyPath, dict[str, Any]] = {}
@@ -236,7 +240,7 @@ class _Assembler:
 
 
 def _components(model: ModelSpec) -> list[tuple[KeyPath, str, dict[str, Any]]]:
-    """(path below `model`, registry, component), as `components.slots` has them."""
+    """Returns (path below `model`, registry, component) of every component, in the order of `components.slots`."""
     found: list[tuple[KeyPath, str, dict[str, Any]]] = []
     for name in ("encoder", "decoder"):
         side = getattr(model, name)

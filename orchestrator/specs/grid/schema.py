@@ -1,10 +1,10 @@
-"""Strict schema of a file's `grid:` section: a design space whose every combination is a row.
+"""Strict schema of a file's `grid:` section: a design space in which every combination is a row.
 
     grid:
       samples: 2                                   # draws of the random axes for each combination of the others
-      unfit: exclude                               # what the components refuse: excluded and counted, or (error, the default) an error
-      axes:                                        # in order; a condition speaks of axes above it
-        side:        {words: {encoder: [encoder], both: [encoder, decoder]}}            # stands for <side> in keys
+      unfit: exclude                               # combinations refused by components: exclude and count them, or error (default)
+      axes:                                        # in order; a condition may use only axes above it
+        side:        {words: {encoder: [encoder], both: [encoder, decoder]}}            # replaces <side> in keys
         aggregation: {key: model.<side>.aggregation, grid: {top: {kind: top}, mlrf: {kind: mlrf-self-attention}}}
         hops:        {when: {aggregation: mlrf}, key: model.<side>.aggregation.n_hop, grid: [2, 4]}
         depth:       {zip: {model.encoder.num_layers: [6, 12], model.decoder.num_layers: [6, 6]}}
@@ -12,7 +12,7 @@
       exclude:
         - {when: {depth: {above: 24}, aggregation: mlrf}, reason: "..."}
 
-Kinds of axes: `grid` (every value), `zip` (several keys together, every position), `choice`, `uniform`, `loguniform` (drawn), `words`.
+Kinds of axes: `grid` (every value), `zip` (several keys in parallel), `choice`, `uniform`, `loguniform` (drawn), `words`.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 NAME_WORDS = "letters, digits and _ (at most 32, first a letter)"
 TESTS = ("not", "at_least", "at_most", "above", "below", "multiple_of")
 UNSET = "unset"
-"""A value that sets nothing: the row keeps what the file's sections say."""
+"""A value that sets nothing; the row has the value of the file's sections."""
 
 Condition = dict[str, Any]
-"""Axis -> a value, a list of values, or {not: .., at_least: ..}; all of them hold."""
+"""Axis -> a value, a list of values, or {not: .., at_least: ..}; all entries must hold."""
 Conditions = Condition | list[Condition]
-"""One condition, or several of which one holds."""
+"""One condition, or several of which at least one must hold."""
 
 
 class Range(Strict):
-    """Numbers drawn between `low` and `high`, rounded to so many significant digits."""
+    """Numbers drawn between `low` and `high`, rounded to `digits` significant digits."""
 
     low: float
     high: float
@@ -53,7 +53,7 @@ class Range(Strict):
 
 
 class Axis(Strict):
-    """One dimension of the grid. `id`: what stands before a value in names of rows (default: the axis, before numbers alone)."""
+    """One dimension of the grid. `id`: prefix of its values in row names (default: none for text, else the axis name)."""
 
     key: str | None = None
     keys: list[str] = Field(default_factory=list)
@@ -77,7 +77,7 @@ class Axis(Strict):
 
     @property
     def targets(self) -> list[str]:
-        """The dotted keys that its values are written to; none where values are sections."""
+        """The dotted keys that its values are written to; empty if values are sections."""
         return [*([self.key] if self.key is not None else []), *self.keys, *(self.zip or {})]
 
     @model_validator(mode="after")
@@ -115,14 +115,14 @@ class Axis(Strict):
 
 
 class Exclusion(Strict):
-    """Combinations that are no rows, and why."""
+    """Combinations that are not rows, and the reason."""
 
     when: Conditions
     reason: Annotated[str, Field(min_length=1, max_length=300)]
 
 
 class GridSection(Strict):
-    """`samples` and `seed` belong to the random axes; `init_from`, `workers` and `assumed` are those of every row."""
+    """The `grid` section. `samples` and `seed` apply to random axes; `init_from`, `workers` and `assumed` apply to every row."""
 
     axes: Annotated[dict[str, Axis], Field(min_length=1)]
     exclude: list[Exclusion] = Field(default_factory=list)
