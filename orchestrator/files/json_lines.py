@@ -34,7 +34,10 @@ class JsonLines:
         self._torn = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
 
     def append(self, record: dict[str, Any]) -> None:
-        """Appends one line; NaN and infinities become null. Raises OSError for a partial write; the next record then starts a new line."""
+        """Appends one line; NaN and infinities become null.
+
+        Raises OSError naming the file, for example if the disk is full. After a partial write the next record starts on a new line.
+        """
         fault(f"{self.points}_pre_append", record.get("step"))
         line = json.dumps(plain(record), ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode() + b"\n"
         if self._torn:
