@@ -1,4 +1,4 @@
-"""Runs rows on the engine that the options name."""
+"""Runs rows on the engine given by the options."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from orchestrator.sweeps.task import Task
 
 
 class Local:
-    """One run after the other in this process."""
+    """Runs one row after the other in this process."""
 
     def check(self, tasks: Sequence[Task]) -> None:
-        """Every task can run in this process."""
+        """Accepts every task."""
 
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
         return local.run(jobs, asha, options.metric)
 
 
 class Ray:
-    """Ray Tune, and Ray Train where a run has several workers or a GPU."""
+    """Runs rows with Ray Tune, and with Ray Train if a run has several workers or a GPU."""
 
     def check(self, tasks: Sequence[Task]) -> None:
         address = os.environ.get("RAY_ADDRESS")
@@ -48,7 +48,7 @@ ENGINES: dict[str, type[driver.Engine]] = {"local": Local, "ray": Ray}
 
 
 def ray_engine(results: Path) -> ModuleType:
-    """`engines.ray.tune`, imported after the environment variables are set that Ray reads when it is imported."""
+    """Imports `engines.ray.tune` after setting the environment variables that Ray reads at import."""
     environment.configure(results)
     from orchestrator.engines.ray import tune
 
@@ -56,7 +56,7 @@ def ray_engine(results: Path) -> ModuleType:
 
 
 def check_engine(engine: str, workers: int | None) -> None:
-    """UserError for an unknown engine, or one that cannot run so many workers."""
+    """UserError for an unknown engine, or for more workers than it supports."""
     if engine not in ENGINES:
         raise UserError(f"--engine {shown(engine)}: {nearest(engine, ENGINES)}")
     if engine == "local" and workers is not None and workers > 1:

@@ -1,4 +1,4 @@
-"""The local engine: one run after the other in this process."""
+"""The local engine: runs one row after the other in this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.training.runtime import Runtime, best_device
 
 
 def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[str, str]:
-    """Runs every task of every job; returns the failures: task name -> reason. A failure does not end the others."""
+    """Runs every task of every job. Returns the failures (task name -> reason); a failure does not end the other tasks."""
     failures: dict[str, str] = {}
     with interrupt.listening():
         for task in (task for job in jobs for task in job):
@@ -24,7 +24,7 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[
                 raise
             except Exception as error:
                 failures[task.name] = f"{type(error).__name__}: {error}"
-            if interrupt.requested():  # during decoding, which runs to its end because it keeps no partial results
+            if interrupt.requested():  # during decoding, which runs to its end because it saves no partial results
                 raise KeyboardInterrupt
     return failures
 

@@ -1,4 +1,4 @@
-"""Resources of a cluster and of a job: how many jobs fit side by side, and why one never would. Plain numbers, no Ray."""
+"""Resources of a cluster and of a job: how many jobs run concurrently, and why one could never start. Does not import Ray."""
 
 from __future__ import annotations
 
@@ -61,8 +61,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Demand:
-    """Resources of one job. cpus, gpus and memory (estimated host bytes, None: not counted) are per worker; driver: it needs a driver
-    slot."""
+    """Demand of one job. cpus, gpus and memory (estimated host bytes, None: not counted) are per worker. driver: needs a driver slot."""
 
     workers: int
     cpus: float
@@ -72,7 +71,7 @@ class Demand:
 
     @property
     def resources(self) -> dict[str, float]:
-        """Per worker, under Ray's names. A worker on a GPU reserves no CPU: its loop waits for the device."""
+        """Resources of one worker by Ray's names. A worker on a GPU reserves no CPU, since its loop waits for the device."""
         return {"GPU": self.gpus} if self.gpus else {"CPU": self.cpus}
 
     def describe(self) -> str:
@@ -88,7 +87,7 @@ class ResourceOptions:
 
     gpu: GPUs of each worker, or `auto`: as many trials share a GPU as its memory holds by the estimate.
     memory: `auto` (use the estimate), `none` (ignore memory), or bytes of each worker.
-    wait: seconds without resources after which the sweep ends; None: it waits.
+    wait: seconds without resources after which the sweep ends; None: no limit.
     """
 
     gpu: float | str = 1.0
@@ -97,7 +96,7 @@ class ResourceOptions:
 
     @classmethod
     def of(cls, section: dict[str, Any] | None) -> ResourceOptions:
-        """From a section that its schema has validated."""
+        """Converts a section that its schema has validated."""
         options = {name: value for name, value in (section or {}).items() if value is not None}
         if isinstance(options.get("memory"), str) and options["memory"] not in ("auto", "none"):
             options["memory"] = size(options["memory"])
@@ -105,7 +104,7 @@ class ResourceOptions:
 
 
 def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: ResourceOptions) -> list[Demand]:
-    """The demand of each job, in order. UserError with a line for each job that could never start."""
+    """Returns the demand of each job, in order. UserError with a line for each job that could never start."""
     first = jobs[0][0]
     data = Data(None if first.data_dir is None else Path(first.data_dir), Path(first.cache_dir))
     demands, problems = [], []
@@ -121,7 +120,7 @@ def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: Res
 
 
 def _demand(task: Task, capacity: Capacity, options: ResourceOptions, data: Data) -> tuple[Demand, str | None]:
-    """The task's demand, and the reason if it cannot be met."""
+    """Returns the task's demand, and the reason if it cannot be met."""
     threads = float(task.run_spec.train.threads)
     if capacity.gpus:
         fraction, problem = _gpu_fraction(task, capacity, options, data)
@@ -130,7 +129,7 @@ def _demand(task: Task, capacity: Capacity, options: ResourceOptions, data: Data
 
 
 def _gpu_fraction(task: Task, capacity: Capacity, options: ResourceOptions, data: Data) -> tuple[float, str | None]:
-    """GPUs of each worker, and the reason if even a whole one is too small."""
+    """Returns the GPUs of each worker, and the reason if even a whole one is too small."""
     if options.gpu != "auto":
         gpu = float(options.gpu)
         if task.workers == 1 or gpu >= 1:
@@ -144,19 +143,19 @@ def _gpu_fraction(task: Task, capacity: Capacity, options: ResourceOptions, data
         return 1.0, f"{problem} (--resources memory=none starts it all the same)"
     if task.workers > 1:
         return 1.0, None
-    fractions = [1.0, *(int(10_000 / n) / 10_000 for n in range(2, MAX_TRIALS_PER_GPU + 1))]  # rounded down: n of them fit one GPU
+    fractions = [1.0, *(int(10_000 / n) / 10_000 for n in range(2, MAX_TRIALS_PER_GPU + 1))]  # rounded down, so that n fit one GPU
     return [f for f in fractions if f == 1.0 or needed * GPU_MEMORY_MARGIN <= f * capacity.gpu_memory][-1], None
 
 
 def _memory(task: Task, device: str, options: ResourceOptions, data: Data) -> int | None:
-    """Bytes of each worker; None where memory is ignored, or the vocabulary is neither prepared nor declared."""
+    """Bytes of each worker; None if memory is ignored, or if the vocabulary is neither prepared nor declared."""
     if options.memory == "none":
         return None
     return int(options.memory) if isinstance(options.memory, float) else estimated_memory(task, device, data)
 
 
 def estimated_memory(task: Task, device: str, data: Data) -> int | None:
-    """Estimated bytes of each worker; None where the vocabulary is neither prepared nor declared."""
+    """Estimated bytes of each worker; None if the vocabulary is neither prepared nor declared."""
     spec = task.run_spec
     sizes = data.vocabulary_sizes(spec)
     if sizes is None:
@@ -165,12 +164,12 @@ def estimated_memory(task: Task, device: str, data: Data) -> int | None:
 
 
 def quantity(number: float, word: str) -> str:
-    """`1 CPU`, `0.25 GPU`, `2 CPUs`."""
+    """Formats a quantity: `1 CPU`, `0.25 GPU`, `2 CPUs`."""
     return f"{number:.4g} {word}{'s' if number > 1 else ''}"
 
 
 def worker_slots(node: Node, demand: Demand) -> int:
-    """Number of such workers that fit on the node at once."""
+    """Number of such workers that fit on the node at the same time."""
     if demand.gpus:  # a fraction must lie on one GPU: the remainders of several GPUs do not add up
         per_gpu = int(1 / demand.gpus + EPS)
         return int(node.gpus + EPS) * per_gpu if demand.gpus < 1 else int(node.gpus / demand.gpus + EPS)
@@ -179,13 +178,13 @@ def worker_slots(node: Node, demand: Demand) -> int:
 
 
 def max_concurrent(capacity: Capacity, demand: Demand) -> int:
-    """Number of such jobs that run side by side, at least one: `infeasible` has found that it fits."""
+    """Number of such jobs that run concurrently. At least one, since `infeasible` has checked that it fits."""
     jobs = sum(worker_slots(node, demand) for node in capacity.nodes) // demand.workers
     return max(1, min(jobs, capacity.drivers) if demand.driver else jobs)
 
 
 def infeasible(capacity: Capacity, demand: Demand, threads: int) -> str | None:
-    """The reason why a job could never start here, None if it can. Ray itself would wait for ever without a message."""
+    """The reason why a job could never start on this cluster; None if it can. Ray itself would wait for ever without a message."""
     if demand.driver and capacity.drivers < 1:
         start = "ray start --head --resources='{\"driver\": 64}'"
         return f"no node has the resource `driver`, on which its Tune driver sits; expected of the head: {start}"

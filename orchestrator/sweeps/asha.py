@@ -1,7 +1,7 @@
 """Asynchronous successive halving (Li et al. 2020) as deterministic, durable decisions, independent of Ray.
 
 At each rung a run is compared with those that reached it before, and continues if it is among the best 1/eta of them. The first run
-always continues. Decisions are kept in a file, so that a resumed sweep decides as the interrupted one did.
+always continues. Decisions are stored in a file, so that a resumed sweep decides as the interrupted one did.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from orchestrator.specs.positions import display
 
 
 class Asha:
-    """rungs: steps. eta: reduction factor. pinned: runs that are only stopped if their metric is not finite; others are compared with
-    them."""
+    """rungs: steps. eta: reduction factor. pinned: runs that count in comparisons but are stopped only if their metric is not finite."""
 
     def __init__(self, rungs: list[int], eta: float, mode: str, pinned: set[str], path: Path | None = None) -> None:
         self.rungs, self.eta, self.sign, self.pinned, self.path = sorted(rungs), eta, (1.0 if mode == "max" else -1.0), pinned, path
@@ -32,7 +31,7 @@ class Asha:
                 ) from None
 
     def decide(self, run: str, rung: int, value: float) -> bool:
-        """Whether the run continues after the rung. Repeated calls give the first decision."""
+        """Returns whether the run continues after the rung. Repeated calls return the first decision."""
         earlier = self.records[rung]
         for record in earlier:
             if record["run"] == run:
@@ -52,11 +51,11 @@ class Asha:
         return promoted
 
     def stopped(self) -> dict[str, int]:
-        """Stopped run -> rung."""
+        """The rung of each stopped run."""
         return {r["run"]: rung for rung, records in self.records.items() for r in records if not r["continue"]}
 
     def _cutoff(self, values: list[float]) -> float | None:
-        """The (1 - 1/eta) quantile of earlier values, linearly interpolated; equal values continue."""
+        """The (1 - 1/eta) quantile of earlier values, linearly interpolated. Equal values continue."""
         if not values:
             return None
         ordered = sorted(self.sign * v for v in values)
@@ -80,7 +79,7 @@ class Asha:
 
 
 def _checked(record: dict[str, Any]) -> dict[str, Any]:
-    """The record, if it is valid; else ValueError, KeyError, TypeError or AttributeError."""
+    """Returns the record if it is valid, else raises ValueError, KeyError, TypeError or AttributeError."""
     value = record["value"]
     if not isinstance(record["run"], str) or not isinstance(record["continue"], bool) or not (value is None or math.isfinite(value)):
         raise ValueError

@@ -15,7 +15,7 @@ from orchestrator.sweeps.asha import Asha
 
 @dataclass(frozen=True)
 class Curve:
-    """One finished run. values: step -> metric at each validation, the last at its end. cost: of one update, in any unit."""
+    """One finished run. values: metric at each validation by step, the last at its end. cost: of one update, in any unit."""
 
     values: Mapping[int, float]
     cost: float = 1.0
@@ -31,7 +31,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Replay:
-    """stopped: run -> rung. spent: run -> cost until its end or that rung. full: cost of all runs to their ends."""
+    """stopped: rung by run. spent: cost by run, until its end or that rung. full: cost of all runs to their ends."""
 
     stopped: dict[str, int]
     spent: dict[str, float]
@@ -57,7 +57,7 @@ def rungs_of(curves: Mapping[str, Curve], reduction_factor: float) -> list[int]:
 
 
 def replay(curves: Mapping[str, Curve], asha: Asha, order: Sequence[str], workers: int) -> Replay:
-    """order: all runs in the order of their start. `workers` run at a time; the next starts when a run ends or is stopped.
+    """Replays the runs in the `order` of their start, `workers` at a time; the next starts when a run ends or is stopped.
 
     KeyError if a run was not validated at a rung.
     """

@@ -1,9 +1,9 @@
-"""The device-hour budget of a sweep: how much its processes have used, and a watchdog that ends the sweep at the budget.
+"""The device-hour budget of a sweep: measures the usage of its processes, and ends the sweep at the budget.
 
 Each process that works for a sweep writes its own file, so that no usage is lost with a process:
 RESULTS/sweeps/SWEEP.used/HOST-PID-START.json holds {"device_seconds", "devices": in use now, "updated": Unix seconds, "open"}. An active
-process updates its file every HEARTBEAT seconds; a file left open counts for at most two more heartbeats. Time between runs, and the
-start of processes and of Ray, is not counted.
+process updates its file every HEARTBEAT seconds; a file left open counts for at most two more heartbeats. Time between runs and the
+start-up of processes and of Ray are not counted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HEARTBEAT = 2.0
 """Seconds between two writes of an active process."""
 
 RESERVE = 60.0
-"""Runs are asked to save when the budget has this many seconds left for all active devices, or a tenth of it if that is less.
+"""Runs are requested to save when the budget has this many seconds left for all active devices, or a tenth of it if that is less.
 What cannot be interrupted in that time (decoding) is killed, and starts again when the sweep is resumed."""
 
 POLL = 0.2
@@ -46,7 +46,7 @@ def usage_folder(results: Path, sweep: str) -> Path:
 
 
 def used_seconds(results: Path, sweep: str, now: float | None = None) -> float:
-    """Device-seconds so far, over all processes of the sweep; an upper bound where one was killed."""
+    """Device-seconds used so far by all processes of the sweep; an upper bound if one was killed."""
     now = time.time() if now is None else now
     total = 0.0
     for record in _records(results, sweep):
@@ -56,7 +56,7 @@ def used_seconds(results: Path, sweep: str, now: float | None = None) -> float:
 
 
 def active_devices(results: Path, sweep: str, now: float | None = None) -> int:
-    """Devices that work for the sweep at the moment."""
+    """Number of devices that work for the sweep now."""
     now = time.time() if now is None else now
     return sum(r["devices"] for r in _records(results, sweep) if r["open"] and now - r["updated"] < 2 * HEARTBEAT)
 
@@ -120,7 +120,7 @@ _usage_files: dict[tuple[Path, int], _UsageFile] = {}
 
 @contextmanager
 def record_usage(results: Path, sweep: str | None, devices: int) -> Iterator[None]:
-    """Within: `devices`, of this process and its workers, are recorded as working for the sweep."""
+    """Context: records `devices`, of this process and its workers, as working for the sweep."""
     if sweep is None:
         yield
         return
@@ -138,10 +138,10 @@ class BudgetExceeded(KeyboardInterrupt):
 
 
 class Budget:
-    """A thread that watches the device-hours of `sweeps` together.
+    """A thread that monitors the device-hours of `sweeps` together.
 
-    Near the budget it calls `save` repeatedly, which asks the runs to save and end; at the budget it calls `stop` once, which ends them at
-    once; `reset` undoes `save` at the end. margin: seconds that `stop` takes.
+    Near the budget it calls `save` repeatedly, which requests the runs to save and end; at the budget it calls `stop` once, which ends them
+    immediately; `reset` undoes `save` at the end. margin: seconds that `stop` takes.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Budget:
         return sum(used_seconds(self.results, sweep) for sweep in self.sweeps) / 3600
 
     def exhausted(self) -> bool:
-        """Is too little left to start at all?"""
+        """Returns whether too little is left to start at all."""
         return self.used_hours() >= self.hours - min(0.1 * self.hours, RESERVE / 3600)
 
     def message(self) -> str:
@@ -204,7 +204,7 @@ class Budget:
 
 
 def within_budget(options: ExecutionOptions, work: Callable[[], T]) -> T:
-    """The result of `work`; BudgetExceeded if the sweep's budget ends it, or leaves too little to start."""
+    """Returns the result of `work`. BudgetExceeded if the sweep's budget ends it, or leaves too little to start."""
     if options.max_hours is None:
         return work()
     budget = budget_of(options, options.max_hours)
@@ -220,7 +220,7 @@ def within_budget(options: ExecutionOptions, work: Callable[[], T]) -> T:
 
 
 def check(hours: float | None, results: Path) -> None:
-    """UserError for a budget that is no positive number, or that cannot be kept."""
+    """UserError for a budget that is not a positive number, or that cannot be enforced."""
     if hours is None:
         return
     if not 0 < hours < float("inf"):
@@ -230,18 +230,18 @@ def check(hours: float | None, results: Path) -> None:
 
 
 def budgeted_sweeps(options: ExecutionOptions) -> list[str]:
-    """A search and the sweep that retrains its best rows share one budget."""
+    """Slugs of a search and of the sweep that retrains its best rows, which share one budget."""
     search = replace(options, name=options.name.removesuffix(":retrain"))
     return [search.slug, replace(search, name=f"{search.name}:retrain").slug]
 
 
 def budget_of(options: ExecutionOptions, hours: float) -> Budget:
-    """Runs of the local engine are asked to save in this process, Ray's workers by the sweep's stop file."""
+    """Creates the budget of a sweep. Runs of the local engine are stopped in this process, Ray's workers by the sweep's stop file."""
     unit = "GPU-hours" if best_device().type == "cuda" else "core-hours"
     file, ray = interrupt.stop_file(options.results, options.slug), options.engine == "ray"
 
     def stop() -> None:
-        """Counts as the second signal, which ends the sweep at once."""
+        """Acts as the second signal, which ends the sweep immediately."""
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def reset() -> None:

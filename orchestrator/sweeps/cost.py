@@ -1,4 +1,4 @@
-"""Costs of rows and plans; `orchestrator.cost` estimates them."""
+"""Costs of rows and plans, estimated by `orchestrator.cost`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ STATE_BYTES = 16
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one training, its decoding and scoring; None: not known. flop*: training alone. updates: at most (patience may end it before).
+    """Cost of one training, its decoding and scoring. None: not available. flop*: training only. updates: at most (patience may end it).
 
-    basis: probed (this architecture, here) | estimated (rate of the nearest that was probed) | not probed | data absent | not prepared.
-    train: seconds of updates alone, as the ledger records them; around: validations, checkpoints, start. devices: GPUs, or CPU cores.
-    memory: bytes at the peak of the probe; room: bytes at the peak of a worker as `memory` estimates them without one.
-    others: what each core of the machine had to do besides while the probe ran.
+    basis: probed (this architecture, here) | estimated (rate of the nearest probed one) | not probed | data absent | not prepared.
+    train: seconds of updates only, as in the ledger; around: validations, checkpoints, start-up. devices: GPUs, or CPU cores.
+    memory: peak bytes of the probe; room: peak bytes of a worker as estimated by `memory`, without a probe.
+    others: load per core of other processes while the probe ran.
     """
 
     basis: str
@@ -42,11 +42,11 @@ class Cost:
 
     @property
     def hours(self) -> float | None:
-        """Device-hours: of GPUs, or of CPU cores."""
+        """Device-hours of GPUs, or of CPU cores."""
         return None if self.seconds is None else self.seconds * self.devices / 3600
 
     def as_json(self, params: int | None = None) -> dict[str, Any]:
-        """state_bytes: of weights, gradients and moments, which is less than the peak."""
+        """state_bytes: weights, gradients and moments, which is less than the peak."""
         rounded = {name: None if (value := getattr(self, name)) is None else round(value, 3) for name in ("train", "around", "decode")}
         return {
             "basis": self.basis,
@@ -64,8 +64,8 @@ class Cost:
 
 @dataclass
 class Sum:
-    """trainings, decodings, scorings: how many. flop: of trainings. hours: device-hours of those that are known; unknown: trainings and
-    decodings whose time is not."""
+    """trainings, decodings, scorings: counts. flop: of trainings. hours: device-hours of all with an estimate; unknown: trainings and
+    decodings without one."""
 
     trainings: int = 0
     decodings: int = 0
@@ -75,7 +75,7 @@ class Sum:
     unknown: int = 0
 
     def add(self, kind: str, cost: Cost | None) -> None:
-        """A training, decoding or scoring; the seconds of a scoring are left out."""
+        """Adds a training, decoding or scoring; the time of a scoring is not counted."""
         if kind == "score":
             self.scorings += 1
             return

@@ -1,4 +1,4 @@
-"""Runs the rows of a sweep: makes tasks, finds what is left to do, hands it to an engine, records the outcome."""
+"""Runs the rows of a sweep: creates tasks, finds unfinished work, runs it on an engine and records the outcome."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class Engine(Protocol):
     """Where the jobs of a sweep run."""
 
     def check(self, tasks: Sequence[Task]) -> None:
-        """UserError for tasks that could never start here."""
+        """UserError for tasks that could never start on this engine."""
 
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
-        """Runs every job; returns the failures: task name -> reason."""
+        """Runs every job. Returns the failures: task name -> reason."""
 
 
 def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions, engine: Engine) -> list[dict[str, Any]]:
-    """Runs every row with every seed; returns one record each, in order (see `row.result_of`). Finished work is not repeated.
+    """Runs every row with every seed. Returns one record each, in order (see `row.result_of`). Finished work is not repeated.
 
-    UserError, before anything starts, where data, resources, a decoding precision or initial values are missing. LockedError if another
-    process drives this sweep.
+    UserError before anything starts if data, resources, a decoding precision or initial values are missing. LockedError if another process
+    drives this sweep.
     """
     tasks = make_tasks(rows, seeds, options)
     engine.check(tasks)
@@ -106,7 +106,7 @@ class Sweep:
         return results
 
     def _run_pending(self, pending: list[Task]) -> dict[str, str]:
-        """Runs parents before children; returns the failures."""
+        """Runs parents before children. Returns the failures."""
         failures: dict[str, str] = {}
         with ProgressBars(pending, self.console):
             for level in topological_levels(pending):
@@ -117,7 +117,7 @@ class Sweep:
         return failures
 
     def _blocked(self, level: list[Task], failures: dict[str, str]) -> dict[str, str]:
-        """Tasks whose parent has no weights to start from -> the reason."""
+        """Tasks whose parent has no weights to start from, with the reason."""
         blocked = {}
         for task in level:
             for parent in (p for p in self.tasks if p.train_key == task.parent_key):
@@ -134,7 +134,7 @@ class Sweep:
         return result["failed_as_stated"] or status in ("done", "diverged") or (status == "stopped" and task.name in stopped)
 
     def _start_order(self, tasks: list[Task]) -> list[Task]:
-        """Under ASHA, which decides by order of arrival: pinned rows first, the rest shuffled by the recorded seed."""
+        """Start order. ASHA decides by order of arrival, so pinned rows come first and the rest is shuffled with the recorded seed."""
         if self.asha is None:
             return tasks
         rest = [task for task in tasks if not task.pinned]
@@ -150,7 +150,7 @@ class Sweep:
         return Asha(list(s["rungs"]), float(s.get("reduction_factor", 3)), s.get("mode", "min"), pinned, path)
 
     def _record_stopped(self) -> None:
-        """Records the runs that ASHA stopped; Ray's workers are gone by then."""
+        """Records the runs that ASHA stopped, whose Ray workers have ended by now."""
         stopped = self.asha.stopped() if self.asha else {}
         for task in self.tasks:
             if task.name not in stopped or self._status(task) in ("done", "diverged", "stopped"):
@@ -168,7 +168,7 @@ class Sweep:
             self._write_train(task, record)
 
     def _record_failed(self, failures: dict[str, str]) -> None:
-        """Records failures for readers of the ledger; the next call tries again."""
+        """Records failures for readers of the ledger. The next call retries them."""
         for task in self.tasks:
             if task.name in failures and self._status(task) not in ("done", "diverged"):
                 self._write_train(task, {"status": "failed", "reason": failures[task.name], "steps": 0})
@@ -189,7 +189,7 @@ class Sweep:
         return result
 
     def _write_sweep(self) -> None:
-        """RESULTS/sweeps/SWEEP.json: the rows, their specs and keys."""
+        """Writes RESULTS/sweeps/SWEEP.json: the rows, their specs and keys."""
         path = self.options.results / "sweeps" / f"{self.options.slug}.json"
         existing = read_document(path) or {}
         rows = []
@@ -210,7 +210,7 @@ class Sweep:
 
     @contextmanager
     def _tracking(self) -> Iterator[None]:
-        """Within: a thread writes the files of this sweep to MLflow."""
+        """Context: a thread projects this sweep to MLflow."""
         if self.options.no_tracking:
             yield
             return

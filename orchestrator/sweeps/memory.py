@@ -3,9 +3,9 @@
     process + max(weights + moments + activations + loss,            gradients replace activations in the backward pass
                   weights + moments + gradients + snapshot)          after the update, while a snapshot is written
 
-Never exact, and on a CPU an upper bound for what surrounds the tensors (PROCESS): allocators keep more than is used, and variants hold
+Never exact, and on a CPU an upper bound for what surrounds the tensors (PROCESS): allocators retain more than is used, and variants hold
 more or fewer states than a plain layer. The constants were fitted to peaks of plain transformers on a CPU (fp32);
-`tests/unit/sweeps/test_memory.py` holds the formula against such peaks. On a GPU it was not tried.
+`tests/unit/sweeps/test_memory.py` compares the formula with such peaks. It was not validated on a GPU.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ STATES_D, STATES_FF = {"encoder": 14, "decoder": 24}, 3
 """Vectors of width d_model and of width d_ff that a layer stores for its backward pass, per token."""
 
 SENTENCE = 50
-"""Tokens of a sentence if the batch size is in sentences."""
+"""Assumed tokens per sentence if the batch size is in sentences."""
 
 PROCESS = {"cpu": 2700 * 10**6, "cuda": 600 * 10**6}
-"""On a CPU an upper bound: Python, torch and Ray, 0.4 GB, and what oneDNN and malloc keep for up to 1,024 shapes of products, which
-come with the batches of a training. Measured above the tensors (dou2018/table1/row1): 1.0 GB after 60 updates under the profile smoke,
-1.1 and 1.5 GB after 30 and 90 under cpu; chosen so that the largest peak reported of a whole run under cpu, 2.68 GB, is below it.
-Of a GPU's memory its context and libraries (assumed: not measured)."""
+"""CPU: an upper bound for Python, torch and Ray (0.4 GB) and what oneDNN and malloc retain for up to 1,024 shapes of matrix products,
+which depend on the batches. Measured above the tensors (dou2018/table1/row1): 1.0 GB after 60 updates under the profile smoke, 1.1 and
+1.5 GB after 30 and 90 under cpu. The largest reported peak of a whole run under cpu, 2.68 GB, is below the bound.
+GPU: memory of the context and libraries (assumed, not measured)."""
 
 LOGITS = {"cpu": 512, "cuda": 8192}
 """Positions whose logits exist at the same time (`models.loss`)."""
@@ -49,13 +49,13 @@ class Memory:
 
 
 def estimate(spec: RunSpec, params: int, tgt_vocab: int, *, workers: int = 1, device: str = "cpu") -> Memory:
-    """The memory of one of `workers` workers of a training with `params` parameters."""
+    """Estimates the memory of one of `workers` workers of a training with `params` parameters."""
     batch, model = spec.batch, spec.model
     tokens = batch.max_size if batch.unit == "tokens" else batch.max_size * min(SENTENCE, spec.data.max_length or SENTENCE)
     tokens = -(-tokens // workers)
     layers = {side: getattr(model, side).num_layers for side in STATES_D}
     stored = sum(layers[side] * (STATES_D[side] * model.d_model + STATES_FF * model.d_ff) for side in layers)
-    if spec.train.recompute == "layers":  # inputs of all layers, and one layer whole
+    if spec.train.recompute == "layers":  # stores the inputs of all layers, and all states of one layer
         stored = sum(layers.values()) * model.d_model + max(STATES_D.values()) * model.d_model + STATES_FF * model.d_ff
     width = 3 if spec.train.precision == "bf16" else 4  # norms and residual sums stay fp32, and weights are cast
     return Memory(

@@ -1,5 +1,5 @@
-"""Whether a metric suits its references. BLEU by words on text without spaces, or on tokens taken for raw text, gives a wrong figure
-without any error."""
+"""Checks that a metric suits its references. BLEU by words gives a wrong figure, without any error, on text without spaces, and on tokens
+taken for raw text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SPLIT_BY_SPACES = ("13a", "intl", "none")
 
 
 def metric_warnings(prepared: Prepared, data: DataSpec, score: ScoreSpec) -> list[str]:
-    """Reasons why figures of this scoring may not be what their name says, each a complete line."""
+    """Reasons why the figures of this scoring may be wrong, each a complete line."""
     if "generator" in prepared.manifest["text"] or prepared.documents:
         return []
     target = prepared.target_language

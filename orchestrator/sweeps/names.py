@@ -20,13 +20,13 @@ def address_of(target: str, rows: Sequence[Row]) -> str:
 
 
 def sweep_name(address: str, profile: str | None, sets: Sequence[str] | None) -> str:
-    """Name of a sweep: a function of its address, profile and overrides, so that the same command gives the same name."""
+    """Name of a sweep, derived from its address, profile and overrides, so that the same command gives the same name."""
     digest = hashlib.sha256("\0".join(sorted(sets)).encode("utf-8", "replace")).hexdigest()[:8] if sets else ""
     return address + (f"@{profile}" if profile else "") + (f"+{digest}" if digest else "")
 
 
 def profile_of(name: str) -> str:
-    """` --profile NAME` of a sweep's name, or nothing."""
+    """` --profile NAME` if a sweep's name has a profile, else an empty string."""
     _, at, rest = name.partition("@")
     return f" --profile {rest.split('+')[0].split(':')[0]}" if at else ""
 

@@ -1,4 +1,4 @@
-"""Options that commands share. Standard library only: `--help` imports this module."""
+"""Options shared by several commands. Only the standard library is imported, since `--help` imports this module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CACHE = Path(".data-cache")
 
 @dataclass(frozen=True, kw_only=True)
 class RowOptions:
-    """How rows are resolved, and where their data and results are.
+    """How rows are resolved, and the locations of their data and results.
 
     Args:
         profile: Scale of the rows; None: as published.
@@ -33,7 +33,7 @@ class RowOptions:
 
     @property
     def arguments(self) -> str:
-        """Command-line arguments that, after a row's address, name the same row in the same ledger; with a leading space."""
+        """Command-line arguments that identify the same row in the same ledger when appended to its address; with a leading space."""
         words = ["--profile", self.profile] if self.profile else []
         words += [word for text in self.sets or [] for word in ("--set", text)]
         words += [] if self.results == RESULTS else ["--results", object_store.display_path(self.results)]
@@ -49,15 +49,15 @@ class ExecutionOptions(RowOptions):
         workers: Workers of each run; None: as the row says.
         export: Folder that receives a copy of the JSON that tables read.
         no_tracking: Write nothing to MLflow.
-        tracking_uri: MLflow's; None: a file among the results.
+        tracking_uri: Address of MLflow; None: a file among the results.
         tracking_can_wait: Start even if the tracking server cannot be written.
         resources: `--resources`, merged over the sweep section.
         as_json: Print records as JSON lines.
-        name: Of the sweep.
+        name: Name of the sweep.
         sweep: The `sweep` section of the spec as plain data, resources included.
-        mirrors: Read-only ledgers behind `results`.
+        mirrors: Read-only ledgers that complement `results`.
         max_hours: Device-hours that the sweep may use (see `sweeps.budget`).
-        again: Train requested rows anew (see `sweeps.rerun`).
+        again: Train requested rows again (see `sweeps.rerun`).
     """
 
     engine: str = "local"

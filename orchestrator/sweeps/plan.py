@@ -1,4 +1,4 @@
-"""The plan of a command: keys, parameters, and whether work is new, done, shared, stopped or lacks its data."""
+"""The plan of a command: keys, parameters and status of each run (new, done, shared, stopped, ...)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from orchestrator.sweeps.cost import Cost, Sum
 class Planned:
     """One row and seed.
 
-    status: new | done | failed | shared | stopped | needs-data. stopped: by ASHA; its sweep leaves it so, `run` resumes it. failed: by the
+    status: new | done | failed | shared | stopped | needs-data. stopped: by ASHA, final for its sweep, but `run` resumes it. failed: by the
     row's own rule (see `ledger.outcome`), for `reason`; nothing is left to do.
     same_as: the earlier row of this plan with the same score key.
     changed: source files edited since the training (see `ledger.component_sources`).
@@ -62,9 +62,9 @@ class Planned:
 
 @dataclass
 class Plan:
-    """parents: rows that were not requested but train first, because a row starts from them.
+    """parents: rows that were not requested but are trained first, because a row starts from them.
 
-    rates: id of a row or parent -> its optimiser and schedule. totals: summed costs, empty unless costs were requested.
+    rates: optimiser and schedule by id of a row or parent. totals: summed costs, empty unless costs were requested.
     """
 
     rows: list[Planned] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Plan:
 
     @property
     def trainings(self) -> int:
-        """Number of distinct trainings among new rows and their parents; a stopped parent resumes, because others start from its end."""
+        """Number of distinct trainings of new rows and their parents. Stopped parents must finish, so they count."""
         parents = (row for row in self.parents if row.status in ("new", "stopped"))
         return len({row.keys.train for row in (*parents, *(row for row in self.rows if row.status == "new"))})
 
@@ -99,14 +99,14 @@ class Data:
         self._prepared: dict[str, Prepared | None] = {}
 
     def manifest(self, data: DataSpec) -> dict[str, Any] | None:
-        """None where the data is absent."""
+        """The manifest of a data section; None if the data is absent."""
         key = memoised("manifest", data, data.model_dump_json)
         if key not in self._manifests:
             self._manifests[key] = prepare.manifest(data, self.data_dir)
         return self._manifests[key]
 
     def prepared(self, data: DataSpec) -> Prepared | None:
-        """The prepared data; None where the data is absent or not prepared."""
+        """The prepared data; None if the data is absent or not prepared."""
         manifest = self.manifest(data)
         if self.cache_dir is None or manifest is None:
             return None
@@ -116,7 +116,7 @@ class Data:
         return self._prepared[key]
 
     def unexpected(self, rows: Sequence[Row]) -> list[str]:
-        """Differences between the corpora and what the catalogue expects under their names."""
+        """Differences between the corpora and what the catalogue expects for their names."""
         tests: dict[str, set[str]] = {}
         sections: dict[str, DataSpec] = {}
         for row in rows:
@@ -134,7 +134,7 @@ class Data:
         return differences
 
     def vocabulary_sizes(self, spec: RunSpec) -> tuple[int, int] | None:
-        """(source, target): of the prepared data if there is some, else as declared; None where neither is known."""
+        """(source, target) sizes of the prepared data, else as declared; None if neither is available."""
         prepared = self.prepared(spec.data)
         return parameters.declared(spec) if prepared is None else (prepared.src_size, prepared.tgt_size)
 
@@ -150,7 +150,7 @@ def plan(
     force: bool = False,
     data: Data | None = None,
 ) -> Plan:
-    """The plan of every row with every seed. UserError for more than MAX_RUNS runs unless `force`. data: a cache to reuse."""
+    """Plans every row with every seed. UserError for more than MAX_RUNS runs unless `force`. data: a cache to reuse."""
     data, result = data or Data(data_dir, cache_dir), Plan()
     first: dict[str, str] = {}
     requested = {(row.id, seed) for row, seed in runs(list(rows), list(seeds), force)}
@@ -179,7 +179,7 @@ def plan(
 
 
 def keys_for(row: Row, data: Data) -> Keys:
-    """Keys of a row with its seed; None where data is absent."""
+    """Keys of a row with its seed. All None if data is absent."""
     assert row.spec is not None
     parent = None if row.parent is None else keys_for(row.parent, data).train
     manifest = data.manifest(row.spec.data)
@@ -187,13 +187,13 @@ def keys_for(row: Row, data: Data) -> Keys:
 
 
 def also_keys(row: Row, data: Data) -> dict[str, Keys]:
-    """Name -> keys of each other scoring of the row's training."""
+    """Keys of each other scoring of the row's training, by name."""
     assert row.spec is not None
     return {name: keys_for(replace(row, spec=row.spec.model_copy(update={"score": score})), data) for name, score in row.also.items()}
 
 
 def _ancestors(row: Row) -> list[Row]:
-    """The rows from which the row starts, the first one first."""
+    """The chain of rows from which the row starts, the first one first."""
     ancestors: list[Row] = []
     while row.parent is not None:
         row = row.parent

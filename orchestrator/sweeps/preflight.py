@@ -25,8 +25,8 @@ from orchestrator.training.runtime import best_device
 
 
 def prepare_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path) -> None:
-    """Prepares the corpora of all tasks. Prints warnings for metrics and texts that are not what the rows expect. UserError: see
-    `prepare` and `check_positions`."""
+    """Prepares the corpora of all tasks. Prints warnings about metrics and about texts that differ from what the rows expect. UserError:
+    see `prepare` and `check_positions`."""
     console, warnings, differences = Console(file=sys.stderr), dict[str, None](), set[str]()
     for data, group in _by_data(tasks):
         with console.status(f"preparing {data.corpus}"):
@@ -48,7 +48,7 @@ def verify_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path
 
 
 def _by_data(tasks: Sequence[Task]) -> Iterator[tuple[DataSpec, list[Task]]]:
-    """Each distinct data section with its tasks."""
+    """Groups the tasks by distinct data section."""
     groups: dict[str, list[Task]] = {}
     for task in tasks:
         groups.setdefault(task.run_spec.data.model_dump_json(), []).append(task)
@@ -57,7 +57,7 @@ def _by_data(tasks: Sequence[Task]) -> Iterator[tuple[DataSpec, list[Task]]]:
 
 
 def check_positions(task: Task, prepared: Prepared) -> None:
-    """UserError naming a sentence of the training, validation or test data that is longer than the model's learned positions."""
+    """UserError if a sentence of the training, validation or test data is longer than the model's learned positions."""
     model = task.run_spec.model
     if model.positions != "learned":
         return
@@ -72,7 +72,7 @@ def check_positions(task: Task, prepared: Prepared) -> None:
 
 
 def check_metrics(tasks: Iterable[Task]) -> None:
-    """UserError naming every row whose BLEU needs packages that are not installed."""
+    """UserError with a line for each row whose BLEU needs packages that are not installed."""
     problems = []
     for task in tasks:
         target = corpora.load_entry(task.run_spec.data.corpus).tgt
@@ -86,8 +86,8 @@ def check_metrics(tasks: Iterable[Task]) -> None:
 
 
 def check_precision(tasks: Sequence[Task]) -> None:
-    """UserError naming every row that this machine cannot decode in its precision."""
-    if "RAY_ADDRESS" in os.environ:  # the machines of the cluster decode
+    """UserError with a line for each row whose decoding precision this machine does not support."""
+    if "RAY_ADDRESS" in os.environ:  # the cluster's machines decode, not this one
         return
     problems = []
     for row, precision in {task.id: task.run_spec.decode.precision for task in tasks}.items():
@@ -101,7 +101,7 @@ def check_precision(tasks: Sequence[Task]) -> None:
 
 
 def check_tracking(options: ExecutionOptions) -> None:
-    """UserError if the tracking server cannot be written; with `tracking_can_wait` a warning instead."""
+    """UserError if the tracking server cannot be written; only a warning with `tracking_can_wait`."""
     if options.no_tracking or options.tracking_uri is None:
         return
     try:

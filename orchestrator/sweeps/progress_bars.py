@@ -1,4 +1,4 @@
-"""Progress bars of runs on any engine: they follow each run's `history.jsonl`."""
+"""Progress bars of runs on any engine, driven by each run's `history.jsonl`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from orchestrator.training.warm_start import describe
 POLL_SECONDS = 0.5
 
 NOTES = (("train/nll", "nll", ".2f"), ("valid/nll", "valid", ".2f"), ("train/lr", "lr", ".2g"), ("train/tokens_per_second", "tok/s", ".0f"))
-"""(metric, label, format) beside a bar."""
+"""(metric, label, format) of the figures beside a bar."""
 
 
 class Tail:
-    """New complete lines of a growing JSON-lines file since the last `read`."""
+    """Reads the complete lines appended to a JSON-lines file since the last `read`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -17,10 +17,10 @@ from orchestrator.sweeps.task import Task
 
 
 def set_aside_results(tasks: Sequence[Task], names: set[str], ledger: Ledger) -> None:
-    """Sets aside the results of the tasks in `names` and prints where they are. Unfinished runs of the present code stay: they resume.
+    """Sets aside the results of the tasks in `names` and logs their new path. Unfinished runs of the present code stay: they resume.
 
-    Raised before anything is moved: LockedError if a process has one of the runs; UserError if the weights of a parent are missing, or if
-    the results are in a bucket, which holds one state of a run.
+    Checks before it moves anything: LockedError if a process owns one of the runs; UserError if the weights of a parent are missing, or if
+    the results are in a bucket, which holds only one result per run.
     """
     if (url := object_store.url(ledger.root)) is not None:
         raise UserError(f"--again: {url} keeps one result of a run; expected --results with a folder")
@@ -44,7 +44,7 @@ def _set_aside(task: Task, ledger: Ledger) -> Path | None:
     if record is None and not _made_by_other_code(task):
         return None
     target = superseded.set_aside(root, name) if task.run_dir.is_dir() else superseded.next_folder(root, name)
-    if record is not None and not (target / "train.json").exists():  # the record is a mirror's
+    if record is not None and not (target / "train.json").exists():  # the record is in a mirror
         for mirror in ledger.mirrors:
             published = Ledger(mirror)
             if published.read_train(task.train_key) is not None:
@@ -54,7 +54,7 @@ def _set_aside(task: Task, ledger: Ledger) -> Path | None:
 
 
 def _made_by_other_code(task: Task) -> bool:
-    """Is the last checkpoint of other code than the present one?"""
+    """Returns whether the last checkpoint was written by other code than the present."""
     steps = sorted(path for path in (task.run_dir / "ckpt").glob("step-*") if re.fullmatch(r"step-\d+", path.name))
     if not steps:
         return False

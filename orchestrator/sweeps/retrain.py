@@ -1,4 +1,4 @@
-"""Selects the best rows of a search, which train again in full with fresh seeds: a search also selects lucky seeds."""
+"""Selects the best rows of a search, which are retrained in full with fresh seeds, since a search also selects lucky seeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.tracking.history import number
 
 @dataclass(frozen=True)
 class RankedRow:
-    """value: mean of the metric over the runs that finished. finished: number of runs that were not stopped, of `runs`."""
+    """value: mean of the metric over the finished runs. finished: number of runs that were not stopped, of `runs`."""
 
     row: str
     value: float
@@ -35,9 +35,9 @@ def check_seeds(retrain: dict[str, Any] | None, seeds: Sequence[int]) -> None:
 
 
 def rank(records: Sequence[dict[str, Any]], ledger: Ledger, metric: str, mode: str) -> list[RankedRow]:
-    """Rows with a finished run, best first: by the share of runs that finished, then by the mean of `metric` at their ends.
+    """Rows with a finished run, best first: by the share of finished runs, then by the mean of `metric` at their ends.
 
-    records: of the search (see `driver.execute`).
+    records: results of the search (see `driver.execute`).
     """
     values: dict[str, list[float]] = {}
     runs: dict[str, int] = {}
@@ -52,7 +52,7 @@ def rank(records: Sequence[dict[str, Any]], ledger: Ledger, metric: str, mode: s
 
 
 def select(records: Sequence[dict[str, Any]], rows: Sequence[Row], ledger: Ledger, scheduler: dict[str, Any]) -> list[RankedRow]:
-    """The best `retrain.top` rows of the search, and its pinned rows, with which the others are compared."""
+    """The best `retrain.top` rows of the search, and its pinned rows as baselines."""
     ranked = rank(records, ledger, scheduler["metric"], scheduler["mode"])
     best = ranked[: scheduler["retrain"]["top"]]
     pinned = {row.id for row in rows if row.pinned}
@@ -60,14 +60,14 @@ def select(records: Sequence[dict[str, Any]], rows: Sequence[Row], ledger: Ledge
 
 
 def describe(selected: Sequence[RankedRow], scheduler: dict[str, Any]) -> str:
-    """One line: the selected rows and their metric in the search."""
+    """One line with the selected rows and their metric in the search."""
     rows = ", ".join(f"{r.row} ({r.value:.4g}, {r.finished} of {r.runs} runs)" for r in selected)
     seeds = ", ".join(map(str, scheduler["retrain"]["seeds"]))
     return f"retrained in full with seeds {seeds}: {rows}; by {scheduler['metric']} of the search"
 
 
 def _last_value(ledger: Ledger, train_key: str, metric: str) -> float | None:
-    """The metric in the last report that has it."""
+    """The last finite value of the metric in a run's reports."""
     values = [number(report.get(metric)) for report in ledger.history(train_key)]
     finite = [value for value in values if value is not None and math.isfinite(value)]
     return finite[-1] if finite else None

@@ -1,4 +1,4 @@
-"""Runs one row from spec to score: trains, decodes and scores what is missing in the ledger."""
+"""Runs one row from spec to score: trains, decodes and scores whatever is missing in the ledger."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def run_row(
     reporters: Sequence[Reporter] = (),
     decide: Callable[[dict[str, Any]], bool] = lambda metrics: True,
 ) -> dict[str, Any]:
-    """Runs `task` to its result (see `result_of`); finished work is not repeated.
+    """Runs `task` and returns its result (see `result_of`). Finished work is not repeated.
 
-    decide: called with the metrics of each rung; returns whether to continue. LockedError if another live process has the run.
+    decide: called with the metrics of each rung; returns whether to continue. LockedError if another live process owns the run.
     """
     prepared = prepare(task.run_spec.data, None if task.data_dir is None else Path(task.data_dir), Path(task.cache_dir))
     task.run_dir.mkdir(parents=True, exist_ok=True)
@@ -78,12 +78,12 @@ def run_row(
 
 
 def _any_worker(runtime: Runtime, flag: bool) -> bool:
-    """The main worker's `flag` on all workers, so that none waits for the others in a training that does not happen."""
+    """Broadcasts the main worker's `flag`, so that no worker waits for the others in a training that does not happen."""
     return bool(runtime.sum(torch.tensor(float(flag), device=runtime.device)) > 0)
 
 
 def _needs_training(record: dict[str, Any] | None, needs_decoding: bool, store: Store) -> bool:
-    """Stopped and failed runs resume. A finished run without weights (a mirror's) trains only if a translation is missing."""
+    """Stopped and failed runs resume. A finished run without weights (in a mirror) trains only if a translation is missing."""
     if record is None or record["status"] in ("stopped", "failed"):
         return True
     return record["status"] == "done" and needs_decoding and not store.has_weights()
@@ -95,7 +95,7 @@ def _missing_scorings(task: Task, ledger: Ledger) -> list[Scoring]:
 
 
 def _needs_decoding(task: Task, ledger: Ledger) -> bool:
-    """Is a translation missing?"""
+    """Returns whether a translation is missing."""
     keys = [s.keys.decode for s in _missing_scorings(task, ledger)]
     return any(key is None or ledger.read_decode(task.train_key, key) is None for key in keys)
 
@@ -135,7 +135,7 @@ def _train(
 
 
 def load_model(task_spec: RunSpec, prepared: Prepared, store: Store, device: torch.device) -> Transformer:
-    """The trained model that `spec.decode.checkpoint` names, ready to decode."""
+    """Loads the trained model of `spec.decode.checkpoint`, ready to decode."""
     model = build(task_spec.model.model_dump(), prepared.src_size, prepared.tgt_size, task_spec.seed)
     weights = store.weights(task_spec.decode.checkpoint)
     copy_into(model, weights)
@@ -143,7 +143,7 @@ def load_model(task_spec: RunSpec, prepared: Prepared, store: Store, device: tor
 
 
 def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, store: Store) -> None:
-    """Scores what is missing. Scorings of one test set share its decoding."""
+    """Computes missing scores. Scorings of one test set share its decoding."""
     model: Transformer | None = None
     for scoring in _missing_scorings(task, ledger):
         decode_key, score_key, test = scoring.keys.decode, scoring.keys.score, scoring.spec.test
@@ -199,11 +199,11 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
 
 
 def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
-    """The public record of a row and seed. status: `new` without a record, `trained` if a score is missing.
+    """Returns the public record of a row and seed. status: `new` without a record, `trained` if a score is missing.
 
     failed_as_stated: it failed by the row's own rule (see `ledger.outcome`), which is an outcome, not an error.
-    also: name -> {"bleu", "signature"} of each other scoring, null where it is missing.
-    changed: files of components that were edited since the training (see `ledger.component_sources`).
+    also: {"bleu", "signature"} of each other scoring by name, null if it is missing.
+    changed: source files of components that were edited since the training (see `ledger.component_sources`).
     """
     keys = task.run_keys
     train_record = ledger.read_train(task.train_key) or {}

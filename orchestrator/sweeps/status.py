@@ -1,4 +1,4 @@
-"""`status`: the sweeps of a ledger, the processes that drive them, the state of their runs."""
+"""`status`: the sweeps of a ledger, the processes that drive them and the state of their runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orchestrator.tables import cell, make_table
 def sweep_status(results: Path, warn: Callable[[str], None] = log) -> list[dict[str, Any]]:
     """[{"sweep", "name", "driver": {pid, host, ..}|null, "rows": [{"id", "seed", "status", "steps", "key"}]}], by name. Takes no locks.
 
-    warn: called with a line for each file that is no sweep's.
+    warn: called with a line for each file that is not a valid sweep file.
     """
     ledger = Ledger(results)
     sweeps = []
@@ -71,6 +71,6 @@ def _row(ledger: Ledger, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _score_keys(row: dict[str, Any]) -> list[str]:
-    """Of the row's own scoring and of its others (files of older sweeps have none)."""
+    """Score keys of the row's own scoring and of its others (files of older sweeps have none)."""
     scorings = (row["keys"], *(other["keys"] for other in (row.get("also") or {}).values()))
     return [keys["score"] for keys in scorings if keys.get("score") is not None]

@@ -1,4 +1,4 @@
-"""One row and seed to run: plain data that is sent to workers."""
+"""One row and seed to run, as plain data that is sent to workers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Scoring:
 
 @dataclass(frozen=True)
 class Task:
-    """Keys depend on `spec` alone, not on workers, paths, rungs, pinning or the sweep.
+    """A row and seed to run. Its keys depend only on `spec`, not on workers, paths, rungs, pinning or the sweep.
 
-    also: name -> {"score": section, "keys": {..}} of each other scoring of the training. parent_key: train key of the run whose weights
-    start this one. rung_bleu: translate the validation set at rungs. failed_below: see `ledger.outcome`. mirrors: read-only ledgers.
-    remote: URL of the bucket of which `results` is the scratch copy; a worker has a copy of its own.
+    also: {"score": section, "keys": {..}} of each other scoring of the training, by name. parent_key: train key of the run whose weights
+    initialise this one. rung_bleu: translate the validation set at rungs. failed_below: see `ledger.outcome`. mirrors: read-only ledgers.
+    remote: URL of the bucket whose scratch copy `results` is; each worker has its own copy.
     """
 
     id: str
@@ -69,7 +69,7 @@ class Task:
 
     @property
     def scorings(self) -> dict[str, Scoring]:
-        """Name -> scoring, the row's own (named "") first."""
+        """Scorings by name, the row's own (named "") first."""
         own = {"": Scoring(self.run_spec.score, self.run_keys)}
         others = {name: Scoring(ScoreSpec.model_validate(item["score"]), Keys(**item["keys"])) for name, item in self.also.items()}
         return own | others

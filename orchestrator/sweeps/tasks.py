@@ -1,4 +1,4 @@
-"""Makes tasks of rows and seeds, and jobs of tasks, parents before children."""
+"""Creates tasks from rows and seeds, and groups tasks into jobs, parents before children."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.sweeps.task import Task
 
 
 def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[Task]:
-    """A task for each row and seed, parents before children. UserError with a line for each row whose data is absent.
+    """Creates a task for each row and seed, parents before children. UserError with a line for each row whose data is absent.
 
     Paths are absolute, because workers have another working directory.
     """
@@ -24,7 +24,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
     missing: list[str] = []
 
     def add(row: Row) -> bool:
-        """Adds the row and those that it starts from; False if data is absent."""
+        """Adds the row and the rows that it starts from. Returns False if data is absent."""
         spec, parent = row.spec, row.parent
         assert spec is not None
         name = f"{row.id}:{spec.seed}"
@@ -67,7 +67,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
 
 
 def _with_rungs(tasks: Iterable[Task], requested: set[str], scheduler: dict[str, Any]) -> list[Task]:
-    """Requested rows report at rungs. Rows from which others start are pinned: a stopped run has no final weights."""
+    """Assigns rungs to the requested rows. Rows from which others start are pinned, since a stopped run has no final weights."""
     tasks = list(tasks)
     rungs = list(scheduler.get("rungs", [])) if scheduler["kind"] == "asha" else []
     parents = {task.parent_key for task in tasks}
@@ -78,7 +78,7 @@ def _with_rungs(tasks: Iterable[Task], requested: set[str], scheduler: dict[str,
 
 
 def topological_levels(tasks: Iterable[Task]) -> list[list[Task]]:
-    """Parents before children: a task belongs to a level after the one that trains its parent."""
+    """Sorts tasks into levels: a task's level comes after that of its parent."""
     left = list(tasks)
     levels = []
     while left:
@@ -90,7 +90,7 @@ def topological_levels(tasks: Iterable[Task]) -> list[list[Task]]:
 
 
 def group_jobs(tasks: Sequence[Task]) -> list[list[Task]]:
-    """Tasks with the same training form one job, so that it happens once; they run with the number of workers of the first."""
+    """Groups tasks with the same training into one job with the first task's number of workers, so that they train once."""
     jobs: dict[str, list[Task]] = {}
     for task in tasks:
         job = jobs.setdefault(task.train_key, [])

@@ -1,4 +1,4 @@
-"""Checks RAY_ADDRESS before Ray is imported: Ray itself would retry for half a minute and print a page of text."""
+"""Checks RAY_ADDRESS before Ray is imported, which would retry for half a minute and print a page of text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_address(address: str, probe: Callable[[str], str | None] | None = None
 
 
 def _probe(address: str) -> str | None:
-    """What is wrong with the address, found in a separate process, where Ray may retry and print as much as it likes."""
+    """Returns the problem with the address, if any. Runs in a separate process, because Ray retries and prints errors."""
     environment = os.environ | {"RAY_AUTH_MODE": _auth_mode()}
     try:
         done = subprocess.run([sys.executable, "-c", _PROBE, address], env=environment, capture_output=True, text=True, timeout=TIMEOUT)
@@ -51,7 +51,7 @@ def _probe(address: str) -> str | None:
 
 
 def is_listening(address: str, timeout: float = 5.0) -> bool:
-    """Does anything accept connections at HOST:PORT?"""
+    """Returns whether HOST:PORT accepts connections."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout):

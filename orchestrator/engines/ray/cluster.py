@@ -1,4 +1,4 @@
-"""A Ray cluster started for the sweep, or the one that RAY_ADDRESS names; always with a token and the dashboard."""
+"""A Ray cluster started for the sweep, or the one at RAY_ADDRESS; always with a token and the dashboard."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from orchestrator.engines.ray.session_folder import ray_folder
 from orchestrator.engines.resources import Capacity, Node, local_cpus
 
 DRIVER = "driver"
-"""Custom resource that Tune drivers take: they need no CPU, and on a cluster they stay on the head."""
+"""Custom resource of Tune drivers: they need no CPU, and on a cluster they stay on the head."""
 
 
 @contextmanager
 def cluster(results: Path, cpus: int | None = None) -> Iterator[Capacity]:
-    """Connects and yields the capacity. A cluster started here is shut down at the end.
+    """Connects to Ray and yields the capacity. A cluster started here is shut down at the end.
 
     `environment.configure` must have been called before this module was imported.
     """
@@ -53,7 +53,7 @@ def _start(folder: Path, cpus: int | None) -> None:
 
 
 def _capacity(*, local: bool) -> Capacity:
-    """Of the live nodes. A cluster's GPUs are those Ray reports, for the head may have none; here torch must see them too."""
+    """Capacity of the live nodes. GPUs are those Ray reports, since the head may have none; on this machine torch must also see them."""
     nodes, has_gpus = [], not local or torch.cuda.is_available()
     for node in ray.nodes():
         if not node.get("Alive"):
@@ -66,7 +66,7 @@ def _capacity(*, local: bool) -> Capacity:
 
 
 def with_gpu_memory(capacity: Capacity, timeout: float = 60.0) -> Capacity:
-    """`capacity` with the memory of its smallest GPU, queried on each type of GPU; unknown if one does not answer in time."""
+    """`capacity` with the memory of its smallest GPU, queried on each type of GPU; None if one does not answer in time."""
     live = [node.get("Resources", {}) for node in ray.nodes() if node.get("Alive")]
     types = sorted({name for resources in live for name in resources if name.startswith("accelerator_type:")})
     query = ray.remote(num_cpus=0, num_gpus=0.01, max_retries=0)(_gpu_memory)

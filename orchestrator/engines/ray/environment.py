@@ -1,4 +1,4 @@
-"""Environment variables of Ray's processes: settings, a temporary folder, and no secret that the runs do not need. Imports no Ray."""
+"""Environment variables of Ray's processes: settings, a temporary folder, and no unnecessary secrets. Does not import Ray."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
 
 
 def configure(results: Path) -> None:
-    """Sets the variables that Ray reads when it is imported or started, unless they are set. Call it before importing Ray.
+    """Sets the variables that Ray reads when it is imported or started; the user's values win. Must be called before importing Ray.
 
-    The token file is created here with mode 0600; Ray's own is world-readable.
+    The token file is created here with mode 0600, because Ray's own is world-readable.
     """
     defaults = {
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_AUTH_MODE": "token",
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
         "RAY_TRAIN_V2_ENABLED": "1",
-        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # runs wait for each other; lost nodes are detected by `NodeLossStopper`
+        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "600",  # runs wait for each other; `NodeLossStopper` detects lost nodes
         "RAY_AIR_NEW_OUTPUT": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-        "TUNE_DISABLE_SIGINT_HANDLER": "1",  # ours lets the workers save first
+        "TUNE_DISABLE_SIGINT_HANDLER": "1",  # our handler lets the workers save first
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
         "TUNE_DISABLE_AUTO_CALLBACK_SYNCER": "1",
         "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
         "OMP_NUM_THREADS": "1",
     }
     if "RAY_ADDRESS" not in os.environ:
-        # Despite its name it holds on any system: the node's address is 127.0.0.1, and Ray listens nowhere else
+        # Despite its name it applies to any system: the node's address is 127.0.0.1, and Ray listens on no other
         defaults["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
@@ -72,7 +72,7 @@ def worker_variables() -> dict[str, str]:
 
 
 def secret_variables(names: Iterable[str], *, bucket: bool) -> list[str]:
-    """Variables to withhold from Ray's processes: secrets, recognised by name, and MLflow's address, to which only the driver writes.
+    """Variables to withhold from Ray's processes: secrets, recognised by name, and MLflow's address, since only the driver writes to it.
 
     bucket: the results are in a bucket, so workers need the variables of AWS, Azure and Google.
     """
@@ -87,7 +87,7 @@ def secret_variables(names: Iterable[str], *, bucket: bool) -> list[str]:
 
 @contextmanager
 def ray_environment(folder: Path, results: Path) -> Iterator[None]:
-    """Within: the environment in which Ray's processes start. The previous one is restored at the end."""
+    """Context: the environment in which Ray's processes start. The previous one is restored at the end."""
     before = dict(os.environ)
     kernels = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"  # before TMPDIR changes: Python caches gettempdir()
     for name in secret_variables(before, bucket=object_store.url(results) is not None):

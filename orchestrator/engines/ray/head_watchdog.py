@@ -1,4 +1,4 @@
-"""Ends a driver whose cluster's head is gone: Ray would wait for ever, or end in a stack trace."""
+"""Ends a driver whose cluster has lost its head, in which case Ray would wait for ever or end with a stack trace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEAD_LOST = 5
 
 @contextmanager
 def head_watchdog(address: str) -> Iterator[None]:
-    """Within: this process exits with one line and code 5 when the head at `address` (host:port) is unreachable for too long.
+    """Context: this process exits with one line and code 5 if the head at `address` (host:port) is unreachable for too long.
 
     A thread ends the process at once, because the main thread may be blocked in a call of Ray. Durable files are on disk already.
     """

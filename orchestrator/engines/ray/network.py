@@ -1,4 +1,4 @@
-"""The network interface over which the workers of one run talk to each other on several machines."""
+"""The network interface over which the workers of one run on several machines communicate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ray.train.torch import TorchConfig
 
 
 def interface_of(address: str) -> str | None:
-    """This machine's network interface with the IP `address`, None if there is none."""
+    """This machine's network interface with the IP `address`; None if there is none."""
     import psutil  # type: ignore[import-untyped]  # Ray bundles it: importable once Ray is
 
     for name, entries in psutil.net_if_addrs().items():
@@ -22,9 +22,9 @@ def interface_of(address: str) -> str | None:
 
 
 def use_node_interface() -> None:
-    """Makes gloo use the interface that connects the Ray nodes, unless the node's environment names one.
+    """Makes gloo use the interface that connects the Ray nodes, unless the node's environment sets one.
 
-    By default gloo takes the address that the host name resolves to, 127.0.1.1 on Debian, where no worker reaches another.
+    By default gloo uses the address to which the host name resolves, 127.0.1.1 on Debian, where other machines cannot reach it.
     """
     name = interface_of(ray.util.get_node_ip_address())
     if name is not None:
@@ -37,14 +37,14 @@ class _Backend(TorchConfig().backend_cls):  # type: ignore[misc]
             worker_group.execute(use_node_interface)
             super().on_start(worker_group, backend_config)
         except BaseException:
-            # Ray 2.60 does not release the resources of a group that fails here: the next attempt would wait for them for ever
+            # Ray 2.60 does not release the resources of a group that fails here, and the next attempt would wait for them for ever
             with contextlib.suppress(Exception):
                 worker_group.get_worker_group_state().shutdown()
             raise
 
 
 class NodeTorchConfig(TorchConfig):
-    """Ray Train's process group over the interface that connects the nodes."""
+    """Configures Ray Train's process group to use the interface that connects the nodes."""
 
     @property
     def backend_cls(self) -> type[Any]:

@@ -1,7 +1,7 @@
 """A queue for a Train run's reports to its Tune trial that does not raise when it is empty.
 
-Tune polls the queue several times a second. Ray's own queue raises `Empty` in its actor, and the dashboard counts a failed task each
-time: a hundred in a healthy job. This one returns None, which Tune treats alike.
+Tune polls the queue several times a second. Ray's own queue raises `Empty` in its actor, which the dashboard counts as a failed task: a
+hundred in a healthy job. This one returns None, which Tune treats the same way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class QuietQueue(Queue):
 
 
 def use_quiet_queue() -> None:
-    """Call it in a Tune trial before a `TuneReportCallback` is created."""
+    """Replaces the queue of this Tune trial. Must be called before a `TuneReportCallback` is created."""
     session = get_session()
     if session is not None:
         session._inter_actor_queue = QuietQueue(1)

@@ -1,4 +1,4 @@
-"""Tune's schedulers: trials in order until the sweep is asked to stop, and ASHA by the durable decisions of `orchestrator.sweeps.asha`."""
+"""Tune's schedulers: FIFO until the sweep is stopped, and ASHA with the durable decisions of `orchestrator.sweeps.asha`."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from orchestrator.sweeps.asha import Asha
 
 
 class StoppableFIFO(FIFOScheduler):
-    """Trials in order. Once the file `stop` exists, pending trials are terminated at once and without a process; running ones save and
-    end by themselves."""
+    """Runs trials in order. Once the file `stop` exists, pending trials are terminated at once without starting a process; running ones
+    save and end by themselves."""
 
     def __init__(self, stop: Path) -> None:
         super().__init__()
         self.stop = stop
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """Tune calls this before it starts a trial."""
+        """Called by Tune before it starts a trial."""
         if not self.stop.exists():
             return super().choose_trial_to_run(tune_controller)
         tune_controller.search_alg.set_finished()
         for trial in tune_controller.get_trials():
             if trial.status == Trial.PENDING:
-                tune_controller._schedule_trial_stop(trial)  # the public `stop_trial` would print a line for each
+                tune_controller._schedule_trial_stop(trial)  # the public `stop_trial` would print a line per trial
         return None
 
 
 class AblationASHA(StoppableFIFO):
-    """Stops a trial at a rung if `asha` decides so. Results that are not of a rung continue."""
+    """Stops a trial at a rung if `asha` decides so. Results other than of rungs let it continue."""
 
     def __init__(self, stop: Path, asha: Asha, metric: str) -> None:
         super().__init__(stop)

@@ -1,7 +1,7 @@
-"""The session folder of a Ray that a sweep starts: sockets, logs, temporary files. It does not outlive the sweep, however that ends.
+"""The session folder of a Ray that a sweep starts: sockets, logs and temporary files. It is removed however the sweep ends.
 
-Run as a program with a process id and a folder, this module is the folder's watcher: once the process is gone, it kills the remaining
-processes of its Ray and removes the folder. It imports only the standard library, so that the watcher starts at once and stays small.
+Run as a program with a process id and a folder, this module watches that process: once it is gone, it kills the remaining processes of
+its Ray and removes the folder. It imports only the standard library, so that the watcher starts at once and stays small.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ PATIENCE = 5.0
 
 
 def temporary(folder: Path) -> Path:
-    """The TMPDIR of Ray's processes. It identifies them: no other process has it in its environment."""
+    """The TMPDIR of Ray's processes. It identifies them, as no other process has it in its environment."""
     return folder / "tmp"
 
 
 @contextmanager
 def ray_folder() -> Iterator[Path]:
-    """Within: a new folder; it is removed at the end, or when this process dies. Folders of dead processes are removed first."""
+    """Context: a new folder, removed at the end or when this process dies. Folders of dead processes are removed first."""
     parent = Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())  # short: Ray's sockets lie below it
     remove_dead(parent)
     folder, lock = _make(parent)
@@ -60,14 +60,14 @@ def _make(parent: Path) -> tuple[Path, int]:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         lock = os.open(folder, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with contextlib.suppress(FileNotFoundError):  # removed by another start, which took it for a dead one
+        with contextlib.suppress(FileNotFoundError):  # removed by a concurrent start, which found it without an owner
             temporary(folder).mkdir()
             return folder, lock
         os.close(lock)
 
 
 def remove_dead(parent: Path) -> None:
-    """Removes the folders that no live process uses: no sweep by its lock, and no process by its environment or command line."""
+    """Removes folders without a live owner: no sweep holds the lock, and no process has the folder in its environment or command line."""
     for folder in parent.glob(f"{PREFIX}*"):
         try:
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
@@ -86,7 +86,7 @@ def remove_dead(parent: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Retries for a second: a process that exits may still write a file."""
+    """Removes the folder, retrying for a second, since a process that exits may still write a file."""
     for _ in range(10):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():

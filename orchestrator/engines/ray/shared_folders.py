@@ -1,4 +1,4 @@
-"""Checks, before a sweep starts on a cluster, that every node sees the same shared folders."""
+"""Checks, before a sweep starts on a cluster, that all nodes share the folders."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from orchestrator.errors import UserError
 
 TIMEOUT = 120.0
-"""Seconds within which a node must answer: it may have to start a process first, on a busy machine."""
+"""Seconds within which a node must answer; on a busy machine it may first have to start a process."""
 SETTLE = 5.0
 """Seconds within which a file that the driver wrote must be visible on a shared file system."""
 
 
 def check_shared(folders: Sequence[Path], readable: Sequence[Path] = ()) -> None:
-    """UserError with a line for each node and folder: the node does not see a file that this process writes into one of `folders`,
-    cannot write there, lacks one of `readable`, or does not answer."""
+    """UserError with a line for each node and folder if the node does not see a file that this process writes into one of `folders`, cannot
+    write there, lacks one of `readable`, or does not answer."""
     token = secrets.token_hex(8)
     probes = [folder.resolve() / f".probe-{token}" for folder in folders]
     try:
@@ -55,7 +55,7 @@ def _query_nodes(probes: list[str], readable: list[str], token: str) -> list[str
 
 @ray.remote
 def _probe_node(probes: list[str], readable: list[str], token: str) -> list[str]:
-    """Runs on a node: the problems found there."""
+    """Runs `problems` on a node."""
     return problems(probes, readable, token, SETTLE)
 
 

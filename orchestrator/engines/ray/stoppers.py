@@ -1,4 +1,4 @@
-"""Tune's stoppers: end a sweep that gets no resources, or whose nodes were lost. Ray itself would wait for ever without a message."""
+"""Tune's stoppers, which end a sweep that gets no resources or whose nodes were lost. Ray itself would wait for ever without a message."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ NOTICE = 60.0
 """Seconds without resources after which a message is printed; it is repeated after ten times as long."""
 
 POLL_SECONDS, GRACE_SECONDS = 5.0, 30.0
-"""Time between two polls, and time in which running trials may save before the sweep ends."""
+"""Seconds between two polls, and seconds in which running trials may save before the sweep ends."""
 
 PendingGroups = Mapping[str, Mapping[str, float]]
-"""Id of each pending placement group of this driver -> the resources it waits for."""
+"""Resources for which each pending placement group of this driver waits, by the group's id."""
 
 
 class _SweepStopper(Stopper):
-    """Never stops a single trial. `reason`: why all of them were stopped, else None."""
+    """Stops all trials or none. `reason`: why all were stopped, else None."""
 
     reason: str | None = None
 
@@ -39,9 +39,9 @@ class _SweepStopper(Stopper):
 
 
 class ResourceWaitStopper(_SweepStopper):
-    """Ends the sweep when it has waited longer than `limit` seconds for resources (None: never), and reports long waits.
+    """Ends the sweep after it has waited longer than `limit` seconds for resources (None: never), and reports long waits.
 
-    stop: the file that asks the workers to save. pending: returns what is waited for now; available: returns the free resources.
+    stop: the file that requests the workers to save. pending: returns the resources waited for; available: returns the free resources.
     """
 
     def __init__(
@@ -117,9 +117,9 @@ def pending_groups() -> dict[str, dict[str, float]]:
 
 
 class NodeLossStopper(_SweepStopper):
-    """Ends the sweep when, for `limit` seconds on end, the live nodes could not hold a single trial.
+    """Ends the sweep if the live nodes could not hold a single trial for `limit` consecutive seconds.
 
-    Tune and Train wait for a lost node for ever. Trials that merely wait for each other are left alone.
+    Tune and Train wait for a lost node for ever. Trials that merely wait for each other are not affected.
     """
 
     def __init__(self, resource: str, amount: float, workers: int, limit: float, nodes: Callable[[], Any]) -> None:
@@ -152,6 +152,6 @@ class NodeLossStopper(_SweepStopper):
 
 
 def fits(nodes: Sequence[dict[str, Any]], resource: str, amount: float, workers: int) -> bool:
-    """Could the live nodes hold `workers` workers, each with `amount` of `resource` on one node, if nothing else ran?"""
+    """Returns whether the live nodes, if idle, could hold `workers` workers, each with `amount` of `resource` on one node."""
     alive = [node["Resources"].get(resource, 0.0) for node in nodes if node["Alive"]]
     return sum(math.floor(have / amount + 1e-9) for have in alive) >= workers

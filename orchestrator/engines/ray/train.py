@@ -1,4 +1,4 @@
-"""A run on several workers by Ray Train: the same loop, one process per worker, DDP between them."""
+"""A run on several workers with Ray Train: the same training loop, one process per worker, synchronised by DDP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orchestrator.training.runtime import Runtime
 
 
 class TrainReporter:
-    """Sends a rung's metrics to the driver, from every worker: Ray Train's report is a barrier."""
+    """Sends a rung's metrics to the driver from every worker, since Ray Train's report is a barrier."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -49,9 +49,9 @@ def _distributed(module: nn.Module) -> nn.Module:
 
 
 def fit(job: list[dict[str, Any]], workers: int, resources: dict[str, float], storage: str, claim: str) -> None:
-    """Runs a job by Ray Train from inside a Tune trial. It resumes from our own checkpoints, so its name is never used twice.
+    """Runs a job with Ray Train inside a Tune trial. It resumes from our own checkpoints, so each attempt has a new name.
 
-    resources: of each worker, {"CPU": n} or {"GPU": fraction}, as the driver decided (this process may see no GPU).
+    resources: of each worker, {"CPU": n} or {"GPU": fraction}, as decided by the driver (this process may see no GPU).
     """
     use_gpu = "GPU" in resources
     use_quiet_queue()

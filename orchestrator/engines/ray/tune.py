@@ -1,6 +1,6 @@
-"""The Ray engine: one Tune trial per job, scheduled by ASHA where the sweep asks for it.
+"""The Ray engine: one Tune trial per job, scheduled by ASHA if the sweep uses it.
 
-Import it through `engines.execute.ray_engine`, which first sets the environment variables that Ray reads when it is imported.
+Import it through `engines.execute.ray_engine`, which first sets the environment variables that Ray reads at import.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def run(
     concurrency: int | None = None,
     resources: dict[str, Any] | None = None,
 ) -> dict[str, str]:
-    """Runs every job, at most `concurrency` at a time; returns the failures: task name -> reason.
+    """Runs every job, at most `concurrency` at a time. Returns the failures: task name -> reason.
 
-    Jobs of equal size run together, small ones first: a large one beside small ones could wait for its workers for ever.
+    Jobs of equal size run together, small ones first, since a large one beside small ones could wait for its workers for ever.
     resources: the sweep's `resources` section (see `ResourceOptions`).
 
     At the first Ctrl-C or SIGTERM every worker saves and ends, then KeyboardInterrupt is raised; at the second it is raised at once.
-    UserError where a job could never start, or waited too long.
+    UserError if a job could never start, or waited too long.
     """
     options, failures = ResourceOptions.of(resources), dict[str, str]()
     stop = interrupt.stop_file(results, name)
@@ -91,9 +91,9 @@ def trial(config: dict[str, Any]) -> None:
     tasks = [Task.of(data) for data in config["job"]]
     claim = f"{ray.get_runtime_context().get_job_id()}-{tune.get_context().get_trial_id()}"
     if config["train"]:
-        from orchestrator.engines.ray import train  # a second to import, which trials in their own process do not need
+        from orchestrator.engines.ray import train  # takes a second to import, and other trials do not need it
 
-        if not stop_requested(tasks[0], Runtime()):  # asked here because a Train run takes long to start
+        if not stop_requested(tasks[0], Runtime()):  # checked here because a Train run takes long to start
             train.fit(config["job"], tasks[0].workers, config["resources"], config["storage"], claim)
         return
     for task in tasks:
@@ -115,7 +115,7 @@ def _run_group(
     results: Path,
     concurrency: int | None,
 ) -> dict[str, str]:
-    """Runs jobs of one size, as many at a time as fit by their largest memory; returns the failures."""
+    """Runs jobs of one size, as many at a time as fit by their largest memory. Returns the failures."""
     withhold_secrets(results)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     storage, stop = (results / "ray").resolve(), interrupt.stop_file(results, name).resolve()
@@ -135,7 +135,7 @@ def _run_group(
         tune_config=tune.TuneConfig(
             scheduler=StoppableFIFO(stop) if asha is None else AblationASHA(stop, asha, metric),
             max_concurrent_trials=min(max_concurrent(capacity, demand), concurrency or capacity.cpus or 1),
-            reuse_actors=not demand.driver,  # the next trial finds torch imported
+            reuse_actors=not demand.driver,  # saves the next trial the import of torch
             trial_name_creator=_trial_name,
             trial_dirname_creator=_trial_name,
         ),
@@ -165,16 +165,16 @@ def _run_group(
 
 
 def withhold_secrets(results: Path) -> None:
-    """Tune passes AWS keys to its trials in a runtime environment, which Ray writes to a log. This removes them.
+    """Removes AWS keys from the variables that Tune passes to its trials in a runtime environment, which Ray writes to a log.
 
-    They stay only where they are needed and have no other way: results in a bucket, on a cluster that was already running.
+    They stay only where trials need them and have no other way to get them: results in a bucket, on a cluster that was already running.
     """
     if "RAY_ADDRESS" not in os.environ or object_store.url(results) is None:
         class_cache.ENV_VARS_TO_PROPAGATE.difference_update(secret_variables(list(class_cache.ENV_VARS_TO_PROPAGATE), bucket=False))
 
 
 def _check_folders(tasks: Sequence[Task], results: Path) -> None:
-    """All nodes of a cluster that was already running must share the folders."""
+    """Checks that all nodes of a cluster that was already running share the folders."""
     if "RAY_ADDRESS" in os.environ:
         data = {Path(task.data_dir) for task in tasks if task.data_dir is not None and Path(task.data_dir).is_dir()}
         check_shared(sorted({results.resolve(), *(Path(task.cache_dir) for task in tasks)}), sorted(data))

@@ -1,4 +1,4 @@
-"""What a Ray worker does with a task: run its row, unless the sweep is asked to stop."""
+"""The work of a Ray worker: runs a task's row unless the sweep was stopped."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from orchestrator.training.runtime import Reporter, Runtime
 
 
 def run_task(task: Task, runtime: Runtime, reporters: Sequence[Reporter]) -> bool:
-    """Runs `task` to its result. False if the sweep was asked to stop; the next call resumes from the checkpoint.
+    """Runs `task` to its result. Returns False if the sweep was stopped; the next call resumes from the checkpoint.
 
-    To Ray the trial succeeded either way, so that it is not retried; the driver knows that it was interrupted.
+    For Ray the trial succeeded in both cases, so that it is not retried; the driver detects the interruption itself.
     """
     if stop_requested(task, runtime):
         return False
@@ -29,7 +29,7 @@ def run_task(task: Task, runtime: Runtime, reporters: Sequence[Reporter]) -> boo
 
 
 def stop_requested(task: Task, runtime: Runtime) -> bool:
-    """Was the sweep of `task` asked to stop? All workers of a row agree. This process polls the sweep's stop file from now on."""
+    """Returns whether the sweep of `task` was stopped; all workers of a row agree. Makes this process poll the sweep's stop file."""
     if task.sweep is not None:
         stop = interrupt.stop_file(Path(task.results), task.sweep)
         object_store.follow(stop)

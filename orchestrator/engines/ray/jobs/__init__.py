@@ -1,1 +1,1 @@
-"""Sweeps as jobs of a Ray cluster: the upload, the job's id, following its logs."""
+"""Sweeps as jobs of a Ray cluster: upload, job ids and logs."""

@@ -1,4 +1,4 @@
-"""The cluster's dashboard address and the authentication token, looked up as Ray does; the token is never printed."""
+"""Finds the address of the cluster's dashboard and the authentication token, as Ray does. The token is never printed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT = "http://127.0.0.1:8265"
 
 
 def find_address(text: str | None) -> str:
-    """`http[s]://HOST[:PORT]`; `HOST:PORT` is http. UserError for anything else."""
+    """Returns `http[s]://HOST[:PORT]`; the default scheme is http. UserError for anything else."""
     address = text or DEFAULT
     address = (address if "://" in address else f"http://{address}").rstrip("/")
     try:
@@ -29,7 +29,7 @@ def find_address(text: str | None) -> str:
 
 
 def find_token() -> str:
-    """From RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token. UserError if there is none: clusters without a token are not used."""
+    """Reads RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token. UserError if there is none: a cluster must have a token."""
     token = os.environ.get("RAY_AUTH_TOKEN", "").strip()
     if not token:
         named = os.environ.get("RAY_AUTH_TOKEN_PATH")

@@ -1,4 +1,4 @@
-"""A client of Ray's jobs API with an explicit token, time limits, and errors of one line."""
+"""A client of Ray's jobs API with an explicit token, time limits and one-line errors."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from orchestrator.errors import UserError
 from orchestrator.specs.positions import shown
 
 CONNECT_TIMEOUT, READ_TIMEOUT = 5.0, 120.0
-"""Seconds to reach the dashboard, and for one answer (an upload of 100 MiB included)."""
+"""Seconds to reach the dashboard, and seconds for one answer (including an upload of 100 MiB)."""
 
 AGENT_TIMEOUT = 180.0
-"""Seconds for which a submission is retried while the job agent of a new head is not up yet."""
+"""Seconds for which a submission is retried while the job agent of a new head is starting."""
 
 for _name in ("ray.dashboard.modules.job.sdk", "ray.dashboard.modules.dashboard_sdk"):
     logging.getLogger(_name).setLevel(logging.ERROR)  # importing them sets INFO
 
 
 class _LimitedClient(JobSubmissionClient):
-    """Requests have time limits and are never redirected, so that the token goes only to the named host."""
+    """Requests have time limits and are never redirected, so that the token goes only to the given host."""
 
     def _do_request(self, method: str, endpoint: str, **options: Any) -> Any:
         limits = {"timeout": (CONNECT_TIMEOUT, READ_TIMEOUT), "allow_redirects": False}
@@ -39,7 +39,7 @@ class _LimitedClient(JobSubmissionClient):
 
 
 class Client:
-    """The cluster at `address` (http://HOST:PORT). Every method raises UserError if it cannot be reached or refuses the token."""
+    """The cluster at `address` (http://HOST:PORT). Every method raises UserError if it is unreachable or refuses the token."""
 
     def __init__(self, address: str, token: str) -> None:
         self.address, self._token = address, token
@@ -47,7 +47,7 @@ class Client:
             self._sdk = _LimitedClient(address, headers={"Authorization": f"Bearer {token}"})
 
     def submit(self, id: str, entrypoint: str, package: Path, env: dict[str, str], metadata: dict[str, str]) -> None:
-        """package: a zip that becomes the job's working directory. JobExists where a job of this id exists."""
+        """Submits a job. package: a zip that becomes its working directory. JobExists if a job of this id exists."""
         environment: dict[str, Any] = {"working_dir": str(package)} | ({"env_vars": env} if env else {})
         deadline = time.monotonic() + AGENT_TIMEOUT
         with self._user_errors():
@@ -63,7 +63,7 @@ class Client:
                 time.sleep(2.0)
 
     def job(self, id: str) -> Job | None:
-        """None if there is no job of this id."""
+        """The job of this id; None if there is none."""
         with self._user_errors():
             try:
                 return _job(self._sdk.get_job_info(id))
@@ -79,12 +79,12 @@ class Client:
         return sorted(jobs, key=lambda job: job.started or 0.0)
 
     def logs(self, id: str) -> AsyncIterator[str]:
-        """From the first line until the job has ended. Raises any exception if the connection is lost."""
+        """Yields the log from its first line until the job has ended. Raises any exception if the connection is lost."""
         return self._sdk.tail_job_logs(id)
 
     @contextmanager
     def _user_errors(self) -> Iterator[None]:
-        """Turns errors of the network and of the cluster into UserError with one line that does not contain the token."""
+        """Turns errors of the network and of the cluster into UserError with one line, without the token."""
         try:
             yield
         except AuthenticationError as error:
@@ -113,7 +113,7 @@ def ignored_by(folder: Path) -> list[Ignored]:
 
 @contextmanager
 def _only_address(address: str) -> Iterator[None]:
-    """Within: Ray's environment variables, which would take precedence, name this address."""
+    """Context: sets Ray's environment variables, which take precedence, to this address."""
     before = {name: os.environ.pop(name, None) for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")}
     os.environ["RAY_API_SERVER_ADDRESS"] = address
     try:

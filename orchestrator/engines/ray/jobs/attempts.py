@@ -1,4 +1,4 @@
-"""One sweep, one job: a submission joins the sweep's job if one is active or has succeeded, else it starts a new attempt."""
+"""One job per sweep: a submission joins the sweep's job if one is active or has succeeded, else it starts a new attempt."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sweep_id(key: str) -> str:
 
 
 def attempt(id: str, base: str) -> int | None:
-    """The number of the attempt of `base` that the job is, None if it is none."""
+    """The number of a job among the attempts of `base`; None if it is not one of them."""
     if id == base:
         return 1
     match = re.fullmatch(re.escape(base) + r"-([2-9]|[1-9][0-9]{1,5})", id)
@@ -32,14 +32,14 @@ def attempt(id: str, base: str) -> int | None:
 
 
 def latest(jobs: Iterable[Job], base: str) -> tuple[int, Job] | None:
-    """The sweep's last attempt and its number."""
+    """The number of the sweep's last attempt, and its job."""
     numbered = [(number, job) for job in jobs if (number := attempt(job.id, base)) is not None]
     return max(numbered, key=lambda pair: pair[0], default=None)
 
 
 def join(client: JobClient, base: str, submit: Callable[[str], None], *, again: bool = False) -> Joined:
-    """Joins the job that is active or has succeeded, else starts a new attempt by `submit`, which raises JobExists if another
-    submission was faster.
+    """Joins the job that is active or has succeeded, else starts a new attempt by `submit`, which raises JobExists if another submission
+    came first.
 
     again: start a new attempt even after one that has succeeded.
     """
@@ -55,5 +55,5 @@ def join(client: JobClient, base: str, submit: Callable[[str], None], *, again: 
         except JobExists:
             job = client.job(id)
             last = None if job is None else (number, job)
-            again = False  # the faster one is as new as ours would have been
+            again = False  # the other submission's attempt is as new as ours would have been
     raise UserError(f"{base}: the cluster says that every attempt exists and shows none of them")

@@ -1,4 +1,4 @@
-"""Prints a job's logs until it ends, across lost connections, and gives its exit code."""
+"""Prints a job's logs until it ends, across lost connections, and returns its exit code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.engines.ray.jobs.job import Job, JobClient
 from orchestrator.errors import UserError
 
 PATIENCE = 120.0
-"""Seconds without a connection after which following gives up; the job goes on."""
+"""Seconds without a connection after which following gives up; the job continues."""
 
 INTERRUPTED = 130
 
@@ -18,7 +18,7 @@ INTERRUPTED = 130
 def follow(client: JobClient, id: str, write: Callable[[str], None], *, patience: float = PATIENCE, pause: float = 1.0) -> Job:
     """Writes the whole log, each character once, and returns the job when it has ended.
 
-    UserError if it does not exist, or if the cluster is unreachable for `patience` seconds. KeyboardInterrupt passes through.
+    UserError if it does not exist, or if the cluster is unreachable for `patience` seconds. KeyboardInterrupt is propagated.
     """
     written, stalled_since = 0, None
     while True:
@@ -41,16 +41,16 @@ def follow(client: JobClient, id: str, write: Callable[[str], None], *, patience
 
 
 def exit_code(job: Job) -> int:
-    """The job's own; 130 if it was stopped, 1 if it never ran."""
+    """The exit code of the job; 130 if it was stopped, 1 if it never ran."""
     if job.exit_code is not None and job.status != "STOPPED":
         return job.exit_code
     return {"SUCCEEDED": 0, "STOPPED": INTERRUPTED}.get(job.status, 1)
 
 
 async def _tail(client: JobClient, id: str, write: Callable[[str], None], written: int) -> tuple[int, bool]:
-    """Writes the log after its first `written` characters. Returns the characters written so far, and whether the stream ended by itself.
+    """Writes the log after its first `written` characters. Returns the number written so far, and whether the stream ended by itself.
 
-    The stream begins with the first character at every call.
+    The stream starts at the first character at every call.
     """
     position = 0
     try:
@@ -60,6 +60,6 @@ async def _tail(client: JobClient, id: str, write: Callable[[str], None], writte
             if new:
                 write(new)
                 written = position
-    except Exception:  # the network raises many types; the next request tells whether the cluster is reachable
+    except Exception:  # the network raises many types; the next request shows whether the cluster is reachable
         return written, False
     return written, True

@@ -1,4 +1,4 @@
-"""A job of a Ray cluster as plain data. Imports no Ray."""
+"""A job of a Ray cluster as plain data. Does not import Ray."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ACTIVE, SUCCEEDED = ("PENDING", "RUNNING"), "SUCCEEDED"
 
 @dataclass(frozen=True)
 class Job:
-    """status: PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED. exit_code: the entry point's, None if it did not end by itself.
+    """status: PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED. exit_code: of the entry point, None if it did not end by itself.
     started, ended: Unix seconds."""
 
     id: str

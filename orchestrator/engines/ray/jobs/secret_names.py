@@ -33,11 +33,11 @@ NAMES = (
 )
 WORDS = ("token", "secret", "passw", "credential")
 CODE = (".py", ".pyi", ".sh", ".md")
-"""Source and documents may have such a word in their name: `tokenize.py` is no secret."""
+"""Source files and documents may have such a word in their name: `tokenize.py` is no secret."""
 
 
 def is_secret(path: PurePath) -> bool:
-    """Judges by the name. path: relative to the upload."""
+    """Returns whether a file's name marks it as a secret. path: relative to the upload."""
     name = path.name.lower()
     if any(part.lower() in FOLDERS for part in path.parts):
         return True

@@ -1,4 +1,4 @@
-"""A sweep as a job of a cluster: validated here, named by its content, run there by `cluster/sweep.sh`."""
+"""A sweep as a job of a cluster: validated here, identified by its content, and run there by `cluster/sweep.sh`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orchestrator.specs.rows import resolve, runs, sweep_of
 from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
 
 FOLDERS = {"results": "NMT_RESULTS", "data_dir": "NMT_DATA_DIR", "cache_dir": "NMT_CACHE_DIR"}
-"""Options of `sweep` that name a folder of the cluster -> the environment variable that the job's processes read."""
+"""Options of `sweep` that are folders of the cluster, with the environment variable that the job's processes read."""
 
 NOT_IN_ID = ("as_json", "no_tracking", "debug")
 """Options that do not change what a sweep computes."""
@@ -29,7 +29,7 @@ NOT_IN_ID = ("as_json", "no_tracking", "debug")
 
 @dataclass(frozen=True)
 class SweepJob:
-    """arguments: of `nmt-ablate sweep`. files: those that the job must be able to read. env: variables of its processes."""
+    """arguments: of `nmt-ablate sweep`. files: files that the job must be able to read. env: variables of its processes."""
 
     id: str
     name: str
@@ -45,10 +45,9 @@ class SweepJob:
 
 
 def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequence[str]) -> SweepJob:
-    """The job of `sweep TARGET`. UserError for everything that `sweep` itself would refuse before it starts.
+    """Returns the job of `sweep TARGET`. UserError for everything that `sweep` itself would refuse before it starts.
 
-    options: name -> value of the options that were given. arguments: the same as command-line words, without the target and without the
-    options in FOLDERS.
+    options: values of the given options by name. arguments: the same as command-line words, without the target and the options in FOLDERS.
     """
     env = _folders(options)
     check_engine(options.get("engine", "ray"), options.get("workers"))
@@ -75,7 +74,7 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
 
 
 def _folders(options: Mapping[str, Any]) -> dict[str, str]:
-    """Environment variables for the given folders. UserError for a relative path: it would lie in the job's upload, which Ray deletes."""
+    """Environment variables for the given folders. UserError for a relative path, which would be in the job's upload, which Ray deletes."""
     problems, env = [], {}
     for name, variable in FOLDERS.items():
         value = options.get(name)
@@ -92,7 +91,7 @@ def _folders(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _row_content(row: Row) -> Any:
-    """The row's spec and options and those of the rows that it starts from."""
+    """The spec and options of the row and of the rows that it starts from."""
     parent = None if row.parent is None else _row_content(row.parent)
     assert row.spec is not None
     also = {name: score.model_dump(mode="json") for name, score in row.also.items()}
@@ -100,7 +99,7 @@ def _row_content(row: Row) -> Any:
 
 
 def _uploaded_target(root: Path, target: str) -> str:
-    """The target on the cluster: a path relative to the upload, or an address as it is."""
+    """The target on the cluster: a path relative to the upload, or the unchanged address."""
     name, mark, row = target.partition("#")
     path = Path(name)
     if not (path.exists() or name.endswith((".yaml", ".yml"))):
@@ -112,7 +111,7 @@ def _uploaded_target(root: Path, target: str) -> str:
 
 
 def _source_files(target: str, rows: Sequence[Row]) -> list[Path]:
-    """The files that the target's rows are read from, through `extends` and `init_from`."""
+    """The files from which the target's rows are read, through `extends` and `init_from`."""
     files: dict[Path, None] = {}
 
     def add(path: Path) -> None:

@@ -21,9 +21,9 @@ MAX_BYTES = 100 * MIB
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # fixed, so that equal files give an equal zip, which Ray stores once
 
 Ignored = Callable[[Path], bool]
-"""Is the path ignored?"""
+"""Returns whether a path is ignored."""
 IgnoreRules = Callable[[Path], list[Ignored]]
-"""A folder -> the rules of its ignore files."""
+"""Returns the rules of a folder's ignore files."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Upload:
 
 
 def collect(root: Path, rules_of: IgnoreRules) -> Upload:
-    """The files under `root`; symbolic links are not followed. UserError if they are too large, with the largest folders."""
+    """Collects the files under `root` without following symbolic links. UserError names the largest folders if they are too large."""
     root = root.resolve()
     files: list[tuple[PurePath, int]] = []
     withheld: list[PurePath] = []
@@ -76,7 +76,7 @@ def collect(root: Path, rules_of: IgnoreRules) -> Upload:
 
 
 def check_readable(upload: Upload, files: Iterable[Path]) -> None:
-    """UserError with a line for each file that the job needs and that is not uploaded."""
+    """UserError with a line for each required file that is not uploaded."""
     problems = [
         f"{display(file)}: {_missing_reason(upload, file)}: the job could not read it"
         for file in dict.fromkeys(Path(file).absolute() for file in files)
