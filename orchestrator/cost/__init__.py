@@ -1,1 +1,1 @@
-"""What a plan costs: operations, time, memory, device-hours; probes of them, and a cap that a sweep keeps to."""
+"""Cost of a plan in operations, time, memory and device-hours, estimated from probes of its architectures."""

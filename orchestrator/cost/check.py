@@ -1,4 +1,4 @@
-"""Error of the estimates against the seconds of finished runs in the ledger."""
+"""Compares the estimates with the recorded seconds of finished runs in the ledger."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from orchestrator.sweeps.plan import Plan
 
 
 def check(plan: Plan, rows: Sequence[Row], costs: Costs, ledger: Ledger) -> dict[str, Any]:
-    """{"runs": [...], "median": {"probed": {"train", "decode", "both"}, "estimated": {..}}, "left_out": reason -> runs}.
+    """Returns {"runs": [...], "median": {"probed": {"train", "decode", "both"}, "estimated": {..}}, "left_out": reason -> runs}.
 
-    Errors are |estimate - recorded| / recorded. estimated: as if the row's own architecture had not been probed. Runs of another
-    processor, of several workers, fused with others or cut short are left out: their seconds are of something else.
+    Errors are |estimate - recorded| / recorded. "estimated" ignores the probe of the row's own architecture. Runs that are not comparable
+    are left out: another processor, several workers, fused with others, or cut short.
     """
     by_id = {row.id: row for row in rows}
     runs: list[dict[str, Any]] = []
@@ -62,7 +62,7 @@ def _incomparable(record: dict[str, Any], capsule: dict[str, Any]) -> str | None
 
 
 def _whole(record: dict[str, Any], cost: Cost) -> float:
-    """Factor for a training that patience ended before the estimated number of updates."""
+    """Factor that scales a training that patience ended early to the estimated number of updates."""
     return (cost.updates or 1) / record["steps"] if record.get("steps") else 1.0
 
 
@@ -80,6 +80,7 @@ def _median(runs: Sequence[dict[str, Any]], name: str) -> dict[str, float] | Non
 
 
 def lines(found: dict[str, Any]) -> list[str]:
+    """The result of `check` as text."""
     text = []
     for name, words in (("probed", "of rows that were probed"), ("estimated", "as if each row had not been probed")):
         median = found["median"][name]

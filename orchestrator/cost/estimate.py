@@ -1,4 +1,4 @@
-"""Cost of a row: operations from the equations, time and memory from probes of its own architecture or of the nearest one."""
+"""Cost of a row: operations by formula, time and memory from a probe of its architecture or of the nearest one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.training.runtime import best_device
 
 
 class Costs:
-    """Costs of rows. `results`: where the probes are."""
+    """Estimates costs of rows. `results`: the folder that holds the probes."""
 
     def __init__(self, data: Data, results: Path) -> None:
         self.data, self.results = data, results
@@ -28,16 +28,17 @@ class Costs:
         self._near: dict[tuple[str, str | None], str | None] = {}
 
     def of(self, row: Row, workers: int | None = None, without: str | None = None) -> Cost:
-        """`without`: key of a probe to ignore."""
+        """The cost of a row. `without`: key of a probe to ignore."""
         return self._estimate(row, row.workers if workers is None else workers, without)
 
     def conditions(self, row: Row) -> dict[str, Any] | None:
-        """Conditions of a probe of the row; None if its data is absent or not prepared."""
+        """Conditions of a probe of the row, or None if its data is not prepared."""
         assert row.spec is not None
         prepared = self.prepared(row)
         return None if prepared is None else probes.conditions(row.spec, prepared.manifest, (prepared.src_size, prepared.tgt_size))
 
     def prepared(self, row: Row) -> Prepared | None:
+        """The prepared data of a row, or None; memoised."""
         assert row.spec is not None
         key = memoised("manifest", row.spec.data, row.spec.data.model_dump_json)
         if key not in self._prepared:
@@ -45,7 +46,7 @@ class Costs:
         return self._prepared[key]
 
     def forget(self) -> None:
-        """Drop memoised values after data was prepared."""
+        """Drops memoised values after data was prepared."""
         self._prepared.clear()
         self._near.clear()
 
@@ -71,7 +72,7 @@ class Costs:
         if key is None:
             return Cost("not probed", devices, **known)
         measures = self.probes[key]["measures"]
-        scale = measures["train_seconds"] / measures["train_flops"] / workers  # as if several workers lost no time
+        scale = measures["train_seconds"] / measures["train_flops"] / workers  # assumes perfect scaling over workers
         start = measures.get("start_seconds", 0.0) + length.checkpoints * measures.get("checkpoint_seconds", 0.0)
         validation = of_model.forward(self._lengths.split(prepared, "valid")) * measures["valid_seconds"] / measures["valid_flops"]
         decode = self._lengths.row_steps(prepared, spec) * measures["decode_seconds"] / measures["row_steps"]

@@ -1,7 +1,7 @@
-"""Operations of a row, counted from its parameters: every weight of a side meets every position of that side once.
+"""Operations of a row, counted from its parameters: every weight of a side is applied once to every position of that side.
 
-`_again` corrects for components whose weights meet a position several times. Attention over layers, norms and gates without weights are
-left out. The tests bound the error against the operations that torch counts at run time.
+`_again` corrects for weights that are applied to a position several times. Attention over layers, norms and gates without weights are
+ignored. The tests bound the error relative to the operations that torch counts at run time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _memoised: dict[tuple[str, int, int], Work] = {}
 
 
 def work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
-    """Work of the model per token; memoised for each distinct model and vocabulary."""
+    """Work of the model per token, memoised for each distinct model and vocabulary."""
     key = (model_text(model, without="regularizers"), src_vocab, tgt_vocab)
     if key not in _memoised:
         _memoised[key] = _work(model, src_vocab, tgt_vocab)
@@ -43,12 +43,12 @@ def _work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
 
 
 def _again(model: ModelSpec, side: str) -> float:
-    """Weights of the side, each counted as often as it meets a position after the first time."""
+    """Sum over the weights of a side of the number of additional times that each is applied to a position."""
     section = getattr(model, side)
     if section.aggregation["kind"] != "mlrf-self-attention":
         return 0.0
     options = defaults_of(AGGREGATIONS.get("mlrf-self-attention")) | section.aggregation
     states = section.num_layers + bool(options["word_embedding"])
-    once = 1 if options["w1"] != "layer" else 0  # a map of its own for each state meets it once
+    once = 1 if options["w1"] != "layer" else 0  # with a separate map per state, each is applied once
     maps = options["n_hop"] if options["w1"] == "hop" else 1
     return float((states - 1) * options["d_a"] * (model.d_model * maps * once + options["n_hop"]))

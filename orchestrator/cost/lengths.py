@@ -1,4 +1,4 @@
-"""Amount of work in a training and a decoding of prepared data: sums of lengths, number of updates, steps of a search."""
+"""Amount of work in training and decoding prepared data: sums of lengths, numbers of updates, steps of a search."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from orchestrator.training.state import Progress
 
 
 def tokens_of(src: Any, tgt: Any) -> Tokens:
-    """Sums over pairs of lengths (arrays [N], EOS included)."""
+    """Sums of the lengths, their squares and products over pairs. src, tgt: lengths [N] with EOS."""
     s, t = (np.asarray(side, dtype=np.float64) for side in (src, tgt))
     return Tokens(float(len(s)), *(float(value) for value in (s.sum(), t.sum(), (s * s).sum(), (t * t).sum(), (s * t).sum())))
 
 
 def of_pairs(pairs: Pairs) -> Tokens:
+    """`tokens_of` a whole split."""
     return tokens_of(pairs.src_lengths + 1, pairs.tgt_lengths + 1)
 
 
 @dataclass(frozen=True)
 class Length:
-    """updates: of the whole training, at most (patience or a plateau may end it). tokens: of a mean update. validations, checkpoints:
-    their numbers."""
+    """Length of a training. updates: upper bound, as patience or a plateau may end it early. tokens: of a mean update. validations,
+    checkpoints: how many."""
 
     updates: int
     tokens: Tokens
@@ -38,7 +39,7 @@ class Length:
 
 
 class Lengths:
-    """Memoised for each distinct data, batch and training section."""
+    """Computes lengths of trainings and searches; memoises them per data, batch and search options."""
 
     def __init__(self) -> None:
         self._feeds: dict[tuple[str, str], tuple[UpdateLoader, int, Tokens]] = {}
@@ -46,7 +47,7 @@ class Lengths:
         self._steps: dict[tuple[str, str, float, int, int | None], int] = {}
 
     def training(self, spec: RunSpec, prepared: Prepared) -> Length:
-        """With the batch that the training starts with; the batch of a restart is ignored."""
+        """Length of a training with its first batch size; that of a restart is ignored."""
         feed, per_epoch, tokens = self._feed(spec, prepared)
         train = spec.train
         updates = max(1, total_steps(feed, train, Progress()) if train.max_epochs is not None else train.max_steps or 1)
@@ -66,13 +67,14 @@ class Lengths:
         return self._feeds[key]
 
     def split(self, prepared: Prepared, name: str) -> Tokens:
+        """`tokens_of` a split of the prepared data."""
         key = (prepared.key, name)
         if key not in self._splits:
             self._splits[key] = of_pairs(prepared.pairs(name))
         return self._splits[key]
 
     def row_steps(self, prepared: Prepared, spec: RunSpec) -> int:
-        """Hypotheses times steps that the search over the test set takes, outputs as long as the references."""
+        """Hypotheses times steps of the search over the test set if outputs are as long as the references."""
         search = spec.search
         key = (prepared.key, spec.score.test, search.max_ratio, search.max_extra, search.max_length)
         if key not in self._steps:
@@ -82,7 +84,7 @@ class Lengths:
 
 
 def expected_steps(pairs: Pairs, indices: list[int], spec: RunSpec) -> int:
-    """Steps until a batch is done: between the mean and the longest of its references, within the limits of the search."""
+    """Expected steps until a batch is done: the average of mean and longest reference, within the limits of the search."""
     search = spec.search
     steps = [min(int(pairs.tgt_lengths[i]) + 1, length_limit(search, int(pairs.src_lengths[i]) + 1)) for i in indices]
     return max(1, round((sum(steps) / len(steps) + max(steps)) / 2))

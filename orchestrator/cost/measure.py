@@ -1,6 +1,6 @@
-"""The probe itself: a few updates of the real training loop at a row's shapes, a few validation batches, a checkpoint, decoded batches.
+"""A probe: times a few updates of the real training loop at a row's shapes, validation batches, a checkpoint and decoded batches.
 
-On a CPU with one thread, seconds are CPU time, so that other work on the machine does not count.
+On a CPU with one thread, seconds are CPU time, so that other load on the machine does not count.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ NEVER = 2**31 - 1
 
 
 def measure(spec: RunSpec, data_dir: Path | None, cache_dir: Path, folder: Path) -> dict[str, Any]:
-    """The measures of `cache.MEASURES`, and checkpoint_seconds, start_seconds, memory (bytes at the peak of this process or the device),
-    others: how many more each core had to do meanwhile.
+    """Returns `probes.MEASURES`, checkpoint_seconds, start_seconds, memory (peak bytes of the process or the device) and others (other
+    processes per core meanwhile).
 
     `folder`: where a checkpoint is written and removed again.
     """
@@ -73,8 +73,8 @@ def measure(spec: RunSpec, data_dir: Path | None, cache_dir: Path, folder: Path)
 class _Timed(Trainer):
     """A training that ends after some timed updates.
 
-    The first updates do not count: data order, allocation and compilation come before them. The seconds are those of the median rate,
-    for new shapes and other work on the machine make single updates slow.
+    The first updates are not timed, because they include data order, allocation and compilation. The seconds are those of the median rate,
+    because new shapes and other load make single updates slow.
     """
 
     count = 0
@@ -97,6 +97,7 @@ class _Timed(Trainer):
             raise StopTraining("stopped", "measured")
 
     def measured(self) -> dict[str, Any]:
+        """Number, FLOP and seconds of the timed updates, and the load by other processes."""
         busy = round(others(time.perf_counter() - self.began, time.process_time() - self.used, _one_thread(self)), 2)
         flops = sum(f for f, _ in self.done)
         rate = statistics.median(s / f for f, s in self.done)
@@ -115,7 +116,7 @@ def _validation(training: Trainer, spec: RunSpec) -> dict[str, float]:
 
 @torch.inference_mode()
 def _decoding(model: Transformer, prepared: Prepared, spec: RunSpec, clock: Callable[[], float]) -> dict[str, float]:
-    """Batches of the test set from long to short; what has not learned to end is made to end where references do."""
+    """Times batches of the test set from long to short; the untrained model is forced to end where the references do."""
     search, pairs = spec.search, prepared.pairs(spec.score.test)
     penalty = search.length_penalty.model_copy(update={"alpha": 0.6, "candidates": None})
     search = search.model_copy(update={"length_penalty": penalty}) if search.length_penalty.alpha == "tuned" else search
@@ -137,7 +138,7 @@ def _decoding(model: Transformer, prepared: Prepared, spec: RunSpec, clock: Call
 
 
 class _Ends:
-    """Makes a model end every hypothesis after so many steps, and none before."""
+    """Forces a model to end every hypothesis after exactly `after` steps."""
 
     def __init__(self, model: Transformer) -> None:
         self.after = self.steps = 0
@@ -175,7 +176,7 @@ def _one_thread(training: Trainer) -> bool:
 
 
 def others(wall: float, used: float, one_thread: bool) -> float:
-    """Processes besides this one that wanted a core, for each core: by the CPU time that one thread got, else by the machine's load."""
+    """Other processes that competed for each core, from the CPU time of the single thread, else from the load of the machine."""
     if one_thread:
         return max(0.0, wall / max(used, 1e-9) - 1.0)
     return max(0.0, os.getloadavg()[0] / (os.cpu_count() or 1) - 1.0)
@@ -188,10 +189,10 @@ def _memory() -> int:
 
 
 def main() -> None:
-    """The process of one probe, so that its peak of memory is its own: a request on stdin, the measures on stdout, both JSON."""
+    """Runs one probe in its own process, so that its peak memory is its own. JSON request on stdin, JSON measures on stdout."""
     request = json.load(sys.stdin)
     answer = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is not the answer
+    os.dup2(2, 1)  # output of libraries must not mix with the answer
     data_dir = None if request["data_dir"] is None else Path(request["data_dir"])
     measures = measure(RunSpec.model_validate(request["spec"]), data_dir, Path(request["cache_dir"]), Path(request["folder"]))
     with os.fdopen(answer, "w") as out:

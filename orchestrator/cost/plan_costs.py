@@ -1,4 +1,4 @@
-"""Costs of the rows of a plan, their sums over the plan, and both in words."""
+"""Costs of the rows of a plan, their totals, and both as text."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from orchestrator.sweeps.plan import Plan, Planned
 from orchestrator.training.runtime import best_device
 
 BUSY = 0.3
-"""Other processes per core from which on a probe did not have the machine for itself."""
+"""Other processes per core above which a probe counts as disturbed."""
 
 
 def add_costs(plan: Plan, rows: Sequence[Row], costs: Costs, ledger: Ledger, workers: int | None = None) -> None:
-    """Fill `cost` of every planned row and parent, and the totals of the plan."""
+    """Sets `cost` of every planned row and parent, and the totals of the plan."""
     by_id: dict[str, Row] = {}
     lineage: dict[str, list[str]] = {}
     for row in rows:
@@ -43,10 +43,10 @@ def totals(
     done: Collection[str],
     lineage: Mapping[str, Sequence[str]],
 ) -> dict[str, Sum]:
-    """{"alone": every row by itself, with the rows that it starts from; "shared": equal work once; "done"; "left"}.
+    """Returns {"alone": every row by itself, with the rows that it starts from; "shared": equal work counted once; "done"; "left"}.
 
-    done: keys of trainings, decodings and scores in the ledger. lineage: row -> the rows that it starts from. Work without keys (its data
-    is absent) counts as different from all other work.
+    done: keys of trainings, decodings and scores in the ledger. lineage: row -> the rows that it starts from. Work without keys, whose
+    data is absent, counts as distinct from all other work.
     """
     found = {name: Sum() for name in ("alone", "shared", "done", "left")}
     seen: set[str] = set()
@@ -137,7 +137,7 @@ def _saved(alone: Sum, shared: Sum) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`45s`, `12m`, `3.5h`, `2.1d`."""
+    """Formats a duration: `45s`, `12m`, `3.5h`, `2.1d`."""
     if seconds is None:
         return "?"
     for limit, unit, size in ((90, "s", 1), (5400, "m", 60), (172_800, "h", 3600)):
@@ -147,7 +147,7 @@ def duration(seconds: float | None) -> str:
 
 
 def short(cost: Cost | None) -> tuple[str, str, str, str]:
-    """FLOP per update, total FLOP, time and memory as table cells; ~ estimated, ? unknown."""
+    """FLOP per update, total FLOP, time and memory as table cells, with ~ for estimated and ? for unknown."""
     if cost is None:
         return "", "", "", ""
     near = "~" if cost.basis == "estimated" else ""

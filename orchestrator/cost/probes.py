@@ -1,5 +1,5 @@
-"""Probes on disk, in RESULTS/probes/KEY16.json. The key covers the conditions of a probe: the architecture at its batch and data, and the
-machine. Deleting the folder only forgets the probes."""
+"""Probes on disk, in RESULTS/probes/KEY16.json. The key covers the conditions of a probe: architecture, batch, data and machine.
+The folder can be deleted at any time."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from orchestrator.specs.schema import RunSpec
 from orchestrator.training.runtime import best_device
 
 FORMAT = 1
-"""Raised when probes measure something else."""
+"""Version of the probes, increased whenever they measure something else."""
 FOLDER = "probes"
 MEASURES = ("train_flops", "train_seconds", "valid_flops", "valid_seconds", "row_steps", "decode_seconds", "decode_weights")
-"""Fields of every probe: the work done, in FLOP or hypotheses times steps, its seconds, and the weights that a target position meets."""
+"""Fields of every probe: work in FLOP or hypotheses times steps, its seconds, and the number of weights applied to a target position."""
 
 
 @functools.cache
 def machine() -> dict[str, Any]:
-    """The device that trainings use here, by name, and torch's version."""
+    """Type and name of the device used for training here, and the version of torch."""
     device = best_device()
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
     return {"device": device.type, "name": name, "torch": str(torch.__version__)}
 
 
 def conditions(spec: RunSpec, manifest: Mapping[str, Any], sizes: tuple[int, int]) -> dict[str, Any]:
-    """Everything that determines the seconds of an update and of a decoded sentence (no learning rate, seed or length), as plain data."""
+    """Everything that determines the seconds of an update and of a decoded sentence, as plain data: no learning rate, seed or length."""
     train, search = spec.train, spec.search
     return {
         "format": FORMAT,
@@ -54,17 +54,18 @@ def conditions(spec: RunSpec, manifest: Mapping[str, Any], sizes: tuple[int, int
 
 
 def key_of(conditions: Mapping[str, Any]) -> str:
+    """The key of a probe with these conditions."""
     return digest(conditions)
 
 
 def comparable(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether the rate under one can be used for the other."""
+    """Returns True if the rate measured under one set of conditions applies to the other."""
     same = ("format", "machine", "threads", "precision", "compile", "recompute")
     return all(one[name] == other[name] for name in same)
 
 
 def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
-    """Distance of two architectures: 1 for each different component, and for each factor e in width, depth, vocabulary or batch."""
+    """Distance of two architectures: 1 for each different component and for each factor e in width, depth, vocabulary or batch."""
 
     def factor(a: float, b: float) -> float:
         return abs(math.log(max(a, 1e-9) / max(b, 1e-9)))
@@ -81,13 +82,13 @@ def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
 
 
 def write(results: Path, conditions: dict[str, Any], measures: dict[str, Any]) -> None:
-    """Durable and atomic; replaces an earlier probe under the same conditions."""
+    """Writes a probe durably and atomically; replaces an earlier one under the same conditions."""
     key = key_of(conditions)
     atomic.write_json(results / FOLDER / f"{short(key)}.json", {"key": key, "about": conditions, "measures": measures})
 
 
 def read_all(results: Path) -> dict[str, dict[str, Any]]:
-    """Key -> {"about": conditions, "measures"}. Damaged and foreign files are skipped."""
+    """Reads all probes: key -> {"about": conditions, "measures"}. Damaged and foreign files are skipped."""
     probes: dict[str, dict[str, Any]] = {}
     folder = results / FOLDER
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:

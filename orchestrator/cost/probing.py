@@ -1,4 +1,4 @@
-"""Choice of the architectures to probe, and the probes, each in a process of its own and saved at once."""
+"""Chooses the architectures to probe and runs the probes, each in its own process and saved at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIME_LIMIT = 900.0
 
 
 def choose(costs: Costs, rows: Sequence[Row], most: int) -> list[Row]:
-    """At most `most` rows of architectures without a probe, those first that are farthest from all others."""
+    """At most `most` rows whose architectures have no probe, the most distant from all probed and chosen ones first."""
     candidates: dict[str, tuple[dict[str, Any], Row]] = {}
     for row in rows:
         about = costs.conditions(row)
@@ -47,7 +47,7 @@ def choose(costs: Costs, rows: Sequence[Row], most: int) -> list[Row]:
 def probed(
     costs: Costs, rows: Sequence[Row], *, data_dir: Path | None, cache_dir: Path, most: int = PROBES, tell: Callable[[str], None]
 ) -> list[str]:
-    """Prepare the data of all rows and probe what is not probed yet. Returns a line for each row whose probe failed."""
+    """Prepares the data of all rows and runs the missing probes. Returns a line for each row whose probe failed."""
     lineage = [each for row in rows for each in _with_parents(row)]
     for data in {row.spec.data.model_dump_json(): row.spec.data for row in lineage if row.spec is not None}.values():
         if costs.data.manifest(data) is not None:
@@ -77,7 +77,7 @@ def _with_parents(row: Row) -> Iterator[Row]:
 
 
 class ProbeError(Exception):
-    """The process of a probe ended without an answer (out of memory, for instance)."""
+    """The process of a probe ended without an answer, for instance because memory ran out."""
 
 
 def _measured(row: Row, data_dir: Path | None, cache_dir: Path, results: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Global micro-batches: the same for any number of workers, a function of (pairs, size, seed, epoch) alone.
+"""Global micro-batches, a function of (pairs, size, seed, epoch) alone and the same for any number of workers.
 
-Pairs of similar length share a batch. Sorting is by length plus a little seeded noise, so batches are cut differently in each epoch, and
-the order of the batches is shuffled. Every pair occurs exactly once an epoch.
+Pairs of similar length share a batch. They are sorted by length plus a little seeded noise, so batches differ between epochs, and the
+order of batches is shuffled. Every pair occurs exactly once per epoch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOISE = 1.0  # tokens
 
 @dataclass(frozen=True)
 class Batch:
-    """B pairs, padded with PAD. Counts: real tokens with EOS; `num_padding`: padding of source and target together."""
+    """B pairs, padded with PAD. Token counts include EOS but no padding; `num_padding` is the padding of source and target together."""
 
     src: torch.Tensor  # [B, S] long, ends with EOS
     tgt_in: torch.Tensor  # [B, T] long, starts with BOS
@@ -37,10 +37,10 @@ class Batch:
 
 
 class Batches:
-    """Cuts a split into micro-batches.
+    """Cuts a split into micro-batches of the epoch's size, whose unit is that of `batch`.
 
-    `tokens`: B x longest target (EOS counted) and B x longest source are at most the epoch's size; a longer pair is a batch of its own.
-    `sentences`: so many pairs, fewer in one batch of the epoch.
+    `tokens`: B x longest target and B x longest source, with EOS, are at most the size; a longer pair is a batch of its own.
+    `sentences`: the size is the number of pairs; one batch per epoch may be smaller.
     """
 
     def __init__(self, pairs: Pairs, batch: BatchSpec, seed: int) -> None:
@@ -49,7 +49,7 @@ class Batches:
         self._last: tuple[int, list[Indices]] | None = None
 
     def epoch(self, e: int) -> list[Indices]:
-        """Indices of the pairs of each micro-batch of epoch e, in order. Do not write to them."""
+        """Indices of the pairs of each micro-batch of epoch e, in order. Read-only."""
         if self._last is None or self._last[0] != e:
             rng = _generator(self.seed, e)
             order = self._sorted(rng)
@@ -59,11 +59,11 @@ class Batches:
         return self._last[1]
 
     def count(self, size: int) -> int:
-        """Batches of that size in the order of the first epoch."""
+        """Number of batches of that size in the order of the first epoch."""
         return len(self._cut(self._sorted(_generator(self.seed, 0)), size))
 
     def iterate(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Indices]]:
-        """Endlessly (epoch, index, indices) from a position on: a run resumed there sees what an uninterrupted one sees."""
+        """Yields (epoch, index, indices) endlessly from a position, so that a resumed run sees the same batches as an uninterrupted one."""
         while True:
             order = self.epoch(epoch)
             if not order:
@@ -73,7 +73,7 @@ class Batches:
             epoch, index = epoch + 1, 0
 
     def padding_share(self, e: int = 0) -> float:
-        """Padding / (padding + tokens) of both sides in epoch e, in [0, 1)."""
+        """Share of padding among all positions of both sides in epoch e, in [0, 1)."""
         batches = self.epoch(e)
         padded = sum(len(b) * int(self.src[b].max() + self.tgt[b].max()) for b in batches)
         return 1.0 - int(self.src.sum() + self.tgt.sum()) / padded if padded else 0.0
@@ -84,7 +84,7 @@ class Batches:
         return np.lexsort((self.src + noise[1], tgt)).astype(np.int64)
 
     def _cut(self, order: Indices, size: int) -> list[int]:
-        """Where each batch starts."""
+        """Start index of each batch."""
         if self.batch.unit == "sentences":
             return list(range(0, len(order), size))
         src, tgt = self.src[order], self.tgt[order]
@@ -100,14 +100,14 @@ class Batches:
 
 
 def shard(indices: Indices, rank: int, world_size: int) -> Indices:
-    """The share of one worker: every world_size-th pair. May be empty; the union over the ranks is the batch."""
+    """The pairs of one worker: every world_size-th one. May be empty; the union over the ranks is the batch."""
     if not 0 <= rank < world_size:
         raise ValueError(f"rank {rank} of {world_size}")
     return indices[rank::world_size]
 
 
 def collate(pairs: Pairs, indices: Indices | Sequence[int]) -> Batch:
-    """Padded tensors of some pairs, in the order of `indices`. B = 0 gives tensors of shape [0, 1]."""
+    """Padded tensors of the pairs in the order of `indices`. B = 0 gives tensors of shape [0, 1]."""
     chosen = np.asarray(indices, dtype=np.int64)
     src = _padded(pairs.src, pairs.src_offsets, chosen)
     tgt_out = _padded(pairs.tgt, pairs.tgt_offsets, chosen)
@@ -120,7 +120,7 @@ def collate(pairs: Pairs, indices: Indices | Sequence[int]) -> Batch:
 
 
 def _padded(flat: npt.NDArray[Any], offsets: npt.NDArray[np.int64], chosen: Indices) -> npt.NDArray[np.int64]:
-    """[B, longest + 1]: each sentence, EOS, padding."""
+    """Pads sentences to [B, longest + 1]: each with its EOS, then PAD."""
     starts = offsets[chosen]
     lengths = offsets[chosen + 1] - starts
     out = np.full((len(chosen), int(lengths.max(initial=0)) + 1), PAD, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Fills a store: tokenise and filter the training text, learn the segmenters, encode every split."""
+"""Builds a store: tokenises and filters the training text, learns the segmenters and encodes every split."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ T = TypeVar("T")
 def build(
     data: DataSpec, text: Text, languages: list[str], out: Path, on_progress: Progress, *, documents: bool = False, form: Form = RAW
 ) -> dict[str, Any]:
-    """Writes all files of a store but `about.json`; -> its `stats`. UserError for malformed text. `documents`: of several sentences."""
+    """Writes all files of a store except `about.json`. Returns its `stats`. Raises UserError for malformed text.
+
+    documents: each line is a document of several sentences.
+    """
     tokenizers = [Tokenizer(language, data.tokenizer, data.lowercase, documents=documents, form=form) for language in languages]
     work = [out / f"{side}.work" for side in SIDES]
     dropped = _tokenise_train(data, text, tokenizers, work, on_progress)
@@ -55,7 +58,7 @@ def build(
 
 
 def _tokenise_train(data: DataSpec, text: Text, tokenizers: list[Tokenizer], work: list[Path], on_progress: Progress) -> dict[str, int]:
-    """Writes the tokenised pairs that pass `max_words`; -> counts {kept, empty, max_words}."""
+    """Writes the tokenised pairs that pass `max_words`. Returns counts {kept, empty, max_words}."""
     counts = {"kept": 0, "empty": 0, "max_words": 0}
     done = 0
     with _open_for_writing(work[0]) as src_out, _open_for_writing(work[1]) as tgt_out:
@@ -74,7 +77,7 @@ def _tokenise_train(data: DataSpec, text: Text, tokenizers: list[Tokenizer], wor
 
 
 def _learn(data: DataSpec, languages: list[str], work: list[Path], count: int, user_symbols: list[str]) -> list[subword.Segmenter]:
-    """Segmenters of source and target, the same one twice where they are joint."""
+    """Learns the segmenters of source and target; a joint one is returned twice."""
     subwords = data.subword
     if subwords.joint:
         return [subword.learn(chain(_read(work[0]), _read(work[1])), 2 * count, subwords.kind, subwords.size, languages, user_symbols)] * 2
@@ -94,8 +97,9 @@ def _encode(
     filtered: bool,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Any]:
-    """Writes the arrays of a split, cut as `data` says; `filtered`: its filters by length apply.
-    -> {pairs, tokens: [src, tgt], unknown: [..], dropped}.
+    """Writes the arrays of a split, truncated as `data` says. Returns {pairs, tokens: [src, tgt], unknown: [..], dropped}.
+
+    filtered: apply the length filters of `data`.
     """
     types = [np.uint16 if segmenter.size <= 1 << 16 else np.int32 for segmenter in segmenters]
     flat: list[list[np.ndarray]] = [[], []]
@@ -129,7 +133,7 @@ def _encode(
 def _held_out(
     split: str, text: Text, tokenizers: list[Tokenizer], segmenters: list[subword.Segmenter], out: Path, data: DataSpec
 ) -> dict[str, Any]:
-    """A split that is not filtered; its raw lines are kept whole. UserError for empty lines."""
+    """Writes a held-out split, unfiltered and with its raw lines. Raises UserError for empty lines."""
     rows = list(text.rows(split))
     if not rows:
         raise UserError(f"{text.where(split)[0]}: the file is empty")
@@ -148,7 +152,7 @@ def _held_out(
 
 
 def _too_long(src: int, tgt: int, data: DataSpec) -> str | None:
-    """The filter that a pair of these subword lengths fails."""
+    """Name of the filter that a pair of these subword lengths fails, or None."""
     if data.max_length is not None and max(src, tgt) > data.max_length:
         return "max_length"
     if data.max_ratio is not None and max(src, tgt) > data.max_ratio * min(src, tgt):

@@ -1,4 +1,4 @@
-"""`nmt-ablate data check`: everything that is wrong or odd with a corpus, found in one reading of each file."""
+"""`nmt-ablate data check`: reports all errors and oddities of a corpus after one pass over each file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.specs.corpora import REQUIRED, Entry
 
 @dataclass
 class SplitReport:
-    """Size of one split; words are separated by spaces; `longest` in words."""
+    """Size of one split. Words are separated by spaces; `longest` is in words."""
 
     pairs: int
     references: int
@@ -28,7 +28,7 @@ class SplitReport:
 
 @dataclass
 class Report:
-    """`problems` keep the corpus from being used; `warnings` do not. Complete lines."""
+    """Result of a check. `problems` prevent the use of the corpus, `warnings` do not. Both are complete lines."""
 
     corpus: str
     splits: dict[str, SplitReport] = field(default_factory=dict)
@@ -39,13 +39,13 @@ class Report:
         return asdict(self)
 
     def raise_problems(self) -> None:
-        """UserError with all problems, if there are any."""
+        """Raises UserError with all problems, if there are any."""
         if self.problems:
             raise UserError(*self.problems)
 
 
 def check(entry: Entry, data_dir: Path | None) -> Report:
-    """Missing files, bad encoding, NUL, empty and huge lines, unequal line counts, unexpected content, sources shared by splits."""
+    """Checks for missing files, bad encoding, NUL, empty and huge lines, unequal line counts, unexpected content and overlapping splits."""
     report = Report(entry.name)
     sources: dict[str, set[bytes]] = {}
     if entry.generated is not None:
@@ -100,7 +100,7 @@ def _check_files(entry: Entry, data_dir: Path, report: Report, sources: dict[str
 
 
 def _check_records(entry: Entry, name: str, path: Path, data_dir: Path, report: Report, sources: dict[str, set[bytes]]) -> None:
-    """A split in a CSV file."""
+    """Checks a split in a CSV file."""
     split, words, marks, empty, equal = entry.splits[name], [], set(), [], 0
     try:
         for number, (source, reference) in enumerate(FileText(entry, data_dir, []).rows(name), 1):
@@ -129,7 +129,7 @@ def _check_records(entry: Entry, name: str, path: Path, data_dir: Path, report: 
 
 
 def _judge(name: str, files: list[corpus.FileReport], report: Report) -> None:
-    """Problems and warnings of the files of one split."""
+    """Adds the problems and warnings of the files of one split."""
     report.problems += empty_files(files)
     for file in files:
         report.problems += file.errors
@@ -142,7 +142,7 @@ def _judge(name: str, files: list[corpus.FileReport], report: Report) -> None:
 
 
 def _check_overlap(report: Report, sources: dict[str, set[bytes]]) -> None:
-    """Held-out sentences that the training text has too, and shared held-out ones."""
+    """Adds a line for held-out sources that also occur in train or in another held-out split."""
     report.problems += _equal_splits(report.corpus, sources)
     for later in (name for name in sources if name != "train"):
         if shared := len(sources[later] & sources.get("train", set())):
@@ -161,12 +161,12 @@ def _adder(hashes: set[bytes]) -> Callable[[str], None]:
 
 
 def _hash(line: str) -> bytes:
-    """A 16-byte hash of a sentence, so that sets of millions fit in memory."""
+    """A 16-byte hash of a sentence, so that sets of millions of sentences fit in memory."""
     return hashlib.blake2b(line.strip().encode(), digest_size=16).digest()
 
 
 def empty_files(files: Sequence[corpus.FileReport]) -> list[str]:
-    """A line for each file with nothing but empty lines."""
+    """A line for each file that has only empty lines."""
     return [f"{file.path}: all {file.lines:,} lines are empty; expected text" for file in files if _is_empty(file)]
 
 
@@ -175,14 +175,14 @@ def _is_empty(file: corpus.FileReport) -> bool:
 
 
 def equal_sides(paths: Sequence[Path]) -> list[str]:
-    """A line for each reference that equals the source. UserError where a file cannot be read."""
+    """A line for each reference that equals the source. Raises UserError if a file cannot be read."""
     source, *references = paths
     equal = [path for path in references if file_hash(path) == file_hash(source)]
     return [f"{source} and {path} hold the same text; expected a text and its translation" for path in equal]
 
 
 def _equal_splits(name: str, sources: Mapping[str, set[bytes]]) -> list[str]:
-    """A line for each test set with the sources of valid."""
+    """A line for each test set whose sources equal those of valid."""
     valid = sources.get("valid")
     tests = [split for split, lines in sources.items() if valid and split not in ("train", "valid") and lines == valid]
     return [f"{name}: valid and {test} hold the same sources; expected different sentences to choose by and to score on" for test in tests]

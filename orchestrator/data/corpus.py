@@ -1,7 +1,7 @@
-"""Reading plain or gzipped text, one sentence a line, and saying exactly what is wrong with it.
+"""Reads plain or gzipped text with one sentence per line, and reports errors with their positions.
 
 Lines end at `\\n` and nowhere else (never at U+2028, U+0085 or form feeds); a `\\r` before it is dropped.
-Compression is told from the content.
+Compression is recognised by content.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHOWN = 3
 
 
 def open_text(path: Path) -> IO[bytes]:
-    """Binary stream of the uncompressed text. UserError where the file cannot be opened, or is none: a FIFO would wait for ever."""
+    """Opens the uncompressed text as a binary stream. Raises UserError if `path` cannot be opened or is no file (a FIFO would block)."""
     if (reason := no_file(path)) is not None:
         raise UserError(f"{path}: {reason}")
     try:
@@ -36,7 +36,7 @@ def open_text(path: Path) -> IO[bytes]:
 
 
 def iter_bytes(path: Path) -> Iterator[bytes]:
-    """Lines without their end. UserError for a line over MAX_LINE_BYTES and for damaged compression."""
+    """Lines without their end. Raises UserError for a line over MAX_LINE_BYTES and for damaged compression."""
     number = 0
     try:
         with open_text(path) as file:
@@ -53,7 +53,7 @@ def iter_bytes(path: Path) -> Iterator[bytes]:
 
 
 def iter_lines(path: Path) -> Iterator[str]:
-    """Decoded lines. UserError at the first line that is not UTF-8 or has a NUL, with its number and the byte's offset in the line."""
+    """Decoded lines. Raises UserError at the first line that is not UTF-8 or has a NUL, with its number and the offset of the byte."""
     for number, line in enumerate(iter_bytes(path), 1):
         try:
             text = line.decode("utf-8")
@@ -65,17 +65,17 @@ def iter_lines(path: Path) -> Iterator[str]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """All lines of a file; errors as `iter_lines`."""
+    """All lines of a file. Raises UserError like `iter_lines`."""
     return list(iter_lines(path))
 
 
 def content_hash(path: Path) -> str:
-    """sha256 of the uncompressed bytes: the same for `train.de` and `train.de.gz`."""
+    """sha256 of the uncompressed bytes, the same for `train.de` and `train.de.gz`."""
     return content_of(path)[0]
 
 
 def content_of(path: Path) -> tuple[str, int]:
-    """`content_hash`, and how many lines `iter_bytes` gives."""
+    """`content_hash` and the number of lines that `iter_bytes` yields."""
     digest, lines, last = hashlib.sha256(), 0, b"\n"
     try:
         with open_text(path) as file:
@@ -90,7 +90,7 @@ def content_of(path: Path) -> tuple[str, int]:
 
 
 def parallel(paths: list[Path]) -> Iterator[tuple[str, ...]]:
-    """Lines of several files side by side. UserError, after the shortest one, where their numbers of lines differ."""
+    """Yields the lines of several files in parallel. Raises UserError at the end of the shortest if their numbers of lines differ."""
     streams = [iter_lines(path) for path in paths]
     for number in _count():
         row = [next(stream, None) for stream in streams]
@@ -103,14 +103,14 @@ def parallel(paths: list[Path]) -> Iterator[tuple[str, ...]]:
 
 
 def unequal(paths: list[Path], counts: list[int]) -> str:
-    """The message for files that should have equally many lines."""
+    """The message for files whose numbers of lines differ."""
     found = ", ".join(f"{path} has {count:,} lines" for path, count in zip(paths, counts, strict=True))
     return f"{found}; a line and its translation must have the same number"
 
 
 @dataclass
 class FileReport:
-    """What one file holds. `errors` and `empty` are for the reader: complete lines, and numbers of the empty lines."""
+    """Contents of one file. errors: complete messages; empty: numbers of the empty lines."""
 
     path: Path
     lines: int = 0
@@ -120,11 +120,12 @@ class FileReport:
     empty: list[int] = field(default_factory=list)
 
     def empty_message(self) -> str:
+        """A message about the empty lines."""
         return f"{self.path}: {len(self.empty):,} empty line{'s' * (len(self.empty) != 1)}{_where(self.empty)}"
 
 
 def inspect(path: Path, each: Callable[[str], None] | None = None) -> FileReport:
-    """Reads a whole file without stopping at bad lines; `each` is called with every good one."""
+    """Reads a whole file without stopping at bad lines; calls `each` with every line that is UTF-8."""
     report = FileReport(path)
     broken: list[tuple[int, UnicodeDecodeError]] = []
     nul: list[int] = []

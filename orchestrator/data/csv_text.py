@@ -1,4 +1,4 @@
-"""Corpora in CSV files: a source and a reference in two columns of one file, plain or gzipped."""
+"""Reads corpora in CSV files, plain or gzipped, with source and reference in two columns of one file."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MAX_FIELD = 10_000_000  # characters
 
 
 def rows(path: Path, columns: tuple[str, str], records: tuple[int, int] | None = None) -> Iterator[tuple[str, str]]:
-    """(source, reference) of each record, or of records `records[0]` .. `records[1]` - 1, counted from 0 without the header.
+    """Yields (source, reference) of each record, or of records `records[0]` .. `records[1]` - 1, counted from 0 without the header.
 
-    UserError for a file without these columns, a record without them, text that is not UTF-8, and fewer records than asked for.
+    Raises UserError for missing columns, a record without them, text that is not UTF-8, and fewer records than `records` needs.
     """
     csv.field_size_limit(MAX_FIELD)
     start, stop = records or (0, None)

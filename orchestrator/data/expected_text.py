@@ -1,4 +1,4 @@
-"""Compares the text of a corpus with its catalogue entry: counts of pairs, and sha256 where the entry states them."""
+"""Compares the text of a corpus with its catalogue entry: numbers of pairs, and sha256 where the entry has them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ TRAINING = ("train", "valid")
 WORDS = {"train": "training pairs", "valid": "validation pairs"}
 
 Text = dict[str, Any]
-"""{"pairs": {split: count}, "sha256": {split: [of the source, of each reference]}} of the text found under a corpus's name."""
+"""{"pairs": {split: count}, "sha256": {split: [source, each reference]}} of the text found for a corpus."""
 
 
 def of_prepared(prepared: Prepared, splits: Collection[str] = TRAINING) -> Text:
-    """Of a prepared corpus; pairs are counted before the filters of a spec."""
+    """The text of a prepared corpus. Pairs are counted before the filters of the spec."""
     sizes = {split: size for split, size in prepared.stats["splits"].items() if split in splits}
     pairs = {split: int(size["pairs"]) + sum(int(n) for n in size["dropped"].values()) for split, size in sizes.items()}
     text = prepared.manifest["text"]
@@ -28,7 +28,7 @@ def of_prepared(prepared: Prepared, splits: Collection[str] = TRAINING) -> Text:
 
 
 def of_files(entry: Entry, data_dir: Path | None, splits: Collection[str]) -> Text:
-    """Of the files in `data_dir`; empty for CSV files, whose records are counted in preparation."""
+    """The text of the files in `data_dir`; empty for CSV files, whose records are counted during preparation."""
     text: Text = {"pairs": {}, "sha256": {}}
     if data_dir is None or entry.csv is not None:
         return text
@@ -40,7 +40,7 @@ def of_files(entry: Entry, data_dir: Path | None, splits: Collection[str]) -> Te
 
 
 def unexpected(corpus: str, text: Mapping[str, Any]) -> list[str]:
-    """A line for each split that differs from the catalogue's entry; none for a corpus without an entry."""
+    """A line for each split that differs from its catalogue entry; none for a corpus without an entry."""
     try:
         entry = load_entry(corpus)
     except UserError:
@@ -59,7 +59,7 @@ def unexpected(corpus: str, text: Mapping[str, Any]) -> list[str]:
 
 
 def _first_difference(files: Sequence[str], found: Sequence[str], expected: Sequence[str]) -> str:
-    """The first file that differs from the entry."""
+    """Describes the first file that differs from the entry."""
     for file, one, other in zip(files, found, expected, strict=False):
         if one != other:
             return f"{file} has sha256 {one[:16]}.., {other[:16]}.. expected"

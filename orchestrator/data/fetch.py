@@ -1,6 +1,6 @@
-"""`nmt-ablate data get NAME`: writes a corpus in the layout of its entry, from HuggingFace, mtdata or sacreBLEU.
+"""`nmt-ablate data get NAME`: fetches a corpus from HuggingFace, mtdata or sacreBLEU and writes it in the layout of its entry.
 
-The libraries are imported here and only here; without them, or without a network, the error is one line.
+These libraries are optional. Without them, or without a network, the error is one line.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ THREE = {"de": "deu", "en": "eng", "zh": "zho", "fr": "fra", "tr": "tur"}
 
 
 def get(name: str, data_dir: Path | None, on_progress: Progress | None = None) -> list[Path]:
-    """Fetches the splits of a corpus that are not there yet; -> the files written, none if all was there.
+    """Fetches the missing splits of a corpus. Returns the files written, none if all exist.
 
-    Each split comes from the first of the entry's sources that has it and works. UserError: what must be supplied by the user and in which
-    layout, a library that is not installed, a network that is not there.
+    Each split comes from the first source of the entry that has it and works. Raises UserError for files that the user must supply (with
+    their layout), a missing library, or a missing network.
     """
     log = on_progress or (lambda line: None)
     if name == senteval.NAME:
@@ -65,7 +65,7 @@ def get(name: str, data_dir: Path | None, on_progress: Progress | None = None) -
 
 
 def _write(entry: Entry, data_dir: Path, split: str, rows: Rows) -> list[Path]:
-    """The files of a split, each whole or absent."""
+    """Writes the files of a split, each completely or not at all."""
     if entry.csv is not None:
         return _write_csv(entry, data_dir, split, rows)
     paths = [data_dir / entry.folders[0] / file for file in entry.splits[split].files]
@@ -92,7 +92,7 @@ def _write(entry: Entry, data_dir: Path, split: str, rows: Rows) -> list[Path]:
 
 
 def _write_csv(entry: Entry, data_dir: Path, split: str, rows: Rows) -> list[Path]:
-    """The one CSV file of a split, whole or absent."""
+    """Writes the CSV file of a split, completely or not at all."""
     assert entry.csv is not None
     path = data_dir / entry.folders[0] / entry.splits[split].src
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def _write_csv(entry: Entry, data_dir: Path, split: str, rows: Rows) -> list[Pat
 
 
 def _rows(entry: Entry, source: Source, split: str) -> Iterator[tuple[str, ...]]:
-    """Source and references of each pair. UserError where the library fails."""
+    """Yields source and references of each pair. Raises UserError if the library fails."""
     try:
         if isinstance(source, HuggingFace):
             yield from _huggingface(source, split)
@@ -145,7 +145,7 @@ def _huggingface(source: HuggingFace, split: str) -> Iterator[tuple[str, ...]]:
 
 
 def _mtdata(entry: Entry, source: MtData, split: str) -> Iterator[tuple[str, ...]]:
-    """By mtdata's command line: its Python interface changes between versions."""
+    """Uses the command line of mtdata, because its Python interface changes between versions."""
     try:
         import mtdata  # noqa: F401
     except ImportError:

@@ -1,6 +1,6 @@
-"""Content hashes and counts of lines of corpus files, made once per (path, size, time of change).
+"""Content hashes and line counts of corpus files, computed once per (path, size, modification time).
 
-Large files are remembered on disk too, under `$XDG_CACHE_HOME/nmt-ablate/hashes`; a cache that cannot be used is no error.
+Those of large files are also cached on disk, in `$XDG_CACHE_HOME/nmt-ablate/hashes`; an unusable cache is no error.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _cache: dict[tuple[str, int, int], tuple[str, int]] = {}
 
 
 def file_hash(path: Path) -> str:
-    """sha256 of the uncompressed content. UserError where the file cannot be read."""
+    """sha256 of the uncompressed content. Raises UserError if the file cannot be read."""
     return _content(path)[0]
 
 
 def file_lines(path: Path) -> int:
-    """Lines of the uncompressed content; errors as `file_hash`."""
+    """Number of lines of the uncompressed content. Raises UserError like `file_hash`."""
     return _content(path)[1]
 
 

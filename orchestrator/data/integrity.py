@@ -1,4 +1,4 @@
-"""Integrity of prepared files: their size is checked at each access, their sha256 once in each process."""
+"""Integrity of prepared files: the size is checked at each access, the sha256 once per process."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from pathlib import Path
 from orchestrator.errors import UserError
 
 _verified: dict[str, tuple[int, int, str]] = {}
-"""Absolute path -> size, modification time and sha256 of the file when this process hashed it."""
+"""Absolute path -> size, modification time and sha256 when this process hashed the file."""
 
 
 class VerifiedFiles:
-    """The files of one prepared folder. sizes, sums: name -> bytes and sha256 as written."""
+    """The files of one prepared folder. sizes, sums: name -> recorded bytes and sha256."""
 
     def __init__(self, folder: Path, sizes: Mapping[str, int], sums: Mapping[str, str]) -> None:
         self.folder, self.sizes, self.sums = folder, sizes, sums
 
     def check_sizes(self) -> None:
-        """UserError for the first file whose size differs. Contents are not read."""
+        """Raises UserError for the first file whose size differs. Contents are not read."""
         for name in self.sizes:
             self._status(name)
 
     def verify_all(self) -> None:
-        """UserError for the first file that is not as written."""
+        """Raises UserError for the first file that differs from its recorded size or sha256."""
         for name in self.sizes:
             self.verified(name)
 
     def verified(self, name: str) -> Path:
-        """The path of a file. UserError if it is not as written, with what was found and how to repair it."""
+        """The path of a file. Raises UserError, with what was found and how to repair it, if the file is not as recorded."""
         if name not in self.sizes:
             raise self.error(name, "it was not written when this corpus was prepared")
         status, path = self._status(name), self.folder / name
@@ -44,6 +44,7 @@ class VerifiedFiles:
         return path
 
     def error(self, name: str, found: str) -> UserError:
+        """The error for a file that is not as recorded."""
         return UserError(
             f"{self.folder / name}: is not as it was prepared ({found}); remove the folder {self.folder} and the next run prepares it again"
         )
@@ -61,7 +62,7 @@ class VerifiedFiles:
 
 
 def sha256_of(path: Path) -> str:
-    """sha256 of a file's bytes."""
+    """sha256 of a file's bytes. Raises UserError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""From a DataSpec to token ids, once per content: hash, then build in a temporary directory, then rename."""
+"""Prepares the token ids of a DataSpec once per content: hashes the text, builds in a temporary directory, then renames it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from orchestrator.specs.schema import DataSpec
 from orchestrator.specs.text_form import RAW
 
 FORMAT = 1
-"""Increased whenever equal text and options give different ids."""
+"""Increased when equal text and options give different ids."""
 
 
 def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
-    """Everything that prepared data depend on: hashes of the text (or the generator's parameters) and options. None if a file is absent.
+    """Everything that determines the prepared data: hashes of the text (or the generator's parameters) and options.
 
-    Names, paths and declared vocabulary sizes do not count. Absent test sets are left out, except `test`, which is required.
-    UserError for an unknown corpus.
+    Names, paths and declared vocabulary sizes are excluded, and so are absent test sets other than `test`. Returns None if a required file
+    is absent. Raises UserError for an unknown corpus.
     """
     entry = load_entry(data.corpus)
     options = without_grown("data", data.model_dump(mode="json", exclude={"corpus", "vocab"}))
@@ -52,10 +52,10 @@ def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
 
 
 def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, on_progress: Progress | None = None) -> Prepared:
-    """The prepared corpus, built if `cache_dir` does not have it. Concurrent processes wait for the first.
+    """Returns the prepared corpus and builds it if `cache_dir` does not have it. Concurrent processes wait for the first.
 
-    `on_progress(stage, done, total)`; total is None where it is not known. UserError for absent or malformed text: nothing is left behind,
-    and for a file of another size than written.
+    on_progress: called with (stage, done, total), where total is None if unknown. Raises UserError for absent or malformed text, which
+    leaves no files behind, and for a prepared file whose size has changed.
     """
     source_manifest = manifest(data, data_dir)
     entry = load_entry(data.corpus)
@@ -106,7 +106,7 @@ def _build(data: DataSpec, text: Text, source_manifest: dict[str, Any], key: str
 
 
 def _publish(tmp: Path, folder: Path, key: str) -> None:
-    """Renames into place. A complete store of another process is kept; a damaged one is replaced."""
+    """Renames `tmp` to `folder`. A complete store of another process stays; a damaged one is replaced."""
     try:
         tmp.rename(folder)
     except OSError:
@@ -120,9 +120,9 @@ def _publish(tmp: Path, folder: Path, key: str) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Exclusive among processes of this machine; False where the file system has no locks (the rename decides then).
+    """Excludes other processes of this machine. Yields False if the file system has no locks; then the rename decides.
 
-    Makes the folder. UserError where it cannot be written.
+    Creates the folder. Raises UserError if it cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ def _locked(path: Path) -> Iterator[bool]:
 
 
 def _hashes(entry: Entry, data_dir: Path | None) -> dict[str, list[str]]:
-    """Hashes of source and references of each split whose files are all there; of CSV files the columns and records too."""
+    """Hashes of source and references of each complete split; for CSV files also the columns and records."""
     found = {}
     for name, split in entry.splits.items():
         if data_dir is None:
@@ -153,7 +153,7 @@ def _hashes(entry: Entry, data_dir: Path | None) -> dict[str, list[str]]:
 
 
 def _raw_hashes(entry: Entry, data_dir: Path | None) -> dict[str, list[str]]:
-    """Of the raw references of each split that has them all."""
+    """Hashes of the raw references of each split that has all of them."""
     found = {}
     for name in entry.splits:
         if data_dir is not None and (paths := entry.raw_references(name, data_dir)):

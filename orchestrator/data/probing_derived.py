@@ -1,7 +1,7 @@
-"""Probing tasks that need no parser, made from plain sentences after SentEval's: Length, WordContent, BigramShift.
+"""Probing tasks that need no parser, derived from plain sentences as in SentEval: Length, WordContent, BigramShift.
 
-What differs: the bins of Length hold about equally many of the text's own sentences; WordContent has as many target words as are frequent
-enough.
+Two differences: the bins of Length hold about equally many sentences of the text, and WordContent has as many target words as are
+frequent enough.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from orchestrator.errors import UserError
 TASKS = ("Length", "WordContent", "BigramShift")
 BINS = 6
 MOST_WORDS, MIN_LETTERS = 1000, 4
-"""Of WordContent: target words at most, letters of one at least (SentEval's figures)."""
+"""WordContent: maximum number of target words and minimum letters of each (SentEval's figures)."""
 SKIPPED = 2
-"""Ranks of words before the first target, as a multiple of the number of targets (SentEval: 2,000 before 1,000)."""
+"""Number of skipped ranks before the first target, as a multiple of the number of targets (SentEval: 2,000 before 1,000)."""
 EACH, SHARE = 20, 400
-"""Sentences of a target word at least: 20, and one of 400 of the text."""
+"""Minimum sentences of a target word: 20, and one in 400 of the text."""
 LEAST = 30
-"""Sentences of a text at least."""
+"""Minimum sentences of a text."""
 
 
 def derive(sentences: Sequence[str], seed: int = 1) -> dict[str, ProbingSet]:
-    """Name of the task -> instances, 80:10:10, of the text's distinct sentences in an order drawn from `seed`.
+    """Returns {task: instances}, split 80:10:10, from the distinct sentences of the text in an order drawn from `seed`.
 
-    Words are what spaces separate. A task for which the text is too small or too uniform is absent. UserError for under 30 sentences.
+    Words are separated by spaces. A task for which the text is too small or too uniform is absent. Raises UserError for fewer than 30
+    sentences.
     """
     distinct = list(dict.fromkeys(" ".join(words) for line in sentences if (words := line.split())))
     if len(distinct) < LEAST:
@@ -41,7 +42,7 @@ def derive(sentences: Sequence[str], seed: int = 1) -> dict[str, ProbingSet]:
 
 
 def length(sentences: Sequence[str]) -> ProbingSet:
-    """Words of each sentence, in at most six bins, labelled as `9-12`."""
+    """Number of words of each sentence, in at most six bins with labels such as `9-12`."""
     counts = [len(sentence.split()) for sentence in sentences]
     ordered = sorted(counts)
     highs = sorted({ordered[(i + 1) * len(ordered) // BINS - 1] for i in range(BINS)})
@@ -51,7 +52,7 @@ def length(sentences: Sequence[str]) -> ProbingSet:
 
 
 def word_content(sentences: Sequence[str]) -> ProbingSet:
-    """The one target word that a sentence has, once; other sentences are left out, and so is what a target has more than the rarest one."""
+    """The only target word in each sentence. Other sentences are dropped, and all targets get as many sentences as the rarest one."""
     split = [[_bare(word) for word in sentence.lower().split()] for sentence in sentences]
     least = max(EACH, len(sentences) // SHARE)
     ranked = [word for word, _ in Counter(word for words in split for word in words).most_common()]
@@ -70,12 +71,12 @@ def word_content(sentences: Sequence[str]) -> ProbingSet:
 
 
 def _sizes(words: int) -> list[int]:
-    """Numbers of targets to try, from many to few."""
+    """Numbers of targets to try, in falling order."""
     return [size for size in (MOST_WORDS, 500, 200, 100, 50, 20, 10, 5) if (SKIPPED + 1) * size <= words]
 
 
 def bigram_shift(sentences: Sequence[str], seed: int) -> ProbingSet:
-    """Every other sentence with two neighbouring words exchanged (I), the others as they are (O); not the first word, no punctuation."""
+    """Exchanges two neighbouring words in every other sentence (label I, else O), but neither the first word nor punctuation."""
     rng = Random(f"probing/bigram-shift/{seed}")
     texts: list[str] = []
     labels: list[str] = []
@@ -93,10 +94,10 @@ def bigram_shift(sentences: Sequence[str], seed: int) -> ProbingSet:
 
 
 def _is_word(text: str) -> bool:
-    """With punctuation neither for itself nor at its ends."""
+    """Returns True for a word without punctuation at its ends."""
     return text[0].isalnum() and text[-1].isalnum()
 
 
 def _bare(word: str) -> str:
-    """Without punctuation at its ends."""
+    """The word without punctuation at its ends."""
     return word.strip("".join(c for c in set(word) if not c.isalnum()))

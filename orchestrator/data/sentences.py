@@ -1,7 +1,7 @@
-"""Documents: texts of several sentences, one document a line, its sentences joined by ` <q> `.
+"""Documents: texts of several sentences, one document per line, with sentences joined by ` <q> `.
 
-A document's source ids are its sentences, each ended by EOS (the last one by the EOS that every source gets); its target ids have MARK_ID
-between sentences, since EOS would end the output.
+In source ids each sentence ends with EOS (the last one with the EOS that every source gets). In target ids MARK_ID separates sentences,
+because EOS would end the output.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from orchestrator.data.subword import EOS, Segmenter
 MARK, MARK_ID = "<q>", 4
 JOINT = f" {MARK} "
 RULE = 1
-"""Version of `split`: raised when it cuts anywhere else."""
+"""Version of `split`, increased when its output changes."""
 
 _TITLES = (
     "Mr Mrs Ms Dr Prof Rev Sen Rep Gov Gen Col Capt Lt Sgt Cpl Maj Cmdr Adm Pres Hon Supt Det Insp St Mt Ft vs No Nos Fig Jan Feb Mar Apr"
@@ -29,9 +29,11 @@ _INITIAL = re.compile(r"(?:[A-Za-z]\.)*[A-Z]")
 
 
 def split(text: str) -> list[str]:
-    """Sentences of running text, by rule: a line end, or `.`, `!`, `?` (closing quotes and brackets taken along) before white space and an
-    upper-case letter, a digit or a sign of currency (opening quotes and brackets let through). A full stop after a title or another known
-    abbreviation, and after initials (`J.`, `U.S.`), ends none.
+    """Splits running text into sentences by rule.
+
+    A sentence ends at a line end, or at `.`, `!` or `?` (and closing quotes or brackets) before white space and an upper-case letter,
+    digit or currency sign (with opening quotes or brackets). A full stop after an abbreviation in the list, or after initials (`J.`,
+    `U.S.`), does not end a sentence.
     """
     found = []
     for line in text.splitlines():
@@ -54,19 +56,19 @@ def _abbreviated(sentence: str) -> bool:
 
 
 def line_of(text: str, how: Literal["rule", "lines"]) -> str:
-    """A document as one line. `rule`: cut by `split`; `lines`: each line of the text is a sentence."""
+    """A document as one line. how: `rule` splits with `split`; with `lines`, each line of the text is a sentence."""
     text = text.replace("\0", " ").replace(MARK, " ")
     sentences = split(text) if how == "rule" else [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     return JOINT.join(sentences)
 
 
 def sentences_of(line: str) -> list[str]:
-    """The way back: the sentences of a line."""
+    """The sentences of a line; inverse of `line_of`."""
     return [part for sentence in line.split(MARK) if (part := " ".join(sentence.split()))]
 
 
 class DocumentSegmenter:
-    """A segmenter of sentences as one of documents (a `Segmenter` too)."""
+    """Makes a segmenter of documents from one of sentences. Implements `Segmenter`."""
 
     def __init__(self, segmenter: Segmenter, side: str) -> None:
         self.segmenter, self.size, self.mark = segmenter, segmenter.size, EOS if side == "src" else MARK_ID
@@ -90,7 +92,7 @@ class DocumentSegmenter:
 
 
 def truncated(ids: list[int], limit: int | None) -> list[int]:
-    """At most `limit` ids; an end of a sentence that comes last is dropped, for the source's own EOS follows."""
+    """The first `limit` ids, without sentence ends at the end, because the source's own EOS follows."""
     if limit is None or len(ids) <= limit:
         return ids
     ids = ids[:limit]

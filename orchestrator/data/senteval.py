@@ -1,6 +1,7 @@
 """The ten probing tasks of SentEval (Conneau et al. 2018): names, files, and sentences with their labels.
 
-A file has one instance a line: `tr`, `va` or `te`, the label, perhaps further fields, the sentence, between tabs; UTF-8, maybe gzipped.
+Files are UTF-8, plain or gzipped, with one instance per line in tab-separated fields: `tr`, `va` or `te`; the label; optional further
+fields; the sentence.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from orchestrator.files.no_file import the_file
 from orchestrator.specs.positions import shown
 
 NAME = "senteval-probing"
-"""The folder below the data directory, and what `data get` calls it."""
+"""Folder in the data directory and name for `data get`."""
 SPLITS = ("tr", "va", "te")
 MAX_SHOWN = 10
-"""Bad lines of a file that are named; the others are counted."""
+"""Number of bad lines of a file that are reported; the others are only counted."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """`name` as the toolkit has it, `column` as Hao et al. 2019 (Table 5) head it."""
+    """One task. name: that of the toolkit; column: heading in Hao et al. 2019 (Table 5)."""
 
     name: str
     column: str
@@ -46,12 +47,12 @@ TASKS = {
         Task("CoordinationInversion", "CoIn", "coordination_inversion.txt", "were two coordinate clauses exchanged?"),
     )
 }
-"""In the order of the paper's columns."""
+"""The tasks in the order of the paper's columns."""
 
 
 @dataclass
 class Part:
-    """One split: sentences and their labels, line by line."""
+    """One split: sentences and their labels."""
 
     sentences: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -61,16 +62,16 @@ class Part:
 
 
 ProbingSet = dict[str, Part]
-"""tr, va, te -> its instances."""
+"""Maps tr, va and te to their instances."""
 
 
 def find(task: Task, folder: Path) -> Path | None:
-    """The task's file, plain before gzipped. UserError where all that lies there is something else."""
+    """The task's file, plain before gzipped, or None. Raises UserError if the paths exist but are no files."""
     return the_file([folder / task.file, folder / f"{task.file}.gz"])
 
 
 def load(tasks: Iterable[Task], folder: Path) -> dict[str, ProbingSet]:
-    """Name of the task -> its instances. UserError with a line for every fault of every file: where, what was found and expected."""
+    """Reads {task: instances}. Raises UserError with one line for each fault in each file: position, what was found and expected."""
     sets: dict[str, ProbingSet] = {}
     problems: list[str] = []
     for task in tasks:
@@ -86,7 +87,7 @@ def load(tasks: Iterable[Task], folder: Path) -> dict[str, ProbingSet]:
 
 
 def read(path: Path) -> tuple[ProbingSet, list[str]]:
-    """(instances, complete lines of what is wrong with the file)."""
+    """Reads a file. Returns (instances, a message for each fault)."""
     parts: ProbingSet = {split: Part() for split in SPLITS}
     first: dict[str, int] = {}  # label of va and te -> its first line
     faults: list[str] = []
@@ -110,7 +111,7 @@ def read(path: Path) -> tuple[ProbingSet, list[str]]:
 
 
 def _instance(line: bytes) -> tuple[str, str, str] | str:
-    """(split, label, sentence), or what is wrong with the line."""
+    """Parses a line to (split, label, sentence), or returns a message about its fault."""
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -128,7 +129,7 @@ def _instance(line: bytes) -> tuple[str, str, str] | str:
 
 
 def _whole(path: Path, parts: ProbingSet, first: dict[str, int]) -> list[str]:
-    """What is wrong with a file whose lines are good."""
+    """Faults of a file as a whole, whose lines are valid: empty splits, a single label, unknown labels."""
     if empty := [split for split in SPLITS if not parts[split]]:
         return [f"{path}: found no line of {', '.join(empty)}; expected instances of tr, va and te"]
     known = set(parts["tr"].labels)
@@ -140,7 +141,7 @@ def _whole(path: Path, parts: ProbingSet, first: dict[str, int]) -> list[str]:
 
 
 def write(instances: ProbingSet, path: Path) -> None:
-    """In the toolkit's format. ValueError for a text with a tab or a line feed."""
+    """Writes instances in the toolkit's format. Raises ValueError for a text with a tab or a line feed."""
     lines = []
     for split in SPLITS:
         for label, sentence in zip(instances[split].labels, instances[split].sentences, strict=True):
@@ -151,7 +152,7 @@ def write(instances: ProbingSet, path: Path) -> None:
 
 
 def split_up(sentences: Sequence[str], labels: Sequence[str], held_out: float = 0.1) -> ProbingSet:
-    """The first instances to tr, then a share of `held_out` each to va and te; labels of these that tr lacks are left out."""
+    """Assigns the first instances to tr, then a share of `held_out` each to va and te, without labels that tr lacks."""
     each = max(1, int(len(labels) * held_out))
     cuts = {"tr": slice(0, len(labels) - 2 * each), "va": slice(len(labels) - 2 * each, len(labels) - each)}
     cuts["te"] = slice(len(labels) - each, len(labels))

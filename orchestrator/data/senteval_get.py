@@ -1,6 +1,6 @@
-"""`nmt-ablate data get senteval-probing`: the ten files, from the repository of SentEval.
+"""`nmt-ablate data get senteval-probing`: fetches the ten files from the repository of SentEval.
 
-Each file's format is checked before it gets its name; what is there already is left alone. There are no published hashes to compare with.
+The format of each file is checked before it is renamed to its final name. Existing files are not touched. There are no published hashes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from orchestrator.errors import UserError
 
 BASE = "https://raw.githubusercontent.com/facebookresearch/SentEval/main/data/probing"
 TIMEOUT = 60.0
-"""Seconds without a byte."""
+"""Seconds without data after which a download fails."""
 
 
 def get(data_dir: Path | None, log: Callable[[str], None]) -> list[Path]:
-    """-> the files written to DIR/senteval-probing. UserError with a line for every file that could not be fetched or is bad."""
+    """Fetches missing files to DIR/senteval-probing and returns them. Raises UserError with a line for each file that failed or is bad."""
     if data_dir is None:
         raise UserError(f"data get {NAME} needs --data-dir DIR, the directory to write to")
     folder = data_dir / NAME
@@ -43,7 +43,7 @@ def get(data_dir: Path | None, log: Callable[[str], None]) -> list[Path]:
 
 
 def _fetch(task: Task, folder: Path) -> Path:
-    """One file, whole or absent."""
+    """Fetches one file, completely or not at all."""
     url, path = f"{BASE}/{task.file}", folder / task.file
     tmp = folder / f".{task.file}.tmp"
     try:
@@ -62,7 +62,7 @@ def _fetch(task: Task, folder: Path) -> Path:
 
 
 def check(data_dir: Path | None) -> dict[str, Any]:
-    """As `data check` reports a corpus: sizes by task and split, problems."""
+    """A report like that of `data check` for a corpus: sizes by task and split, and problems."""
     if data_dir is None:
         raise UserError(f"data check {NAME} needs --data-dir DIR, the directory that holds {NAME}")
     splits: dict[str, dict[str, int]] = {}

@@ -1,10 +1,10 @@
-"""Prepared text on disk: `cache_dir/<key[:16]>/`, written once, read-only, memory-mapped by every trial.
+"""Prepared text on disk in `cache_dir/<key[:16]>/`: written once, then read-only and memory-mapped by every trial.
 
 about.json                        {"key", "manifest", "stats", "files": {name: bytes}, "sha256": {name: sum}, "about_sha256": of the rest}
-src.vocab, tgt.vocab | joint.vocab  the segmenters; src.used, tgt.used beside them where the merges are joint and the vocabularies are not
+src.vocab, tgt.vocab | joint.vocab  the segmenters; also src.used and tgt.used if the merges are joint and the vocabularies are not
 SPLIT.src.npy, SPLIT.tgt.npy      flat token ids, uint16 (int32 from 65,537 ids on), without BOS and EOS
 SPLIT.src.offsets.npy, ...        int64 [pairs + 1]
-SPLIT.src.txt, SPLIT.ref0.txt ..  lines of the held-out splits as the corpus has them; SPLIT.raw0.txt ..: raw references of a tokenised one
+SPLIT.src.txt, SPLIT.ref0.txt ..  unchanged lines of held-out splits; SPLIT.raw0.txt ..: raw references of a tokenised corpus
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Side = str  # "src" | "tgt"
 
 
 class Pairs:
-    """One split: flat token ids of both sides and where each sentence starts. No BOS, no EOS."""
+    """One split: flat token ids of both sides, without BOS and EOS, and the offset of each sentence."""
 
     def __init__(
         self, src: npt.NDArray[Any], src_offsets: npt.NDArray[np.int64], tgt: npt.NDArray[Any], tgt_offsets: npt.NDArray[np.int64]
@@ -46,20 +46,21 @@ class Pairs:
 
     @cached_property
     def src_lengths(self) -> npt.NDArray[np.int64]:
-        """Tokens of each source, EOS not counted. [N]"""
+        """Tokens of each source without EOS. [N]"""
         return np.diff(self.src_offsets)
 
     @cached_property
     def tgt_lengths(self) -> npt.NDArray[np.int64]:
-        """Tokens of each target, BOS and EOS not counted. [N]"""
+        """Tokens of each target without BOS and EOS. [N]"""
         return np.diff(self.tgt_offsets)
 
     @property
     def lengths(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Source and target lengths, [N] each."""
         return self.src_lengths, self.tgt_lengths
 
     def __getitem__(self, i: int) -> tuple[list[int], list[int]]:
-        """Ids of pair i."""
+        """Source and target ids of pair i."""
         if not 0 <= i < len(self):
             raise IndexError(i)
         src = self.src[self.src_offsets[i] : self.src_offsets[i + 1]]
@@ -67,10 +68,10 @@ class Pairs:
 
 
 class Prepared:
-    """A corpus ready to train on and to score against.
+    """A corpus prepared for training and scoring.
 
-    `manifest`: what it was made from; `stats`: counts, filters, hashes of the vocabularies; `files`: what lies there, each verified by its
-    sha256 when it is opened.
+    manifest: text and options it was prepared from; stats: counts, filters, hashes of the vocabularies; files: its files, whose sha256 is
+    verified when they are opened.
     """
 
     def __init__(self, path: Path, record: dict[str, Any]) -> None:
@@ -79,7 +80,7 @@ class Prepared:
         self.stats: dict[str, Any] = record["stats"]
         self.files = VerifiedFiles(path, record["files"], record["sha256"])
         self.documents = "documents" in self.manifest  # texts of several sentences (data.sentences)
-        self.form: Form = self.manifest.get("form", RAW)  # of the corpus' lines
+        self.form: Form = self.manifest.get("form", RAW)  # form of the corpus lines
         self.target_language: str = self.manifest["languages"][1]
         self.joint: bool = self.manifest["preparation"]["subword"]["joint"]
         self.src_size, self.tgt_size = (int(n) for n in self.stats["sizes"])
@@ -87,11 +88,11 @@ class Prepared:
 
     @property
     def splits(self) -> list[str]:
-        """train, valid, then the test sets."""
+        """Names of the splits: train, valid, then the test sets."""
         return list(self.stats["splits"])
 
     def pairs(self, split: str) -> Pairs:
-        """Token ids of a split, the first reference as target. UserError for an unknown split."""
+        """Token ids of a split, with the first reference as target. Raises UserError for an unknown split."""
         self._check(split)
         if split not in self._pairs:
             names = (f"{split}.{side}{part}.npy" for side in ("src", "tgt") for part in ("", ".offsets"))
@@ -99,15 +100,15 @@ class Prepared:
         return self._pairs[split]
 
     def sources(self, split: str) -> list[str]:
-        """Source lines of a held-out split as the corpus has them."""
+        """Unchanged source lines of a held-out split."""
         return self._raw(split, "src")
 
     def references(self, split: str) -> list[list[str]]:
-        """Reference streams of a held-out split as the corpus has them (outer: stream; inner: sentence)."""
+        """Unchanged reference streams of a held-out split (outer: stream; inner: sentence)."""
         return [self._raw(split, f"ref{i}") for i in range(self.stats["splits"][self._check(split)]["references"])]
 
     def reference_text(self, split: str) -> list[list[str]]:
-        """The same as running text: of a tokenised corpus its raw references, else its tokens unescaped and detokenised."""
+        """References as running text: for a tokenised corpus its raw references, or else its tokens, unescaped and detokenised."""
         if self.form == RAW:
             return self.references(split)
         if split in self.manifest.get("raw", {}):
@@ -115,32 +116,32 @@ class Prepared:
         return [self._tokenizers["tgt"].detokenise(stream) for stream in self.references(split)]
 
     def tokenise(self, lines: list[str], side: Side) -> list[str]:
-        """Lines of the corpus with the tokenisation and case of the spec."""
+        """Corpus lines with the tokenisation and case of the spec."""
         return self._tokenizers[side].tokenise(lines)
 
     def encode(self, lines: list[str], side: Side = "src") -> list[list[int]]:
-        """Lines of the corpus to ids, without BOS and the last EOS, cut as the spec says."""
+        """Encodes corpus lines to ids, without BOS and the last EOS, truncated as the spec says."""
         return self.encode_tokens(self.tokenise(lines, side), side)
 
     def encode_text(self, lines: list[str], side: Side = "src") -> list[list[int]]:
-        """Running text to ids, whatever the form of the corpus is."""
+        """Encodes running text to ids, whatever the form of the corpus."""
         return self.encode_tokens(self._tokenizers[side].tokenise_text(lines), side)
 
     def encode_tokens(self, lines: list[str], side: Side = "src") -> list[list[int]]:
-        """Lines as `tokenise` writes them to ids, cut as the spec says."""
+        """Encodes lines from `tokenise` to ids, truncated as the spec says."""
         limit = (self.manifest["preparation"].get("truncate") or {}).get(side)
         return [truncated(ids, limit) for ids in self._segmenters[side].encode(lines)]
 
     def decode(self, ids_list: list[list[int]], side: Side = "tgt") -> list[str]:
-        """Ids to detokenised lines; PAD, BOS and EOS are skipped."""
+        """Decodes ids to detokenised lines; PAD, BOS and EOS are skipped."""
         return self._tokenizers[side].detokenise(self.decode_tokens(ids_list, side))
 
     def decode_tokens(self, ids_list: list[list[int]], side: Side = "tgt") -> list[str]:
-        """Ids to lines as `tokenise` writes them."""
+        """Decodes ids to tokenised lines."""
         return self._segmenters[side].decode([[int(i) for i in ids] for ids in ids_list])
 
     def vocabulary(self, name: str) -> list[Path]:
-        """The files of a segmenter (`joint`, `src` or `tgt`): its model, and the ids that it uses where these are kept."""
+        """The files of a segmenter (`joint`, `src` or `tgt`): its model and, if it has one, the list of ids it uses."""
         used = f"{name}{subword.USED}"
         has_used = used in self.files.sizes or (self.path / used).exists()
         return [self.files.verified(file) for file in (f"{name}.vocab", *([used] * has_used))]
@@ -173,9 +174,9 @@ class Prepared:
 
 
 def load(path: Path, key: str) -> Prepared | None:
-    """The store at `path`; None if it is absent, lacks a file, or is of an earlier version, which wrote no sums.
+    """The store at `path`, or None if it is absent, lacks a file, or has no sums because an earlier version wrote it.
 
-    UserError for another key's, and where `about.json` is not as it was written.
+    Raises UserError for a store with another key and for an altered `about.json`.
     """
     try:
         record = json.loads((path / ABOUT).read_text(encoding="utf-8"))
@@ -194,7 +195,7 @@ def load(path: Path, key: str) -> Prepared | None:
 
 
 def own_sha256(record: dict[str, Any]) -> str:
-    """sha256 of everything in `about.json` beside this very sum."""
+    """sha256 of everything in `about.json` except this sum."""
     return digest({name: value for name, value in record.items() if name != OWN_SHA256})
 
 

@@ -1,6 +1,6 @@
-"""Segmentation into ids: sentencepiece BPE or unigram, or whole words by frequency. PAD 0, UNK 1, BOS 2, EOS 3 in each.
+"""Segmentation into ids by sentencepiece BPE or unigram, or by frequent words. PAD is 0, UNK 1, BOS 2, EOS 3 in each.
 
-Sentencepiece runs with normalisation `identity`, so decoding an encoded line gives it back but for runs of spaces and unseen characters.
+Sentencepiece runs with normalisation `identity`, so encoding and decoding a line only changes runs of spaces and unseen characters.
 Learning is deterministic: one thread, no shuffling, no file names inside the model.
 """
 
@@ -19,14 +19,14 @@ from orchestrator.errors import UserError
 PAD, UNK, BOS, EOS = range(4)
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 MAX_LEARNED = 2_000_000
-"""Longer text is subsampled to every n-th line before learning."""
+"""Maximum lines for learning; longer text is subsampled to every n-th line."""
 USED = ".used"
 """Suffix of the file with the pieces of a model that one side uses."""
 LARGE_ALPHABETS = ("zh", "ja", "ko")
 
 
 class Segmenter(Protocol):
-    """Lines to ids and back; ids never hold PAD, BOS, EOS."""
+    """Converts lines to ids and back. The ids never contain PAD, BOS or EOS."""
 
     size: int
 
@@ -64,7 +64,8 @@ class Pieces:
         languages: list[str],
         user_symbols: Sequence[str] = (),
     ) -> Pieces:
-        """From `count` lines. user_symbols: extra pieces, ids 4 on. UserError where `size` cannot hold the alphabet, or for no words."""
+        """Learns from `count` lines. user_symbols: extra pieces, with ids from 4. Raises UserError for no words or a `size` below the
+        alphabet."""
         import sentencepiece
 
         interval = -(-count // MAX_LEARNED)
@@ -97,13 +98,13 @@ class Pieces:
 
 
 class UsedPieces:
-    """The pieces of a model that occur in one side's text, renumbered after the specials; other pieces are UNK.
+    """The pieces of a model that occur in the text of one side, renumbered after the specials; other pieces are UNK.
 
-    Two sides with joint merges get separate vocabularies (subword-nmt's joint codes, fairseq's dictionaries).
+    Gives two sides with joint merges separate vocabularies (subword-nmt's joint codes, fairseq's dictionaries).
     """
 
     def __init__(self, pieces: Pieces, piece_ids: Sequence[int]) -> None:
-        """piece_ids: the model's id of each of our ids, the specials first."""
+        """piece_ids: the model's id for each new id, the specials first."""
         self.pieces, self.piece_ids = pieces, list(piece_ids)
         self.ids = {old: new for new, old in enumerate(self.piece_ids)}
         self.size = len(self.piece_ids)
@@ -120,13 +121,13 @@ class UsedPieces:
 
     @classmethod
     def from_text(cls, pieces: Pieces, lines: Iterable[str], user_symbols: int = 0) -> UsedPieces:
-        """user_symbols: number of pieces after the specials that are always included."""
+        """Finds the pieces used in `lines`. user_symbols: number of pieces after the specials that are always included."""
         used = {i for chunk in _chunks(lines, 4096) for line in pieces.encode(chunk) for i in line}
         return cls(pieces, sorted(used | set(range(len(SPECIALS) + user_symbols))))
 
 
 class Words:
-    """The `size` - 4 most frequent words, ties in alphabetical order; all others are UNK."""
+    """The `size` - 4 most frequent words, ties in alphabetical order; other words are UNK."""
 
     def __init__(self, words: list[str]) -> None:
         self.words = [*SPECIALS, *words]
@@ -145,6 +146,7 @@ class Words:
 
     @classmethod
     def learn(cls, lines: Iterable[str], size: int, user_symbols: Sequence[str] = ()) -> Words:
+        """Learns from all lines. Raises UserError if `size` leaves no room for words."""
         if size <= len(SPECIALS):
             raise UserError(f"cannot learn a word vocabulary of {size}: the special ids alone are {len(SPECIALS)}")
         counts: Counter[str] = Counter()
@@ -162,12 +164,12 @@ def learn(
     languages: list[str],
     user_symbols: Sequence[str] = (),
 ) -> Segmenter:
-    """A segmenter of at most `size` ids, specials and `user_symbols` (ids 4 on) included, from `count` training lines."""
+    """Learns a segmenter of at most `size` ids, including specials and `user_symbols` (ids from 4), from `count` training lines."""
     return Words.learn(lines, size, user_symbols) if kind == "word" else Pieces.learn(lines, count, kind, size, languages, user_symbols)
 
 
 def load(path: Path, kind: Literal["bpe", "unigram", "word"]) -> Segmenter:
-    """What `save` wrote."""
+    """Loads a segmenter that `save` wrote."""
     if kind == "word":
         return Words(json.loads(path.read_text(encoding="utf-8")))
     pieces, used = Pieces(path.read_bytes()), path.with_suffix(USED)

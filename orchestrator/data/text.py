@@ -1,4 +1,4 @@
-"""The raw text of a corpus, wherever it comes from, one split at a time."""
+"""Raw text of a corpus from files or from the generator, one split at a time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from orchestrator.specs.corpora import Entry, ToyParams
 
 
 class Text(Protocol):
-    """`rows`: (source, reference, ...) of each line; may raise UserError at a bad line. `held_out`: valid and the test sets.
+    """Source of raw text.
 
-    `raw`: running text of each reference stream of a tokenised corpus, where it is there.
+    held_out: valid and the test sets. rows: (source, reference, ...) of each line; raises UserError at a bad line. raw: running text of
+    each reference stream of a tokenised corpus, if it exists. where: a name for each column, for messages.
     """
 
     held_out: list[str]
@@ -37,7 +38,7 @@ class FileText:
         return [corpus.read_lines(path) for path in self.entry.raw_references(split, self.data_dir)]
 
     def _records(self, split: str, path: Path) -> Iterator[tuple[str, ...]]:
-        """Of a CSV file; documents as one line."""
+        """Records of a CSV file, with each document as one line."""
         entry, records = self.entry, self.entry.splits[split].records
         assert entry.csv is not None
         for texts in csv_text.rows(path, (entry.csv.src, entry.csv.tgt), None if records is None else (records[0], records[1])):
@@ -48,12 +49,12 @@ class FileText:
                 yield tuple(sentences.line_of(text, how) for text, how in zip(texts, ways, strict=True))
 
     def where(self, split: str) -> list[str]:
-        """A name for each column, for messages."""
+        """Paths of the columns, for messages."""
         return [str(path) for path in self.entry.locate(split, self.data_dir)]
 
 
 class ToyText:
-    """Generated text, drawn once."""
+    """Text of the built-in toy corpus, generated once."""
 
     def __init__(self, params: ToyParams) -> None:
         self.held_out = ["valid", "test"]
@@ -70,7 +71,7 @@ class ToyText:
 
 
 def text_of(entry: Entry, data_dir: Path | None, tests: list[str]) -> Text:
-    """`tests`: the test sets that are there. `data_dir` is needed for files."""
+    """The text of a corpus. tests: the existing test sets. data_dir: required unless the corpus is generated."""
     if entry.generated is not None:
         return ToyText(entry.generated)
     assert data_dir is not None

@@ -1,4 +1,4 @@
-"""Compares the form of a corpus' lines (raw, tokenised, escaped) with its catalogue entry: tokenised text must not be tokenised again."""
+"""Compares the form of corpus lines (raw, tokenised, escaped) with the catalogue entry, as tokenised text must not be tokenised again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.specs.text_form import ESCAPED, RAW, Form
 
 MAX_LINES = 3000
 MIN_LINES = 3
-"""Lines that are read, and lines that must agree before a form is concluded."""
+"""Maximum lines to read, and minimum lines with the same evidence to infer a form."""
 
 _ESCAPED = re.compile(r"&(?:apos|quot|amp|lt|gt|#124|#91|#93);|(?<= )@-@(?= )")
 _APART = re.compile(r"(?<=\s)[.,。、，](?=\s|$)")
@@ -27,7 +27,7 @@ _LONG = 8
 
 @dataclass(frozen=True)
 class Appearance:
-    """The form that lines appear to have. example: number and text of the first line that shows it; None for raw text."""
+    """Apparent form of some lines. example: number and text of the first line that shows it; None for raw text."""
 
     form: Form
     example: tuple[int, str] | None = None
@@ -38,7 +38,7 @@ class Appearance:
 
 
 def appearance(lines: Sequence[str]) -> Appearance | None:
-    """The apparent form: tokenised if full stops and commas are separate, escaped if there is `&apos;` or the like. None if unclear."""
+    """Infers the form: tokenised if full stops and commas are separate, escaped if there are escapes like `&apos;`. None if unclear."""
     escaped = [i for i, line in enumerate(lines) if _ESCAPED.search(line)]
     apart = [i for i, line in enumerate(lines) if _APART.search(line)]
     attached = sum(_ATTACHED.search(line) is not None for line in lines)
@@ -50,7 +50,7 @@ def appearance(lines: Sequence[str]) -> Appearance | None:
 
 
 def unspaced(lines: Sequence[str]) -> bool:
-    """True for text in a script without spaces between words, if most of its strings between spaces are longer than words."""
+    """Returns True for text in a script without spaces between words whose strings between spaces are too long for words on average."""
     text = " ".join(lines[:MAX_LINES])
     letters, words = len(text) - text.count(" "), len(text.split())
     return letters > 0 and len(_UNSPACED.findall(text)) > letters / 3 and letters > _LONG * words
@@ -69,7 +69,7 @@ def warnings(entry: Entry, data_dir: Path | None) -> list[str]:
     if entry.generated is not None:
         return []
     messages = [f"{entry.name}: {side}: {doubt}" for side in ("src", "tgt") if (doubt := languages.unknown_code(getattr(entry, side)))]
-    if data_dir is None or not data_dir.is_dir() or entry.documents is not None:  # highlights of news end in ` .` as they are
+    if data_dir is None or not data_dir.is_dir() or entry.documents is not None:  # raw news highlights end in ` .`
         return messages
     for split in entry.splits:
         if entry.lacks([split], data_dir):
@@ -82,7 +82,7 @@ def warnings(entry: Entry, data_dir: Path | None) -> list[str]:
             rows = list(islice(text.rows(split), MAX_LINES))
             raw = [lines[:MAX_LINES] for lines in text.raw(split)]
         except UserError:
-            continue  # said of the file itself
+            continue  # reported by the check of the file itself
         read = [(path, list(lines), entry.text) for path, lines in zip(text.where(split), zip(*rows, strict=True), strict=False)]
         read += [(str(path), lines, RAW) for path, lines in zip(entry.raw_references(split, data_dir), raw, strict=True)]
         for path, lines, form in read:
@@ -92,7 +92,7 @@ def warnings(entry: Entry, data_dir: Path | None) -> list[str]:
 
 
 def consequence(form: Form) -> str:
-    """The consequence of text whose form differs from its entry's."""
+    """Describes what happens if the form of a text differs from `form`, that of its entry."""
     if form == RAW:
         return "data.tokenizer moses would tokenise it twice, and a metric of running text counts its tokens and escapes as words"
     return "it is not tokenised (`tokenised`, `tokenised-escaped`) or not unescaped (`tokenised`) where it should be"

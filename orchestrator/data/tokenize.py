@@ -1,4 +1,4 @@
-"""Moses tokenisation and lower-casing as the papers apply them, and the way back to running text."""
+"""Moses tokenisation and lowercasing as in the papers, and detokenisation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from orchestrator.specs.text_form import ESCAPED, RAW, Form
 
 
 class Tokenizer:
-    """One language of one spec. Tokens are joined by single spaces. `documents`: by sentence.
+    """The tokeniser of one language of a spec. Tokens are joined by single spaces.
 
-    form: of the corpus' lines. Those of a tokenised corpus are taken as they are: `&apos;s` would become `& apos ; s`. Of raw ones nothing
-    is escaped (`'` stays `'`).
+    documents: process each sentence of a line separately. form: form of the corpus lines. Lines of a tokenised corpus are not tokenised
+    again (`&apos;s` would become `& apos ; s`); raw lines are not escaped (`'` stays `'`).
     """
 
     def __init__(
@@ -23,18 +23,18 @@ class Tokenizer:
         self.language, self.kind, self.lowercase, self.documents, self.form = language, kind, lowercase, documents, form
 
     def tokenise(self, lines: Iterable[str]) -> list[str]:
-        """Lines of the corpus -> lines as the model and the tokenised figures see them."""
+        """Converts corpus lines to the lines used by the model and the tokenised scores."""
         return self.tokenise_text(lines) if self.form == RAW else self._cased(lines)
 
     def tokenise_text(self, lines: Iterable[str]) -> list[str]:
-        """Running text, whatever the form of the corpus is -> the same. Lower-cased after tokenisation, as Moses does."""
+        """Like `tokenise`, for running text whatever the form of the corpus. Lowercases after tokenisation, as Moses does."""
         if self.kind == "moses":
             moses, escape = _moses(self.language)[0], self.form == ESCAPED
             lines = [self._each(line, lambda s: moses.tokenize(s, return_str=True, escape=escape)) for line in lines]
         return self._cased(lines)
 
     def detokenise(self, lines: Iterable[str]) -> list[str]:
-        """The way back, up to case and the spacing that tokenisation forgets."""
+        """Inverse of `tokenise`, except for case and the spacing that tokenisation loses."""
         if self.kind == "none" and self.form == RAW:
             return list(lines)
         moses, unescape = _moses(self.language)[1], self.form == ESCAPED
@@ -48,7 +48,7 @@ class Tokenizer:
 
 
 def escaped(line: str) -> str:
-    """Moses' escapes: `'s` -> `&apos;s`."""
+    """The line with Moses' escapes: `'s` becomes `&apos;s`."""
     text: str = _moses("en")[0].escape_xml(line)
     return text
 

@@ -1,4 +1,4 @@
-"""The built-in corpus: seeded sentence pairs of two invented languages."""
+"""The built-in corpus: seeded sentence pairs of two artificial languages."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from orchestrator.data.toy_lexicon import Lexicon
 from orchestrator.specs.corpora import ToyParams
 
 GENERATOR_VERSION = 1
-"""Increased whenever equal parameters give different text."""
+"""Increased when equal parameters give different text."""
 
 SPLITS = ("valid", "test", "train")
-"""In order of generation: a later split leaves out the sources of the earlier ones."""
+"""Splits in order of generation. A split excludes the sources of earlier ones."""
 
 Pair = tuple[str, str]
 Aligned = tuple[list[Token], list[Token]]
 
 
 def manifest(params: ToyParams) -> dict[str, Any]:
-    """Everything that the text depends on."""
+    """Everything that determines the text."""
     return {"generator": GENERATOR_VERSION, "parameters": params.model_dump(mode="json")}
 
 
 def generate(params: ToyParams) -> dict[str, list[Pair]]:
-    """`{"train": [(source, target), ..], "valid": .., "test": ..}`. No source sentence is in two splits; valid and test repeat none.
+    """Generates {"train": [(source, target), ..], "valid": .., "test": ..}. No source is in two splits, or twice in valid or test.
 
-    A training set is a prefix of the longer one with otherwise equal parameters.
+    A training set is a prefix of any longer one with otherwise equal parameters.
     """
     return {split: [(_text(a), _text(b)) for a, b in pairs] for split, pairs in aligned(params).items()}
 
 
 def aligned(params: ToyParams) -> dict[str, list[Aligned]]:
-    """As `generate`, in tokens with the grammar node that they come from."""
+    """Like `generate`, but as tokens, each with its grammar node."""
     lexicon = Lexicon(params)
     used: set[str] = set()
     found: dict[str, list[Aligned]] = {}

@@ -1,8 +1,8 @@
-"""Sentences of the toy languages, both sides at once, with the alignment that made them.
+"""Generates aligned sentence pairs of the toy languages.
 
 Side A: subject - object - verb, relative clauses before the noun, postpositions, dropped pronouns, subordinate clause first.
 Side B: subject - verb - object, adjectives after the noun, articles, auxiliaries, two-part negation, verb first in questions.
-Side B is a function of side A: nothing in the translation depends on what the source does not say.
+Side B is a function of side A: nothing in the translation depends on information that the source lacks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from orchestrator.data.toy_lexicon import Lexicon, Noun, Verb
 from orchestrator.specs.corpora import ToyParams
 
 Token = tuple[str, int]
-"""A word and the node that it expresses: equal nodes of both sides are aligned."""
+"""A word and the node it expresses. Tokens with equal nodes are aligned."""
 
 NOMINATIVE, ACCUSATIVE, DATIVE = range(3)
 SINGULAR, PLURAL = range(2)
@@ -23,7 +23,7 @@ FUTURE = 2
 
 @dataclass
 class Phrase:
-    """A noun phrase: both sides, and what its surroundings agree with."""
+    """A noun phrase on both sides, with the features for agreement."""
 
     a: list[Token]
     b: list[Token]
@@ -33,19 +33,21 @@ class Phrase:
 
 @dataclass
 class Clause:
+    """A clause on both sides."""
+
     a: list[Token]
     b: list[Token]
 
 
 class Grammar:
-    """Draws sentences. One per random stream."""
+    """Draws sentences from one random stream."""
 
     def __init__(self, params: ToyParams, lexicon: Lexicon, rng: Random) -> None:
         self.params, self.lexicon, self.rng = params, lexicon, rng
         self.node = 0
 
     def sentence(self) -> tuple[list[Token], list[Token]]:
-        """Tokens of both sides, final punctuation included; lengths within the parameters' bounds."""
+        """Tokens of both sides with final punctuation; the parameters bound their lengths."""
         while True:
             self.node = 0
             clause = self._sentence()
@@ -73,7 +75,7 @@ class Grammar:
         return Clause([*main.a, (".", mark)], [*main.b, (".", mark)])
 
     def _clause(self, question: bool = False, depth: int = 0) -> Clause:
-        """One clause. `question` puts side B's verb first."""
+        """Draws a clause. `question` puts the verb of side B first."""
         words, rng = self.lexicon, self.rng
         kind = rng.random()
         if depth == 0 and not question and self._maybe(0.3):
@@ -114,7 +116,7 @@ class Grammar:
         return Clause(a, [*subject.b, *group_b, (self.lexicon.that_b, node), *inner.b])
 
     def _idiom(self, question: bool) -> Clause:
-        """A verb with its bare singular object has one word on side B that neither of them has elsewhere."""
+        """A verb and its bare singular object, which side B expresses by one word that occurs nowhere else."""
         verb, noun = self.lexicon.idiom_pairs.draw(self.rng)
         subject, node = self._subject(verb, 0), self._new()
         group_a, group_b = self._verb(verb.stem, self.lexicon.idioms[verb, noun], subject)
@@ -123,14 +125,14 @@ class Grammar:
         return Clause([*subject.a, (bare, node), *group_a], b)
 
     def _subject(self, verb: Verb, depth: int) -> Phrase:
-        """Also the dropped pronoun: nothing on side A but the verb's ending, a word on side B."""
+        """A noun phrase or a dropped pronoun, which is a word on side B but only the verb's ending on side A."""
         if depth < 2 and self.rng.random() < 0.15:
             number = self.rng.randrange(2)
             return Phrase([], [(self.lexicon.pronoun_b[number], -1)], number, True)
         return self._noun_phrase(NOMINATIVE, verb, depth)
 
     def _verb(self, stem_a: str, stem_b: str, subject: Phrase) -> tuple[list[Token], list[Token]]:
-        """Tense, agreement, negation. The pronoun that side A drops is aligned to the verb."""
+        """Inflects the verb for tense, agreement and negation. A pronoun dropped on side A is aligned to the verb."""
         words, rng, node = self.lexicon, self.rng, self._new()
         tense = (0, 0, 1, 1, 2)[rng.randrange(5)]
         dropped = not subject.a
@@ -159,7 +161,7 @@ class Grammar:
         return Phrase(a, [*first.b, (self.lexicon.and_b, node), *second.b], PLURAL, first.animate)
 
     def _simple(self, case: int, verb: Verb, depth: int, other_than: Verb | None) -> Phrase:
-        """One noun with its modifiers; `other_than`: a verb with which a bare noun must not make an idiom."""
+        """A noun with its modifiers. other_than: a verb with which a bare noun must not form an idiom."""
         words, rng = self.lexicon, self.rng
         if rng.random() < 0.12:
             return self._name(case)
@@ -193,7 +195,7 @@ class Grammar:
         return Phrase([(stem + self.lexicon.case_a[0][SINGULAR][case], node)], [(stem, node)], SINGULAR, True)
 
     def _relative(self, noun: Noun, number: int, gender_b: int, depth: int) -> Clause:
-        """The noun is the subject. A: object verb RELATIVE noun. B: noun RELATIVE verb object."""
+        """A relative clause whose subject is the noun. A: object verb RELATIVE noun. B: noun RELATIVE verb object."""
         words, rng = self.lexicon, self.rng
         verb = words.transitive.draw(rng)
         phrase = self._noun_phrase(ACCUSATIVE, verb, depth + 1, other_than=verb)

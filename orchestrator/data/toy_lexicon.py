@@ -1,7 +1,7 @@
 """The words of the toy languages: pronounceable stems, their meanings, affixes and function words.
 
 Side A (source) is head-final with case and gender; side B (target) is head-initial with articles, noun classes and auxiliaries.
-Everything is a function of `ToyParams` through string-seeded `random.Random` and integer arithmetic: every platform builds the same words.
+All words are a function of `ToyParams` by string-seeded `random.Random` and integer arithmetic, so they are equal on every platform.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNIT = 10**9
 
 @dataclass(frozen=True)
 class Noun:
-    """`gender` 0-2 of side A; `targets`: (stem, class 0-1) of side B by topic of the clause; `name`: a proper name."""
+    """A noun. gender: 0-2 on side A; targets: (stem, class 0-1) on side B, by topic of the clause; name: a proper name."""
 
     stem: str
     gender: int
@@ -31,7 +31,7 @@ class Noun:
 
 @dataclass(frozen=True)
 class Adjective:
-    """`targets` by whether the noun is animate."""
+    """An adjective. targets: stems on side B for inanimate and animate nouns."""
 
     stem: str
     targets: tuple[str, str]
@@ -39,7 +39,7 @@ class Adjective:
 
 @dataclass(frozen=True)
 class Verb:
-    """`targets` by whether the object is animate; `topic` 0-1 picks the meaning of ambiguous nouns in its clause."""
+    """A verb. targets: stems on side B for inanimate and animate objects; topic (0-1): selects noun meanings in the clause."""
 
     stem: str
     targets: tuple[str, str]
@@ -54,12 +54,13 @@ class Zipf(Generic[T]):
         self.bounds = list(accumulate(UNIT // (rank + 2) for rank in range(len(items))))
 
     def draw(self, rng: Random) -> T:
+        """Draws one item."""
         return self.items[bisect_right(self.bounds, int(rng.random() * self.bounds[-1]))]
 
 
 @dataclass
 class Language:
-    """Phonology of one side and the words taken so far."""
+    """Phonology of one side and the words used so far."""
 
     onsets: str
     vowels: str
@@ -67,7 +68,7 @@ class Language:
     taken: set[str] = field(default_factory=set)
 
     def word(self, rng: Random, syllables: int) -> str:
-        """A new word; longer where the short ones are used up."""
+        """Makes a new word, which is longer once the short ones are used up."""
         tries = 0
         while True:
             letters = []
@@ -115,7 +116,7 @@ class Lexicon:
         self._open(params)
 
     def _open(self, params: ToyParams) -> None:
-        """Open classes, frequent words first and shorter."""
+        """Makes the open classes, frequent words first; these are shorter."""
         size, rng = params.vocabulary, self.rng
         self.nouns = Zipf([self._noun(rank) for rank in range(size * 42 // 100)])
         self.names = Zipf([self._name(rank) for rank in range(size * 8 // 100)])

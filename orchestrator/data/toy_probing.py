@@ -1,8 +1,8 @@
-"""Probing tasks of the toy languages' source side, in sentences that no corpus has: drawn from a stream of their own.
+"""Probing tasks for the source side of the toy languages, with sentences from a separate random stream that occur in no corpus.
 
-Length, WordContent and BigramShift from the words alone; Tense and SubjNumber from the ending of the main verb, which stands last.
-Not made: Depth and TopConstituents (the grammar keeps no tree), ObjNumber (the ending of a noun is shared by numbers and cases), OddManOut
-(no frequencies of words in their context to match), CoordinationInversion (the grammar coordinates no clauses).
+Length, WordContent and BigramShift are derived from the words alone, Tense and SubjNumber from the ending of the main verb, which is last.
+Not available: Depth and TopConstituents (the grammar stores no tree), ObjNumber (numbers and cases share noun endings), OddManOut (there
+are no contextual word frequencies to match) and CoordinationInversion (the grammar does not coordinate clauses).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from orchestrator.data.toy_lexicon import Lexicon
 from orchestrator.specs.corpora import ToyParams
 
 SENTENCES = 600
-"""Drawn; repeated ones and those of the corpus are left out."""
+"""Number of sentences drawn, before repeated ones and those of the corpus are dropped."""
 NOT_MADE = ("Depth", "TopConstituents", "ObjNumber", "OddManOut", "CoordinationInversion")
 TENSES = ("PRES", "PAST")
 NUMBERS = ("NN", "NNS")
 
 
 def generate(params: ToyParams, count: int = SENTENCES) -> dict[str, ProbingSet]:
-    """Name of the task -> instances of about `count` sentences, 80:10:10. A task for which the language is too small is absent."""
+    """Returns {task: instances} of about `count` sentences, split 80:10:10. A task for which the language is too small is absent."""
     lexicon = Lexicon(params)
     grammar = Grammar(params, lexicon, Random(f"toy-text/{params.seed}/probing"))
     known = {source for pairs in toy.generate(params).values() for source, _ in pairs}
@@ -35,12 +35,12 @@ def generate(params: ToyParams, count: int = SENTENCES) -> dict[str, ProbingSet]
 
 
 def verbs(lexicon: Lexicon, sentences: list[str]) -> tuple[Part, Part]:
-    """(tense, number of the subject) by the main verb's ending. Future and verbs that can be read in two ways are left out."""
+    """Labels tense and subject number by the ending of the main verb. Future tense and ambiguous verbs are left out."""
     readings = _readings(lexicon)
     tense, number = Part(), Part()
     for sentence in sentences:
         words = sentence.split()
-        found = readings.get(words[-3 if words[-1] == "?" else -2], set())  # the question's particle stands behind the verb
+        found = readings.get(words[-3 if words[-1] == "?" else -2], set())  # in a question a particle follows the verb
         if len(tenses := {t for t, _ in found}) == 1 and FUTURE not in tenses:
             tense.sentences.append(sentence)
             tense.labels.append(TENSES[tenses.pop()])
@@ -51,7 +51,7 @@ def verbs(lexicon: Lexicon, sentences: list[str]) -> tuple[Part, Part]:
 
 
 def _readings(lexicon: Lexicon) -> dict[str, set[tuple[int, int]]]:
-    """Verb form -> the (tense, number) it may have."""
+    """Maps each verb form to the (tense, number) pairs it may have."""
     classes = (lexicon.intransitive, lexicon.transitive, lexicon.ditransitive, lexicon.saying)
     found: dict[str, set[tuple[int, int]]] = {}
     for stem in {verb.stem for verbs in classes for verb in verbs.items}:

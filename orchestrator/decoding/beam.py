@@ -1,20 +1,20 @@
 """Batched beam search and greedy search over an incremental model.
 
-Shapes: B sentences still searched, W rows a sentence (1 at the first step, then K), K beam size, N = B * W rows (sentence-major),
-V vocabulary, C candidates of a row. |Y| counts EOS, |X| counts the source's EOS.
+Shapes: B sentences still searched, W rows per sentence (1 at the first step, then K), K beam size, N = B * W rows (sentence-major),
+V vocabulary, C candidates per row. |Y| counts EOS, |X| counts the source's EOS.
 
-The search, exactly:
-* PAD and BOS are never generated, nor EOS as the first token (unless the length limit leaves room for nothing else); UNK may be.
+Definition of the search:
+* PAD and BOS are never generated, nor EOS as the first token (unless the length limit leaves room for nothing else). UNK may be.
 * Each step ranks the continuations of all live hypotheses of a sentence. An EOS among the K best ends its hypothesis; the K best others
-  live on.
-* A hypothesis of min(max_length, floor(max_ratio * |X| + max_extra)) tokens must end: its last token is EOS. A model that has learned
-  fewer positions has them as its limit.
-* With no_repeat_ngram n > 0 a token that would complete n tokens which the hypothesis already holds is never generated (n = 3: trigram
-  blocking, Paulus et al. 2018). EOS completes none.
-* Hypotheses are ranked by log-probability / length penalty. A sentence is done when K hypotheses ended, or when none alive can still
-  enter the n-best: its log-probability only falls and the penalty only grows with length, so logprob / penalty(limit) bounds all that it
-  can become.
-* Among equal scores the earlier-ended, then the better-ranked parent, then the lower token id wins.
+  stay alive.
+* The last token of a hypothesis of min(max_length, floor(max_ratio * |X| + max_extra)) tokens is EOS. A model with fewer learned
+  positions has these as its limit.
+* With no_repeat_ngram n > 0, a token that would repeat an n-gram of its hypothesis is never generated (n = 3: trigram blocking, Paulus
+  et al. 2018). EOS is exempt.
+* Hypotheses are ranked by log-probability / length penalty. A sentence is done when K hypotheses have ended, or when no live one can
+  still enter the n-best: its log-probability only falls and the penalty only grows with length, so logprob / penalty(limit) is an upper
+  bound of its score.
+* Ties go to the hypothesis that ended earlier, then to the better-ranked parent, then to the lower token id.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from orchestrator.decoding.candidates import NEVER, Candidates
 from orchestrator.specs.schema import DecodeSpec, LengthPenalty
 
 PAD, BOS, EOS = 0, 2, 3
-COMPACT_SHARE = 8  # finished sentences are removed when they are 1/8 of the batch: removing copies the others' memories
+COMPACT_SHARE = 8  # finished sentences are removed once they are 1/8 of the batch, because removal copies the state of the others
 
 
 class Hypothesis(NamedTuple):
-    """ids without EOS; score = logprob / length penalty; logprob: natural log-probability of ids and EOS."""
+    """One output. ids: without EOS; score: logprob / length penalty; logprob: natural log-probability of ids and EOS."""
 
     ids: list[int]
     score: float
@@ -54,13 +54,13 @@ def length_penalty(penalty: LengthPenalty, length: int) -> float:
 
 
 def length_limit(decode: DecodeSpec, source_length: int) -> int:
-    """Most tokens of an output: floor(max_ratio * |X| + max_extra), at most max_length, at least 1. All lengths include EOS."""
+    """Maximum output length: floor(max_ratio * |X| + max_extra), at most max_length, at least 1. All lengths include EOS."""
     limit = max(1, int(decode.max_ratio * source_length + decode.max_extra))
     return limit if decode.max_length is None else min(limit, decode.max_length)
 
 
 def repeated(history_NT: Tensor, n: int) -> Tensor:
-    """[N, T - n + 1]: tokens that would repeat n tokens of a row, PAD where there is none; [N, 0] where T < n."""
+    """Tokens [N, T - n + 1] that would repeat an n-gram of their row, PAD elsewhere; [N, 0] if T < n."""
     if history_NT.shape[1] < n:
         return history_NT[:, :0]
     grams, last = history_NT.unfold(1, n, 1), history_NT[:, history_NT.shape[1] - n + 1 :]
@@ -69,11 +69,11 @@ def repeated(history_NT: Tensor, n: int) -> Tensor:
 
 @torch.inference_mode()
 def beam_search(model: Any, src_BS: Tensor, decode: DecodeSpec, nbest: int = 1) -> list[list[Hypothesis]]:
-    """n-best lists, best first, one a row of `src_BS` (ids ending with EOS, then PAD).
+    """Returns an n-best list, best first, for each row of `src_BS` (ids ending with EOS, then PAD).
 
-    `model` has encode, decode and logits as models.Transformer; it is put into eval mode meanwhile. A list is shorter than `nbest` only
-    where fewer outputs exist. A sentence's result does not depend on its batch, but for the rounding of the model's own arithmetic.
-    ValueError: nbest not in 1..beam_size. FloatingPointError: the model's output is NaN.
+    `model` has encode, decode and logits like models.Transformer and is in eval mode during the search. A list is shorter than `nbest` only
+    if fewer outputs exist. The result of a sentence does not depend on its batch, except for rounding in the model.
+    Raises ValueError if nbest is not in 1..beam_size and FloatingPointError if the model's output is NaN.
     """
     if not 1 <= nbest <= decode.beam_size:
         raise ValueError(f"nbest {nbest} is not between 1 and beam_size {decode.beam_size}")
@@ -93,7 +93,7 @@ def beam_search(model: Any, src_BS: Tensor, decode: DecodeSpec, nbest: int = 1) 
 
 
 class _Ended(NamedTuple):
-    """The best ended hypotheses of each sentence, [B, K], best first: score (-inf: none), logprob, number of tokens, last parent."""
+    """The best ended hypotheses of each sentence [B, K], best first: score (-inf if there is none), logprob, number of tokens, parent."""
 
     score: Tensor
     logprob: Tensor
@@ -110,16 +110,16 @@ class _Ended(NamedTuple):
         return _Ended(*(t.index_select(0, sentences) for t in self))
 
     def merged(self, new: _Ended) -> _Ended:
-        """The K best of both; among equals the older."""
+        """The K best of both; ties go to the older."""
         both = [torch.cat(pair, dim=1) for pair in zip(self, new, strict=True)]
         order = both[0].sort(dim=1, descending=True, stable=True).indices[:, : self.score.shape[1]]
         return _Ended(*(t.gather(1, order) for t in both))
 
 
 class _Step(NamedTuple):
-    """After one more token: K live hypotheses (logprob, parent, token: [B, K], best first), what has ended, which sentences are done [B].
+    """State after one more token: K live hypotheses (logprob, parent, token: [B, K], best first), ended ones, and finished sentences [B].
 
-    flags [3]: sentences done, whether a tie makes the choice arbitrary, whether the model's output is NaN.
+    flags [3]: number of finished sentences; 1 if a tie makes the choice arbitrary; 1 if the model's output is NaN.
     """
 
     live: Tensor
@@ -131,7 +131,7 @@ class _Step(NamedTuple):
 
 
 class _Search:
-    """The search of one batch: the model's state, limits and penalties, back pointers, and the outcome by index in the input."""
+    """The search of one batch: model state, limits, penalties, back pointers, and the outcome of each sentence in input order."""
 
     def __init__(self, model: Any, src_BS: Tensor, decode: DecodeSpec, nbest: int) -> None:
         self.model, self.K, self.nbest, self.device = model, decode.beam_size, nbest, src_BS.device
@@ -149,7 +149,7 @@ class _Search:
         self.ngram = decode.no_repeat_ngram
         self.banned = torch.tensor([PAD, BOS, EOS], device=self.device)
         self.none = torch.empty((1, 0), dtype=torch.long, device=self.device)
-        self.history = torch.empty((len(limits), 1, 0), dtype=torch.long, device=self.device)  # [B, W, tokens so far], where it is needed
+        self.history = torch.empty((len(limits), 1, 0), dtype=torch.long, device=self.device)  # [B, W, tokens so far]; for n-gram blocking
 
     def beam(self) -> None:
         live = torch.zeros(len(self.sentence), 1, device=self.device)
@@ -178,7 +178,7 @@ class _Search:
         self._store(ended)
 
     def greedy(self) -> None:
-        """Beam search with K = 1, without candidates, parents and reordering; the same output."""
+        """Same output as `beam` with K = 1, without candidates, parents and reordering."""
         logprob = torch.zeros(len(self.sentence), 1, device=self.device)
         token = torch.full_like(logprob, BOS, dtype=torch.long)
         ended = self.outcome
@@ -207,14 +207,14 @@ class _Search:
         self._store(ended)
 
     def _next(self, token_BW: Tensor, length: int, count: int) -> Candidates:
-        """The candidates after these tokens, without PAD and BOS, and without EOS as the first token."""
+        """Candidates for the token after these, without PAD and BOS, and without EOS as the first token."""
         hidden = self.model.decode(token_BW.view(-1, 1), self.encoded, self.cache)
         logits = self.model.logits(hidden[:, -1]).float()
         repeats = repeated(self.history.flatten(0, 1), self.ngram) if self.ngram else self.none
         return Candidates(logits, self.banned[: 3 if length == 1 else 2], repeats.expand(len(logits), -1), EOS, count)
 
     def _append_history(self, token_BK: Tensor, parent_BK: Tensor | None = None) -> None:
-        """Appends to the tokens of each hypothesis, which n-gram blocking reads."""
+        """Appends to the tokens of each hypothesis for n-gram blocking."""
         if self.ngram:
             history = self.history
             if parent_BK is not None:
@@ -228,7 +228,7 @@ class _Search:
         eos_BW = words.eos.view(B, W)
         value = value_NC.view(B, W, -1) + live_BW[:, :, None]
         token = token_NC.view(B, W, -1)
-        # at its limit a sentence has one candidate a hypothesis: EOS
+        # at the length limit, EOS is the only candidate of each hypothesis
         last = (self.limit == length)[:, None, None]
         only = F.pad((live_BW + eos_BW)[:, :, None], (0, value.shape[2] - 1), value=NEVER)
         value, token = torch.where(last, only, value).flatten(1), token.masked_fill(last, EOS).flatten(1)
@@ -248,18 +248,18 @@ class _Search:
         live, order = value.masked_fill(is_eos, NEVER).sort(dim=1, descending=True, stable=True)
         live, order = live[:, :K], order[:, :K]
 
-        # all K ended, or none alive can beat the last of the n-best (both -inf: none alive at all)
+        # all K ended, or no live one can beat the last of the n-best (if both are -inf, none is alive)
         done = (ended.score[:, -1] > NEVER) | (ended.score[:, self.nbest - 1] >= live[:, 0] / self.limit_penalty)
         flags = torch.stack((done.sum(), tied, self._broken(eos_BW)))
         return _Step(live.masked_fill(done[:, None], NEVER), parent.gather(1, order), token.gather(1, order), ended, done, flags)
 
     def _store(self, ended: _Ended) -> None:
-        """Stores the outcome of the sentences in the batch."""
+        """Stores the outcome of all sentences in the batch."""
         for stored, value in zip(self.outcome, ended, strict=True):
             stored[self.sentence] = value
 
     def _compact(self, rows: Tensor) -> None:
-        """Keeps only the sentences in these rows."""
+        """Removes all sentences but those in these rows."""
         self.sentence, self.limit, self.limit_penalty = self.sentence[rows], self.limit[rows], self.limit_penalty[rows]
         self.history = self.history[rows] if self.ngram else self.history
         self.encoded = self.encoded.select(rows)
@@ -275,7 +275,7 @@ class _Search:
             raise FloatingPointError(f"the model's output is NaN at step {length}")
 
     def hypotheses(self) -> list[list[Hypothesis]]:
-        """Follows the back pointers from the end of each of the n-best, all at once."""
+        """Follows the back pointers of all n-best hypotheses at once."""
         score, logprob, length, parent = (t[:, : self.nbest].cpu() for t in self.outcome)
         tokens, parents = self.tokens.cpu(), self.parents.cpu()
         ids = torch.zeros((self.longest, *parent.shape), dtype=torch.long)

@@ -1,6 +1,6 @@
-"""The best candidates for the next word of each hypothesis, ties broken exactly.
+"""The best candidates for the next word of each hypothesis, with exact tie-breaking.
 
-Shapes: B sentences, W rows a sentence, N = B W, V words, C candidates of a row, R words that a row may not repeat.
+Shapes: B sentences, W rows per sentence, N = B W, V words, C candidates per row, R words that a row may not repeat.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from torch import Tensor
 from models import native
 
 NEVER = float("-inf")
-BLOCK = 64  # columns whose maximum decides whether they are searched
+BLOCK = 64  # columns per block; only the blocks with the largest maxima are searched
 
 
 def exact_top_k(value_NV: Tensor, count: int, *, exact: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The `count` or a few more largest values of each row and their columns, [N, C] each; among equal values the lower column first.
+    """The `count` largest values of each row and up to two more, with their columns, [N, C] each; equal values are sorted by column.
 
-    The third value is 1 if a tie extends past the end of a list, so that its last columns are arbitrary; never with `exact`.
+    The third result is 1 if a tie extends past the end of a list, so that its last columns are arbitrary; always 0 with `exact`.
     """
     k = min(count + 2, value_NV.shape[1])
     value, column = _top_k(value_NV, k)
     cut = value[:, -1]
     tied = torch.zeros_like(cut, dtype=torch.bool)
-    if exact:  # the smallest value may occur in many columns: the lowest of them belong to the list
+    if exact:  # the smallest value may occur in more columns: choose the lowest of them
         dtype = torch.float64 if value_NV.shape[1] > 2**24 else torch.float32  # exact for every column
         position = torch.arange(value_NV.shape[1], device=value_NV.device, dtype=dtype)
         lowest, other = _top_k(torch.where(value_NV == cut[:, None], -position, NEVER), k)
@@ -37,9 +37,9 @@ def exact_top_k(value_NV: Tensor, count: int, *, exact: bool) -> tuple[Tensor, T
 
 
 def _top_k(value_NV: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`Tensor.topk`, faster on a CPU: the `k` largest values lie in the `k` blocks with the largest maxima.
+    """Like `Tensor.topk`, but faster on a CPU: the `k` largest values lie in the `k` blocks with the largest maxima.
 
-    Ties between maxima are harmless: a block that is left out has no value above the smallest returned.
+    Ties between maxima are harmless, because a block that is not searched has no value above the smallest returned.
     """
     blocks = value_NV.shape[1] // BLOCK
     if value_NV.device.type != "cpu" or blocks < 4 * k:
@@ -57,9 +57,9 @@ def _top_k(value_NV: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 class Candidates:
-    """log p(next | Y) of each row, and its best words. eos [N]: that of EOS, even if EOS is excluded.
+    """log p(next | Y) of each row and its best words. `eos` [N] is that of EOS, even if EOS is excluded.
 
-    Excluded words (`banned` [I], `repeated` [N, R]) keep their share of the probability. On a CPU with a compiler one pass in C finds the
+    Excluded words (`banned` [I], `repeated` [N, R]) still count in the normalisation. On a CPU with a compiler, one pass in C finds the
     same candidates.
     """
 
@@ -76,13 +76,13 @@ class Candidates:
         self._logprobs.scatter_(1, repeated, NEVER)
 
     def best(self, *, exact: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """The `count` or a few more best words of each row: (log-probability, word, tied), see `exact_top_k`."""
+        """The `count` best words of each row and up to two more: (log-probability, word, tied); see `exact_top_k`."""
         if self._native is not None:
             return *self._native, torch.zeros((), dtype=torch.long)
         return exact_top_k(self._logprobs, self.count, exact=exact)
 
     def first(self) -> tuple[Tensor, Tensor]:
-        """The best word of each row: log-probability, word [N, 1]."""
+        """Log-probability and id of the best word of each row, [N, 1] each."""
         if self._native is not None:
             return self._native[0][:, :1], self._native[1][:, :1]
         value, word = self._logprobs.max(dim=1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Outputs of a known length, for measurements of speed."""
+"""Decoding to a fixed length, for speed measurements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orchestrator.decoding.beam import EOS
 
 
 class FullLength(nn.Module):
-    """The model with EOS made impossible, so that every output is as long as its limit."""
+    """Wraps a model so that EOS is impossible and every output reaches its length limit."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()

@@ -19,9 +19,10 @@ VALID = "valid"
 
 
 def tune(model: nn.Module, prepared: Prepared, decode: DecodeSpec, metric: ScoreSpec) -> dict[str, Any]:
-    """Decodes the validation set with every candidate: {"alpha": the best, "candidates": [{"alpha", "bleu"}], "signature", ..}.
+    """Decodes the validation set with every candidate.
 
-    The best is that of the highest metric, the first among equals.
+    Returns {"alpha": the best, "candidates": [{"alpha", "bleu"}], "signature", "seconds"}. The best has the highest score by `metric`; the
+    first wins ties.
     """
     started = time.perf_counter()
     ids = prepared.encode(prepared.sources(VALID))
@@ -36,7 +37,7 @@ def tune(model: nn.Module, prepared: Prepared, decode: DecodeSpec, metric: Score
 
 
 def with_alpha(decode: DecodeSpec, alpha: float) -> DecodeSpec:
-    """`decode` with this exponent in place of a tuned one."""
+    """`decode` with a fixed exponent instead of a tuned one."""
     penalty = decode.length_penalty.model_copy(update={"alpha": float(alpha), "candidates": None})
     return decode.model_copy(update={"length_penalty": penalty})
 
@@ -46,7 +47,7 @@ def _record(keys: Keys, ledger: Ledger) -> dict[str, Any] | None:
 
 
 def tuned_decode(decode: DecodeSpec, keys: Keys, ledger: Ledger, row: str) -> DecodeSpec:
-    """The row's search with its tuned exponent, if it has one. UserError if that has not been tuned yet."""
+    """The row's search with its tuned exponent, if it has one. Raises UserError if it has not been tuned yet."""
     if decode.length_penalty.alpha != "tuned":
         return decode
     record = _record(keys, ledger)
@@ -56,9 +57,9 @@ def tuned_decode(decode: DecodeSpec, keys: Keys, ledger: Ledger, row: str) -> De
 
 
 def tuned_spec(spec: RunSpec, keys: Keys, ledger: Ledger) -> RunSpec:
-    """The spec with its tuned exponent, or the first candidate if that has not been tuned yet.
+    """The spec with its tuned exponent, or with the first candidate if it has not been tuned yet.
 
-    Only for decoding: keys are those of the spec that says `tuned`.
+    Only for decoding: keys are computed from the spec with `tuned`.
     """
     decode = spec.decode
     if decode.length_penalty.alpha != "tuned":

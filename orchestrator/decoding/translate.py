@@ -1,6 +1,6 @@
 """Decodes whole texts in batches of similar length; results are in input order.
 
-An empty source (no tokens) gives an empty output without running the model.
+An empty source gives an empty output without a run of the model.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from orchestrator.specs.schema import DecodeSpec
 BATCH_TOKENS = 2048
 BATCH_SENTENCES = 64
 MAX_SUBWORDS = 1024
-"""Of a line given to `translate_lines`: time and memory grow with the square of its length."""
+"""Limit for a line in `translate_lines`, because time and memory grow with the square of its length."""
 MAX_CHARACTERS = 16 * MAX_SUBWORDS
-"""Of such a line, before it is tokenised."""
+"""Limit for such a line before tokenisation."""
 
 Progress = Callable[[int, int], None]
-"""Called after every batch with (sentences done, sentences in all)."""
+"""Called after every batch with (sentences done, total)."""
 
 
 class Codec(Protocol):
-    """Tokenisation and detokenisation, as prepared data provides them."""
+    """The conversion between text and token ids that prepared data provides."""
 
     def encode(self, lines: list[str], side: str = "src") -> list[list[int]]:
         """Token ids of lines, without BOS and EOS."""
@@ -49,10 +49,11 @@ def decode_corpus(
     batch_sentences: int = BATCH_SENTENCES,
     on_progress: Progress | None = None,
 ) -> list[list[Hypothesis]]:
-    """n-best lists, best first, in input order; `ids` and the outputs' ids are without BOS and EOS.
+    """Returns n-best lists, best first, in input order. `ids` and the ids of the outputs have no BOS and EOS.
 
-    batch_tokens: padded source tokens of a batch at most (one sentence may be longer); batch_sentences: sentences at most.
-    Errors: those of `beam_search`; UserError where this machine cannot decode in `decode.precision`.
+    batch_tokens: maximum of padded source tokens per batch (a single sentence may be longer); batch_sentences: maximum of sentences.
+    Raises the errors of `beam_search`, and UserError if a source is longer than the learned positions or this machine cannot decode in
+    `decode.precision`.
     """
     device = next(model.parameters()).device
     results: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0)] for _ in ids]
@@ -77,7 +78,7 @@ def decode_corpus(
 
 
 def lines_of(data: bytes) -> list[str]:
-    """The lines of a UTF-8 text. UserError for the first invalid line."""
+    """The lines of a UTF-8 text. Raises UserError for the first invalid line."""
     lines = data.split(b"\n")
     if lines[-1] == b"":
         lines.pop()
@@ -96,7 +97,7 @@ def translate_lines(
 ) -> list[str]:
     """Detokenised translations of raw source lines, in input order; an empty line stays empty.
 
-    Of a longer line only the first MAX_SUBWORDS subwords are translated; `warn` receives a message.
+    Lines are cut after MAX_SUBWORDS subwords, with a message to `warn`.
     """
     ids = prepared.encode([line[:MAX_CHARACTERS] for line in lines], "src")
     for number, (line, source) in enumerate(zip(lines, ids, strict=True), start=1):
@@ -108,9 +109,9 @@ def translate_lines(
 
 
 def batches(lengths: Sequence[int], batch_tokens: int = BATCH_TOKENS, batch_sentences: int = BATCH_SENTENCES) -> list[list[int]]:
-    """Indices of non-empty sentences by batch, longest first (a want of memory shows at once); `lengths` without EOS.
+    """Batches of indices of the non-empty sentences, longest first so that a lack of memory shows at once. `lengths` exclude EOS.
 
-    The grouping is a function of the arguments alone. Rows times longest length (EOS included) is at most `batch_tokens`.
+    The grouping depends on the arguments alone. Rows times longest length (with EOS) is at most `batch_tokens`.
     """
     order = sorted((i for i, length in enumerate(lengths) if length), key=lambda i: (-lengths[i], i))
     result: list[list[int]] = []
@@ -124,6 +125,6 @@ def batches(lengths: Sequence[int], batch_tokens: int = BATCH_TOKENS, batch_sent
 
 
 def pad(sources: Sequence[Sequence[int]]) -> torch.Tensor:
-    """[B, S]: each source with its EOS, then PAD."""
+    """Pads the sources to [B, S], each with its EOS, then PAD."""
     width = max(len(source) for source in sources) + 1
     return torch.tensor([[*source, EOS, *([PAD] * (width - len(source) - 1))] for source in sources], dtype=torch.long)

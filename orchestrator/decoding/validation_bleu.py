@@ -1,4 +1,4 @@
-"""BLEU of the validation set at rungs, for schedulers that compare runs by it."""
+"""BLEU of the validation set at rungs, for schedulers that compare runs by BLEU."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from orchestrator.specs.schema import RunSpec
 NAME = "valid/bleu"
 
 RungMetrics = Callable[[nn.Module], dict[str, float]]
-"""Metrics of the model at a rung. Weights, random state and training mode stay as they were."""
+"""Computes metrics of the model at a rung, without changes to weights, random state or training mode."""
 
 
 def rung_bleu(spec: RunSpec, prepared: Prepared) -> RungMetrics:
-    """A function of the model that gives `valid/bleu` in percent, by the row's metric, of greedy translations in fp32 (for speed)."""
+    """Returns a function of the model that computes `valid/bleu` in percent by the row's metric, from fp32 greedy search for speed."""
     sources = prepared.encode(prepared.sources(VALID))
     greedy = spec.decode.model_copy(update={"beam_size": 1, "precision": "fp32"})
-    if greedy.length_penalty.alpha == "tuned":  # of no effect on a greedy search
+    if greedy.length_penalty.alpha == "tuned":  # the penalty has no effect on greedy search
         greedy = with_alpha(greedy, 0.0)
 
     def measure(model: nn.Module) -> dict[str, float]:

@@ -44,6 +44,7 @@ class Manifest:
 
     @property
     def size(self) -> int:
+        """Total bytes of all files."""
         return sum(int(entry["bytes"]) for entry in self.files.values())
 
 

@@ -42,10 +42,12 @@ class Text:
             self.segmenters[side] = DocumentSegmenter(segmenter, side) if documents else segmenter
 
     def encode(self, lines: list[str], side: str = "src") -> list[list[int]]:
+        """Token ids of raw lines, truncated as in training."""
         tokens = self.tokenizers[side].tokenise_text(lines)
         return [truncated(ids, self.limit.get(side)) for ids in self.segmenters[side].encode(tokens)]
 
     def decode(self, ids_list: list[list[int]], side: str = "tgt") -> list[str]:
+        """Detokenised text of token ids."""
         lines = self.segmenters[side].decode([[int(i) for i in ids] for ids in ids_list])
         return self.tokenizers[side].detokenise(lines)
 
@@ -66,6 +68,7 @@ class Translator:
         self.model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
 
     def translate(self, lines: Sequence[str], log: Callable[[str], None] = lambda line: None) -> list[str]:
+        """Translations of raw lines (see `translate_lines`); `log` receives warnings."""
         return translate_lines(self.model, self.text, lines, cast(Any, self.decode), log)
 
 

@@ -33,6 +33,7 @@ class Merge:
     theirs: str = ""
 
     def line(self) -> str:
+        """A message about the conflicts."""
         names = [name.partition("/")[2] for names in self.conflicts.values() for name in names]
         few = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         return f"{self.run}: {few} differ{'s' if len(names) == 1 else ''}: here {self.ours}; in the archive {self.theirs}"

@@ -42,6 +42,7 @@ class Reproduced:
 
     @property
     def verdict(self) -> Verdict:
+        """The verdict of the row itself."""
         return self.verdicts[-1][1]
 
 

@@ -65,6 +65,7 @@ class Verdict:
 
     @property
     def reproduced(self) -> bool:
+        """True for equal bits or figures within the tolerance."""
         return self.verdict in REPRODUCED
 
 

@@ -88,7 +88,7 @@ class Finder:
             return None
         try:
             found = keys_for(row, self.data)
-        except UserError:  # a test set that is not there
+        except UserError:  # the test set is missing
             found = NO_KEYS
         if found.score is None:
             return self._index().get(_meaning(row.spec), {}).get(row.spec.seed) or self._by_record(row.spec)

@@ -119,7 +119,7 @@ def make(
         *earlier_results(rows, outcomes),
         *metric_doubts(rows, outcomes, finder),
     ]
-    if full_size:  # the paper's added parameters are relative to its own baseline, whatever `base` is
+    if full_size:  # the paper's added parameters are relative to its own baseline, not to `base`
         made += parameter_differences(rows, finder, _starts(rows, None))
     return Table(name, list(dict.fromkeys(order)), lines, made + _untested(rows, ours, start, comparer), first, frozenset(scores), warned)
 

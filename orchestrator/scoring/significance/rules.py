@@ -38,14 +38,14 @@ class Rule:
         return "" if not passed else passed[-1].better if sides == {True} else passed[-1].worse
 
     def at(self, levels: Sequence[float]) -> Rule:
-        """With other falling thresholds, at most one per mark. Raises ValueError for anything else."""
+        """The rule with other thresholds, at most one per level. Raises ValueError unless they fall and lie between 0 and 1."""
         falling = all(0 < level < 1 for level in levels) and all(a > b for a, b in pairwise(levels))
         if not falling or not 0 < len(levels) <= len(self.levels):
             raise ValueError(f"expected at most {len(self.levels)} falling numbers between 0 and 1")
         return replace(self, levels=tuple(replace(old, p=p) for old, p in zip(self.levels, levels, strict=False)))
 
     def words(self) -> str:
-        """`† p < 0.01, * p < 0.05`."""
+        """The levels as text: `† p < 0.01, * p < 0.05`."""
         return ", ".join(
             f"{level.better} p < {level.p:g}" + (f" ({level.worse} where worse)" if level.worse != level.better else "")
             for level in reversed(self.levels)
@@ -59,7 +59,7 @@ RULES: dict[str, Rule] = {"both": Rule("both", _DAGGERS), "sign": Rule("sign", _
 
 
 def rule_of(name: str | None) -> Rule:
-    """The rule that a row's file names, else `both`."""
+    """The rule that a row's file names, or else `both`."""
     return RULES[name or "both"]
 
 
