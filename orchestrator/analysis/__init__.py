@@ -1,1 +1,1 @@
-"""Analyses of trained rows: tables and figures that no training gives. They read the ledger and the weights and train nothing."""
+"""Analyses of trained rows: tables and figures computed from the ledger and the weights, without training any row."""

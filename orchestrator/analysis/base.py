@@ -1,4 +1,4 @@
-"""Input and output of every analysis."""
+"""Input (`Context`, `Subject`) and output (`Analysis`) shared by all analyses."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Records = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Subject:
-    """One row at its seed. `keys` are None where the row has no data (only for kinds that need no runs).
+    """One row with one seed. The fields of `keys` are None if the row has no data, which only kinds that need no runs accept.
 
-    label: its name in tables and legends. analysis_row: the analysis row whose `of` names it. tuned: its spec with the tuned length
-    penalty; `row` keeps the original spec, by which its results are found.
+    label: the name in tables and legends. analysis_row: the analysis row whose `of` names this row. tuned: the spec with the tuned length
+    penalty; `row` holds the original spec, which identifies the results.
     """
 
     row: Row
@@ -44,7 +44,7 @@ class Subject:
 
     @property
     def spec(self) -> RunSpec:
-        """What to run to repeat the row."""
+        """The spec that reproduces the row, with the tuned length penalty if there is one."""
         spec = self.tuned or self.row.spec
         assert spec is not None, f"{self.row.id} is no row that runs"
         return spec
@@ -56,23 +56,23 @@ class Subject:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The first columns of most records."""
+        """The leading columns of most records."""
         return {"row": self.row.id, "label": self.label, "seed": self.spec.seed}
 
     @property
     def name(self) -> str:
-        """Name in messages."""
+        """The name used in messages."""
         return f"{self.row.id} seed {self.spec.seed}"
 
     @property
     def expect(self) -> Mapping[str, Any]:
-        """What the paper reports: of the analysis row, if there is one, else of the row itself."""
+        """The paper's figures, from the analysis row if there is one, else from the row itself."""
         return (self.analysis_row or self.row).expect
 
 
 @dataclass(frozen=True)
 class Context:
-    """What an analysis may read. `options`: every option of the kind as text, with defaults."""
+    """The inputs of an analysis. `options` maps each option of the kind to its text, defaults included."""
 
     subjects: list[Subject]
     ledger: Ledger
@@ -81,40 +81,40 @@ class Context:
     options: dict[str, str] = field(default_factory=dict)
 
     def prepared(self, subject: Subject) -> Prepared:
-        """The corpus of the subject. Raises UserError if its text is absent."""
+        """Returns the prepared corpus of the subject. Raises UserError if its text is missing."""
         return prepare(subject.spec.data, self.data_dir, self.cache_dir)
 
     def store(self, subject: Subject) -> Store:
-        """Tensors of the subject on disk, read only. They are in the root of the ledger, never in its mirrors."""
+        """Returns the tensor store of the subject. Tensors are in the root of the ledger, never in its mirrors."""
         return Store(self.ledger.run_dir(subject.train_key), subject.train_key)
 
     def model(self, subject: Subject) -> Transformer:
-        """The trained model in eval mode on the CPU. Raises UserError if the text or the weights are absent."""
+        """Returns the trained model in eval mode on the CPU. Raises UserError if the text or the weights are missing."""
         cpu.use(subject.spec.train.threads)
         return load_model(subject.spec, self.prepared(subject), self.store(subject), torch.device("cpu"))
 
     def decoded(self, subject: Subject) -> Record:
-        """The decoding of the row's own test set: `hypotheses` (text) and `tokens`, one per sentence. Raises UserError without one."""
+        """Returns `hypotheses` (text) and `tokens` of the row's own test set, one per sentence. Raises UserError if there are none."""
         record = None if subject.keys.decode is None else self.ledger.read_decode(subject.train_key, subject.keys.decode)
         if record is None:
             raise UserError(f"{subject.name}: its translations are not in {self.ledger.root}")
         return record
 
     def train_record(self, subject: Subject) -> Record:
-        """Summary of the training."""
+        """Returns the summary of the training, or {}."""
         return self.ledger.read_train(subject.train_key) or {}
 
     def score_record(self, subject: Subject) -> Record:
-        """Scores of the row's own test set."""
+        """Returns the scores of the row's own test set, or {}."""
         return (subject.keys.score and self.ledger.read_score(subject.train_key, subject.keys.score)) or {}
 
     def curve(self, subject: Subject, metric: str) -> list[tuple[int, float]]:
-        """(update, value) of each report in the history that has the metric."""
+        """Returns (update, value) for each report of the history that has the metric."""
         points = [(report["step"], number(report.get(metric))) for report in self.ledger.history(subject.train_key)]
         return [(int(step), value) for step, value in points if value is not None]
 
     def numbers(self, name: str, least: int = 0) -> list[int]:
-        """An option such as `15,30,45` -> [15, 30, 45]. Raises UserError for anything but integers >= `least`."""
+        """Parses an option such as `15,30,45`. Raises UserError unless all values are integers >= `least`."""
         text = self.options[name]
         parts = [part.strip() for part in text.split(",")]
         if not all(part.isascii() and part.isdigit() and len(part) < 10 and int(part) >= least for part in parts):
@@ -122,25 +122,25 @@ class Context:
         return [int(part) for part in parts]
 
     def integer(self, name: str, least: int = 0) -> int:
-        """Raises UserError for anything but one integer >= `least`."""
+        """Parses an option with one integer. Raises UserError unless it is >= `least`."""
         values = self.numbers(name, least)
         if len(values) != 1:
             raise UserError(f"--option {name}={shown(self.options[name])}: found {len(values)} numbers; expected one")
         return values[0]
 
     def limit(self, name: str = "limit") -> int | None:
-        """A positive integer, or None for `all`."""
+        """Parses a positive integer; returns None for `all`."""
         return None if self.options[name] == "all" else self.integer(name, 1)
 
     def choice(self, name: str, *choices: str) -> str:
-        """Raises UserError for a value that is not among the choices."""
+        """Returns the value of an option. Raises UserError if it is not one of the choices."""
         text = self.options[name]
         if text not in choices:
             raise UserError(f"--option {name}={shown(text)}: {nearest(text, choices)}")
         return text
 
     def device(self) -> torch.device:
-        """Option `device`: auto, cpu or cuda. Raises UserError if there is no such device."""
+        """Returns the device named by the option `device`: auto, cpu or cuda. Raises UserError for cuda if there is no CUDA device."""
         name = self.choice("device", "auto", "cpu", "cuda")
         if name == "cuda" and not torch.cuda.is_available():
             raise UserError("--option device='cuda': found no CUDA device; expected auto or cpu")
@@ -149,11 +149,11 @@ class Context:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The result: `records` are the lines of the data file, with `columns` as keys; an absent column is an empty cell.
+    """The result of an analysis. `records` are the rows of the data file, keyed by `columns`; a missing key is an empty cell.
 
     draw: fills an empty figure and may resize it; None if there is nothing to draw. notes: caveats for the reader. summary: lines of text
-    below the table on the terminal. shown: columns of that table (default: all). kept: files written beside the results, below the root
-    of the ledger, for `table` to read.
+    below the table on the terminal. shown: columns of that table (default: all). kept: files that the analysis wrote below the root of the
+    ledger, for `table` to read.
     """
 
     kind: str
@@ -167,7 +167,7 @@ class Analysis:
 
 
 def group_by(records: Iterable[dict[str, Any]], *columns: str) -> dict[Any, Records]:
-    """Records by the values of the columns (a tuple if there are several), in order of appearance."""
+    """Groups records by the values of the columns (a tuple if there are several), in order of appearance."""
     groups: dict[Any, Records] = {}
     for record in records:
         key = tuple(record[name] for name in columns) if len(columns) > 1 else record[columns[0]]
@@ -176,5 +176,5 @@ def group_by(records: Iterable[dict[str, Any]], *columns: str) -> dict[Any, Reco
 
 
 def by_row(records: Iterable[dict[str, Any]]) -> dict[tuple[str, int], Records]:
-    """Records by row and seed."""
+    """Groups records by row and seed."""
     return group_by(records, "row", "seed")

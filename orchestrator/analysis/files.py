@@ -1,4 +1,4 @@
-"""An analysis as files: JSON and CSV of its records, PNG and SVG of its figure. Equal analyses give equal bytes."""
+"""Writes an analysis to files: JSON and CSV of its records, PNG and SVG of its figure. Equal analyses give identical bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DPI = 150
 
 
 def write(analysis: Analysis, context: Context, out: Path) -> dict[str, Path]:
-    """Write `out`/KIND.{json,csv,png,svg}, without a figure the first two; returns suffix -> path. OSError names the file."""
+    """Writes `out`/KIND.{json,csv,png,svg} (without a figure the first two); returns suffix -> path. Raises OSError naming the file."""
     contents = {"json": _json(analysis, context), "csv": _csv(analysis)}
     if analysis.draw is not None:
         contents |= _images(analysis.draw)
@@ -31,7 +31,7 @@ def write(analysis: Analysis, context: Context, out: Path) -> dict[str, Path]:
 
 
 def _json(analysis: Analysis, context: Context) -> bytes:
-    """Columns, records and notes, and what they are about: rows, seeds, keys, options."""
+    """Returns the kind, options, subjects (rows, seeds, keys), columns, records and notes as JSON."""
     subjects = [
         {"id": s.row.id, "label": s.label, "seed": s.spec.seed, "keys": s.keys.as_dict()}
         | ({"asked": s.analysis_row.id} if s.analysis_row else {})
@@ -43,7 +43,7 @@ def _json(analysis: Analysis, context: Context) -> bytes:
 
 
 def _csv(analysis: Analysis) -> bytes:
-    """Comma separated with a header; unknown values are empty cells."""
+    """Returns the records as CSV with a header; missing values are empty cells."""
     text = io.StringIO()
     writer = csv.DictWriter(text, analysis.columns, restval="", extrasaction="raise", lineterminator="\n")
     writer.writeheader()
@@ -53,7 +53,7 @@ def _csv(analysis: Analysis) -> bytes:
 
 def _images(draw: Callable[[Figure], None]) -> dict[str, bytes]:
     images: dict[str, bytes] = {}
-    # a fixed salt and no date: the same figure is the same file
+    # a fixed salt and no date, so that equal figures give identical files
     with matplotlib.rc_context({"svg.hashsalt": "nmt-ablate", "font.size": 9, "axes.titlesize": 9, "axes.grid": False}):
         figure = Figure(figsize=(7.0, 4.2), layout="constrained")
         FigureCanvasAgg(figure)

@@ -1,5 +1,7 @@
-"""The figure of `loss-curves`: a panel per comparison, a colour per row, training dashed, validation solid, the first cut of the learning
-rate and the baseline's best loss."""
+"""The figure of `loss-curves`: one panel per comparison and one colour per row, training dashed and validation solid.
+
+The first cut of the learning rate and the point that reaches the baseline's best loss are marked.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ MOST_MARKERS = 40
 
 
 def draw(records: Records, axis: str, figure: Figure) -> None:
-    """records: measures and points of curves, as the kind `loss-curves` makes them."""
+    """Draws the records (measures and points of curves) of the kind `loss-curves`."""
     groups = group_by(records, "panel")
     names = legend_names(records)
     across = min(PANELS_PER_LINE, len(groups))
@@ -42,7 +44,7 @@ def draw(records: Records, axis: str, figure: Figure) -> None:
 
 
 def legend_names(records: Records) -> dict[tuple[str, int], str]:
-    """(row, seed) -> its label up to the first comma if that distinguishes the rows of every panel, else the whole label."""
+    """Maps (row, seed) to its label up to the first comma if that distinguishes the rows of every panel, else to the whole label."""
     rows = {(r["panel"], r["row"], r["seed"]): r["label"] for r in records}
     heads = {row: label.partition(",")[0] for row, label in rows.items()}
     distinct = len({(row[0], head) for row, head in heads.items()}) == len(rows)
@@ -50,7 +52,7 @@ def legend_names(records: Records) -> dict[tuple[str, int], str]:
 
 
 def _legend_handles(records: Records, names: Sequence[str]) -> list[Line2D]:
-    """Rows by colour, curves by style, and the marks that occur."""
+    """Returns legend entries for the rows (by colour), the curves (by style) and the marks that occur."""
     handles = [Line2D([], [], color=figures.colour(i), linewidth=2.5, label=name) for i, name in enumerate(names)]
     handles.append(Line2D([], [], color="0.25", linestyle="--", linewidth=1.3, label="training"))
     handles.append(Line2D([], [], color="0.25", marker=".", linewidth=1.3, label="validation"))

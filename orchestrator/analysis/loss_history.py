@@ -1,4 +1,4 @@
-"""Losses of one run from its history: at each validation the training loss since the previous one, epochs, seconds, rate cuts."""
+"""Losses of one run, read from its history: for each validation its loss, the training loss since the previous one, epochs and seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Report = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Point:
-    """One validation. train: mean nll per target token of the updates since the previous validation. epochs, seconds: since the start."""
+    """One validation: `valid` is its nll per target token, `train` the mean of the updates since the previous validation.
+
+    epochs, seconds: since the start of the run.
+    """
 
     step: int
     valid: float
@@ -26,9 +29,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Losses:
-    """points: in order of updates. cut: the validation after which the learning rate was first cut, None if it never was.
+    """Validations in order of updates. cut: the one after which the learning rate was first cut, or None.
 
-    bad: number of losses that are not finite, left out.
+    bad: number of non-finite losses, which are left out.
     """
 
     points: list[Point]
@@ -36,21 +39,21 @@ class Losses:
     bad: int = 0
 
     def until_cut(self) -> Losses:
-        """Up to the validation that caused the first cut; all without one."""
+        """Returns the losses up to the validation that caused the first cut, or all if there is none."""
         cut = self.cut
         return self if cut is None else replace(self, points=[p for p in self.points if p.step <= cut.step])
 
     def best(self) -> Point:
-        """The first of the lowest validation losses."""
+        """Returns the validation with the lowest loss; of equal ones the first."""
         return min(self.points, key=lambda p: p.valid)
 
     def reaches(self, nll: float) -> Point | None:
-        """The first validation at or below `nll`."""
+        """Returns the first validation at or below `nll`, or None."""
         return next((p for p in self.points if p.valid <= nll), None)
 
 
 def losses_of(history: Sequence[Report], record: Report) -> Losses:
-    """history: reports in order of updates. record: of the training; its `rate_cuts` hold the updates after which the rate was cut."""
+    """Reads the losses from a history in order of updates and the training's `record`, whose `rate_cuts` list the cuts of the rate."""
     ends = epoch_ends(history)
     start = next((t for report in history if (t := number(report.get("t"))) is not None), None)
     points: list[Point] = []
@@ -73,7 +76,7 @@ def losses_of(history: Sequence[Report], record: Report) -> Losses:
 
 
 def epoch_ends(history: Sequence[Report]) -> list[tuple[int, float]]:
-    """(update, finished epochs) wherever a report has more of them. Exact where each epoch is validated, else within 50 updates."""
+    """Returns (update, finished epochs) for each report with a newly finished epoch; exact if each is validated, else within 50 updates."""
     ends: list[tuple[int, float]] = [(0, 0.0)]
     for report in history:
         finished = number(report.get("train/epoch"))
@@ -83,7 +86,10 @@ def epoch_ends(history: Sequence[Report]) -> list[tuple[int, float]]:
 
 
 def epochs_at(ends: Sequence[tuple[int, float]], step: int) -> float | None:
-    """Epochs at an update, linear between two ends; behind the last end by the mean length of the epochs. None without a whole epoch."""
+    """Returns the epochs at an update, or None without a whole epoch.
+
+    Interpolates linearly between two ends, and extrapolates past the last one by the mean length of the epochs.
+    """
     if len(ends) == 1:
         return None
     place = bisect_right(ends, (step, math.inf))

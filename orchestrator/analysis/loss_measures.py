@@ -1,8 +1,8 @@
-"""Speed of convergence from the loss curves of two rows (Shen et al. 2018, sections 5.1-5.2): epochs to the baseline's loss and to the
+"""Speed of convergence from the loss curves of two rows (Shen et al. 2018, sections 5.1-5.2): epochs to the baseline's best loss and to the
 first cut of the learning rate, and the time saved.
 
-Time saved is computed as in the paper: one minus the ratio of epochs over the ratio of words per second. 13 epochs instead of 20 at 1571
-instead of 1710 words/s are 1 - (13 / 20) / (1571 / 1710) = 29.3% less time.
+The time saved is computed as in the paper: one minus the ratio of epochs divided by the ratio of words per second. For example, 13 epochs
+instead of 20 at 1571 instead of 1710 words/s save 1 - (13 / 20) / (1571 / 1710) = 29.3% of the time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from orchestrator.analysis.loss_history import Losses, Point
 
 @dataclass(frozen=True)
 class Measure:
-    """value: None if there is none; `why` gives the reason. step: where it happened."""
+    """A named measure. If `value` is None, `why` gives the reason. step: the update at which it was reached."""
 
     name: str
     value: float | None
@@ -27,9 +27,9 @@ class Measure:
 
 @dataclass(frozen=True)
 class RowCurves:
-    """The losses of a row: whole, and the part under comparison. speed: its training speed over the baseline's, None if unknown.
+    """The losses of a row, the whole run and the part that is compared. speed: training speed relative to the baseline, None if unknown.
 
-    limited: it ended at `max_steps` or `max_epochs`, not by its schedule.
+    limited: whether the run ended at `max_steps` or `max_epochs` instead of by its schedule.
     """
 
     whole: Losses
@@ -40,7 +40,7 @@ class RowCurves:
 
 
 def measures(row: RowCurves, base: RowCurves, *, is_baseline: bool) -> list[Measure]:
-    """Of a row against the baseline; the baseline itself saves nothing."""
+    """Returns the measures of a row against the baseline. The baseline itself has no measures of savings."""
     goal = base.part.best().valid
     ends: list[tuple[str, Callable[[RowCurves], Point | None], str]] = [
         ("baseline_loss", lambda r: r.part.reaches(goal), "not reached"),
@@ -68,7 +68,7 @@ def measures(row: RowCurves, base: RowCurves, *, is_baseline: bool) -> list[Meas
 
 
 def _saved(name: str, ours: Point | None, theirs: Point | None, missing: str, speed: float | None) -> list[Measure]:
-    """Percent of the baseline's epochs and of its time; negative if the row needs more."""
+    """Returns the savings in percent of the baseline's epochs and of its time; negative if the row needs more."""
     epochs = time = None
     why = missing if ours is None else f"the baseline: {missing}" if theirs is None else "no whole epoch"
     if ours is not None and theirs is not None and ours.epochs is not None and theirs.epochs:
@@ -80,9 +80,9 @@ def _saved(name: str, ours: Point | None, theirs: Point | None, missing: str, sp
 
 
 def below(row: Sequence[Point], base: Sequence[Point], data: str) -> float | None:
-    """Percent of the row's validations with a lower loss than the baseline's curve, interpolated linearly by epochs, else by updates.
+    """Returns the percentage of the row's validations whose loss is below the baseline's curve, interpolated by epochs, else by updates.
 
-    Validations outside the baseline's curve do not count. None if there are no others.
+    Validations outside the range of the baseline's curve do not count. Returns None if there are no others.
     """
     ours, theirs = (_line(points, data, "epochs") for points in (row, base))
     if not ours or not theirs:

@@ -1,4 +1,4 @@
-"""BLEU against one option of a component: a point per row, a line per group of rows, baselines (rows without the component) dashed.
+"""BLEU as a function of one option of a component: one point per row, one line per group of rows, baselines (without the component) dashed.
 
 The figures of a row are its own score and those of its `also` and `means`.
 """
@@ -23,15 +23,15 @@ from orchestrator.specs.schema import ModelSpec
 from orchestrator.sweeps.plan import Data
 
 Point = tuple[Any, int | str]
-"""(group, value of the option). A value that is no number, such as J, comes last on the axis."""
+"""(group, value of the option). A value that is not a number, such as J, comes last on the axis."""
 
 
 @dataclass(frozen=True)
 class OptionCurve:
-    """kind: of the analysis. option, group: columns for the value of the option and for what a line has in common.
+    """An analysis of one option. `option` and `group` name the columns for its value and for the group of rows that forms a line.
 
-    point: of a model, None for a baseline. no_group: the group of a baseline. component, varied, example: words of messages. axis, title,
-    legend: of the figure.
+    kind: the kind of analysis. point: maps a model to its point, None for a baseline. no_group: group of the baselines. component, varied,
+    example: words for messages. axis, title, legend: texts of the figure.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class OptionCurve:
     example: str
 
     def analyse(self, context: Context) -> Analysis:
-        """A record per row and figure; the option is null for a baseline. Raises UserError if no row has the component."""
+        """Returns one record per row and figure; the option is null for a baseline. Raises UserError if no row has the component."""
         finder = Finder(context.ledger, Data(context.data_dir))
         records = [record for subject in context.subjects for record in self._analyse_row(subject, finder)]
         values = {r[self.option] for r in records if r[self.option] is not None}
@@ -66,7 +66,7 @@ class OptionCurve:
         return Analysis(self.kind, columns, records, partial(self.draw, records), notes, shown=columns[:-1])
 
     def _analyse_row(self, subject: Subject, finder: Finder) -> Records:
-        """The figures of one row at its seed: its own test set, then those of `also` and `means`."""
+        """Returns the figures of one row with one seed: its own test set, then those of `also` and `means`."""
         outcome = next((o for o in finder.outcomes(subject.row, [subject.spec.seed]) if o.seed == subject.spec.seed), None)
         if outcome is None or outcome.bleu is None:
             return []
@@ -78,7 +78,7 @@ class OptionCurve:
         return [own, *(columns | {"figure": name, "bleu": others[name], "signature": None} for name in names)]
 
     def draw(self, records: Records, figure: Figure) -> None:
-        """A colour per figure and a marker per group; a dashed line per baseline."""
+        """Draws one colour per figure, one marker per group and a dashed line per baseline."""
         axes = figure.subplots()
         points = [r for r in records if r[self.option] is not None]
         places = positions({r[self.option] for r in points})
@@ -100,12 +100,12 @@ class OptionCurve:
 
 
 def sort_key(value: int | str | None) -> tuple[bool, int, str]:
-    """Numbers, then words."""
+    """Sorts numbers before words."""
     return (True, 0, value) if isinstance(value, str) else (False, value or 0, "")
 
 
 def positions(values: set[int | str]) -> dict[int | str, float]:
-    """Position of each value on the axis, in order: a number at itself, words after the last number at the distance of the last two."""
+    """Returns the position of each value on the axis. Words follow the last number, spaced like the last two numbers."""
     numbers = sorted(value for value in values if not isinstance(value, str))
     distance = numbers[-1] - numbers[-2] if len(numbers) > 1 else 1
     words = sorted(value for value in values if isinstance(value, str))
@@ -114,7 +114,7 @@ def positions(values: set[int | str]) -> dict[int | str, float]:
 
 
 def option_of(registry: str, component: Mapping[str, Any], option: str) -> Any:
-    """The value of a component's option, given or by default."""
+    """Returns the value of a component's option, or its default."""
     if option in component:
         return component[option]
     return inspect.signature(REGISTRIES[registry].get(component["kind"])).parameters[option].default

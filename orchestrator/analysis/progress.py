@@ -1,4 +1,4 @@
-"""Progress bars on stderr with rate and time left, for analyses that take long; none without a terminal."""
+"""Progress bars on stderr with rate and remaining time, for long analyses; disabled without a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 
 class Rate(ProgressColumn):
-    """Recent units per second."""
+    """A column with the current rate in units per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -27,7 +27,7 @@ def progress_bars() -> Progress:
 
 @contextmanager
 def progress_bar(bars: Progress, name: str, total: int, unit: str) -> Iterator[Callable[..., None]]:
-    """One bar; call the value with the number of units that were finished since the last call (default 1)."""
+    """Shows one bar and yields a function that advances it by a number of units (default 1)."""
     task = bars.add_task(name, total=total, unit=unit)
     yield partial(bars.advance, task)
     bars.remove_task(task)

@@ -1,4 +1,4 @@
-"""Registry of the kinds of analyses. A kind is one module of `orchestrator.analysis.kinds` that registers one function:
+"""Registry of the kinds of analysis. A kind is one module of `orchestrator.analysis.kinds` that registers one function:
 
 @register("length", options={"edges": "15,30,45"})
 def analyse(context: Context) -> Analysis: ...
@@ -20,10 +20,10 @@ Analyse = Callable[[Context], Analysis]
 
 @dataclass(frozen=True)
 class Kind:
-    """options: name -> default, both as text (`--option edges=10,20`).
+    """A kind of analysis. options: name -> default, both as text (`--option edges=10,20`).
 
-    needs_runs: rows without a finished run are left out. needs_weights: rows whose weights are not here are left out; published results
-    hold none.
+    needs_runs: leave out rows without a finished run. needs_weights: leave out rows without weights in the ledger's root, as in published
+    results.
     """
 
     name: str
@@ -47,7 +47,7 @@ def register(
 
 
 def get(name: str) -> Kind:
-    """Import the module of a kind. Raises UserError for an unknown name."""
+    """Imports the module of a kind and returns the kind. Raises UserError for an unknown name."""
     if name not in KINDS:
         raise UserError(f"--kind {shown(name)}: {nearest(name, KINDS)}")
     import_module(f"orchestrator.analysis.kinds.{name.replace('-', '_')}")
@@ -55,7 +55,7 @@ def get(name: str) -> Kind:
 
 
 def options_of(kind: str, given: list[str]) -> dict[str, str]:
-    """Defaults of the kind, updated by `key=value` texts. Raises UserError for an unknown option and for one without a value."""
+    """Returns the defaults of the kind updated with `KEY=VALUE` texts. Raises UserError for an unknown option or a missing value."""
     options = dict(get(kind).options)
     for text in given:
         name, equals, value = text.partition("=")

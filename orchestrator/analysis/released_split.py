@@ -1,8 +1,8 @@
 """The four parts of the test set released with Wei et al. 2020: test.src.part0..3 and test.tgt.part0..3, English to German, IWSLT14.
 
-The source holds subwords (`@@ `). Both sides are lowercased Moses tokens; the source has escaped characters. The unescaped tokens are
-cut into the row's own subwords: detokenised and tokenised again, 258 of the 6,694 sources and 489 references would be other tokens. If the
-row's corpus is escaped, they are escaped again. Detokenised references are made from the tokens, for metrics that need them.
+The source is in subwords (`@@ `). Both sides are lowercased Moses tokens, with escaped characters in the source. The unescaped tokens are
+split into the row's own subwords directly, because detokenising and tokenising again would change 258 of the 6,694 sources and 489
+references. They are escaped again if the row's corpus is escaped. References are detokenised for metrics that need text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Part = tuple[list[str], list[str]]
 
 
 def analyse_released(context: Context, parts: dict[str, Part], bars: Progress, notes: list[str]) -> Records:
-    """Translate all parts (name -> sources, references) with each row that has weights here; other rows are named in the notes."""
+    """Translates and scores all parts (name -> sources, references) with each row that has weights; rows without get a note."""
     records: Records = []
     for subject in context.subjects:
         if not context.store(subject).has_weights():
@@ -62,7 +62,10 @@ def _analyse_row(context: Context, subject: Subject, parts: dict[str, Part], bar
 
 
 def read(folder: Path) -> list[Part]:
-    """(sources, references) of each part: subwords joined, characters unescaped, tokenised. Raises UserError if sides do not match."""
+    """Reads (sources, references) of each part as tokens: subwords are joined and characters unescaped.
+
+    Raises UserError if the two sides differ in length or are empty.
+    """
     parts = []
     for number in range(4):
         sources, targets = (read_lines(folder / f"test.{side}.part{number}") for side in ("src", "tgt"))
@@ -73,10 +76,10 @@ def read(folder: Path) -> list[Part]:
 
 
 def join_subwords(line: str) -> str:
-    """`6@@ 0,000 &apos;s` -> `60,000 's`."""
+    """Joins subwords and unescapes characters: `6@@ 0,000 &apos;s` -> `60,000 's`."""
     return html.unescape(line.replace("@@ ", "").removesuffix("@@"))
 
 
 def detokenised(lines: Sequence[str], language: str) -> list[str]:
-    """Moses tokens -> text."""
+    """Turns Moses tokens into text."""
     return Tokenizer(language, "moses", lowercase=False).detokenise(lines)

@@ -1,4 +1,4 @@
-"""Snapshots of the weights that a training kept (`train.snapshots`)."""
+"""Weight snapshots saved during training (`train.snapshots`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.ledger.weights import CorruptError, Tensors, load_snapshot, sn
 
 
 def snapshots_of(context: Context, subject: Subject) -> list[Path]:
-    """Oldest first."""
+    """Returns the snapshot files of a row, oldest first."""
     return snapshots(context.store(subject).run_dir / "snapshots")
 
 
@@ -20,7 +20,7 @@ def step_of(path: Path) -> int:
 
 
 def load(subject: Subject, paths: Sequence[Path]) -> Iterator[Tensors]:
-    """Verified weights, one after the other. Raises UserError for a damaged file."""
+    """Yields the verified weights of each file. Raises UserError for a corrupt file."""
     for path in paths:
         try:
             yield load_snapshot(path, key=subject.train_key)

@@ -1,4 +1,4 @@
-"""Resolution of the targets of a command: kinds of analyses, their rows, and which of these have a finished run."""
+"""Resolves the targets of `analyse`: the kinds of analysis, their rows, and which of these have a finished run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from orchestrator.sweeps.plan import Data
 
 @dataclass(frozen=True)
 class RowSelection:
-    """How to resolve the rows of every target, as for `run`."""
+    """Options that apply to the rows of every target, as for `run`."""
 
     sets: list[str] = field(default_factory=list)
     profile: str | None = None
@@ -36,7 +36,7 @@ class RowSelection:
 
 @dataclass(frozen=True)
 class Group:
-    """One analysis to do. `left_out`: a line for each row without a finished run, with the command that makes one."""
+    """One analysis and its subjects. `left_out` has a line for each row without a finished run or weights."""
 
     kind: str
     subjects: list[Subject]
@@ -44,7 +44,7 @@ class Group:
 
 
 def rows_of(targets: Sequence[str], selection: RowSelection) -> list[Row]:
-    """Rows of all targets, each once, in order. Raises UserError with the problems of all targets."""
+    """Returns the rows of all targets, in order and without duplicates. Raises UserError with the problems of all targets."""
     rows: dict[str, Row] = {}
     problems: list[str] = []
     for target in targets:
@@ -59,9 +59,9 @@ def rows_of(targets: Sequence[str], selection: RowSelection) -> list[Row]:
 
 
 def kinds_of(rows: Sequence[Row], kind: str | None) -> dict[str, list[Row]]:
-    """Kind -> its rows. A given `kind` takes all rows.
+    """Maps each kind to its rows. If `kind` is given, it gets all rows.
 
-    Otherwise the rows' own `analysis` decides; if there is only one kind, rows that name none join it. Raises UserError if none is named.
+    Otherwise each row's `analysis` decides; if there is only one kind, rows without one belong to it. Raises UserError if no row names one.
     """
     if kind is not None:
         registry.get(kind)
@@ -75,9 +75,9 @@ def kinds_of(rows: Sequence[Row], kind: str | None) -> dict[str, list[Row]]:
 
 
 def group(kind: str, rows: Sequence[Row], selection: RowSelection, ledger: Ledger, data_dir: Path | None, again: str) -> Group:
-    """The subjects of one analysis, each row once: rows that run, and for analysis rows those in their `of`.
+    """Returns the subjects of one analysis without duplicates: rows that run, and for analysis rows those in their `of`.
 
-    again: options of the command that would run a missing row. Raises UserError if no subject is left.
+    again: options for the command, shown in messages, that runs a missing row. Raises UserError if no subject is left.
     """
     finder, needs = Finder(ledger, Data(data_dir)), registry.get(kind)
     subjects: dict[str, Subject] = {}
@@ -102,7 +102,7 @@ def group(kind: str, rows: Sequence[Row], selection: RowSelection, ledger: Ledge
 
 
 def _expand(rows: Sequence[Row], selection: RowSelection) -> Iterator[tuple[Row, Row | None]]:
-    """(row that runs, analysis row that names it)."""
+    """Yields (row that runs, analysis row that names it or None)."""
     for row in rows:
         if row.spec is not None:
             yield row, None
@@ -111,21 +111,21 @@ def _expand(rows: Sequence[Row], selection: RowSelection) -> Iterator[tuple[Row,
 
 
 def _in_same_file(row: Row, address: str) -> str:
-    """The address of a row in the same file by that file, which also works outside of `search_spaces`."""
+    """Returns the address relative to the row's file if it is in the same table; this also works outside of `search_spaces`."""
     table = "/".join(row.id.split("/")[:2]) + "/"
     here = address.startswith(table) and Path(row.source_file).is_file()
     return f"{row.source_file}#{address.removeprefix(table)}" if here else address
 
 
 def _label(row: Row, analysis_row: Row | None) -> str:
-    """The analysis row's label if it is about this row alone and differs from its address."""
+    """Returns the analysis row's label if it names only this row and has a label other than its address, else the row's own."""
     if analysis_row is None or len(analysis_row.of) != 1 or analysis_row.id.endswith(f"/{analysis_row.label}"):
         return row.label or row.id
     return analysis_row.label or row.label or row.id
 
 
 def _unfinished(row: Row, keys: Keys, ledger: Ledger) -> str | None:
-    """Why the row cannot be analysed, or None."""
+    """Returns why the row cannot be analysed, or None if it can."""
     assert row.spec is not None
     if keys.train is None or keys.score is None:
         return f"corpus {row.spec.data.corpus} is absent (--data-dir) and no run is in {ledger.root}"
@@ -142,9 +142,9 @@ def _has_weights(ledger: Ledger, keys: Keys) -> bool:
 
 
 def folder_name(rows: Sequence[Row], selection: RowSelection, options: Sequence[str] = (), *, several_targets: bool = False) -> str:
-    """Stable name of an analysis folder: the row, table or papers, the profile, and a digest of the other choices.
+    """Returns a stable folder name: the row, table or papers, the profile, the seed, and a digest of the other choices.
 
-    several_targets: the rows may be a part of a table only.
+    several_targets: whether the rows may be only part of a table, in which case their ids are part of the digest.
     """
     tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
     if len(rows) == 1:

@@ -1,4 +1,4 @@
-"""Subwords as text, for the axes of attention figures."""
+"""Text of subwords, for the axes of attention figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ END = "</s>"
 
 
 def pieces(prepared: Prepared, ids: Sequence[int], side: str = "tgt") -> list[str]:
-    """The text of each id, with `@@` at the end of those that the next one continues."""
+    """Returns the text of each id, ending in `@@` if the next subword continues the word."""
     texts = prepared.decode_tokens([list(ids[: n + 1]) for n in range(len(ids))], side)
     added = [text[len(before) :] for before, text in zip(["", *texts], texts, strict=False)]
     ends = [i + 1 == len(added) or added[i + 1][:1] == " " for i in range(len(added))]

@@ -1,4 +1,4 @@
-"""Timed training updates and decodings of several rows, interleaved: A, B, C, B, C, A, ..."""
+"""Timing of training updates and decoding for several rows, interleaved: A, B, C, B, C, A, ..."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from orchestrator.training.optim import Optimizer, build_optimizer, clip_gradien
 class Case:
     """One row, ready to train and to decode; every round does the same work.
 
-    forced: every output is made as long as its source. batching: options of `decode_corpus`. seconds: of each round, by kind of work.
+    forced: force every output to the length of its source. batching: options of `decode_corpus`. seconds: of each round, by kind of work.
     """
 
     subject: Subject
@@ -62,11 +62,11 @@ class Case:
 
     @cached_property
     def optimizer(self) -> Optimizer:
-        """Its learning rate stays 0: the work of an update without its effect."""
+        """The optimiser with learning rate 0, so that updates do their work without changing the weights."""
         return build_optimizer(self.model, self.subject.spec.optim)
 
     def train(self) -> float:
-        """Seconds of all updates."""
+        """Runs all updates and returns the seconds."""
         cpu.use(self.subject.spec.train.threads)
         self.model.train()
         self.objective, self.optimizer  # noqa: B018  built before the clock starts
@@ -76,7 +76,7 @@ class Case:
         return self._now() - started
 
     def decode(self) -> float:
-        """Seconds of all sentences."""
+        """Translates all sentences and returns the seconds."""
         cpu.use(self.subject.spec.train.threads)
         model: nn.Module = FullLength(self.model) if self.forced else self.model
         search = self.search.model_copy(update={"max_ratio": 1.0, "max_extra": 0}) if self.forced else self.search
@@ -87,7 +87,7 @@ class Case:
         return seconds
 
     def _step(self, update: Update) -> None:
-        """As in the training loop."""
+        """Runs one update as in the training loop."""
         spec = self.subject.spec
         self.optimizer.zero_grad(set_to_none=True)
         for batch in update.micro_batches:
@@ -99,17 +99,17 @@ class Case:
         self.optimizer.step()
 
     def _now(self) -> float:
-        """Seconds of the process (clock `cpu`) or of the wall, once the device has finished."""
+        """Returns CPU seconds (clock `cpu`) or wall-clock seconds, after synchronising the device."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.process_time() if self.clock == "cpu" else time.perf_counter()
 
 
 def measure(cases: Sequence[Case], rounds: int, works: Sequence[str]) -> bool:
-    """Fill `seconds` of all cases. Returns whether outputs were forced to the length of their sources (some row has no trained weights).
+    """Fills `seconds` of all cases. Returns whether outputs were forced to the length of their sources (if any row lacks trained weights).
 
-    A round before the first is not timed: memory of these sizes is allocated for the first time. Each round begins with another case,
-    because the first one finds the caches as others left them.
+    An untimed warm-up round allocates the memory. Each round starts with a different case, because the first one finds caches filled by
+    others.
     """
     forced = not all(case.trained for case in cases)
     for case in cases:
@@ -125,7 +125,7 @@ def measure(cases: Sequence[Case], rounds: int, works: Sequence[str]) -> bool:
 
 
 def make_case(context: Context, subject: Subject, sentences: int, device: torch.device, clock: str) -> Case:
-    """Sources: at most `sentences`, spread over the whole test set. Raises UserError if it has no words."""
+    """Builds a case with at most `sentences` sources spread over the whole test set. Raises UserError if all of these are empty."""
     prepared, test = context.prepared(subject), subject.spec.score.test
     lines = prepared.sources(test)
     every = max(1, len(lines) // sentences)
@@ -142,20 +142,20 @@ def first_updates(context: Context, subject: Subject, steps: int) -> list[Update
 
 
 def _model(context: Context, subject: Subject, prepared: Prepared, device: torch.device) -> tuple[Transformer, bool]:
-    """(trained model, True) if its weights are here, else (fresh model, False)."""
+    """Returns (trained model, True) if there are weights, else (freshly initialised model, False)."""
     if subject.keys.train is not None:
         try:
             return load_model(subject.spec, prepared, context.store(subject), device), True
         except UserError:
-            pass  # the run of a mirror has no tensors
+            pass  # a run in a mirror has no tensors
     model: Transformer = build(subject.spec.model.model_dump(), prepared.src_size, prepared.tgt_size, subject.spec.seed)
     return model.to(device).eval(), False
 
 
 def clock_option(context: Context, device: torch.device) -> str:
-    """Option `clock`: wall, cpu (the CPU seconds of this process, which other work on the machine disturbs less), or auto.
+    """Resolves the option `clock`: wall, cpu (CPU seconds of this process, less sensitive to other load), or auto.
 
-    auto is cpu where all rows run on one thread of a CPU, which gives the same on an idle machine. Raises UserError for cpu on a GPU.
+    auto means cpu if all rows use one CPU thread, for which both clocks agree on an idle machine. Raises UserError for cpu on a GPU.
     """
     name = context.choice("clock", "auto", "wall", "cpu")
     if name == "cpu" and device.type != "cpu":
@@ -165,12 +165,12 @@ def clock_option(context: Context, device: torch.device) -> str:
 
 
 def machine(device: torch.device) -> str:
-    """Name of the GPU or the CPU."""
+    """Returns the name of the GPU or CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else str(collect()["cpu"] or "cpu")
 
 
 def paper_speed(subject: Subject, column: str) -> float | None:
-    """The paper's absolute figure of a row. An analysis row reports one training speed for each of its rows, in their order."""
+    """Returns the paper's absolute figure for a row, or None. An analysis row lists the training speeds of its rows in their order."""
     value = subject.row.expect.get(column)
     rows = [] if subject.analysis_row is None else subject.analysis_row.of
     if column == "train_speed" and subject.row.id in rows and len(subject.expect) == len(rows):

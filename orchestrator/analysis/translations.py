@@ -1,4 +1,4 @@
-"""New translations (of training pairs, of other texts, by other weights) and their BLEU, and BLEU of a part of a test set."""
+"""New translations (of training pairs, other texts or with other weights) and their BLEU, and BLEU of subsets of a test set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.specs.schema import RunSpec
 
 @dataclass(frozen=True)
 class TextReferences:
-    """One reference stream given as text and as tokens."""
+    """One reference stream, as text and as tokens."""
 
     lines: Sequence[str]
     tokens: Sequence[str]
@@ -35,7 +35,7 @@ class TextReferences:
 
 
 class PartReferences:
-    """References of some sentences of a test set."""
+    """References of a subset of a test set."""
 
     def __init__(self, prepared: Prepared, indices: Sequence[int]) -> None:
         self.prepared, self.indices = prepared, indices
@@ -52,7 +52,7 @@ class PartReferences:
 
 
 def part_bleu(decoded: Any, prepared: Prepared, indices: Sequence[int], spec: RunSpec) -> float | None:
-    """BLEU of some sentences of the row's own test set, None without sentences. `decoded`: record with all of them."""
+    """Returns BLEU of a subset of the row's own test set, None if it is empty. `decoded` is the record of the whole test set."""
     lines = [decoded["hypotheses"][i] for i in indices], [decoded["tokens"][i] for i in indices]
     return bleu(lines, PartReferences(prepared, indices), spec.score.test, spec) if indices else None
 
@@ -60,7 +60,7 @@ def part_bleu(decoded: Any, prepared: Prepared, indices: Sequence[int], spec: Ru
 def translate(
     model: nn.Module, ids: Sequence[Sequence[int]], spec: RunSpec, prepared: Prepared, bars: Progress, name: str
 ) -> tuple[list[str], list[str]]:
-    """(text, tokens), one line per source, by the row's own search."""
+    """Translates with the row's own search; returns (text, tokens) with one line per source."""
     done = 0
     with progress_bar(bars, name, len(ids), "sentences") as advance:
 
@@ -74,5 +74,5 @@ def translate(
 
 
 def bleu(lines: tuple[Sequence[str], Sequence[str]], references: References, split: str, spec: RunSpec) -> float:
-    """BLEU of (text, tokens) by the metric of the row, rounded to 4 decimals."""
+    """Returns BLEU of (text, tokens) by the row's metric, rounded to 4 decimals."""
     return round(float(score(*lines, references, split, spec.score)["bleu"]), 4)

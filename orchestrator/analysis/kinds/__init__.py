@@ -1,1 +1,1 @@
-"""One module per kind of analysis, named like the kind with underscores, imported when the kind is used."""
+"""One module per kind of analysis, named after the kind with underscores and imported on first use."""

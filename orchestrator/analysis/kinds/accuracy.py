@@ -1,7 +1,7 @@
-"""Accuracy of the next token on training and validation data by update (Wang et al. 2018, Fig. 4), from the history of each run.
+"""Next-token accuracy on training and validation data by update (Wang et al. 2018, Fig. 4), from the history of each run.
 
-Validation: teacher forced, without dropout, on the whole set. Training: on a sample of the positions of the updates since the last report,
-with dropout and before the update. The paper does not say how it measures training accuracy.
+Validation accuracy is teacher forced, without dropout, on the whole set. Training accuracy is measured on sampled positions of the updates
+since the last report, with dropout and before the update. The paper does not say how it measures training accuracy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ METRICS = {"training": "train/accuracy", "validation": "valid/accuracy"}
 
 @register("accuracy")
 def analyse(context: Context) -> Analysis:
-    """A record per row, data and report: `step` in updates, `accuracy` in percent of target tokens including EOS."""
+    """Returns one record per row, data and report: `step` in updates, `accuracy` in percent of target tokens including EOS."""
     records: Records = []
     notes = ["training accuracy is of sampled positions with dropout on, validation accuracy of all positions without"]
     for subject in context.subjects:
@@ -38,7 +38,7 @@ def analyse(context: Context) -> Analysis:
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """One colour per row; training solid, validation dashed."""
+    """Draws one colour per row, training solid and validation dashed."""
     axes = figure.subplots()
     for index, own in enumerate(by_row(records).values()):
         curves = group_by(own, "data")

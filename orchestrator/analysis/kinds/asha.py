@@ -1,7 +1,7 @@
-"""What ASHA spends and loses on a grid that ran in full: its decisions are replayed over the recorded validations, in many start orders.
+"""Cost and losses of ASHA on a grid that was trained in full, by replaying its decisions on recorded validations in many start orders.
 
 For each reduction factor: the share of the full grid's compute, how often the best run and all of the best `top` survive, and which runs
-are stopped. `decisions`: the file of a sweep that ran under ASHA (results/sweeps/NAME.asha.json), compared with the same full runs.
+are stopped. `decisions` is the file of a sweep that ran under ASHA (results/sweeps/NAME.asha.json), compared with the same full runs.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ OPTIONS = {
     "cost": "updates",
     "decisions": "none",
 }
-"""rank: of the full runs, by metric (at their end) or bleu (of the test set). rungs: steps, or auto: T/r, T/r^2, ... cost: of one update,
-updates (all cost the same) or seconds (each run's own, as measured). orders: number of shuffles, from `seed`."""
+"""rank: rank the full runs by metric (at their end) or by bleu (on the test set). rungs: steps, or auto for T/r, T/r^2, ... cost: `updates`
+(all updates cost the same) or `seconds` (each run's measured time per update). orders: number of shuffles, drawn with `seed`."""
 COLUMNS = ["measure", "reduction_factor", "rungs", "row", "label", "seed", "value", "low", "high", "orders"]
 SHOWN = ["measure", "reduction_factor", "rungs", "row", "value", "low", "high"]
 METRICS = ("valid/nll", "valid/ppl", "valid/accuracy")
@@ -47,8 +47,10 @@ METRICS = ("valid/nll", "valid/ppl", "valid/accuracy")
 
 @register("asha", options=OPTIONS)
 def analyse(context: Context) -> Analysis:
-    """Records by `measure`: share, best_kept, top_kept, kept_of_top of each factor; survived, of each row; the same with `_real`, of the
-    decisions of a sweep; the value of each validation. Raises UserError if fewer than two rows have a history."""
+    """Returns records by `measure`: share, best_kept, top_kept and kept_of_top per factor, survived per row, and each validation's value.
+
+    The suffix `_real` marks the measures of a sweep's own decisions. Raises UserError if fewer than two rows have a history.
+    """
     metric = context.choice("metric", *METRICS)
     mode = "max" if metric == "valid/accuracy" else "min"
     top, orders, workers, seed = (context.integer(name, least) for name, least in (("top", 1), ("orders", 1), ("workers", 1), ("seed", 0)))
@@ -96,18 +98,18 @@ def summary(records: Records, top: int) -> list[str]:
 
 
 def _shares(records: Records) -> list[tuple[dict[str, Any], str]]:
-    """(record of a share, suffix of its measures), the real one last."""
+    """Returns (record of a share, suffix of its measures), the real sweep last."""
     return [(r, suffix) for suffix in ("", "_real") for r in records if r["measure"] == f"share{suffix}"]
 
 
 def _same_rungs(records: Records, share: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure -> record with the reduction factor and rungs of `share`."""
+    """Maps each measure to its record with the reduction factor and rungs of `share`."""
     key = (share.get("reduction_factor"), share["rungs"])
     return {r["measure"]: r for r in records if (r.get("reduction_factor"), r["rungs"]) == key}
 
 
 def _curves(context: Context, metric: str, notes: list[str]) -> dict[str, Curve]:
-    """Row -> validations of its training. A training shared by several rows counts once, as in a sweep."""
+    """Maps each row to the validations of its training. A training shared by several rows counts once, as in a sweep."""
     curves: dict[str, Curve] = {}
     first: dict[str, str] = {}
     cost = context.choice("cost", "updates", "seconds")
@@ -133,7 +135,7 @@ def _curves(context: Context, metric: str, notes: list[str]) -> dict[str, Curve]
 
 
 def _best(context: Context, subjects: Mapping[str, Subject], curves: Mapping[str, Curve], mode: str, notes: list[str]) -> list[str]:
-    """Runs from the best to the worst of the full grid."""
+    """Ranks the runs of the full grid, best first."""
     if context.choice("rank", "metric", "bleu") == "metric":
         sign = 1.0 if mode == "min" else -1.0
         return sorted(curves, key=lambda run: sign * curves[run].final)
@@ -148,7 +150,7 @@ def _best(context: Context, subjects: Mapping[str, Subject], curves: Mapping[str
 
 
 def _rungs(context: Context, curves: Mapping[str, Curve], factor: int) -> list[int]:
-    """Raises UserError for a step at which some run was not validated, and if there is none."""
+    """Returns the rungs. Raises UserError for a step at which some run was not validated, or if `auto` finds none."""
     text = context.options["rungs"]
     if text == "auto":
         rungs = rungs_of(curves, factor)
@@ -163,14 +165,14 @@ def _rungs(context: Context, curves: Mapping[str, Curve], factor: int) -> list[i
 
 
 def _orders(runs: list[str], pinned: set[str], count: int, seed: int) -> list[list[str]]:
-    """As a sweep starts them: pinned runs first, the rest shuffled."""
+    """Returns start orders as in a sweep: pinned runs first, the rest shuffled."""
     generator = random.Random(seed)
     first, rest = [run for run in runs if run in pinned], [run for run in runs if run not in pinned]
     return [first + generator.sample(rest, len(rest)) for _ in range(count)]
 
 
 def _measures(replays: Sequence[Replay], best: Sequence[str], top: int, columns: Mapping[str, Any], suffix: str = "") -> Records:
-    """low, high: the range of nine in ten orders."""
+    """Returns the share and survival measures; `low` and `high` of the share cover 90% of the orders."""
     shares = sorted(r.share for r in replays)
     kept = [sum(run not in r.stopped for run in best[:top]) for r in replays]
     last = len(shares) - 1
@@ -188,7 +190,7 @@ def _measures(replays: Sequence[Replay], best: Sequence[str], top: int, columns:
 
 
 def _survival(replays: Sequence[Replay], subjects: Mapping[str, Subject], columns: Mapping[str, Any], suffix: str = "") -> Records:
-    """The share of orders in which each run reaches its end; low, high: the first and the last rung that stopped it."""
+    """Returns the share of orders in which each run reaches its end; `low` and `high` are the first and last rung that stopped it."""
     records: Records = []
     for run, subject in subjects.items():
         rungs = sorted(r.stopped[run] for r in replays if run in r.stopped)
@@ -199,7 +201,7 @@ def _survival(replays: Sequence[Replay], subjects: Mapping[str, Subject], column
 
 
 def _real_decisions(context: Context, curves: Mapping[str, Curve]) -> Replay | None:
-    """What the decisions of a sweep spent. Raises UserError for a file that is not ASHA's, or of other rows."""
+    """Reads the decisions of a sweep and their cost, None without any. Raises UserError for a file that is not ASHA's or has other rows."""
     text = context.options["decisions"]
     if text == "none":
         return None
@@ -217,7 +219,7 @@ def _real_decisions(context: Context, curves: Mapping[str, Curve]) -> Replay | N
 
 
 def draw(records: Records, metric: str, top: int, figure: Figure) -> None:
-    """Left: validation curves of the full grid, marked by how often each run survives. Right: compute against the best runs kept."""
+    """Draws validation curves of the full grid with each run's survival (left), and compute against survival of the best runs (right)."""
     figure.set_size_inches(11.5, 4.8)
     left, right = figure.subplots(1, 2, width_ratios=[1.5, 1.0])
     real = any(r["measure"] == "survived_real" for r in records)
@@ -226,7 +228,7 @@ def draw(records: Records, metric: str, top: int, figure: Figure) -> None:
 
 
 def _draw_curves(axes: Axes, records: Records, metric: str, measure: str) -> None:
-    """Real decisions: solid up to the rung that stopped the run, dotted behind it. Replays: the paler, the more often stopped."""
+    """Real decisions: solid up to the rung that stopped the run, then dotted. Replays: paler if stopped more often."""
     real = measure.endswith("_real")
     survival = [r for r in records if r["measure"] == measure]
     survival = [r for r in survival if r.get("reduction_factor") == survival[0].get("reduction_factor")]

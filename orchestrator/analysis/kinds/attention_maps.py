@@ -1,7 +1,7 @@
 """Cross-attention of the top decoder layer, averaged over its heads, for chosen sentences (Wei et al. 2020, Figs. 4 and 6).
 
-The decoder is teacher forced on the row's own translation. Position t is named after the token that it predicts; the last one predicts EOS.
-If a layer attends to several memories, the map is the attention over the encoder's states, without the gate (Att_h).
+The decoder is teacher forced on the row's own translation. Position t is labelled with the token it predicts; the last one predicts EOS.
+If a layer attends to several memories, the map shows the attention over the encoder's states, without the gate (Att_h).
 
 Shapes: T target positions, S source positions (EOS last on both sides), H heads.
 """
@@ -36,9 +36,9 @@ CELL = 0.21
 
 @register("attention-maps", options={"sentences": "0,1,2"}, needs_weights=True)
 def analyse(context: Context) -> Analysis:
-    """A record per row, sentence (counted from 0), target and source position. The weights of a target position sum to 1.
+    """Returns one record per row, sentence (from 0), target and source position. The weights of a target position sum to 1.
 
-    Raises UserError for a sentence that does not exist, and if no row has cross-attention of this kind.
+    Raises UserError for a sentence that does not exist, or if no row has multi-head cross-attention.
     """
     sentences = list(dict.fromkeys(context.numbers("sentences")))
     records: Records = []
@@ -79,7 +79,7 @@ def analyse_row(context: Context, subject: Subject, sentences: Sequence[int], no
 
 
 def top_cross_attention(model: Transformer) -> MultiHeadAttention | None:
-    """The top decoder layer's attention over the encoder's states: the `attention` of the cross-attention, else its first."""
+    """Returns the top decoder layer's attention over the encoder's states, or None: `attention` of the cross-attention, else its first."""
     cross = getattr(model.decoder.layers[-1], "cross_attention", None)
     if not isinstance(cross, nn.Module):
         return None
@@ -91,7 +91,7 @@ def top_cross_attention(model: Transformer) -> MultiHeadAttention | None:
 
 @torch.no_grad()
 def attention_map(model: Transformer, attention: nn.Module, source: Sequence[int], target: Sequence[int]) -> Tensor:
-    """[T, S]: mean over the heads. Target position t reads BOS and the t tokens before it."""
+    """Returns weights [T, S], averaged over heads. Target position t reads BOS and the t tokens before it."""
     trace: list[tuple[nn.Module, Tensor]] = []
     model.decode(torch.tensor([[BOS, *target]]), model.encode(pad([source])), trace=trace)
     weights_BHTS = next(weights for module, weights in trace if module is attention)
@@ -99,7 +99,7 @@ def attention_map(model: Transformer, attention: nn.Module, source: Sequence[int
 
 
 def summary(records: Records) -> list[str]:
-    """Sharpness of each map: the largest weight and the entropy, averaged over target positions."""
+    """Describes the sharpness of each map: the largest weight and the entropy, averaged over target positions."""
     lines = []
     for (row, seed, sentence), cells in group_by(records, "row", "seed", "sentence").items():
         positions = [[r["weight"] for r in own] for own in group_by(cells, "position").values()]
@@ -110,7 +110,7 @@ def summary(records: Records) -> list[str]:
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """A line of heat maps per sentence, a column per row, one colour scale. Source tokens from left to right. Long sentences are cut."""
+    """Draws heat maps on one scale, a line per sentence and a column per row, source tokens left to right, at most MAX_TOKENS of each."""
     maps = group_by(records, "sentence", "row", "seed")
     sentences, rows = list(group_by(records, "sentence")), list(group_by(records, "row", "seed"))
     heights = [1.3 + CELL * max(_size(m, "position") for key, m in maps.items() if key[0] == s) for s in sentences]

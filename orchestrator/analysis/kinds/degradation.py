@@ -1,8 +1,8 @@
-"""Does a deeper network fit even its training data worse (Wei et al. 2020, Fig. 2)? BLEU on sampled training pairs and on the validation
-set, with the loss curves of the history.
+"""Degradation of deep networks, which may fit even their training data worse (Wei et al. 2020, Fig. 2).
 
-The sample is drawn from the filtered training pairs, by a fixed seed, and is the same for all rows of a corpus. The references of training
-pairs are made from their subwords. With `points` above 1, snapshots of the weights give BLEU by update.
+Computes BLEU on sampled training pairs and on the validation set, and shows the loss curves of the history. The sample is drawn from the
+filtered training pairs with a fixed seed and is the same for all rows of a corpus. References of training pairs are restored from their
+subwords. With `points` above 1, weight snapshots give BLEU by update.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ TITLES = {
 
 @register("degradation", options={"pairs": "3000", "seed": "1", "points": "1", "device": "auto"}, needs_weights=True)
 def analyse(context: Context) -> Analysis:
-    """A record per row, data and point of a curve: `bleu` in percent, `nll` in nats per target token.
+    """Returns one record per row, data and point of a curve: `bleu` in percent, `nll` in nats per target token.
 
-    pairs: sampled from the training data. points: weights to translate with, the row's own and points - 1 of its snapshots.
+    Options: `pairs` to sample from the training data; `points`, the number of weights (the row's own and points - 1 snapshots).
     """
     seed = context.integer("seed")
     context.integer("pairs", 1), context.integer("points", 1)  # checked before any translation
@@ -57,7 +57,7 @@ def analyse(context: Context) -> Analysis:
 
 
 def sample(count: int, pairs: int, seed: int) -> list[int]:
-    """`pairs` indices below `count`, or all, increasing; deterministic."""
+    """Returns `pairs` increasing indices below `count`, or all of them; deterministic for a seed."""
     generator = torch.Generator().manual_seed(stream_seed(seed, "degradation"))
     return sorted(torch.randperm(count, generator=generator)[:pairs].tolist())
 
@@ -104,18 +104,18 @@ def analyse_row(context: Context, subject: Subject, bars: Progress, notes: list[
 
 
 def _step(context: Context, subject: Subject) -> int:
-    """The update that gave the row's own weights; of an average, the last one."""
+    """Returns the update of the row's own weights; for an average, the last update."""
     return int(context.train_record(subject).get("best_step" if subject.spec.decode.checkpoint == "best" else "steps", 0))
 
 
 def _spread(paths: list[Path], count: int) -> list[Path]:
-    """`count` paths, evenly spread, or all."""
+    """Returns `count` evenly spaced paths, or all."""
     count = min(count, len(paths))
     return [paths[i * (len(paths) - 1) // max(1, count - 1)] for i in range(count)]
 
 
 def summary(records: Records) -> list[str]:
-    """The last point of each curve of each row."""
+    """Returns a line per row with the last point of each curve."""
     lines = []
     for (row, seed), own in by_row(records).items():
         last = {(r["measure"], r["data"]): r["value"] for r in sorted(own, key=lambda r: r["step"])}
@@ -125,7 +125,7 @@ def summary(records: Records) -> list[str]:
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """BLEU above, losses below if there are any; training data left, validation right; one colour per row. One point per row: bars."""
+    """Draws BLEU (bars if each row has one point) above losses, if any; training left, validation right; one colour per row."""
     rows = list(by_row(records))
     measures = [m for m in ("bleu", "nll") if any(r["measure"] == m for r in records)]
     training = [r for r in records if r["data"] == "training" and r["measure"] == "bleu"]

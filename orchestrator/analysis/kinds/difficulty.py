@@ -1,11 +1,12 @@
-"""BLEU by how difficult a sentence is for a baseline (Wei et al. 2020, section 4.4, Eq. 14-15, Fig. 3).
+"""BLEU by the difficulty of a sentence for a baseline (Wei et al. 2020, section 4.4, Eq. 14-15, Fig. 3).
 
     score(x, y) = mean_k l_k + std_k l_k,    l_k = -log P_k(y | x) / (|y| + 1)
 
-over the last K snapshots of the scoring model. l is per token (EOS counted): the released quartiles differ little in length, and a summed
-log-probability would sort by it. std divides by K (the paper does not say). The test set, sorted by score, is cut into four.
+over the last K snapshots of the scoring model. l is per token (EOS included), because the released quartiles differ little in length while
+a summed log-probability would sort by length. std divides by K (the paper does not say). The test set is sorted by score and split into
+four quartiles.
 
-`split=DIR` adds the four parts that the authors released, as they are: sorted by their model.
+`split=DIR` adds the four parts released by the authors, which were sorted by their model.
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ SPLITS = {"own": "own test set", "released": "released split"}
 
 @register("difficulty", options={"snapshots": "20", "scorer": "first", "split": "", "limit": "all", "device": "auto"})
 def analyse(context: Context) -> Analysis:
-    """A record per row and quartile, and one for all quartiles. `gain` is over the first row, the baseline; `words` a mean per source.
+    """Returns one record per row and quartile, and one for all quartiles. `gain` is relative to the first row, the baseline; `words` is the
+    mean length of the sources.
 
-    snapshots: K. scorer: the row that scores, by its address or the last part of it. split: folder of the released parts. limit:
+    Options: `snapshots`, K; `scorer`, the address (or its last part) of the scoring row; `split`, folder of the released parts; `limit`,
     sentences of each released part. Raises UserError if there is neither a snapshot of the scoring model nor a released split.
     """
     count, scorer, split, limit = context.integer("snapshots", 1), _scorer(context), context.options["split"], context.limit()
@@ -93,7 +95,7 @@ def _scorer(context: Context) -> Subject:
 
 
 def analyse_test_set(context: Context, scorer: Subject, paths: Sequence[Path], bars: Progress, notes: list[str]) -> Records:
-    """Quartiles of the scoring row's own test set. A row with another test set is left out and named in the notes."""
+    """Returns the quartiles of the scoring row's own test set. Rows with another test set are left out with a note."""
     prepared, test, device = context.prepared(scorer), scorer.spec.score.test, context.device()
     model, pairs, sources = context.model(scorer).to(device), prepared.pairs(test), prepared.sources(test)
     losses = []
@@ -126,7 +128,7 @@ def analyse_test_set(context: Context, scorer: Subject, paths: Sequence[Path], b
 
 @torch.no_grad()
 def nll(model: Transformer, pairs: Pairs, device: torch.device) -> Floats:
-    """[N]: -log P(y | x) of each pair per target token, EOS counted, teacher forced."""
+    """Returns -log P(y | x) of each pair per target token [N], teacher forced, EOS included."""
     model.eval()
     losses = np.zeros(len(pairs))
     for indices in Batches(pairs, BATCH, 0).epoch(0):
@@ -139,18 +141,18 @@ def nll(model: Transformer, pairs: Pairs, device: torch.device) -> Floats:
 
 
 def difficulty(nll_KN: Floats) -> Floats:
-    """[K, N] losses of K snapshots -> [N]: mean over the snapshots plus their standard deviation."""
+    """Returns scores [N]: mean plus standard deviation over the K snapshots of losses [K, N]."""
     scores: Floats = nll_KN.mean(axis=0) + nll_KN.std(axis=0)
     return scores
 
 
 def quartiles(scores: Floats) -> list[list[int]]:
-    """Four lists of indices, the lowest scores first; equal scores in their order; sizes differ by one at most."""
+    """Splits indices into four lists by increasing score (stable); sizes differ by at most one."""
     return [sorted(part.tolist()) for part in np.array_split(np.argsort(scores, kind="stable"), len(QUARTILES))]
 
 
 def summary(records: Records) -> list[str]:
-    """A line per row and split: BLEU and gain of each quartile."""
+    """Returns a line per row and split with BLEU and gain of each quartile."""
     lines = []
     for (split, _, _, label), own in group_by(records, "split", "row", "seed", "label").items():
         cells = [f"{r['quartile']} " + ("-" if r["bleu"] is None else f"{r['bleu']:.2f} ({r['gain']:+.2f})") for r in own]
@@ -159,7 +161,7 @@ def summary(records: Records) -> list[str]:
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """Gains over the baseline left, BLEU right; a line of panels per split, one colour per row."""
+    """Draws gains over the baseline (left) and BLEU (right), one line of panels per split, one colour per row."""
     rows = list(by_row(records))
     splits = group_by((r for r in records if r["quartile"] != "all"), "split")
     figure.set_size_inches(9.5, 3.6 * len(splits))

@@ -1,8 +1,8 @@
-"""BLEU against the size of the word embeddings (Shen et al. 2018, Table 1), ours and the paper's, and the paper's conclusion: a dense model
-with small embeddings equals a baseline with large ones at a fraction of its parameters.
+"""BLEU by size of the word embeddings (Shen et al. 2018, Table 1), ours and the paper's, to check the conclusion of the paper: a dense
+model with small embeddings equals a baseline with large ones at a fraction of its parameters.
 
-The baseline of a model is the row without dense connections and dense attention with as many layers, at its largest embeddings, on the
-same corpus.
+The baseline of a model is the row on the same corpus with as many layers and the largest embeddings that has neither dense connections nor
+dense attention.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ COLUMNS = [
 ]
 SHOWN = ["model", "corpus", "embedding", "bleu", "spread", "params", "paper_bleu", "delta", "params_pct"]
 DENSE = ("concatenated", "dense", "dense_attention_1", "dense_attention_2")
-"""Connections and bridges of the compared models; models without any of them are baselines."""
+"""Connections and bridges of dense models; models without any of them are baselines."""
 SIZE = re.compile(r"[-_]?e(\d+)$")
-"""The published size at the end of an address."""
+"""Matches the published size at the end of an address."""
 
 
 @register("embedding-size")
 def analyse(context: Context) -> Analysis:
-    """A record per row, over its seeds. Raises UserError if all rows have one size."""
+    """Returns one record per row, over its seeds. Raises UserError if fewer than two sizes have scores."""
     finder = Finder(context.ledger, Data(context.data_dir))
     records = [record for s in context.subjects if (record := analyse_row(s, finder)) is not None]
     corpora, models = (list(group_by(records, name)) for name in ("corpus", "model"))
@@ -89,13 +89,13 @@ def is_dense(model: ModelSpec) -> bool:
 
 
 def _corpus(subject: Subject) -> str:
-    """From an address such as `de-en-e64` (under a profile several corpora are one), else from the spec."""
+    """Returns the corpus from an address such as `de-en-e64`, because a profile may map several corpora to one; else from the spec."""
     last = subject.row.id.rpartition("/")[2]
     return (SIZE.sub("", last) if SIZE.search(last) else "") or subject.spec.data.corpus
 
 
 def _compared(record: dict[str, Any], records: Records) -> dict[str, Any]:
-    """Columns of the comparison with the baseline; empty for a baseline."""
+    """Returns the columns of the comparison with the baseline; they are empty for a baseline."""
     same = [r for r in records if not r["dense"] and (r["corpus"], r["layers"]) == (record["corpus"], record["layers"])]
     columns: dict[str, Any] = dict.fromkeys(COMPARED)
     if not record["dense"] or not same:
@@ -112,7 +112,7 @@ def _compared(record: dict[str, Any], records: Records) -> dict[str, Any]:
 
 
 def summary(records: Records) -> list[str]:
-    """Each dense row below the largest size against its baseline, then for each size how many are not below it."""
+    """Compares each dense row below the largest size with its baseline, then counts for each size how many are not below the baseline."""
     largest = max(r["embedding"] for r in records)
     small = [r for r in records if r["baseline"] is not None and r["embedding"] < largest]
     lines = [
@@ -128,7 +128,7 @@ def summary(records: Records) -> list[str]:
 
 
 def _size(record: dict[str, Any]) -> str:
-    """With the published size if a profile has another."""
+    """Formats the size, with the published one if a profile changed it."""
     ours, published = record["embedding"], record["paper_embedding"]
     return str(ours) if ours == published else f"{ours} (as published {published})"
 
@@ -143,7 +143,7 @@ def _with_paper(ours: float | None, theirs: float | None, form: str, unit: str =
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """Ours above with the spread over seeds, the paper's below; one column per corpus, a colour and marker per model."""
+    """Draws ours (with the spread over seeds) above the paper's, one column per corpus, one colour and marker per model."""
     corpora, models = (list(group_by(records, name)) for name in ("corpus", "model"))
     sources = [("bleu", "here", "embedding")]
     if any(r["paper_bleu"] is not None for r in records):
@@ -172,7 +172,7 @@ def draw(records: Records, figure: Figure) -> None:
 
 
 def _draw_line(axes: Axes, records: Records, field: str, size: str, index: int) -> None:
-    """Baselines dashed. Of several seeds, mean and sample standard deviation."""
+    """Draws the mean and, for several seeds, the sample standard deviation; baselines are dashed."""
     own = sorted(records, key=lambda r: r[size])
     if not own:
         return

@@ -1,5 +1,6 @@
-"""Gradient norm of each encoder layer over the first updates (Wei et al. 2020, Fig. 5), from the history of runs with
-`train.log_gradient_norms`: L2 norm over all parameters of the layer, of the whole update, before clipping.
+"""Gradient norm of each encoder layer over the first updates (Wei et al. 2020, Fig. 5), from runs with `train.log_gradient_norms`.
+
+The norm is the L2 norm over all parameters of the layer, for the whole update, before clipping.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ COLUMNS = ["row", "label", "seed", "layer", "step", "norm"]
 
 @register("gradient-norms", options={"steps": "10000"})
 def analyse(context: Context) -> Analysis:
-    """A record per row, layer (from 1, the bottom) and logged update among the first `steps`. Raises UserError if no run logged any."""
+    """Returns one record per row, layer (from 1, the bottom) and logged update up to `steps`. Raises UserError if no run logged any."""
     steps = context.integer("steps", 1)
     records: Records = []
     notes: list[str] = []
@@ -45,7 +46,7 @@ def analyse(context: Context) -> Analysis:
 
 
 def analyse_row(context: Context, subject: Subject, steps: int) -> tuple[Records, int]:
-    """(records in order of layers and updates, number of norms that are not finite)."""
+    """Returns (records in order of layers and updates, number of non-finite norms)."""
     history = [r for r in context.ledger.history(subject.train_key) if METRIC in r and r["step"] <= steps]
     points = [(int(layer), report["step"], number(norm)) for report in history for layer, norm in report[METRIC].items()]
     records = [subject.columns | {"layer": layer, "step": step, "norm": norm} for layer, step, norm in sorted(points) if norm is not None]
@@ -53,7 +54,7 @@ def analyse_row(context: Context, subject: Subject, steps: int) -> tuple[Records
 
 
 def summary(records: Records) -> list[str]:
-    """For each row the median norms of the bottom, the middle and the top layer, and the ratio of the largest to the smallest."""
+    """Returns a line per row: median norms of the bottom, middle and top layer, and the ratio of the largest to the smallest layer."""
     lines = []
     for (row, seed), own in by_row(records).items():
         layers = {layer: [r["norm"] for r in curve] for layer, curve in group_by(own, "layer").items()}
@@ -67,7 +68,7 @@ def summary(records: Records) -> list[str]:
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """A panel per row on one scale; a curve per layer, dark at the bottom and light at the top."""
+    """Draws one panel per row on a shared scale, one curve per layer, dark at the bottom and light at the top."""
     rows = list(by_row(records).values())
     colours = ScalarMappable(Normalize(1, max(2, *(r["layer"] for r in records))), colormaps["viridis"])
     figure.set_size_inches(max(5.5, 4.4 * len(rows) + 0.9), 3.8)

@@ -1,4 +1,4 @@
-"""The grid of an encoder: N blocks of M layers, block n read by decoder layer n (Wei et al. 2020, Table 1), counted in the built model."""
+"""The grid of an encoder (Wei et al. 2020, Table 1), counted in the built model: N blocks of M layers; decoder layer n reads block n."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ NAMES = ("encoder_layers", "decoder_layers", "blocks", "layers_per_block")
 COLUMNS = ["row", "label", *NAMES, *(f"paper_{name}" for name in NAMES), "agrees"]
 SHOWN = ["label", *NAMES, "agrees"]
 VOCAB = 8
-"""Vocabulary of the built model; the grid does not depend on it."""
+"""Vocabulary size of the built model, on which the grid does not depend."""
 
 
 @register("grid", needs_runs=False)
 def analyse(context: Context) -> Analysis:
-    """A record per row: its grid beside the paper's. A model without blocks is one block."""
+    """Returns one record per row with its grid and the paper's. A model without blocks counts as one block."""
     records = [analyse_row(subject) for subject in context.subjects]
     notes = [f"{r['label']}: the paper says otherwise" for r in records if r["agrees"] is False]
     return Analysis("grid", COLUMNS, records, partial(draw, records), notes, shown=SHOWN)
@@ -41,7 +41,7 @@ def analyse_row(subject: Subject) -> dict[str, Any]:
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """A bar of N parts of M layers per row."""
+    """Draws a bar per row with N segments of M layers."""
     axes = figure.add_subplot()
     for i, record in enumerate(records):
         for block in range(record["blocks"]):

@@ -1,6 +1,6 @@
-"""BLEU against the number of hops of layer self-attention (Wang et al. 2018, Fig. 3).
+"""BLEU by number of hops of layer self-attention (Wang et al. 2018, Fig. 3), with one line per placement of the fusion.
 
-Rows without `mlrf-self-attention` are baselines. One line per placement of the fusion.
+Rows without `mlrf-self-attention` are baselines.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ KIND = "mlrf-self-attention"
 
 
 def hops_of(model: ModelSpec) -> dict[str, int]:
-    """Side -> n_hop of its layer self-attention; empty for a baseline."""
+    """Maps each side to n_hop of its layer self-attention; empty for a baseline."""
     sides = (("encoder", model.encoder.aggregation), ("decoder", model.decoder.aggregation))
     return {side: int(option_of("aggregation", component, "n_hop")) for side, component in sides if component["kind"] == KIND}
 

@@ -1,8 +1,8 @@
-"""Decoding speed in target tokens per second at a fixed batch of sentences and beam (Wei et al. 2020, Table 2: batch 32, beam 5).
+"""Decoding speed in target tokens per second at a fixed batch size in sentences and beam size (Wei et al. 2020, Table 2: batch 32, beam 5).
 
-All rows are measured in one run, interleaved: A, B, C, B, C, A, ... Each decodes sentences of its test set, in batches of similar length,
-by its own search with another beam. Tokens are those of the best hypotheses including EOS. The paper does not name its machine: compare
-ratios.
+All rows are measured in one run, interleaved: A, B, C, B, C, A, ... Each row decodes sentences of its test set in batches of similar
+length, with its own search settings except the beam size. Tokens are those of the best hypotheses, including EOS. The paper does not name
+its machine, so only ratios are comparable.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ COLUMNS = [
     *("ratio", "paper", "paper_ratio", "output_tokens"),
 ]
 PAPER = "decode_speed"
-"""Column of `expect` with the paper's figure, in its own unit (Wei et al.: tokens per second)."""
+"""Column of `expect` with the paper's figure, in the paper's unit (Wei et al.: tokens per second)."""
 UNLIMITED = 1 << 40
 OPTIONS = {"batch": "32", "beam": "5", "rounds": "5", "sentences": "128", "device": "auto", "clock": "auto"}
 
 
 @register("inference-speed", options=OPTIONS, needs_runs=False)
 def analyse(context: Context) -> Analysis:
-    """A record per row with ratios to the first one. Raises UserError if a corpus is absent.
+    """Returns one record per row with ratios to the first one. Raises UserError if a corpus is missing.
 
-    batch: sentences per batch. rounds: the median counts. sentences: of one row in one round.
+    Options: `batch`, sentences per batch; `rounds`, over which the median is taken; `sentences` per row and round.
     """
     batch, beam, rounds, sentences = (context.integer(name, 1) for name in ("batch", "beam", "rounds", "sentences"))
     device = context.device()
@@ -58,7 +58,7 @@ def analyse(context: Context) -> Analysis:
 
 
 def rates(case: Case) -> list[float]:
-    """Tokens/s of each round."""
+    """Returns tokens/s of each round."""
     return [case.output_tokens / seconds for seconds in case.seconds["decode"]]
 
 
@@ -85,7 +85,7 @@ def _line(record: dict[str, Any]) -> str:
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """Left: tokens per second with their range. Right: ratios to the first row, the paper's as crosses."""
+    """Draws tokens per second with their range (left) and ratios to the first row, the paper's as crosses (right)."""
     figure.set_size_inches(8.5, max(2.2, 1.2 + 0.32 * len(records)))
     left, right = figure.subplots(1, 2, sharey=True)
     places = range(len(records))

@@ -1,9 +1,9 @@
-"""Layers that each hop of the decoder's layer self-attention attends to, by target token (Wang et al. 2018, Fig. 5).
+"""Attention of each hop of the decoder's layer self-attention over layers, by target token (Wang et al. 2018, Fig. 5).
 
-The decoder is teacher forced on the row's own translation. Position t is named after the token that it predicts; the last one predicts EOS.
-The ids of a translation are made from its text; a note counts the translations for which they give another text.
+The decoder is teacher forced on the row's own translation. Position t is labelled with the token it predicts; the last one predicts EOS.
+The ids of a translation are encoded from its text; a note counts the translations that do not decode to the same text.
 
-Shapes: B sentences, T target positions, L states (layers, words first), P hops.
+Shapes: B sentences, T target positions, L states (layers, embeddings first), P hops.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ CELL = 0.19
 
 @register("layer-attention", options={"sentences": "0,1,2"}, needs_weights=True)
 def analyse(context: Context) -> Analysis:
-    """Weights for the chosen test sentences (counted from 0), then, as sentence `all`, their mean over all positions of the test set.
+    """Returns the weights for the chosen test sentences (from 0), then, as sentence `all`, their mean over all positions of the test set.
 
-    Raises UserError for a sentence that does not exist, and if no row has such a decoder.
+    Raises UserError for a sentence that does not exist, or if no row has such a decoder.
     """
     sentences = list(dict.fromkeys(context.numbers("sentences")))
     records: Records = []
@@ -55,7 +55,7 @@ def analyse(context: Context) -> Analysis:
 
 
 def analyse_row(context: Context, subject: Subject, sentences: Sequence[int]) -> tuple[Records, int]:
-    """(records, number of translations that change when they are encoded and decoded)."""
+    """Returns (records, number of translations that change when encoded and decoded)."""
     prepared, texts = context.prepared(subject), context.decoded(subject)["hypotheses"]
     if bad := [i for i in sentences if i >= len(texts)]:
         raise UserError(f"--option sentences: found {bad[0]}; expected numbers below {len(texts)}, the sentences of the test set")
@@ -82,7 +82,7 @@ def analyse_row(context: Context, subject: Subject, sentences: Sequence[int]) ->
 
 @torch.no_grad()
 def attention(model: Transformer, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Iterator[tuple[int, Tensor]]:
-    """(index of the sentence, its weights [T, L, P] with EOS last), in no particular order. Empty sources are skipped."""
+    """Yields (sentence index, weights [T, L, P] with EOS last) in no particular order. Empty sources are skipped."""
     for indices in batches([len(source) for source in sources]):
         width = max(len(targets[i]) for i in indices) + 1
         read = torch.tensor([[BOS, *targets[i], *([PAD] * (width - 1 - len(targets[i])))] for i in indices])
@@ -94,7 +94,7 @@ def attention(model: Transformer, sources: Sequence[Sequence[int]], targets: Seq
 
 
 def _weights(columns: dict[str, Any], a_LP: Tensor, first: int) -> Records:
-    """A record per hop and layer of one position."""
+    """Returns one record per hop and layer of one position."""
     return [
         {**columns, "hop": p, "layer": f"l{l}", "weight": round(float(weight), 6)}
         for p, hop in enumerate(a_LP.unbind(-1), start=1)
@@ -103,7 +103,7 @@ def _weights(columns: dict[str, Any], a_LP: Tensor, first: int) -> Records:
 
 
 def summary(records: Records) -> list[str]:
-    """Mean weights of each hop over the test set."""
+    """Returns a line per hop with its mean weights over the test set."""
     hops = group_by([r for r in records if r["sentence"] == "all"], "row", "seed", "hop")
     return [
         f"{row} seed {seed}: hop {hop} on average  " + "  ".join(f"{r['layer']} {r['weight']:.3f}" for r in own)
@@ -112,7 +112,7 @@ def summary(records: Records) -> list[str]:
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """A strip per sentence with one panel per hop, tokens from top to bottom, l0..lL from left to right; the means last."""
+    """Draws a strip per sentence with one panel per hop, tokens from top to bottom and l0..lL from left to right; the means come last."""
     parts = list(group_by(records, "row", "seed", "sentence").values())
     hops, layers = max(r["hop"] for r in records), len({r["layer"] for r in records})
     heights = [1.0 + CELL * _num_lines(part) for part in parts]

@@ -1,4 +1,4 @@
-"""Lead-n: the first sentences of an article as its summary (Lead3 of Wei et al. 2020, Table 6), on the row's own data and by its scorer."""
+"""Lead-n: the first sentences of an article as its summary (Lead3 in Wei et al. 2020, Table 6), on the row's own data, scored by ROUGE."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = ["row", "label", "corpus", "test", "sentences", "summaries", *FIGURES,
 
 @register("lead", options={"sentences": "3"}, needs_runs=False)
 def analyse(context: Context) -> Analysis:
-    """A record per corpus and test set of the rows. Nothing is trained. Raises UserError if their text is absent."""
+    """Returns one record per corpus and test set of the rows. Raises UserError if their text is missing or has no documents."""
     count = context.integer("sentences", 1)
     records: Records = []
     seen = set()
@@ -35,5 +35,5 @@ def analyse(context: Context) -> Analysis:
 
 
 def lead(documents: list[str], count: int) -> list[str]:
-    """The first sentences of each document, as a summary."""
+    """Returns the first `count` sentences of each document as its summary."""
     return [JOINT.join(sentences_of(line)[:count]) for line in documents]

@@ -1,7 +1,7 @@
 """BLEU by length of the source sentence (Dou et al. 2018, Fig. 4).
 
-Lengths are counted in words of the row's own tokenisation, before subwords. The score of a group is the corpus-level score of its sentences
-by the metric of the row's `score` section; groups are a < words <= b. The paper names one edge, 45; the others are assumed.
+Lengths are in words of the row's own tokenisation, before subword segmentation. The score of a group is the corpus-level score of its
+sentences by the metric of the row's `score` section; groups are a < words <= b. The paper names one edge, 45; the others are assumed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COLUMNS = ["row", "label", "seed", "test", "group", "sentences", "bleu", "metric
 
 @register("length", options={"edges": "15,30,45"})
 def analyse(context: Context) -> Analysis:
-    """A record per row and group. delta: BLEU minus that of the first row. Raises UserError for edges that do not increase."""
+    """Returns one record per row and group; `delta` is BLEU minus the first row's. Raises UserError for edges that do not increase."""
     edges = context.numbers("edges", least=1)
     if any(a >= b for a, b in pairwise(edges)):
         raise UserError(f"--option edges={context.options['edges']}: found edges that do not increase; expected e.g. edges=15,30,45")
@@ -36,7 +36,7 @@ def analyse(context: Context) -> Analysis:
 
 
 def analyse_row(context: Context, subject: Subject, edges: Sequence[int]) -> Records:
-    """The groups of one row, then its whole test set."""
+    """Returns the records of one row: its groups, then the whole test set."""
     prepared, decoded, score = context.prepared(subject), context.decoded(subject), subject.spec.score
     lengths = [len(line.split()) for line in prepared.tokenise(prepared.sources(score.test), "src")]
     if len(decoded["hypotheses"]) != len(lengths):
@@ -50,7 +50,7 @@ def analyse_row(context: Context, subject: Subject, edges: Sequence[int]) -> Rec
 
 
 def grouped(lengths: Sequence[int], edges: Sequence[int]) -> list[tuple[str, list[int]]]:
-    """(name, indices of its sentences) of each group: up to the first edge, between two edges, above the last."""
+    """Returns (name, sentence indices) of each group: up to the first edge, between two edges, above the last."""
     groups = []
     for low, high in zip([None, *edges], [*edges, None], strict=True):
         name = f"<={high}" if low is None else f">{low}" if high is None else f"{low + 1}-{high}"
@@ -71,7 +71,7 @@ def notes_of(records: Records, context: Context) -> list[str]:
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """BLEU by group, one line per row; the number of sentences stands below each group."""
+    """Draws BLEU by group with one line per row; the number of sentences is below each group."""
     axes = figure.subplots()
     groups = [g for g in dict.fromkeys(r["group"] for r in records) if g != "all"]
     for index, row in enumerate(by_row(records).values()):

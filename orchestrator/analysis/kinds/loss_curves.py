@@ -1,7 +1,7 @@
 """Training and validation loss of several rows in one plot, from the ledger alone (Shen et al. 2018, Figs. 4 and 5), and the speed of
-convergence: epochs to the baseline's best validation loss and to the first cut of the learning rate, time saved, each beside the paper's.
+convergence: epochs to the baseline's best validation loss and to the first cut of the learning rate, and time saved, ours and the paper's.
 
-A panel per analysis row, else per corpus; its baseline is the first row. Losses are nll in nats per target token.
+There is one panel per analysis row, else per corpus; its baseline is the first row. Losses are nll in nats per target token.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNITS = {"updates": "", "epochs": "", "epochs_saved": "_pct", "time_saved": "_pc
 
 @dataclass(frozen=True)
 class Panel:
-    """Rows that are compared, the baseline first."""
+    """Rows compared with each other, the baseline first."""
 
     title: str
     subjects: list[Subject]
@@ -37,10 +37,10 @@ class Panel:
 
 @register("loss-curves", options={"baseline": "auto", "until": "end", "x": "auto"})
 def analyse(context: Context) -> Analysis:
-    """A record per measure of each row, then one per point of its curves. Raises UserError if no row has a history of losses.
+    """Returns one record per measure of each row, then one per point of the curves. Raises UserError if no row has a history of losses.
 
-    baseline: a row's address; auto: the first of each panel. until: end or first-cut (the curves of Fig. 4). x: epochs, steps, seconds;
-    auto: epochs if every run has a whole one, else steps.
+    Options: `baseline`, a row's address, or auto for the first of each panel; `until`, end or first-cut (the curves of Fig. 4); `x`,
+    epochs, steps or seconds, or auto for epochs if every run has a whole one, else steps.
     """
     until = context.choice("until", "end", "first-cut")
     axis = context.choice("x", "auto", "epochs", "steps", "seconds")
@@ -73,7 +73,7 @@ def analyse(context: Context) -> Analysis:
 
 
 def panels(subjects: Sequence[Subject], baseline: str | None = None) -> list[Panel]:
-    """Subjects of one analysis row, in the order of its `of`; the others by corpus. `baseline` comes first in its panel."""
+    """Groups subjects by analysis row, in the order of its `of`, and the others by corpus. `baseline` comes first in its panel."""
     analysis_rows = {s.analysis_row.id: s.analysis_row for s in subjects if s.analysis_row is not None}
     found: dict[str, Panel] = {}
     for subject in subjects:
@@ -88,7 +88,7 @@ def panels(subjects: Sequence[Subject], baseline: str | None = None) -> list[Pan
 
 
 def paper(name: str, subject: Subject, panel: Panel) -> float | None:
-    """What the paper reports: the row's own `expect`, or that of the analysis row, which is about the second of two rows."""
+    """Returns the paper's figure from the row's own `expect`, or that of the analysis row, which applies to the second of two rows."""
     is_second = len(panel.subjects) == 2 and subject is panel.subjects[1]
     for source in (subject.row, subject.analysis_row if is_second else None):
         if source is not None and (value := number(source.expect.get(name))) is not None:
@@ -100,7 +100,7 @@ def paper(name: str, subject: Subject, panel: Panel) -> float | None:
 
 
 def summary(records: Records) -> list[str]:
-    """For each row what it takes to each end, then its other measures; the paper's figures in brackets."""
+    """Returns lines per row: its cost to reach each end, then its other measures, with the paper's figures in brackets."""
     lines = []
     for (row, seed, panel), row_records in group_by(records, "row", "seed", "panel").items():
         own = {r["measure"]: r for r in row_records}
@@ -116,7 +116,7 @@ def summary(records: Records) -> list[str]:
 
 
 def _value(record: Mapping[str, Any]) -> str:
-    """`34.9% (paper 35%)`, `- (paper 35%)`."""
+    """Formats a value as in `34.9% (paper 35%)` or `- (paper 35%)`."""
     percent = record["measure"].endswith("_pct")
     ours, theirs = ("-" if value is None else _format(value, percent=percent) for value in (record["value"], record["paper"]))
     return ours if record["paper"] is None else f"{ours} (paper {theirs})"
@@ -127,7 +127,7 @@ def _format(value: float, *, percent: bool) -> str:
 
 
 def _losses(context: Context, subject: Subject, notes: list[str]) -> Losses | None:
-    """None, and a note, if the history has no validation loss."""
+    """Returns the losses of a row, or None with a note if its history has no validation loss."""
     losses = losses_of(context.ledger.history(subject.train_key), context.train_record(subject))
     if losses.bad:
         notes.append(f"{subject.name}: {losses.bad} losses are not finite; left out")
@@ -138,7 +138,7 @@ def _losses(context: Context, subject: Subject, notes: list[str]) -> Losses | No
 
 
 def _baseline(context: Context) -> str | None:
-    """Raises UserError for a baseline that is not among the rows."""
+    """Returns the baseline's address, None for auto. Raises UserError if it is not among the rows."""
     text, known = context.options["baseline"], [s.row.id for s in context.subjects]
     if text != "auto" and text not in known:
         raise UserError(f"--option baseline={shown(text)}: {nearest(text, known)}; it must be among the targets")
@@ -146,7 +146,7 @@ def _baseline(context: Context) -> str | None:
 
 
 def _axis(axis: str, losses: Mapping[str, Losses], notes: list[str]) -> str:
-    """Resolve auto. Raises UserError if no row has the requested axis."""
+    """Resolves auto to an axis. Raises UserError if no row has the requested axis."""
     if axis == "steps":
         return axis
     name = "epochs" if axis == "auto" else axis
@@ -162,7 +162,7 @@ def _axis(axis: str, losses: Mapping[str, Losses], notes: list[str]) -> str:
 
 
 def _row_curves(context: Context, panel: Panel, losses: Mapping[str, Losses], until: str, notes: list[str]) -> list[RowCurves]:
-    """Of each subject. Speed ratios are of one measurement if there is one, else of the runs themselves, which is noted."""
+    """Returns the curves of each subject. Speed ratios come from a joint measurement if there is one, else from the runs, with a note."""
     base = panel.subjects[0]
     measured, _ = ratios(context.ledger, {s.row.id: [s.train_key] for s in panel.subjects}, base.row.id)
     rates = {s.row.id: float(context.train_record(s).get("tokens_per_second") or 0.0) or None for s in panel.subjects}
@@ -183,7 +183,7 @@ def _row_curves(context: Context, panel: Panel, losses: Mapping[str, Losses], un
 
 
 def _limited(record: Mapping[str, Any], subject: Subject) -> bool:
-    """Whether a limit of updates or epochs ended the run. Older records do not name what ended them."""
+    """Returns whether a limit of updates or epochs ended the run, inferred from the limits for older records without `ended_by`."""
     train, ended_by = subject.spec.train, record.get("ended_by")
     if ended_by:
         return ended_by in ("max_steps", "max_epochs")
@@ -197,7 +197,7 @@ def _measure_record(measure: Measure, paper: float | None) -> dict[str, Any]:
 
 
 def _point_records(losses: Losses) -> Records:
-    """A record per loss; `note` marks the validation that caused the first cut."""
+    """Returns one record per loss; `note` marks the validation that caused the first cut."""
     records: Records = []
     for data, name in (("training", "train"), ("validation", "valid")):
         for p in losses.points:

@@ -1,6 +1,6 @@
-"""Parameters of rows in percent of those of their baselines, counted in the built models (Shen et al. 2018, sections 5.2 and 5.3).
+"""Parameters of rows in percent of their baselines', counted in the built models (Shen et al. 2018, sections 5.2 and 5.3).
 
-The baseline of a row is the first one on the same corpus with as many encoder layers. The paper's percentage is in the `expect` of the
+The baseline of a row is the first row on the same corpus with as many encoder layers. The paper's percentage is given in `expect` of the
 analysis row, under the address without the paper (`table5/row5: 80`); otherwise it is the ratio of the two printed sizes.
 """
 
@@ -25,7 +25,7 @@ SHOWN = ["label", "corpus", "params", "paper_params", "params_pct", "paper_pct"]
 
 @register("parameters", needs_runs=False)
 def analyse(context: Context) -> Analysis:
-    """A record per row. Vocabularies are those of the prepared corpus, else those that the spec declares; UserError with neither."""
+    """Returns one record per row, with the vocabulary sizes of the prepared corpus or the spec. Raises UserError if no row has them."""
     records: Records = []
     missing: list[str] = []
     for subject in context.subjects:
@@ -74,7 +74,7 @@ def _record(subject: Subject, sizes: tuple[int, int], previous: Records) -> dict
 
 
 def summary(records: Records) -> list[str]:
-    """`DenseNMT-8L-2: 39% of the parameters of BASE-8L (paper 40%)`."""
+    """Returns lines such as `DenseNMT-8L-2: 39% of the parameters of BASE-8L (paper 40%)`."""
     labels = {r["row"]: r["label"] for r in records}
     compared = [r for r in records if r["baseline"] is not None]
     return [f"{r['label']}: {r['params_pct']:.1f}% of the parameters of {labels[r['baseline']]}{_paper(r)}" for r in compared]
@@ -85,7 +85,7 @@ def _paper(record: dict[str, Any]) -> str:
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """A bar per row, in millions; baselines grey. The percentages of the baseline, ours and the paper's, stand beside it."""
+    """Draws a bar per row in millions, baselines grey, labelled with our and the paper's percentage of the baseline."""
     figure.set_size_inches(8.0, 1.2 + 0.42 * len(records))
     axes = figure.add_subplot()
     colours = ["0.6" if r["baseline"] is None else figures.colour(0) for r in records]

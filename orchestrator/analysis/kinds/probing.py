@@ -1,8 +1,8 @@
 """Ten probing tasks on frozen encoders (Hao et al. 2019, Table 5; tasks and protocol of Conneau et al. 2018, SentEval).
 
-A sentence goes through the row's own tokenisation and subwords into its encoder, in eval mode; its vector is the mean of the top states,
-EOS counted. If the row has a second encoder, the means of both are combined by a gate that is trained with the classifier. No weight of the
-row changes.
+Sentences pass through the row's own tokenisation and subwords into its encoder, in eval mode; the sentence vector is the mean of the top
+states, including EOS. If the row has a second encoder, a gate trained with the classifier combines the means of both. The row's weights do
+not change.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ DEFAULTS = {
     "derive": "",
     "language": "en",
 }
-"""tasks: by the toolkit's or the paper's names. limit: instances per split. data: folder of files in the format of SentEval. derive: file
-of plain sentences. language: of these files."""
+"""tasks: names from the toolkit or the paper. limit: instances per split. data: folder of files in SentEval's format. derive: file of plain
+sentences. language: language of these files."""
 SHOWN = ["label", "task", "accuracy", "paper", "delta", "majority", "classes", "train", "test"]
 COLUMNS = [
     *("row", "label", "seed", "data", "encoders", "task", "column", "accuracy", "valid_accuracy", "paper", "delta", "majority"),
     *("classes", "train", "valid", "test", "nhid", "dropout", "l2", "epochs"),
 ]
 LEAST_VALID = 200
-"""Instances of va needed to compare settings on it; on fewer, the best of twelve settings is the luckiest."""
+"""Minimum number of va instances to compare settings on; with fewer, the best of twelve settings is mostly luck."""
 ROW_WIDTH = 0.7
-"""Part of a task's width in the figure that its rows share."""
+"""Fraction of a task's width in the figure that its rows occupy."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Parsed options. limit: instances per split at most."""
+    """Parsed options. limit: maximum number of instances per split."""
 
     tasks: list[Task]
     nhid: list[int]
@@ -72,23 +72,23 @@ class Options:
     device: torch.device
 
     def search_space(self, task: Task, valid: int) -> tuple[list[classifier.Setting], list[float]]:
-        """(settings of the first stage, weight decays); only the first of each if va has few instances (`valid`).
+        """Returns (settings of the first stage, weight decays), only the first of each if va has few instances (`valid`).
 
-        WordContent is always linear, as in the toolkit.
+        WordContent always uses a linear classifier, as in the toolkit.
         """
         settings = list(classifier.settings([0] if task.name == "WordContent" else self.nhid, self.dropout, self.l2))
         return (settings, self.l2) if valid >= LEAST_VALID else (settings[:1], self.l2[:1])
 
 
 def parse_options(context: Context) -> Options:
-    """Raises UserError naming the wrong option."""
+    """Parses all options. Raises UserError naming the invalid one."""
     nhid = [0] if context.choice("classifier", "mlp", "logreg") == "logreg" else context.numbers("nhid")
     dropout, l2 = (_rates(name, context.options[name]) for name in ("dropout", "l2"))
     return Options(_tasks(context.options["tasks"]), nhid, dropout, l2, context.limit(), context.integer("seed"), context.device())
 
 
 def _tasks(text: str) -> list[Task]:
-    """`Length,WC`, by the toolkit's names or the paper's; always in the paper's order."""
+    """Parses tasks such as `Length,WC`, by the toolkit's or the paper's names, into the paper's order."""
     known = {name.lower(): task for task in TASKS.values() for name in (task.name, task.column)}
     parts = [part.strip() for part in text.split(",")] if text != "all" else list(TASKS)
     for part in parts:
@@ -99,7 +99,7 @@ def _tasks(text: str) -> list[Task]:
 
 
 def _rates(name: str, text: str) -> list[float]:
-    """`0,0.1` -> [0.0, 0.1], each at least 0 and below 1."""
+    """Parses rates such as `0,0.1`, each at least 0 and below 1."""
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError:
@@ -111,10 +111,10 @@ def _rates(name: str, text: str) -> list[float]:
 
 @register("probing", options=DEFAULTS, needs_weights=True)
 def analyse(context: Context) -> Analysis:
-    """A record per row and task: `accuracy` on te, `valid_accuracy` on va, in percent.
+    """Returns one record per row and task: `accuracy` on te and `valid_accuracy` on va, in percent.
 
-    majority: accuracy of tr's most frequent label. paper: what the analysis row expects in the task's column. delta: ours minus the
-    paper's, on SentEval's data only. Raises UserError for bad options and files, and if no row can be probed.
+    majority: accuracy of tr's most frequent label. paper: the figure of the analysis row for the task's column. delta: ours minus the
+    paper's, on SentEval's data only. Raises UserError for invalid options or files, or if no row can be probed.
     """
     options = parse_options(context)
     sources = Sources(context, options.tasks)
@@ -135,7 +135,7 @@ def analyse(context: Context) -> Analysis:
 
 
 def analyse_row(context: Context, subject: Subject, source: Source, options: Options, bars: Progress) -> Records:
-    """The tasks of one row for which there are sentences."""
+    """Returns one record per task of a row for which there are sentences."""
     prepared, model = context.prepared(subject), context.model(subject).to(options.device)
     columns = subject.columns | {"data": source.data, "encoders": 1 if model.extra_encoder is None else 2}
     records: Records = []
@@ -158,7 +158,7 @@ def analyse_row(context: Context, subject: Subject, source: Source, options: Opt
 def analyse_task(
     model: Transformer, prepared: Prepared, whole: ProbingSet, options: Options, task: Task, bars: Progress, name: str
 ) -> dict[str, Any]:
-    """Columns of one task. Classes are those of the whole tr, so that a limit does not change the problem."""
+    """Returns the columns of one task. The classes are those of the whole tr, so that a limit does not change the problem."""
     encoder, instances = LabelEncoder().fit(whole["tr"].labels), limited(whole, options.limit, options.seed)
     lines = [line for split in SPLITS for line in instances[split].sentences]
     with progress_bar(bars, name, len(lines), "sentences") as advance:
@@ -189,7 +189,7 @@ def analyse_task(
 
 
 def summary(records: Records) -> list[str]:
-    """The paper's table: a line per row, the paper's figures below ours."""
+    """Returns the paper's table: a line per row, the paper's figures below ours."""
     columns = list(group_by(records, "column"))
     lines = [("accuracy [%]", columns)]
     for row in by_row(records).values():
@@ -215,7 +215,7 @@ def _notes(records: Records, options: Options) -> list[str]:
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """A column per task, a colour per row: ours filled, the paper's hollow, the accuracy of the most frequent label grey."""
+    """Draws one column per task and one colour per row: ours filled, the paper's hollow, the most frequent label's accuracy grey."""
     axes = figure.subplots()
     columns, rows = group_by(records, "column"), by_row(records)
     names = list(columns)

@@ -1,9 +1,9 @@
-"""What a fusion of layers can do (Wang et al. 2018, Table 1), determined from the modules themselves, without training.
+"""Properties of layer fusions (Wang et al. 2018, Table 1), determined from the modules themselves, without training.
 
-The top connection and the aggregation of a stack are built, drawn at random and given independent states z^0..z^L:
+The top connection and the aggregation of a stack are built, initialised at random and applied to independent states z^0..z^L:
 low_level_accessible   some state below the highest has a gradient at the output
-parametric             the shares of the states in the output (norms of their gradients) move when the parameters are drawn again
-representation_2d      the states are weighted by an attention of several hops: the fusion gives a matrix (hops x d), not a vector
+parametric             the shares of the states in the output (norms of their gradients) change when the parameters are redrawn
+representation_2d      attention with several hops weights the states: the fusion gives a matrix (hops x d), not a vector
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ATOL = 1e-9
 
 @dataclass(frozen=True)
 class Properties:
-    """shares: of the states z^0..z^L in the output, summing to 1. hops: of the layer attention, 0 without one."""
+    """Properties of a fusion. shares: of the states z^0..z^L in the output, summing to 1. hops: of the layer attention, 0 without one."""
 
     low_level_accessible: bool
     parametric: bool
@@ -44,9 +44,9 @@ class Properties:
 
 @register("properties", needs_runs=False)
 def analyse(context: Context) -> Analysis:
-    """A record per row and fusing side (the decoder if none fuses), beside the paper's.
+    """Returns one record per row and fusing side (the decoder if none fuses) with the paper's properties.
 
-    Columns l0..lL: share of each state in the output, at random weights.
+    Columns l0..lL: share of each state in the output with random weights.
     """
     records = [record for subject in context.subjects for record in analyse_row(subject)]
     notes = [
@@ -71,7 +71,7 @@ def analyse_row(subject: Subject) -> Records:
 
 
 def fusing_sides(model: ModelSpec) -> list[tuple[str, str]]:
-    """(side, what fuses) for sides that do not simply return their top; the decoder if neither fuses."""
+    """Returns (side, fusion) for sides that do not simply return their top layer; the decoder if there is none."""
     sides = []
     for side, config in (("encoder", model.encoder), ("decoder", model.decoder)):
         connection, aggregation = config.connection["kind"], str(config.aggregation["kind"])
@@ -83,7 +83,7 @@ def fusing_sides(model: ModelSpec) -> list[tuple[str, str]]:
 
 
 def properties(model: ModelSpec, side: str, seed: int = 1) -> Properties:
-    """Of one side of a model. `seed`: of the random states and parameters; the answer does not depend on it."""
+    """Determines the properties of one side of a model. `seed` draws states and parameters; the properties do not depend on it."""
     config = ModelConfig.of(model.model_dump())
     own = config.encoder if side == "encoder" else config.decoder
     site = Site(side, 0, own.num_layers, config, shared={})
@@ -108,7 +108,7 @@ def properties(model: ModelSpec, side: str, seed: int = 1) -> Properties:
 def _run(
     connection: Any, aggregation: Any, layers: int, width: int, seed: int, trace: list[tuple[nn.Module, Tensor]]
 ) -> tuple[list[Tensor], Tensor]:
-    """(independent states z^0..z^L [1, 2, D], output [1, 2, D])."""
+    """Returns (independent states z^0..z^L [1, 2, D], output [1, 2, D])."""
     draws = _draws(seed, width)
     states = [next(draws) for _ in range(layers + 1)]
     history = History(states[0])
@@ -130,14 +130,14 @@ def _draws(seed: int, width: int) -> Iterator[Tensor]:
 
 @torch.no_grad()
 def _redraw(module: nn.Module, generator: torch.Generator) -> None:
-    """Draw every parameter again, weights scaled by their width, so that activations neither saturate nor vanish."""
+    """Redraws every parameter; weights are scaled by their width, so that activations neither saturate nor vanish."""
     for parameter in module.parameters():
         scale = 1.0 if parameter.dim() < 2 else parameter.shape[-1] ** -0.5
         parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype) * scale)
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """Left: the properties, the paper's in brackets. Right: shares of the states z^0..z^L in the output."""
+    """Draws the properties, the paper's in brackets (left), and the shares of the states z^0..z^L in the output (right)."""
     names = _layers(records)
     shares: list[list[float | None]] = [[r.get(name) for name in names] for r in records]
     width = len(names)
@@ -160,6 +160,6 @@ def draw(records: Records, figure: Figure) -> None:
 
 
 def _layers(records: Records) -> list[str]:
-    """Columns l0..lL of the deepest row."""
+    """Returns the columns l0..lL of the deepest row."""
     depth = max(len([name for name in record if name[0] == "l" and name[1:].isdigit()]) for record in records)
     return [f"l{i}" for i in range(depth)]

@@ -1,8 +1,8 @@
-"""Is a row better than its baseline, or would other sentences have decided otherwise? Sign test and paired bootstrap, seed by seed.
+"""Significance of a row's difference to its baseline under resampling of sentences: sign test and paired bootstrap, for each seed.
 
-Both tests are always made. The mark comes from `--option test`, else from what the analysis row or the row's file names (`significance`),
-else from both. The baseline is `--option baseline=ROW`, else the row that a row starts from, else the table's baseline (pinned, or the
-first) among the subjects.
+Both tests are always run. `--option test` decides the mark, else `significance` of the analysis row or the row's file, else both tests.
+The baseline is `--option baseline=ROW`, else the row that a row is initialised from, else the table's baseline (pinned, or the first) among
+the subjects.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 
 OPTIONS = {"baseline": "auto", "samples": "1000", "draw": "12345", "test": "auto", "levels": "0.05,0.01"}
-"""baseline: a row's address, or auto. samples, draw: resamples of the bootstrap and the seed of their draw. test: auto, both, sign or
-bootstrap. levels: p-values below which a row is marked, the highest first."""
+"""baseline: a row's address, or auto. samples, draw: number of bootstrap resamples and their seed. test: auto, both, sign or bootstrap.
+levels: p-values below which a row is marked, the highest first."""
 COLUMNS = [
     *("row", "label", "seed", "baseline", "bleu", "baseline_bleu", "delta", "low", "high", "wins", "p_bootstrap"),
     *("better", "worse", "ties", "p_sign", "test", "mark"),
@@ -41,7 +41,7 @@ COLUMNS = [
 
 @dataclass(frozen=True)
 class Pair:
-    """A row and its baseline; both without a seed of their own."""
+    """A row and its baseline, independent of the seed."""
 
     subject: Subject
     baseline: Row
@@ -49,7 +49,7 @@ class Pair:
 
 @register("significance", options=OPTIONS)
 def analyse(context: Context) -> Analysis:
-    """A record per row and seed that both have. Raises UserError if no row has a baseline with a finished run."""
+    """Returns one record per row and seed common to row and baseline. Raises UserError if no row has a baseline with a finished run."""
     samples, draw_seed = context.integer("samples", 1), context.integer("draw")
     rules = {subject.row.id: _rule(subject, context) for subject in context.subjects}
     missing: list[str] = []
@@ -78,7 +78,7 @@ def analyse(context: Context) -> Analysis:
 
 
 def _rule(subject: Subject, context: Context) -> Rule:
-    """Raises UserError for an unknown test and for levels that are not falling p-values."""
+    """Returns the rule for the mark. Raises UserError for an unknown test or for levels that are not decreasing p-values."""
     test, text = context.choice("test", "auto", *RULES), context.options["levels"]
     named = subject.analysis_row.significance if subject.analysis_row is not None else None
     rule = rule_of((named or subject.row.significance) if test == "auto" else test)
@@ -90,7 +90,7 @@ def _rule(subject: Subject, context: Context) -> Rule:
 
 
 def _baseline(subject: Subject, context: Context, missing: list[str]) -> Row | None:
-    """None for the baseline itself; None, and a line in `missing`, if the table's baseline is not among the subjects."""
+    """Returns the baseline of a row; None for the baseline itself, or with a line in `missing` if it is not among the subjects."""
     row, chosen = subject.row, context.options["baseline"]
     known = {s.row.id: s.row for s in context.subjects}
     if row.parent is not None:
@@ -109,19 +109,19 @@ def _baseline(subject: Subject, context: Context, missing: list[str]) -> Row | N
 
 @cache
 def _rows(file: str) -> tuple[Row, ...]:
-    """Rows of a file that run; none if the file is gone."""
+    """Returns the rows of a file that run; none if the file no longer exists."""
     return tuple(row for row in resolve(file) if row.spec is not None) if Path(file).is_file() else ()
 
 
 def _of_table(row: Row) -> str:
-    """The baseline of the row's table among the rows on the same corpus, subject or not."""
+    """Returns the baseline of the row's table among all rows on the same corpus, not only the subjects."""
     rows = _rows(row.source_file)
     corpora = {other.id: other.spec.data.corpus for other in rows if other.spec is not None}
     return baseline([other for other in rows if corpora[other.id] == corpora.get(row.id)]) or row.id
 
 
 def _common_seeds(pair: Pair, finder: Finder) -> dict[int, tuple[Keys, Keys]]:
-    """Seed -> keys of both, for each seed that both were scored with, by the scoring of the row."""
+    """Maps each seed of which both runs are scored, with the row's scoring settings, to the keys of both."""
     row, base = pair.subject.row, pair.baseline
     assert row.spec is not None and base.spec is not None
     base = replace(base, spec=base.spec.model_copy(update={"score": row.spec.score}))
@@ -148,7 +148,7 @@ def _record(pair: Pair, seed: int, comparison: Comparison, rule: Rule) -> dict[s
 
 
 def _line(r: dict[str, Any]) -> str:
-    """`row9 seed 1  +0.42 [+0.10, +0.75] †  sign 0.003 (70:41)  bootstrap 0.009  over row1`."""
+    """Formats `row9 seed 1  +0.42 [+0.10, +0.75] †  sign p 0.0030 (70:41)  bootstrap p 0.0090  over row1`."""
     interval = f"[{r['low']:+.2f}, {r['high']:+.2f}]"
     tests = f"sign p {r['p_sign']:.4f} ({r['better']}:{r['worse']})  bootstrap p {r['p_bootstrap']:.4f}"
     return (
@@ -170,7 +170,7 @@ def _notes(records: list[dict[str, Any]], samples: int, rules: list[Rule]) -> li
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """Difference to the baseline with its 95 % interval, a line per row and seed."""
+    """Draws the difference to the baseline with its 95 % interval, one line per row and seed."""
     figure.set_size_inches(7.0, max(2.0, 0.9 + 0.32 * len(records)))
     axes = figure.subplots()
     several = len({record["seed"] for record in records}) > 1

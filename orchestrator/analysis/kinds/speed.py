@@ -1,7 +1,7 @@
-"""Speed of training and decoding relative to the first row, all rows measured in one run and interleaved: A, B, C, B, C, A, ...
+"""Speed of training and decoding relative to the first row. All rows are measured in one run, interleaved: A, B, C, B, C, A, ...
 
-Each row is its real model: training updates on the corpus's own batches (forward, backward, update; the learning rate is 0, so that the
-weights stay), decoding of real sentences of its test set by its own search. The rates of all rounds go to RESULTS/speed, for tables.
+Each row trains its real model on batches of its corpus (forward, backward, update, with learning rate 0 so that the weights do not change)
+and decodes sentences of its test set with its own search. The rates of all rounds are saved in RESULTS/speed, for tables.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ COLUMNS = [
 
 @register("speed", options={"rounds": "5", "steps": "4", "sentences": "64", "device": "auto", "clock": "auto"}, needs_runs=False)
 def analyse(context: Context) -> Analysis:
-    """A record per row with ratios to the first one. Raises UserError if a corpus is absent.
+    """Returns one record per row with ratios to the first one. Raises UserError if a corpus is missing.
 
-    rounds: the median counts. steps, sentences: updates and translations of one row in one round.
+    Options: `rounds`, over which the median is taken; `steps` and `sentences`, updates and translations per row and round.
     """
     rounds, steps, sentences = (context.integer(name, 1) for name in ("rounds", "steps", "sentences"))
     device = context.device()
@@ -52,7 +52,7 @@ def analyse(context: Context) -> Analysis:
 
 
 def rates(case: Case, work: str) -> list[float]:
-    """Updates/s or sentences/s of each round."""
+    """Returns updates/s or sentences/s of each round."""
     count = len(case.updates if work == "train" else case.sources)
     return [count / seconds for seconds in case.seconds[work]]
 
@@ -79,7 +79,7 @@ def _record(case: Case, base: Case) -> dict[str, Any]:
 
 
 def _save(context: Context, cases: list[Case], about: dict[str, Any]) -> Path:
-    """RESULTS/speed/KEY16.json: a new measurement of the same rows replaces it."""
+    """Writes RESULTS/speed/KEY16.json; a new measurement of the same rows on the same device replaces it."""
     rows = []
     for case in cases:
         keys = {"train_key": case.subject.keys.train, "decode_key": case.subject.keys.decode}
@@ -92,7 +92,7 @@ def _save(context: Context, cases: list[Case], about: dict[str, Any]) -> Path:
 
 
 def _line(record: dict[str, Any]) -> str:
-    """`row2  train 0.95 (paper 0.93)  decode 0.97 (paper 0.96)  dense connection`."""
+    """Formats `row2  train 0.95 (paper 0.93)  decode 0.97 (paper 0.96)  dense connection`."""
     parts = []
     for work in ("train", "decode"):
         paper = "" if record[f"{work}_paper"] is None else f"(paper {record[f'{work}_paper']:.2f})"
@@ -120,7 +120,7 @@ def _notes(cases: list[Case], about: dict[str, Any], path: Path) -> list[str]:
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """Ratios of every row: ours with their range over the rounds, the paper's as crosses."""
+    """Draws the ratios of every row: ours with their range over the rounds, the paper's as crosses."""
     figure.set_size_inches(8.0, max(2.0, 1.1 + 0.32 * len(records)))
     for axes, work in zip(figure.subplots(1, 2, sharey=True), ("train", "decode"), strict=True):
         for place, record in enumerate(records):

@@ -1,7 +1,7 @@
-"""BLEU against the number of recurrent steps T of an attentive recurrent encoder (Hao et al. 2019, Fig. 5).
+"""BLEU by number of recurrent steps T of an attentive recurrent encoder (Hao et al. 2019, Fig. 5).
 
-Rows without `biarn` are baselines. T = J, as many steps as the source has words, comes last on the axis. One line per number of layers of
-the recurrence encoder (the figure has one: 1).
+Rows without `biarn` are baselines. T = J, as many steps as the source has words, comes last on the axis. There is one line per number of
+layers of the recurrence encoder (the paper's figure has one line, for 1 layer).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Sentences, features and classifiers of the kind `probing`."""
+"""Sentences, features and classifiers for the kind `probing`."""

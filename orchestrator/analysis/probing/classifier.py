@@ -1,10 +1,10 @@
-"""The classifier of the probing tasks, by the protocol of SentEval (classifier.py and validation.py in senteval/tools).
+"""The classifier of the probing tasks, trained with the protocol of SentEval (classifier.py and validation.py in senteval/tools).
 
-Adam (rate 0.001) on batches of 64. The accuracy on va is computed every 4 epochs; training ends the sixth time without a better one, or
-after 200 epochs, and the best state counts. Hidden units and dropout (as in Conneau et al. 2018), then the weight decay (as in the toolkit)
-are chosen on va.
+Adam (rate 0.001) on batches of 64. The accuracy on va is computed every 4 epochs. Training ends after the sixth evaluation without
+improvement, or after 200 epochs, and the best state is used. Hidden units and dropout (as in Conneau et al. 2018), then the weight decay
+(as in the toolkit) are chosen on va.
 
-Shapes: N sentences, D and R widths of their two vectors, C classes.
+Shapes: N sentences, D and R the widths of their two vectors, C classes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BATCH, EPOCHS_A_ROUND, MAX_EPOCHS, PATIENCE = 64, 4, 200, 5
 
 
 class Gate(nn.Module):
-    """s = g * m_e + (1 - g) * P m_r,  g = sigmoid(W [m_e; m_r]). The paper says no more than that a gate combines them."""
+    """s = g * m_e + (1 - g) * P m_r,  g = sigmoid(W [m_e; m_r]). The paper only says that a gate combines the two vectors."""
 
     def __init__(self, width: int, extra: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Gate(nn.Module):
 
 
 class Probe(nn.Module):
-    """Logits of a sentence: linear for `nhid` 0, else one hidden layer of sigmoids with dropout before them, as in the toolkit."""
+    """The classifier: linear for `nhid` 0, else with one hidden sigmoid layer and dropout before the sigmoid, as in the toolkit."""
 
     def __init__(self, width: int, extra: int | None, classes: int, nhid: int, dropout: float) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Probe(nn.Module):
             self.head = nn.Sequential(nn.Linear(width, nhid), nn.Dropout(dropout), nn.Sigmoid(), nn.Linear(nhid, classes))
 
     def forward(self, features: Features) -> Tensor:
-        """-> [N, C]"""
+        """Returns logits [N, C]."""
         if self.gate is None:
             return self.head(features.encoder)
         assert features.extra is not None
@@ -57,7 +57,7 @@ class Probe(nn.Module):
 
 @dataclass(frozen=True)
 class Setting:
-    """nhid: hidden units, 0 = linear; l2: weight decay of Adam."""
+    """Hyperparameters. nhid: hidden units, 0 for a linear classifier. l2: weight decay of Adam."""
 
     nhid: int
     dropout: float
@@ -66,7 +66,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Data:
-    """One split: vectors and class numbers [N]."""
+    """One split: sentence vectors and class indices [N]."""
 
     features: Features
     labels: Tensor
@@ -77,7 +77,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Fitted:
-    """valid: accuracy on va, a share."""
+    """A trained probe. valid: accuracy on va, in [0, 1]."""
 
     probe: Probe
     setting: Setting
@@ -86,7 +86,7 @@ class Fitted:
 
 
 def settings(nhid: list[int], dropout: list[float], l2: list[float]) -> Iterator[Setting]:
-    """The first stage: every number of units with every dropout (a linear classifier has none), with the first weight decay."""
+    """Yields the settings of the first stage: every number of units with every dropout rate (none if linear), at the first weight decay."""
     for units in nhid:
         for rate in dropout if units else [0.0]:
             yield Setting(units, rate, l2[0])
@@ -95,7 +95,7 @@ def settings(nhid: list[int], dropout: list[float], l2: list[float]) -> Iterator
 def search(
     train: Data, valid: Data, classes: int, first: list[Setting], l2: list[float], seed: int, on_fit: Callable[[], None] = lambda: None
 ) -> Fitted:
-    """The best on `valid` (ties: the earlier) among `first`, then among its best setting with every other weight decay."""
+    """Returns the best probe on `valid` among `first`, then among the best setting with each other weight decay; the earlier wins ties."""
     best = _best(train, valid, classes, first, seed, on_fit)
     decays = [replace(best.setting, l2=rate) for rate in l2[1:]]
     return max([best, *([_best(train, valid, classes, decays, seed, on_fit)] if decays else [])], key=lambda fitted: fitted.valid)
@@ -112,7 +112,7 @@ def _best(train: Data, valid: Data, classes: int, candidates: list[Setting], see
 
 
 def fit(train: Data, valid: Data, classes: int, setting: Setting, seed: int) -> Fitted:
-    """One training. Its randomness comes from `seed` alone; the global generators are left as they were."""
+    """Trains one probe. Only `seed` determines its randomness; the global generators are restored."""
     device = train.labels.device
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
@@ -146,13 +146,13 @@ def _fit(train: Data, valid: Data, classes: int, setting: Setting, seed: int) ->
 
 
 def share(probe: Probe, data: Data) -> float:
-    """Accuracy, by scikit-learn."""
+    """Returns the accuracy in [0, 1]."""
     return float(accuracy_score(data.labels.cpu().numpy(), predict(probe, data).cpu().numpy()))
 
 
 @torch.no_grad()
 def predict(probe: Probe, data: Data) -> Tensor:
-    """Class numbers [N]."""
+    """Returns predicted class indices [N]."""
     probe.eval()
     rows = torch.arange(len(data), device=data.labels.device)
     return torch.cat([probe(data.features.at(part)).argmax(-1) for part in rows.split(4096)])

@@ -1,6 +1,6 @@
-"""Sentence vectors of a frozen encoder: means of its top states over real positions, and of the extra encoder's memory if there is one.
+"""Sentence vectors of a frozen encoder: the means over non-padding positions of its top states and of the extra encoder's memory, if any.
 
-Shapes: N sentences, B of a batch, S source positions (EOS counted), T slots of the extra memory, D d_model, R width of the extra memory.
+Shapes: N sentences, B batch, S source positions (including EOS), T slots of the extra memory, D d_model, R width of the extra memory.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ BATCH_TOKENS = 8192
 
 
 class Features(NamedTuple):
-    """m_e [N, D]; m_r [N, R], None without an extra encoder. In the order of the sentences, fp32."""
+    """Sentence vectors in fp32: `encoder` (m_e) is [N, D], `extra` (m_r) [N, R], or None without an extra encoder."""
 
     encoder: Tensor
     extra: Tensor | None
 
     def at(self, rows: Tensor | slice) -> Features:
-        """Some of the sentences."""
+        """Selects sentences."""
         return Features(self.encoder[rows], None if self.extra is None else self.extra[rows])
 
 
 @torch.no_grad()
 def features(model: Transformer, ids: Sequence[Sequence[int]], on_progress: Callable[[int], None] = lambda done: None) -> Features:
-    """Of sentences given as ids without EOS, in batches of similar length, on the model's device. The model must be in eval mode."""
+    """Computes the vectors of sentences, in their order, on the model's device. `ids` have no EOS.
+
+    on_progress: called with the number of sentences of each batch. Raises ValueError without sentences or if the model is in training mode.
+    """
     if model.training:
         raise ValueError("the model is in training mode")
     if not ids:
@@ -55,7 +58,7 @@ def features(model: Transformer, ids: Sequence[Sequence[int]], on_progress: Call
 
 
 def mean(states: Tensor, mask: Tensor) -> Tensor:
-    """[B, S, D], [B, S] True = real -> [B, D]"""
+    """Averages states [B, S, D] over positions where the mask [B, S] is True; returns [B, D]."""
     weights = mask.to(torch.float32)
     total = torch.einsum("bsd,bs->bd", states.float().masked_fill(~mask[..., None], 0.0), weights)
     return total / weights.sum(1, keepdim=True)
@@ -63,7 +66,7 @@ def mean(states: Tensor, mask: Tensor) -> Tensor:
 
 @contextmanager
 def _hooked(model: Transformer) -> Iterator[dict[str, Any]]:
-    """The last output of the stack (`encoder`) and of the extra encoder (`extra`), before any bridge."""
+    """Captures the last output of the encoder stack (`encoder`) and of the extra encoder (`extra`), before any bridge."""
     outputs: dict[str, Any] = {}
 
     def stack(module: nn.Module, inputs: Any, output: tuple[Tensor, Any]) -> None:
