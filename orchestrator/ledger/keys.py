@@ -66,7 +66,7 @@ GROWN: dict[str, Any] = {
     "aggregation/mlrf-self-attention.attention_activation": "tanh",
     "aggregation/mlrf-self-attention.activation": "relu",
 }
-"""Fields added after FORMAT 1, with the value that older runs had in effect (`model.max_positions`, `connection/dense.mode`).
+"""Fields added after FORMAT 1 (`model.max_positions`, `connection/dense.mode`, ...) and the values that older runs had in effect.
 
 A field with that value is left out of the key, so that a new option does not rename finished runs."""
 

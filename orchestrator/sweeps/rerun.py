@@ -17,7 +17,7 @@ from orchestrator.sweeps.task import Task
 
 
 def set_aside_results(tasks: Sequence[Task], names: set[str], ledger: Ledger) -> None:
-    """Sets aside the results of the tasks in `names` and logs their new path. Unfinished runs of the present code stay: they resume.
+    """Sets aside the results of the tasks in `names` and logs their new path. Unfinished runs of the same code stay and resume.
 
     Checks before it moves anything: LockedError if a process owns one of the runs; UserError if the weights of a parent are missing, or if
     the results are in a bucket, which holds only one result per run.
