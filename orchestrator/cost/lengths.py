@@ -29,8 +29,10 @@ def of_pairs(pairs: Pairs) -> Tokens:
 
 @dataclass(frozen=True)
 class Length:
-    """Length of a training. updates: upper bound, as patience or a plateau may end it early. tokens: of a mean update. validations,
-    checkpoints: how many."""
+    """Length of a training.
+
+    updates: an upper bound, because patience or a plateau may end it early. tokens: of a mean update. validations, checkpoints: how many.
+    """
 
     updates: int
     tokens: Tokens

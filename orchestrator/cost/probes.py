@@ -1,5 +1,7 @@
-"""Probes on disk, in RESULTS/probes/KEY16.json. The key covers the conditions of a probe: architecture, batch, data and machine.
-The folder can be deleted at any time."""
+"""Probes on disk, in RESULTS/probes/KEY16.json, which can be deleted at any time.
+
+The key covers the conditions of a probe: architecture, batch, data and machine.
+"""
 
 from __future__ import annotations
 

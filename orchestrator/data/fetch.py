@@ -1,6 +1,6 @@
 """`nmt-ablate data get NAME`: fetches a corpus from HuggingFace, mtdata or sacreBLEU and writes it in the layout of its entry.
 
-These libraries are optional. Without them, or without a network, the error is one line.
+The libraries of the first two are optional. Without them, or without a network, the error is one line.
 """
 
 from __future__ import annotations

@@ -64,8 +64,7 @@ class Pieces:
         languages: list[str],
         user_symbols: Sequence[str] = (),
     ) -> Pieces:
-        """Learns from `count` lines. user_symbols: extra pieces, with ids from 4. Raises UserError for no words or a `size` below the
-        alphabet."""
+        """Learns from `count` lines. user_symbols: extra pieces, ids from 4. Raises UserError for no words or `size` below the alphabet."""
         import sentencepiece
 
         interval = -(-count // MAX_LEARNED)

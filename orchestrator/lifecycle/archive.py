@@ -79,7 +79,7 @@ def write(path: Path, root: Path, names: Sequence[str], metadata: Mapping[str, A
 
 
 def unpack(path: Path, target: Path, *, max_bytes: int = MAX_BYTES, check_space: Callable[[int], None] = lambda size: None) -> Manifest:
-    """Verifies an archive and unpacks it into the empty folder `target`. Raises UserError that names the invalid member.
+    """Unpacks an archive into the empty folder `target` and verifies every file. Raises UserError that names the invalid member.
 
     check_space: called with the total number of bytes before any is written; may raise.
     """

@@ -27,7 +27,7 @@ from orchestrator.sweeps.status import sweep_status
 POLL = 0.05
 """Seconds between two checks of whether a process has ended."""
 FINAL = ("done", "diverged", "failed", "stopped")
-"""Statuses of rows that do not run again."""
+"""Statuses of rows that have ended."""
 
 
 @dataclass

@@ -48,7 +48,7 @@ class Table:
     warnings: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """{"table", "columns", "rows": [{"id", "label", "kind", "reported", "ours"}], "notes"}. Reported numbers are converted to float."""
+        """{"table", "columns", "rows": [{"id", "label", "kind", "reported", "ours"}], "notes"}. Reported figures are parsed to numbers."""
         rows = [
             {
                 "id": line.id,

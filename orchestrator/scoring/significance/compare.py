@@ -37,8 +37,8 @@ class Comparer:
     def compare(self, spec: RunSpec, system: Keys, baseline: Keys) -> Comparison | None:
         """Compares two runs scored by `spec.score` on the corpus of `spec.data`.
 
-        Returns None without both the corpus and a stored result. Raises UserError if a translation is missing or does not reproduce its
-        score.
+        Returns None if neither the corpus nor a stored result exists. Raises UserError if a translation is missing or does not reproduce
+        its score.
         """
         key = self._key(system, baseline)
         stored = self._stored(key)
