@@ -1,4 +1,4 @@
-"""What training and decoding benchmarks share: command line, the job, the run, the machine's figures."""
+"""Code shared by the training and decoding benchmarks: command line, job description, measurement, machine figures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def peers(args: argparse.Namespace) -> list[str]:
 
 
 class Ground:
-    """The machine during one run: settings for all, and the matrix rates measured between rounds."""
+    """The machine during one run: settings for all contenders, and the matrix rates measured between rounds."""
 
     def __init__(self, args: argparse.Namespace, scratch: Path) -> None:
         torch.set_num_threads(args.threads)
@@ -66,7 +66,7 @@ class Ground:
             self.rates.setdefault(name, []).append(rate)
 
     def peak(self, precision: str) -> float:
-        """GFLOP/s that MFU is relative to: the best fp32 library's, or bf16."""
+        """Returns the GFLOP/s that MFU is relative to: the best fp32 library's, or bf16's; NaN before any measurement."""
         if not self.rates:
             return float("nan")
         names = ["bf16"] if precision == "bf16" else ["fp32 default", "fp32 onednn"] if self.path == "onednn" else ["fp32 default"]
@@ -83,7 +83,7 @@ class Ground:
 def run(
     args: argparse.Namespace, task: str, sentences: int, make_rows: Callable[[Setting], Sequence[Row]], scratch: Path, **job: Any
 ) -> tuple[list[Outcome], Ground, list[Pair], dict[str, Any]]:
-    """The competition: (outcomes, machine, text, description of the run)."""
+    """Runs all contenders and returns (outcomes, machine, text, description of the run)."""
     started = time.time()
     size = SIZES[args.size]
     pairs = text(size.vocab, sentences, SEED)
@@ -118,7 +118,7 @@ def title(task: str, result: dict[str, Any]) -> str:
 
 
 def job_of(size: str, threads: int, task: str, path: Path, sentences: int) -> dict[str, Any]:
-    """What every worker is told, whatever the task: toolkits want a whole training configuration for decoding too."""
+    """Returns the job for every worker. It has all training options for decoding too, because toolkits need a whole configuration."""
     return {
         "task": task,
         "size": asdict(SIZES[size]),

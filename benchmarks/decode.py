@@ -1,14 +1,14 @@
-"""Decoding speed: sentences a second, and whether the fast outputs are right; ours, a plain torch decoder and other toolkits in turns.
+"""Decoding speed in sentences per second, and correctness of fast decoding, for ours, a plain torch decoder and other toolkits.
 
     python benchmarks/decode.py                              # ours, ours with the fast paths off, plain torch
-    python benchmarks/decode.py --peers [NAME ..] [--json]   # and toolkits, each in its own environment (make peers)
+    python benchmarks/decode.py --peers [NAME ..] [--json]   # also other toolkits, each in its own environment (make peers)
 
-Every contender is a process; the rounds interleave A,B,A,B and one process runs at a time. All translate the same sources, longest first,
-with random weights of one model size; EOS is out of reach, so every output takes --length steps. Batches hold 32 sentences; `own`: all
-sources at once, cut as the toolkit cuts them. CTranslate2 runs our weights.
+Each contender is a process; rounds are interleaved (A,B,A,B) and one process runs at a time. All translate the same sources, longest first,
+with random weights of the same model size. EOS is disabled, so that every output takes --length steps. Batches have 32 sentences; `own`
+passes all sources at once, to be batched by the toolkit. CTranslate2 uses our weights.
 
-`x`: times as fast, median of the rounds' ratios, at the same beam: over plain fp32, over CTranslate2 fp32 and int8 and over the fastest
-fp32 peer (batches of 32). Quality (--no-quality leaves it out): BLEU of a trained model by each way of decoding, see benchmarks/quality.py.
+`x` is the speed-up, the median over rounds of the ratio at the same beam size, over plain fp32, CTranslate2 fp32 and int8, and the fastest
+fp32 peer (batches of 32). Quality (unless --no-quality): BLEU of a trained model for each way of decoding, see benchmarks/quality.py.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EOS, FORBID = 3, -1e4
 
 
 def weights(size: str, scratch: Path) -> dict[str, str]:
-    """Our random weights with EOS out of reach, for the peer that takes them: the job's paths."""
+    """Writes our random weights with EOS disabled, for CTranslate2, and returns the paths for the job."""
     shape = SIZES[size]
     config = shape.model(dropout=0.0, output_bias=True)
     model = build(config, shape.vocab, shape.vocab, shared.SEED)
@@ -47,7 +47,7 @@ def weights(size: str, scratch: Path) -> dict[str, str]:
 
 
 def result(outcomes: list[Outcome], about: dict[str, Any]) -> dict[str, Any]:
-    """The JSON object, but for quality."""
+    """Returns the JSON object without the quality check."""
     rows = []
     for outcome in outcomes:
         row = line(outcome, "sentences")

@@ -1,16 +1,16 @@
-"""What depth costs: memory and time of one update at 6, 36 and 72 encoder layers; every way of joining layers against the plain stack.
+"""Cost of depth: memory and time of one update at 6, 36 and 72 encoder layers, for each way of connecting layers and the plain stack.
 
     python benchmarks/depth.py [--json]                     # minutes on one core, at a small width
     python benchmarks/depth.py --width 256 --tokens 32000   # the paper's small model and batch: for a GPU
 
-Each of plain, msc (Wei et al. 2020), dlcl (Wang et al. 2019) and transparent (Bapna et al. 2018), pre-norm with 6 decoder layers, once with
-all activations kept and once with `train.recompute: layers`. UpdateLoader-forward width 2 x width, residual and attention dropout 0.1.
+Models: plain, msc (Wei et al. 2020), dlcl (Wang et al. 2019) and transparent (Bapna et al. 2018), pre-norm with 6 decoder layers, each with
+all activations stored and with `train.recompute: layers`. The feed-forward width is 2 x width; residual and attention dropout are 0.1.
 
-memory: MiB of one forward and backward pass beyond weights, gradients and Adam's moments; on a CPU the growth of the process's peak
-resident set, on CUDA max_memory_allocated; each case in a process of its own. seconds: of one update (on a CPU those that the process
-computed, on CUDA by the clock), median of the rounds; all cases of a depth take turns in one process. x plain: times as much as the plain
-stack of that depth that keeps all; for seconds the median of the rounds' ratios. per layer: what one more encoder layer adds between two
-depths; it stays where nothing grows with the square of the depth.
+memory: MiB of one forward and backward pass beyond weights, gradients and Adam's moments: on a CPU the growth of the process's peak
+resident set, on CUDA max_memory_allocated, each case in its own process. seconds: of one update (CPU time on a CPU, wall time on CUDA),
+median over rounds; all cases of a depth are interleaved in one process. x plain: ratio to the plain stack of that depth that stores all
+activations; for seconds the median of the rounds' ratios. per layer: cost of one more encoder layer between two depths, which is constant
+unless something grows with the square of the depth.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RECOMPUTE = ("none", "layers")
 
 
 def model_of(variant: str, depth: int, width: int) -> dict[str, Any]:
-    """The `model` section of a spec."""
+    """Returns the `model` section of a spec."""
     encoder: dict[str, Any] = {"num_layers": depth}
     decoder: dict[str, Any] = {"num_layers": DECODER_LAYERS}
     model: dict[str, Any] = {
@@ -79,17 +79,17 @@ class Case:
         self.device = torch.device(args.device)
         model = build(model_of(variant, depth, args.width), VOCAB, VOCAB, 1).to(self.device)
         model.recompute(recompute == "layers")
-        self.step = TrainingStep(model, self.device, keep_gradients=True)  # so that they do not count as memory of a pass
+        self.step = TrainingStep(model, self.device, keep_gradients=True)  # so that gradients do not count as memory of a pass
         self.params = count_parameters(model)
 
     def update(self, update: Update) -> float:
-        """Seconds."""
+        """Runs one update and returns the seconds."""
         started = self._clock()
         self.step(update)
         return self._clock() - started
 
     def _clock(self) -> float:
-        """On a CPU the seconds of this process, which other processes do not disturb."""
+        """Returns CPU seconds of this process on a CPU, which other processes disturb less, else wall-clock seconds."""
         if self.device.type == "cpu":
             return time.process_time()
         torch.cuda.synchronize()
@@ -104,7 +104,7 @@ def update_of(tokens: int) -> Update:
 
 
 def _return_memory() -> None:
-    """Let malloc give back what is freed, so that the resident set follows what is in use."""
+    """Makes malloc return freed memory, so that the resident set follows the memory in use."""
     libc = ctypes.CDLL(None)
     for option in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
         libc.mallopt(option, 1 << 16)
@@ -116,18 +116,18 @@ def _status(field: str) -> float:
 
 
 def memory(variant: str, depth: int, recompute: str, args: argparse.Namespace) -> float:
-    """MiB that one update takes at its peak beyond what is there before it."""
+    """Returns the peak MiB of one update beyond the memory allocated before it."""
     torch.set_num_threads(1)
     _return_memory()
     case, update, small = Case(variant, depth, recompute, args), update_of(args.tokens), update_of(60)
     for _ in range(2):
-        case.update(small)  # gradients, moments, libraries
+        case.update(small)  # allocates gradients and moments, loads libraries
     if case.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         case.update(update)
         return (torch.cuda.max_memory_allocated() - before) / 2**20
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak resident set
     before = _status("VmRSS")
     case.update(update)
     return _status("VmHWM") - before
@@ -137,12 +137,12 @@ def memory(variant: str, depth: int, recompute: str, args: argparse.Namespace) -
 
 
 def seconds(depth: int, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Of each case of one depth, the rounds in turns."""
+    """Measures each case of one depth, with interleaved rounds."""
     cpu.use(1)
     update = update_of(args.tokens)
     cases = [Case(variant, depth, recompute, args) for variant in args.variants for recompute in RECOMPUTE]
     found: list[list[float]] = [[] for _ in cases]
-    for number in range(args.rounds + 1):  # the first is not counted
+    for number in range(args.rounds + 1):  # round 0 is a warm-up
         for at in range(len(cases)):
             i = (at + number) % len(cases)
             taken = cases[i].update(update)
@@ -151,12 +151,12 @@ def seconds(depth: int, args: argparse.Namespace) -> list[dict[str, Any]]:
     return [case.name | {"params": case.params, "rounds": rounds} for case, rounds in zip(cases, found, strict=True)]
 
 
-# ---------------------------------------------------------------- all of it
+# ---------------------------------------------------------------- results
 
 
 def part(args: argparse.Namespace, function: Callable[..., Any], *more: Any) -> Any:
-    """The result of a function in a process of its own."""
-    # a fork has loaded everything already, but CUDA does not survive one
+    """Calls a function in a new process and returns its result."""
+    # a fork has all modules loaded, but CUDA does not survive one
     with multiprocessing.get_context("fork" if args.device == "cpu" else "spawn").Pool(1) as pool:
         return pool.apply(function, (*more, args))
 
@@ -194,7 +194,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def curve(rows: list[dict[str, Any]], args: argparse.Namespace) -> list[dict[str, Any]]:
-    """What a layer more costs between two depths that follow each other."""
+    """Returns the cost of one more layer between each two consecutive depths."""
     found = []
     for variant in args.variants:
         for recompute in RECOMPUTE:

@@ -1,4 +1,4 @@
-"""Headless Chromium by its DevTools protocol: pages of a server with a login, waited for by what they show, not by a clock."""
+"""Headless Chromium over the DevTools protocol, for pages behind a login; waits for page content instead of fixed times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUIET += ["--disable-component-update", "--disable-sync", "--disable-dev-shm-usa
 
 
 class Page:
-    """One tab. Every method may raise TimeoutError, with the page's text."""
+    """One browser tab. The methods that wait raise TimeoutError with the page's text."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket, self._number = socket, 0
@@ -52,14 +52,14 @@ class Page:
         return answer["result"].get("value")
 
     async def open(self, url: str) -> None:
-        await self.call("Page.navigate", url="about:blank")  # else an address that differs behind the # alone is the same page
+        await self.call("Page.navigate", url="about:blank")  # else a URL that differs only after the # does not reload the page
         await self.call("Page.navigate", url=url)
 
     async def text(self) -> str:
         return str(await self.evaluate("document.body ? document.body.innerText : ''"))
 
     async def until(self, condition: str, limit: float = 120.0) -> float:
-        """Waits until the JavaScript `condition` holds -> seconds waited."""
+        """Waits until the JavaScript `condition` holds and returns the seconds waited. Raises TimeoutError after `limit` seconds."""
         started = time.monotonic()
         while True:
             with contextlib.suppress(RuntimeError):  # the page is being replaced
@@ -80,7 +80,10 @@ class Page:
 
 @contextlib.asynccontextmanager
 async def browser() -> AsyncIterator[Page]:
-    """Chromium with an empty profile; ends with the block."""
+    """Starts Chromium with an empty profile and stops it on exit.
+
+    Raises FileNotFoundError if it is not installed and TimeoutError if it does not start.
+    """
     chromium = shutil.which("chromium")
     if chromium is None:
         raise FileNotFoundError("chromium is not installed (apt-get install chromium)")

@@ -1,4 +1,4 @@
-"""Operations that a piece of code executes, counted by torch as it runs: in training, and in decoding with its packed weights."""
+"""Counts the floating-point operations that a piece of code executes, with torch's counter, in training and decoding (packed weights)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from models.paths import PATHS
 
 
 def _packed_flops(x: Any, weight: Any, *rest: Any, out_shape: Any = None, **options: Any) -> int:
-    """Of a product with packed weights, which torch's own counter does not know."""
+    """Returns the operations of a product with packed weights, which torch's own counter does not support."""
     return 2 * x[-1] * int(np.prod(out_shape))
 
 
@@ -26,7 +26,7 @@ PACKED = {
 
 
 class _Whole:
-    """In place of the counter's tracker of modules, whose autograd hooks cannot be set in inference mode."""
+    """Replaces the counter's module tracker, whose autograd hooks cannot be set in inference mode."""
 
     parents = ("Global",)
 
@@ -37,7 +37,7 @@ class _Whole:
 
 @contextmanager
 def counter_of_flops() -> Iterator[FlopCounterMode]:
-    """Operations of all modules together, in training and in inference mode; by torch's operations alone, for those in C are not seen."""
+    """Counts the operations of all modules, in training and in inference mode; turns off our C kernels, which the counter cannot see."""
     counter = FlopCounterMode(display=False, custom_mapping=PACKED)
     counter.mod_tracker = _Whole()  # type: ignore[assignment]
     with PATHS.without("native"), counter:

@@ -1,4 +1,4 @@
-"""Useful floating-point operations of the baseline: the same for every contender, padding excluded (see `models.flops`)."""
+"""Useful floating-point operations of the baseline, equal for all contenders and without padding (see `models.flops`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["BACKWARD", "forward", "training_per_target_token"]
 
 
 def forward(size: Size, source: int, target: int) -> float:
-    """FLOP of one pair, `source` and `target` tokens, EOS included."""
+    """Returns the FLOP of one pair with `source` and `target` tokens, EOS included."""
     return transformer(size.d_model, size.d_ff, size.layers, size.layers, size.vocab).forward(Tokens.of([(source, target)]))
 
 
 def training_per_target_token(size: Size, pairs: Iterable[Pair]) -> float:
-    """FLOP of a training step for each target token of this text, the source side included."""
+    """Returns the training FLOP per target token of this text, including the source side."""
     tokens = Tokens.of((len(src) + 1, len(tgt) + 1) for src, tgt in pairs)
     return transformer(size.d_model, size.d_ff, size.layers, size.layers, size.vocab).training(tokens) / tokens.tgt

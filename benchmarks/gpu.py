@@ -1,12 +1,12 @@
-"""Speed on a CUDA device: training and decoding, ours beside HuggingFace Marian, in one process without Ray.
+"""Training and decoding speed on a CUDA device, ours and HuggingFace Marian's, in one process without Ray.
 
-    python benchmarks/gpu.py                                # base and small; says so where there is no CUDA device
-    python benchmarks/gpu.py --device cpu --size tiny       # the same path on a CPU: that it runs, not how fast a GPU is
+    python benchmarks/gpu.py                                # base and small; reports if there is no CUDA device
+    python benchmarks/gpu.py --device cpu --size tiny       # the same code on a CPU, as a check that it runs
 
-Training: bf16 autocast, updates of --batch-tokens target tokens made ahead of the device; ours eager and through torch.compile, and Marian
-(where transformers is installed), in turns A,B,A,B. tok/s: real target tokens. MFU: useful operations (benchmarks/flops.py) over the bf16
+Training: bf16 autocast, updates of --batch-tokens target tokens prepared in advance; ours eager and with torch.compile, and Marian (if
+transformers is installed), interleaved A,B,A,B. tok/s counts real target tokens. MFU: useful operations (benchmarks/flops.py) over the bf16
 matrix rate measured in the same run. Decoding: beam 4, outputs of 32 tokens, batches of 64 to 256 sentences. Figures are medians of rounds.
-Published figures are printed beside them, as their sources give them; they were measured on other machines, other text, other sizes.
+Published figures are printed for comparison; they were measured on other machines, texts and sizes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PUBLISHED = {
 
 
 def matmul_tflops(device: torch.device, n: int = 4096, times: int = 20) -> float:
-    """bf16 products of n x n matrices."""
+    """Returns the rate of bf16 products of n x n matrices (512 x 512 on a CPU) in TFLOP/s."""
     n = n if device.type == "cuda" else 512
     a, b = (torch.randn(n, n, device=device, dtype=torch.bfloat16) for _ in range(2))
     for _ in range(3):
@@ -61,7 +61,7 @@ def matmul_tflops(device: torch.device, n: int = 4096, times: int = 20) -> float
 
 
 def timed(device: torch.device, work: Callable[[], Any]) -> float:
-    """Seconds until the device is done."""
+    """Returns the seconds until the device has finished `work`."""
     _wait(device)
     started = time.perf_counter()
     work()
@@ -82,7 +82,7 @@ def ours(size: Size, device: torch.device, *, compiled: bool) -> TrainingStep:
 
 
 def marian(size: Size, device: torch.device) -> Callable[[Update], None] | str:
-    """The same updates through transformers' MarianMTModel (post-norm), or why not."""
+    """Returns a training step with transformers' MarianMTModel (post-norm), or why there is none."""
     try:
         import transformers
     except ImportError:
@@ -121,7 +121,7 @@ def training(name: str, pairs: list[Pair], args: argparse.Namespace, device: tor
     }
     found: dict[str, Any] = {row: {"not_measured": step} if isinstance(step, str) else [] for row, step in rows.items()}
     rates = []
-    for round_ in range(args.rounds + 1):  # the first warms up and compiles
+    for round_ in range(args.rounds + 1):  # round 0 warms up and compiles
         for row, step in rows.items():
             if not isinstance(step, str):
                 seconds = timed(device, lambda step=step: [step(update) for update in updates])

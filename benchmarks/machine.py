@@ -1,4 +1,4 @@
-"""The machine: its description, its matrix rates, and a remedy for MKL on AMD CPUs."""
+"""Description of the machine, its matrix product rates, and a workaround for slow MKL on AMD CPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 
 def matmul_gflops(precision: str = "fp32", seconds: float = 0.5) -> float:
-    """Best rate of 1024 x 512 x 2048 products in `precision` over `seconds`, in GFLOP/s, on the default device."""
+    """Returns the best rate of 1024 x 512 x 2048 products within `seconds`, in GFLOP/s, on the default device."""
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     a, b = torch.randn(1024, 512).to(dtype), torch.randn(512, 2048).to(dtype)
     work, best, end = 2 * 1024 * 512 * 2048 / 1e9, 0.0, time.perf_counter() + seconds
@@ -27,7 +27,7 @@ def matmul_gflops(precision: str = "fp32", seconds: float = 0.5) -> float:
 
 
 def matmul_rates(seconds: float = 0.5) -> dict[str, float]:
-    """GFLOP/s of fp32 by torch's default library, of fp32 by oneDNN, and of bf16; the settings are put back."""
+    """Returns GFLOP/s of fp32 with torch's default library, fp32 with oneDNN, and bf16; restores the settings."""
     backend = torch.backends.mkldnn.matmul
     before = backend.fp32_precision
     try:
@@ -41,7 +41,7 @@ def matmul_rates(seconds: float = 0.5) -> dict[str, float]:
 
 
 def describe() -> dict[str, Any]:
-    """The CPU, its cores, the versions and the load."""
+    """Returns the CPU, its cores, the load, the versions of torch and Python, and torch's threads."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
     load = Path("/proc/loadavg").read_text().split()[0] if Path("/proc/loadavg").exists() else ""
@@ -61,9 +61,9 @@ def is_amd() -> bool:
 
 
 def mkl_remedy(folder: Path) -> tuple[dict[str, str], str]:
-    """(environment variables of a process whose MKL takes its fast kernels on an AMD CPU, "") or ({}, why there are none).
+    """Returns (environment variables with which MKL uses its fast kernels on an AMD CPU, ""), or ({}, why there are none).
 
-    MKL asks `mkl_serv_intel_cpu_true`; a preloaded library, compiled here, answers first.
+    MKL calls `mkl_serv_intel_cpu_true`, which a preloaded library, compiled here, overrides.
     """
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:

@@ -1,7 +1,7 @@
-"""A shared MLflow server as `cluster/mlflow/serve.sh` starts it, on a PostgreSQL of its own: for `tracking.py` and for the tests.
+"""A shared MLflow server, started with `cluster/mlflow/serve.sh` on its own PostgreSQL server, for the tests.
 
-PostgreSQL is Debian's package `postgresql`; what MLflow needs beside the lock lies in `.mlflow-server`: `make mlflow-server` installs both.
-Everything listens on loopback, lies in one temporary folder, and ends with this process, by the ids of the processes started here.
+PostgreSQL is Debian's package `postgresql`; the packages that MLflow needs in addition to the lock file are in `.mlflow-server`.
+`make mlflow-server` installs both. All processes listen on loopback, use one temporary folder, and end with this process.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from types import TracebackType
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ROOT / ".mlflow-server"
 START_LIMIT = 240.0
-"""Seconds until a part must answer; MLflow's workers take about 15 on two free cores."""
+"""Seconds within which a server must answer; MLflow's workers take about 15 on two free cores."""
 
 
 def absent() -> str | None:
-    """Why no server can be started here; None if one can."""
+    """Returns why no server can be started here, or None."""
     if programs() is None:
         return "PostgreSQL is not installed (make mlflow-server)"
     if not (PACKAGES / "psycopg2").is_dir():
@@ -37,7 +37,7 @@ def absent() -> str | None:
 
 
 def programs() -> Path | None:
-    """The folder with PostgreSQL's own programs, of the newest version: Debian keeps them off the PATH."""
+    """Returns the folder with the programs of the newest PostgreSQL, which Debian does not put on the PATH, or None."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     return found[-1].parent if found else None
 
@@ -49,10 +49,10 @@ def free_port() -> int:
 
 
 class SharedServer:
-    """`with SharedServer() as server:` the database and the server run. `uri` has no credentials; `environment` has the login."""
+    """Runs the database and the server within a `with` block. `uri` has no credentials; `environment` has the login."""
 
     def __init__(self, workers: int = 2) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="nmt-mlflow-", dir="/tmp"))  # another user must reach it: not below a test's own folder
+        self.folder = Path(tempfile.mkdtemp(prefix="nmt-mlflow-", dir="/tmp"))  # not in a test's folder: the user postgres must reach it
         self.port, self.database_port = free_port(), free_port()
         self.user, self.password, self._database_password = "nmt", secrets.token_hex(12), secrets.token_hex(12)
         self.workers = workers
@@ -87,7 +87,7 @@ class SharedServer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.kill()
         if self._postgres is not None:
-            self._postgres.send_signal(signal.SIGINT)  # fast shutdown: sessions are ended
+            self._postgres.send_signal(signal.SIGINT)  # fast shutdown, which closes open sessions
             try:
                 self._postgres.wait(60)
             except subprocess.TimeoutExpired:
@@ -98,7 +98,7 @@ class SharedServer:
     # ------------------------------------------------------------ PostgreSQL
 
     def start_database(self) -> None:
-        """A cluster of its own as the user postgres (PostgreSQL refuses to run as root), with a password."""
+        """Creates and starts a database cluster with a password, as the user postgres if this is root, which PostgreSQL refuses."""
         bin, data = programs(), self.folder / "data"
         assert bin is not None
         data.mkdir()
@@ -125,7 +125,7 @@ class SharedServer:
     # ------------------------------------------------------------ MLflow
 
     def start(self) -> None:
-        """`serve.sh`, and the jobs' login if there is none yet."""
+        """Starts `serve.sh` and waits until the server answers."""
         path = os.pathsep.join(filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH"))))
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "NMT_"))}
         environment = kept | self._database() | {"PYTHONPATH": path, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
@@ -144,7 +144,7 @@ class SharedServer:
         return False
 
     def kill(self) -> None:
-        """Ends the server and its workers at once; the database stays."""
+        """Kills the server and its workers; the database keeps running."""
         if self._server is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._server.pid, signal.SIGKILL)
@@ -153,7 +153,7 @@ class SharedServer:
 
 
 def _as_postgres() -> list[str]:
-    """Ends with this process; as the user postgres where this is root."""
+    """Returns a command prefix: the process ends with this one, and runs as the user postgres if this is root."""
     user = ["--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
     return ["setpriv", *user, "--pdeathsig", "INT"]
 

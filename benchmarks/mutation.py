@@ -1,10 +1,10 @@
-"""Which rules no test holds: puts one small wrong change at a time into a copy of the checkout and runs the tests nearest to it.
+"""Mutation testing: makes one small wrong change at a time in a copy of the checkout and runs the related tests.
 
     python benchmarks/mutation.py [--only AREA ...] [--json]
 
-An area is a file of `benchmarks/mutants/`: a list of {what, file, find, replace, tests}. `find` occurs once in `file`; `tests` are what
-pytest is given. A mutant is killed where a test fails, and survived where all pass: a survivor is a rule that no test holds.
-Exit code 1 where one survived.
+An area is a file of `benchmarks/mutants/`: a list of {what, file, find, replace, tests}. `find` occurs once in `file`; `tests` are pytest's
+arguments. A mutant is killed if a test fails and survives if all pass; a survivor is behaviour that no test checks.
+The exit code is 1 if a mutant survived.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LIMIT = 600.0  # seconds for one mutant's tests
 
 
 def load(area: str, root: Path = ROOT) -> list[dict[str, Any]]:
-    """The mutants of an area, each checked against the checkout; SystemExit names the entry that does not fit."""
+    """Loads the mutants of an area and checks each against the checkout. Raises SystemExit naming an invalid entry."""
     path = MUTANTS / f"{area}.yaml"
     entries = yaml.safe_load(path.read_text())
     for number, entry in enumerate(entries, start=1):
@@ -58,7 +58,7 @@ def _times(found: int | None) -> str:
 
 
 def run(tests: list[str], copy: Path) -> tuple[str, str, float]:
-    """(outcome, pytest's last line, seconds) of tests in the copy."""
+    """Runs tests in the copy; returns (outcome, the line of pytest's output that says why, seconds)."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     started = time.monotonic()
     try:
@@ -71,7 +71,10 @@ def run(tests: list[str], copy: Path) -> tuple[str, str, float]:
 
 
 def outcome(mutant: dict[str, Any], copy: Path) -> dict[str, Any]:
-    """The mutant's record; the copy is afterwards as it was. Its compiled file goes, as it may have the same size and second."""
+    """Tests one mutant, restores the copy, and returns the record.
+
+    The compiled file is deleted, because a source of the same size and second would not be recompiled.
+    """
     path = copy / mutant["file"]
     before = path.read_text()
     compiled = Path(cache_from_source(str(path)))

@@ -1,12 +1,13 @@
-"""What the product costs beside training: start-up of the command line, time to the first step, Ray's share of a trial.
+"""Overheads of the product besides training: start-up of the command line, time to the first step, Ray's overhead per trial.
 
     python benchmarks/overheads.py [--repeats 3] [--skip ray run cli] [--json]
 
-Every figure is a median over processes started for it; the work is the smoke profile's: six updates of a tiny model. Run it alone.
+Each figure is a median over new processes; the work is that of the smoke profile, six updates of a tiny model. Run it on an idle machine.
 
 cli     seconds and CPU seconds of commands that train nothing, and the large packages that they load
 run     `nmt-ablate run ROW --profile smoke`, local engine: seconds to the end of the first step, by phase, and to the end of the process
-ray     a sweep of one row, several seeds: from a trial's end to the next one's first step, with one process or two DDP workers a trial
+ray     a sweep of one row with several seeds: time from the end of a trial to the first step of the next, with one process or two DDP
+        workers per trial
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
 def start(command: list[str], cwd: Path, cpus: int | None = None) -> dict[str, Any]:
-    """One command in a process of its own, under the probe -> what the probe noted, and the process's CPU seconds (Ray's not included).
+    """Runs one command in a new process under the probe. Returns the probe's record with wall and CPU seconds (without Ray's processes).
 
-    cpus: of the machine's, how many it may see. RuntimeError with its last lines where it fails.
+    cpus: number of the machine's CPUs that it may use. Raises RuntimeError with the last lines of output if it fails.
     """
     out = cwd / "probe.json"
     allowed = sorted(os.sched_getaffinity(0))[:cpus]
@@ -76,7 +77,7 @@ def median(values: list[float]) -> float:
 
 
 def medians(each: list[dict[str, float]]) -> dict[str, float]:
-    """Of each phase; a phase that is absent took nothing."""
+    """Returns the median of each phase; a missing phase counts as 0."""
     names = dict.fromkeys(name for one in each for name in one)
     return {name: median([one.get(name, 0.0) for one in each]) for name in names}
 
@@ -103,7 +104,7 @@ def cli(repeats: int, folder: Path, tick: Any) -> list[dict[str, Any]]:
 
 
 def runs(repeats: int, folder: Path, tick: Any) -> list[dict[str, Any]]:
-    """cold: no prepared data, no store of MLflow's; warm: both are there, another seed; done: nothing is left to do."""
+    """Measures `run`. cold: no prepared data and no MLflow store; warm: with both, another seed; done: the row is finished already."""
     found: dict[str, list[dict[str, Any]]] = {"cold": [], "warm": [], "warm, no tracking": [], "done": []}
     for i in range(repeats):
         place = folder / f"run{i}"
@@ -129,7 +130,7 @@ def runs(repeats: int, folder: Path, tick: Any) -> list[dict[str, Any]]:
 
 
 def rays(repeats: int, folder: Path, tick: Any) -> list[dict[str, Any]]:
-    """Trials one after the other: one CPU for trials of one process, two for trials of two workers."""
+    """Measures sequential trials: one CPU for trials with one process, two for trials with two workers."""
     lines = []
     for name, workers, trials in (("in process", 1, 4), ("nested, 2 workers", 2, 3)):
         found, gaps, firsts, own = [], [], [], []
@@ -161,7 +162,7 @@ def rays(repeats: int, folder: Path, tick: Any) -> list[dict[str, Any]]:
 
 
 def _times(history: Path) -> tuple[float, float]:
-    """Unix time just before the first step, and of the last file of the run."""
+    """Returns the Unix times just before the first step and of the last file of the run."""
     first = json.loads(history.read_text().splitlines()[0])["t"]
     return first, max(path.stat().st_mtime for path in history.parent.glob("score/*.json"))
 

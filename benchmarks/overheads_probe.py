@@ -1,9 +1,9 @@
-"""Runs one command of `nmt-ablate` and notes where its seconds go: `overheads.py` starts this in a process of its own.
+"""Runs one command of `nmt-ablate` and records the time of its phases; `overheads.py` starts this in a new process.
 
     python benchmarks/overheads_probe.py STARTED OUT.json -- run quickstart/fusion/baseline --profile smoke
 
-STARTED: time.time() when the process was asked for. Seconds are exclusive: what a phase spends in another one (an import, for example)
-counts there. Only the main thread is timed; the phases end with the process.
+STARTED: time.time() when the process was started. Seconds are exclusive: time spent in a nested phase (such as an import) counts for the
+nested phase only. Only the main thread is timed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HEAVY_IMPORTS = {f"import {name}" for name in HEAVY}
 
 
 class Clock:
-    """Exclusive seconds of nested phases of the main thread; `first_step`: when the first training step was done."""
+    """Exclusive seconds of nested phases of the main thread. `first_step`: time and phases up to the end of the first training step."""
 
     def __init__(self, started: float) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -74,14 +74,14 @@ class Clock:
 
 
 def watch(clock: Clock) -> None:
-    """Each import of a large package is a phase, others are one together; functions of PHASES are wrapped when their module is there."""
+    """Times imports (one phase per large package, one for all others) and wraps the functions of PHASES once their modules are loaded."""
     plain, done = builtins.__import__, set()
 
     def importing(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
         if threading.current_thread() is not threading.main_thread() or (name in sys.modules and done.issuperset(PHASES)):
             return plain(name, globals, locals, fromlist, level)
         top = name.partition(".")[0]
-        inside = clock.stack[-1] in HEAVY_IMPORTS  # what a large package imports is part of it
+        inside = clock.stack[-1] in HEAVY_IMPORTS  # imports by a large package count as part of it
         known = top in sys.modules and (top not in ("orchestrator", "models", "ray", "mlflow") or name in sys.modules)
         if known or inside:
             module = plain(name, globals, locals, fromlist, level)

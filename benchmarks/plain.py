@@ -1,7 +1,8 @@
-"""The plain reference: a Transformer, its loss and its decoders as one writes them in torch alone, with torch's defaults.
+"""A plain reference: a Transformer, its loss and its decoders written in torch alone, with torch's defaults.
 
-Nothing of ours is imported, so that it is an independent opponent and an independent check: with the same weights and no dropout its loss
-is ours (`load`). nn.Linear, nn.LayerNorm, nn.Dropout, scaled_dot_product_attention, cross entropy over all logits, torch.optim.Adam.
+It imports none of our code, so that it is an independent contender and an independent check: with the same weights (`load`) and no dropout,
+its loss equals ours. It uses nn.Linear, nn.LayerNorm, nn.Dropout, scaled_dot_product_attention, cross entropy over all logits and
+torch.optim.Adam.
 
 Shapes: B sentences, S source, T target, N = B * K hypotheses, D d_model, H heads, V vocabulary.
 """
@@ -36,7 +37,7 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    """`cross`: the layer also attends to the source."""
+    """One layer. pre: pre-norm instead of post-norm. cross: the layer also attends to the source."""
 
     def __init__(self, d: int, d_ff: int, heads: int, dropout: float, *, pre: bool, cross: bool, eps: float) -> None:
         super().__init__()
@@ -55,7 +56,7 @@ class Layer(nn.Module):
         return norm(x + self.dropout(function(x)))
 
     def forward(self, x: Tensor, mask: Tensor | None, memory=None, memory_mask: Tensor | None = None, cache: list | None = None) -> Tensor:
-        """memory: the source's (k, v); mask: of the source, encoder only; cache: [k, v] of earlier positions, which grows here."""
+        """memory: (k, v) of the source. mask: source mask, in the encoder only. cache: [k, v] of earlier positions, extended here."""
 
         def attend(q: Tensor) -> Tensor:
             k, v = self.self_attention.kv(q)
@@ -72,7 +73,7 @@ class Layer(nn.Module):
 
 
 class PlainTransformer(nn.Module):
-    """Embeddings tied three ways, sinusoidal positions, a last norm on both sides where norm is pre."""
+    """A Transformer with three-way tied embeddings, sinusoidal positions and, if pre-norm, a final norm on both sides."""
 
     def __init__(
         self, vocab: int, d: int, d_ff: int, heads: int, layers: int, dropout: float = 0.1, *, pre: bool = True, eps: float = 1e-6
@@ -85,7 +86,7 @@ class PlainTransformer(nn.Module):
         self.decoder = nn.ModuleList(Layer(d, d_ff, heads, dropout, pre=pre, cross=True, eps=eps) for _ in range(layers))
         self.encoder_norm = nn.LayerNorm(d, eps) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(d, eps) if pre else nn.Identity()
-        self.bias: Tensor | None = None  # of the output; decoding benchmarks forbid EOS with it
+        self.bias: Tensor | None = None  # output bias, with which decoding benchmarks disable EOS
         self.register_buffer("positions", _sinusoids(512, d), persistent=False)
 
     def embed(self, ids: Tensor, past: int = 0) -> Tensor:
@@ -99,7 +100,7 @@ class PlainTransformer(nn.Module):
         return self.encoder_norm(x), mask
 
     def forward(self, src: Tensor, tgt_in: Tensor) -> Tensor:
-        """Logits [B, T, V]."""
+        """Returns logits [B, T, V]."""
         memory, mask = self.encode(src)
         x = self.embed(tgt_in)
         for layer in self.decoder:
@@ -107,7 +108,7 @@ class PlainTransformer(nn.Module):
         return self.logits(self.decoder_norm(x))
 
     def step(self, last: Tensor, past: int, memories: list, mask: Tensor, caches: list[list]) -> Tensor:
-        """Logits [N, V] after the tokens `last` [N, 1]."""
+        """Returns logits [N, V] after the tokens `last` [N, 1]."""
         x = self.embed(last, past)
         for layer, memory, cache in zip(self.decoder, memories, caches, strict=True):
             x = layer(x, None, memory, mask, cache)
@@ -117,23 +118,23 @@ class PlainTransformer(nn.Module):
         return F.linear(hidden, self.embedding.weight, self.bias)
 
     def load(self, ours: Mapping[str, Tensor]) -> None:
-        """Weights of models.Transformer, baseline with embeddings tied three ways."""
+        """Copies the weights of a models.Transformer: a baseline with three-way tied embeddings."""
         with torch.no_grad():
             for name, parameter in self.named_parameters():
                 parameter.copy_(ours[our_name(name)])
 
 
 def loss(model: PlainTransformer, src: Tensor, tgt_in: Tensor, tgt_out: Tensor, smoothing: float) -> Tensor:
-    """Mean label-smoothed cross entropy a target token; torch spreads `smoothing` over the whole vocabulary, the gold word included."""
+    """Returns the mean label-smoothed cross entropy per target token; torch spreads `smoothing` over all words, the gold one included."""
     logits = model(src, tgt_in)
     return F.cross_entropy(logits.flatten(0, 1).float(), tgt_out.flatten(), ignore_index=PAD, label_smoothing=smoothing)
 
 
 @torch.inference_mode()
 def beam_search(model: PlainTransformer, src: Tensor, beam: int, length: int) -> list[list[int]]:
-    """Best outputs of exactly `length` tokens: keys and values cached, the source repeated for each hypothesis, caches reordered by index.
+    """Returns the best outputs of exactly `length` tokens. Keys and values are cached, and the source is repeated for each hypothesis.
 
-    No hypothesis ends early (EOS must be out of reach), so there is no bookkeeping of finished ones.
+    EOS must be disabled: finished hypotheses are not handled.
     """
     memory, mask = model.encode(src)
     B = len(src)
@@ -161,10 +162,10 @@ def beam_search(model: PlainTransformer, src: Tensor, beam: int, length: int) ->
 
 @torch.inference_mode()
 def search_one(model: PlainTransformer, source: list[int], beam: int, limit: int) -> list[int]:
-    """The slow path: beam search of one sentence in Python, without a cache and without length penalty; ids without EOS.
+    """The slow path: beam search for one sentence in Python, without cache or length penalty; returns ids without EOS.
 
-    PAD, BOS and an empty output are never made; it ends when nothing alive can beat the best ended hypothesis, or at `limit` tokens, EOS
-    included.
+    PAD, BOS and empty outputs are excluded. The search ends when no live hypothesis can beat the best finished one, when `beam` hypotheses
+    are finished, or at `limit` tokens, EOS included.
     """
     src = torch.tensor([[*source, EOS]])
     memory, mask = model.encode(src)
@@ -199,7 +200,7 @@ def _sinusoids(length: int, d: int) -> Tensor:
 
 
 def our_name(name: str) -> str:
-    """encoder.0.self_norm.weight -> encoder.layers.0.self_attention.sublayer.norm.weight"""
+    """Maps a name to ours: encoder.0.self_norm.weight -> encoder.layers.0.self_attention.sublayer.norm.weight."""
     side, _, rest = name.partition(".")
     if side == "embedding":
         return "src_embedding.words.weight"

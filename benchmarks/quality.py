@@ -1,8 +1,8 @@
-"""Are the fast outputs right? BLEU of one trained model by every way of decoding it, against the slowest and plainest.
+"""Correctness of fast decoding: BLEU of one trained model for each way of decoding it, compared with the slowest and plainest.
 
-The slow path is plain.py: another model with the same weights, one sentence at a time, no cache, the search written in Python. A fast path
-that is wrong shows in BLEU and in the share of outputs that equal the slow path's (ties and rounding may change a few). Beam 5, no length
-penalty, so that toolkits with other penalties search for the same thing.
+The slow path is plain.py: another model with the same weights, one sentence at a time, no cache, the search written in Python. A wrong fast
+path shows in BLEU and in the share of outputs equal to the slow path's (ties and rounding may change a few). Beam 5 without length penalty,
+so that toolkits with other penalties have the same objective.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ Ids = list[list[int]]
 
 
 def trained(row: str | None, say: Callable[[str], None]) -> Path:
-    """The run directory of a trained row; without `row` the quickstart's baseline with tied embeddings, trained here once (300 steps)."""
+    """Returns the run directory of a trained row, by default the quickstart baseline with tied embeddings, trained once (300 steps).
+
+    Raises SystemExit if that training fails.
+    """
     if row is not None:
         return Path(row)
     results = CACHE / "benchmark"
@@ -61,7 +64,10 @@ def trained(row: str | None, say: Callable[[str], None]) -> Path:
 
 
 def check(row: str | None, setting: Setting, with_ctranslate2: bool, scratch: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """{"row", "sentences", "rows": [{"contender", "precision", "bleu", "equal"}]}; a way that cannot be taken says why."""
+    """Returns {"row", "params", "beam", "sentences", "rows": [{"contender", "precision", "bleu", "equal"}]}.
+
+    A way of decoding that is not available has a "problem" instead of figures.
+    """
     place = trained(row, say)
     record = yaml.safe_load((place / "spec.yaml").read_text())
     spec = RunSpec.model_validate(record["spec"])
@@ -96,7 +102,7 @@ def check(row: str | None, setting: Setting, with_ctranslate2: bool, scratch: Pa
 
 
 def precisions() -> list[str]:
-    """Those that the product's decoding offers."""
+    """Returns the precisions that the product's decoding supports."""
     kinds = getattr(DecodeSpec.model_fields.get("precision"), "annotation", None)
     return list(getattr(kinds, "__args__", ())) or ["fp32"]
 

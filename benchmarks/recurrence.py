@@ -1,10 +1,10 @@
-"""A layer of each recurrence, forward and backward: our scan, the plain loop it replaces, and torch.nn.GRU.
+"""Forward and backward time of a layer of each recurrence: our scan, the plain loop it replaces, and torch.nn.GRU.
 
     python benchmarks/recurrence.py [--size small] [--tokens 2000] [--rounds 7] [--json]
 
-One batch of synthetic text with its padding, one thread, in this process by turns A, B, C, A, ..; the median over the rounds of
-milliseconds, and of the ratios to the scan of the same kind in the same round (above 1: the scan is faster). torch.nn.GRU computes `birnn`
-with gru torch from zero states, once over packed sequences and once over the padded batch; it has no attentive form.
+Uses one batch of synthetic text with its padding and one thread, interleaved in this process (A, B, C, A, ..). Reports medians over rounds
+of milliseconds and of the ratio to the scan of the same kind in the same round (above 1: the scan is faster). torch.nn.GRU computes `birnn`
+with gru torch from zero states, once over packed sequences and once over the padded batch; it has no attentive variant.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STEPS = 8
 
 
 def lengths(tokens: int, vocab: int) -> torch.Tensor:
-    """Of the sentences of one bucket: about `tokens` tokens of sentences of similar length, as training has them."""
+    """Returns the lengths of the sentences of one bucket: about `tokens` tokens in sentences of similar length, as in training."""
     sizes = sorted(len(source) + 1 for source, _ in text(vocab, 20 * tokens // 20))
     middle = len(sizes) // 2
     return torch.tensor(sizes[middle : middle + max(1, tokens // sizes[middle])])

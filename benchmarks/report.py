@@ -1,4 +1,4 @@
-"""Figures of a competition and their table. Ratios are medians over rounds of the ratio within a round, so slow minutes cancel out."""
+"""Figures and tables of a benchmark. Ratios are medians over rounds of the ratio within a round, so that slow minutes cancel out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OURS = ("ours", "ours, off")
 
 
 def line(outcome: Outcome, unit: str) -> dict[str, Any]:
-    """One row's own figures; `unit`: what is counted a second, `tokens` or `sentences`."""
+    """Returns the figures of one row. `unit` is counted per second: `tokens` or `sentences`."""
     row = {"contender": outcome.row.name} | {k: v for k, v in outcome.row.options.items() if k not in ("fast", "matmul")}
     row |= {"rounds": len(outcome.rounds)}
     if outcome.problem:
@@ -30,7 +30,7 @@ def line(outcome: Outcome, unit: str) -> dict[str, Any]:
 
 
 def ratio(outcome: Outcome, base: Outcome | None, unit: str) -> float | None:
-    """How many times as fast as `base`, over the rounds that both finished."""
+    """Returns the speed relative to `base` over the rounds that both finished, or None without any."""
     if base is None or not outcome.rounds or not base.rounds:
         return None
     pairs = zip(outcome.rounds, base.rounds, strict=False)
@@ -38,7 +38,7 @@ def ratio(outcome: Outcome, base: Outcome | None, unit: str) -> float | None:
 
 
 def find(outcomes: Sequence[Outcome], name: str, **options: Any) -> Outcome | None:
-    """The row of that name with these options, if it has figures."""
+    """Returns the row with this name and these options if it has figures, else None."""
     for outcome in outcomes:
         if outcome.row.name == name and outcome.rounds and options.items() <= outcome.row.options.items():
             return outcome
@@ -46,7 +46,7 @@ def find(outcomes: Sequence[Outcome], name: str, **options: Any) -> Outcome | No
 
 
 def fastest_peer(outcomes: Sequence[Outcome], unit: str, *, mended: bool = True, **options: Any) -> Outcome | None:
-    """Of all peers' rows with these options; mended: with the rows whose matrix products were sped up too."""
+    """Returns the fastest peer row with these options, or None. mended: include rows whose matrix products were sped up."""
     peers = [
         o
         for o in outcomes
@@ -59,14 +59,14 @@ def fastest_peer(outcomes: Sequence[Outcome], unit: str, *, mended: bool = True,
 
 
 def legend(outcomes: Sequence[Outcome]) -> dict[str, str]:
-    """What the names mean and in what each contender differs, for those that are there."""
+    """Returns the meaning of the names and the differences of each contender, for the contenders present."""
     names = {o.row.name for o in outcomes}
     texts = {k: v for k, v in LEGEND.items() if not k.startswith("+") or any(k in name for name in names)}
     return texts | {o.row.name.partition("+")[0]: o.about["differs"] for o in outcomes if "differs" in o.about}
 
 
 def table(rows: Sequence[dict[str, Any]], columns: dict[str, Any]) -> Table:
-    """columns: header -> function of a row. `show` says why a row has no figures; precisions that nobody offers are left to the JSON."""
+    """Builds a table. `columns` maps headers to functions of a row. Rows with unsupported precisions are only in the JSON."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
     rows = [row for row in rows if not _not_offered(row)]
     for i, header in enumerate(columns):
@@ -97,7 +97,7 @@ def times(value: float | None) -> str:
 
 
 def show(title: str, shown: Table, rows: Sequence[dict[str, Any]], notes: dict[str, str]) -> None:
-    """To stdout, as wide as it needs where that is not a terminal."""
+    """Prints title, table, reasons for missing figures and notes to stdout, 150 columns wide if that is not a terminal."""
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 150, highlight=False)
     console.print(title)
     console.print(shown)
@@ -107,7 +107,7 @@ def show(title: str, shown: Table, rows: Sequence[dict[str, Any]], notes: dict[s
 
 
 def progress_bar(total: int) -> tuple[Progress, Any]:
-    """(bar on stderr, function for `compete`)."""
+    """Returns (progress bar on stderr, function for `compete`)."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=Console(file=sys.stderr), disable=not sys.stderr.isatty())
     task = bar.add_task("start", total=total)

@@ -1,10 +1,10 @@
-"""What all tables of the five papers need, every row by itself against equal work once: trainings, decodings and operations, as published.
+"""Work saved by sharing in the tables of the five papers: trainings, decodings and operations with every row run alone, and with equal work
+done once.
 
     python benchmarks/sharing.py [--json]
 
-No data is needed: a corpus stands for itself by its section of the spec, and a pair is taken to be --length tokens long on both sides.
-Rows that end by a schedule or by patience are counted to their longest end (max_steps; epochs of --pairs pairs where there is no other).
-Several seeds would multiply both sums.
+No data is needed: a corpus is identified by its section of the spec, and each pair counts --length tokens on both sides. Rows that end by a
+schedule or by patience are counted up to their limit (max_steps, else epochs of --pairs pairs). Several seeds would multiply both sums.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from orchestrator.specs.schema import RunSpec
 ROOT = Path(__file__).parents[1]
 PAPERS = ("dou2018", "mlrf2018", "hao2019", "wei2020", "shen2018")
 VOCAB = 32_000
-"""Where a row declares no size."""
+"""Vocabulary size of rows that declare none."""
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 class Sums:
-    """alone: every row with all that it starts from; once: by distinct keys."""
+    """Sums of work. alone: every row with all rows it is initialised from; once: each distinct key once."""
 
     def __init__(self, length: int, pairs: int) -> None:
         self.length, self.pairs, self.rows = length, pairs, 0
@@ -92,7 +92,7 @@ class Sums:
 
 
 def _manifest(spec: RunSpec) -> dict[str, object]:
-    """Stands for the data: all that its section says but for the declared sizes, which a corpus does not depend on."""
+    """Returns a stand-in for the manifest: the `data` section without the declared sizes, on which a corpus does not depend."""
     return _stand_in(spec.data.model_copy(update={"vocab": type(spec.data.vocab)()}).model_dump_json())
 
 

@@ -1,4 +1,4 @@
-"""Model sizes and text of the benchmarks: one place, so that every benchmark and every peer gets the same."""
+"""Model sizes and synthetic text shared by all benchmarks and peers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 DROPOUT = 0.1
 
 FIRST_WORD = 4
-"""Ids below are PAD, UNK, BOS, EOS."""
+"""First word id; the ids below are PAD, UNK, BOS and EOS."""
 
 Pair = tuple[list[int], list[int]]
 
 
 @dataclass(frozen=True)
 class Size:
-    """A Transformer: `layers` a side, one vocabulary for both languages, embeddings tied three ways."""
+    """A Transformer with `layers` per side, one vocabulary for both languages and three-way tied embeddings."""
 
     d_model: int
     d_ff: int
@@ -25,7 +25,7 @@ class Size:
     vocab: int
 
     def model(self, *, norm: str = "pre", dropout: float = DROPOUT, **changes: Any) -> dict[str, Any]:
-        """The `model` section of a spec; dropout on embeddings, residuals and the inner FFN layer, none on attention weights."""
+        """Returns the `model` section of a spec. Dropout is on embeddings, residuals and the inner FFN layer, not on attention weights."""
         side = {"num_layers": self.layers}
         return {
             "d_model": self.d_model,
@@ -47,8 +47,10 @@ SIZES = {
 
 
 def text(vocab: int, sentences: int, seed: int = 1, *, mean_log: float = 3.0, spread: float = 0.5, longest: int = 80) -> list[Pair]:
-    """Pairs of ids without BOS and EOS: log-normal lengths as in IWSLT14 (median 20, at most `longest`), targets about as long as their
-    sources, words by Zipf's law; a target repeats its source's words with other ids, so that there is something to learn."""
+    """Generates pairs of ids without BOS and EOS, with Zipfian words and log-normal lengths as in IWSLT14 (median 20, at most `longest`).
+
+    A target is about as long as its source and maps the source's words to other ids, so that there is something to learn.
+    """
     rng = random.Random(seed)
     words = vocab - FIRST_WORD
     weights = [1.0 / (rank + 10) for rank in range(words)]

@@ -1,11 +1,10 @@
-"""Minutes of one core until Multi30k test_2016_flickr reaches 30, 35, 38 and 40 BLEU: attempts are rows of sweeps/speedrun.yaml.
+"""Minutes on one core until Multi30k test_2016_flickr reaches 30, 35, 38 and 40 BLEU; attempts are rows of sweeps/speedrun.yaml.
 
     python benchmarks/speedrun.py --data-dir DIR [ROW ..]
 
-Each row is run with every seed of the file by `nmt-ablate run`, pinned to one core. Its time is that of the whole process (starting,
-training, validation, checkpoints, decoding, scoring) without the preparation of the data. Where other work shares the machine the wall
-clock says little, so that the CPU time of the process counts; both are kept. Figures are added to docs/performance/speedrun.json, and
-docs/speedrun.md is written anew from all of them.
+Runs each row with every seed of the file with `nmt-ablate run`, pinned to one core. The time is that of the whole process (start-up,
+training, validation, checkpoints, decoding, scoring) without data preparation. CPU time is used, because wall time is unreliable on a
+shared machine; both are recorded. Figures are added to docs/performance/speedrun.json, from which docs/speedrun.md is regenerated.
 """
 
 from __future__ import annotations
@@ -57,7 +56,10 @@ def main() -> None:
 
 
 def run(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """One training, decoding and scoring: {"seed", "bleu", "params", "cpu_minutes", "wall_minutes"}."""
+    """Trains, decodes and scores a row; returns {"seed", "bleu", "params", "cpu_minutes", "wall_minutes"}.
+
+    Raises SystemExit if the run fails.
+    """
     with tempfile.TemporaryDirectory() as results:
         command = ["taskset", "-c", str(arguments.core), sys.executable, "-m", "orchestrator", "run", f"{FILE}#{name}", "--seed", str(seed)]
         command += ["--engine", "local", "--no-tracking", "--json", "--data-dir", str(arguments.data_dir)]
@@ -75,7 +77,7 @@ def run(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def page(rows: dict[str, Row], figures: dict[str, Any]) -> str:
-    """docs/speedrun.md."""
+    """Returns the text of docs/speedrun.md."""
     attempts = [name for name in rows if name in figures]
     table = "\n".join(line(name, rows, figures) for name in attempts)
     best = "\n".join(f"| {target} | {fastest(target, figures)} |" for target in TARGETS)

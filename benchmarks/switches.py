@@ -1,4 +1,4 @@
-"""Our fast paths in a benchmark: all on, or some or all of them off."""
+"""Switches our fast paths on or off for a benchmark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator import cpu
 
 
 def set(fast: bool = True, *, off: str = "") -> None:
-    """fast: as the product runs by itself; else with every path off. off: one that is off alone."""
+    """Turns all paths on (`fast`, the product's default) or off; `off` names a single path to turn off."""
     for name in Paths.names():
         setattr(PATHS, name, fast and name != off)
     torch.backends.mkldnn.matmul.fp32_precision = "bf16" if PATHS.matmul and _onednn() else "none"
@@ -19,7 +19,7 @@ def set(fast: bool = True, *, off: str = "") -> None:
 
 @functools.cache
 def _onednn() -> bool:
-    """Is oneDNN's product fast and exact here? Asked once, whatever is on at the time."""
+    """Returns whether oneDNN's product is fast and exact on this machine; determined once, independent of the current switches."""
     before, PATHS.matmul = PATHS.matmul, True
     try:
         return cpu.matmul_path() == "onednn"

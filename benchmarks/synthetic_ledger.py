@@ -1,4 +1,4 @@
-"""Ledgers of runs that were never trained, written as an engine writes them. Their names say `synthetic`; their figures are random."""
+"""Ledgers of runs that were never trained, in the format of the engines, with `synthetic` in their names and random figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONNECTIONS = ("residual", "dense", "hierarchical", "linear", "iterative")
 
 
 def fill(results: Path, runs: int, *, name: str = "synthetic/grid", reports: int = 20, seeds: int = 2, spec: Any = None) -> str:
-    """A sweep of `runs` runs (rows x seeds) with `reports` reports each -> its id. `spec`: resolved, to be varied."""
+    """Writes a sweep of `runs` runs (rows x seeds) with `reports` reports each and returns its id. `spec`: a resolved spec to vary."""
     chance, ledger, rows = random.Random(name), Ledger(results), []
     for number in range(runs):
         row, seed = f"synthetic-{number // seeds:04d}", number % seeds + 1

@@ -1,17 +1,17 @@
-"""Training speed: target tokens a second, padding and MFU; ours, a plain torch loop and other toolkits in turns.
+"""Training speed in target tokens per second, padding and MFU, for ours, a plain torch loop and other toolkits.
 
     python benchmarks/train.py                              # ours, ours with the fast paths off, plain torch
-    python benchmarks/train.py --peers [NAME ..] [--json]   # and toolkits, each in its own environment (make peers)
+    python benchmarks/train.py --peers [NAME ..] [--json]   # also other toolkits, each in its own environment (make peers)
 
-Every contender is a process; the rounds interleave A,B,A,B and one process runs at a time. A round is a few updates on a fixed list of the
-contender's own batches, from forward to optimizer step; making batches is not counted. All get one model size, vocabulary, text, batch size
-in tokens, dropout rate, label smoothing and number of threads.
+Each contender is a process; rounds are interleaved (A,B,A,B) and one process runs at a time. A round is a few updates on a fixed list of
+the contender's own batches, from forward to optimizer step; batching is not timed. All use the same model size, vocabulary, text, batch
+size in tokens, dropout rate, label smoothing and number of threads.
 
-tok/s: real target tokens a second, median over the rounds, and min..max. padding: share of positions in all batches of the text. MFU:
-useful operations (benchmarks/flops.py: no padding, the same for all) a second over the best matrix rate of that precision measured in this
-run. `x`: times as fast, median of the rounds' ratios: over plain fp32, over plain and over the fastest peer in the same precision, with MKL
-mended or `as installed`. loss: of the row's first and last round; rows of one process train the same weights in turns, so it falls over all
-of them.
+tok/s: real target tokens per second, median over rounds, and min..max. padding: share of padded positions in all batches of the text. MFU:
+useful operations per second (benchmarks/flops.py: without padding, the same for all) over the best matrix rate of that precision measured
+in this run. `x`: speed-up, the median over rounds of the ratio, over plain fp32, and over plain and the fastest peer in the same precision,
+with the MKL workaround or `as installed`. loss: of the row's first and last round; rows of one process train the same weights in turns, so
+that it falls over all of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SENTENCES = 8000
 
 
 def result(outcomes: list[Outcome], ground: shared.Ground, pairs: list[Pair], about: dict[str, Any]) -> dict[str, Any]:
-    """The JSON object."""
+    """Returns the JSON object."""
     flop = training_per_target_token(SIZES[about["size"]], pairs)
     rows = [_row(outcome, outcomes, ground, flop) for outcome in outcomes]
     best = {}

@@ -1,4 +1,4 @@
-"""Updates of synthetic text and the product's training step, for benchmarks that run in one process."""
+"""Updates of synthetic text and the product's training step, for single-process benchmarks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.training.optim import build_optimizer, set_lr
 
 
 def store(pairs: Sequence[Pair]) -> Pairs:
-    """The pairs in the form of prepared data."""
+    """Converts pairs to the format of prepared data."""
     sides = []
     for side in (0, 1):
         lengths = [len(pair[side]) for pair in pairs]
@@ -27,12 +27,12 @@ def store(pairs: Sequence[Pair]) -> Pairs:
 
 
 def updates_of(pairs: Sequence[Pair], tokens: int, count: int) -> list[Update]:
-    """The first updates of an epoch with batches of `tokens` padded target tokens."""
+    """Returns the first `count` updates of an epoch with batches of `tokens` padded target tokens."""
     return list(islice(UpdateLoader(store(pairs), BatchSpec(unit="tokens", size=tokens), seed=1).updates(0, 0), count))
 
 
 class TrainingStep:
-    """One optimizer step on an update: forward, backward, Adam. autocast: in bf16. keep_gradients: they stay allocated between steps."""
+    """One optimizer step: forward, backward, Adam. autocast: use bf16. keep_gradients: keep gradients allocated between steps."""
 
     def __init__(self, model: Transformer, device: torch.device, *, autocast: bool = False, keep_gradients: bool = False) -> None:
         self.device, self.autocast, self.keep_gradients = device, autocast, keep_gradients

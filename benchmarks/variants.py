@@ -1,12 +1,12 @@
-"""What each variant costs beside its table's baseline: training and decoding, in speed and in operations, next to the paper's own ratio.
+"""Cost of each variant relative to its table's baseline, in training and decoding, by speed and by operations, with the paper's ratio.
 
     python benchmarks/variants.py [--size small] [--precision fp32] [--targets dou2018/table1 mlrf2018/text] [--json]
 
-Rows: every row with a reported speed of the given tables (default: of all tables that report one), at the benchmark's width and vocabulary,
-with the row's own depth, norm and components. All rows of a table are measured in this process in turns, A, B, C, B, C, A, ..: the
-same updates of synthetic text, then the same sentences with outputs as long as their sources, by beam search and greedily. A ratio is
-the median over the rounds of the row's speed over the baseline's in that round; above 1 is faster. `by FLOP` is the ratio of operations,
-counted by torch: what the ratio would be if an operation cost the same everywhere. Verdict of decoding: slowdown <= that ratio's + 10%.
+Rows: all rows with a reported speed in the given tables (default: all tables that report one), at the benchmark's width and vocabulary,
+with the row's own depth, norm and components. All rows of a table are measured in this process, interleaved A, B, C, B, C, A, ..: the same
+updates of synthetic text, then the same sentences with outputs as long as their sources, with beam search and greedily. A ratio is the
+median over rounds of the row's speed over the baseline's; above 1 is faster. `by FLOP` is the ratio of operations counted by torch, which
+would be the speed ratio if all operations cost the same. Decoding passes (`within`) if its slowdown is at most 10% above that ratio's.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MARGIN = 1.10
 
 @dataclass
 class Measured:
-    """A row at the benchmark's size. flops: of all updates, and of all sentences by beam and greedily; seconds: of each round."""
+    """A row at the benchmark's size. flops: of all updates, and of all sentences with beam and greedy search. seconds: of each round."""
 
     case: Case
     flops: dict[str, int] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Measured:
 
 
 def tables() -> list[str]:
-    """Addresses of all tables with a row that reports a speed."""
+    """Returns the addresses of all tables with a row that reports a speed."""
     known, _ = index.tables()
     return [
         address
@@ -78,7 +78,7 @@ def tables() -> list[str]:
 
 
 def reporting(address: str) -> list[Subject]:
-    """Rows with a reported speed, the baseline first; those that an analysis row of kind `speed` names stand for it."""
+    """Returns the rows with a reported speed, the baseline first; an analysis row of kind `speed` is replaced by the rows it names."""
     found: dict[str, Subject] = {}
     for row in resolve(address):
         if row.kind == "run":
@@ -92,7 +92,7 @@ def reporting(address: str) -> list[Subject]:
 
 
 def at_size(row: Row, size: Size, precision: str, batch_tokens: int) -> Row:
-    """The row's model with the benchmark's width and heads; its training with one thread and `precision`."""
+    """Returns the row with the benchmark's width and heads, one thread and `precision`."""
     assert row.spec is not None
     model = row.spec.model.model_dump()
     factor = size.d_model / model["d_model"]
@@ -105,7 +105,7 @@ def at_size(row: Row, size: Size, precision: str, batch_tokens: int) -> Row:
 
 
 def cases(subjects: list[Subject], size: Size, args: argparse.Namespace) -> tuple[list[Measured], list[Update]]:
-    """Every row's model, the same updates and sentences for all."""
+    """Builds every row's model, with the same updates and sentences for all."""
     prepared = text(size.vocab, 40 * args.steps * max(1, args.batch_tokens // 1000) + 4 * args.sentences)
     updates = updates_of(prepared, args.batch_tokens, args.steps)
     sources = [source for source, _ in prepared[: args.sentences]]
@@ -121,7 +121,7 @@ def cases(subjects: list[Subject], size: Size, args: argparse.Namespace) -> tupl
 
 
 def groups(subjects: list[Subject], size: Size, limit: float) -> Iterator[list[Subject]]:
-    """The rows in groups whose models and optimisers fit in `limit` GB together; each begins with the baseline."""
+    """Splits the rows into groups whose models and optimisers fit in `limit` GB; each group starts with the baseline."""
     base, *rest = subjects
     group: list[Subject] = []
     room = limit
@@ -136,7 +136,7 @@ def groups(subjects: list[Subject], size: Size, limit: float) -> Iterator[list[S
 
 
 def _gigabytes(subject: Subject, size: Size) -> float:
-    """Weights, gradients and Adam's two moments."""
+    """Returns the GB of weights, gradients and Adam's two moments."""
     spec = at_size(subject.row, size, "fp32", 1000).spec
     assert spec is not None
     with torch.device("meta"):

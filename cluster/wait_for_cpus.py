@@ -1,6 +1,6 @@
-"""Waits until the cluster of RAY_ADDRESS has enough CPUs: a sweep counts them once, when it starts, and never uses more.
+"""Waits until the cluster at RAY_ADDRESS has enough CPUs, because a sweep counts them once, at its start, and never uses more.
 
-Exit codes: 0 the CPUs are there, 1 they were not in time.
+Exit codes: 0 if the CPUs are available, 1 after the time limit.
 """
 
 from __future__ import annotations
