@@ -1,4 +1,4 @@
-"""What the workers share: threads, precision, length-bucketed batches, rounds. torch and the standard library alone."""
+"""Code shared by the workers: threads, precision, length-bucketed batches, rounds. Uses only torch and the standard library."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import torch
 
 PAD, BOS, EOS = 0, 2, 3
 FORBID = -1e4
-"""Bias of EOS in decoding benchmarks: it is out of reach, so all outputs have one length."""
+"""Bias that disables EOS in decoding benchmarks, so that all outputs have the same length."""
 
 Pair = tuple[list[int], list[int]]
 
 
 class Prepared(NamedTuple):
-    """One batch in its toolkit's own form. Counts include EOS; padded: positions of source and target."""
+    """One batch in its toolkit's own format. Counts include EOS. padded: positions of source and target, including padding."""
 
     payload: Any
     src_tokens: int
@@ -41,9 +41,9 @@ def set_up(job: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def arithmetic(precision: str, matmul: str):
-    """precision bf16: autocast. matmul onednn: fp32 products leave MKL.
+    """Sets the arithmetic of a block. precision bf16: autocast. matmul onednn: fp32 products with oneDNN instead of MKL.
 
-    That switch is called bf16; the driver has checked (cpu.matmul_path) that the products are fp32.
+    torch's switch for oneDNN is called bf16, but the driver has checked (cpu.matmul_path) that the products are fp32.
     """
     torch.backends.mkldnn.matmul.fp32_precision = "bf16" if matmul == "onednn" else "none"
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
@@ -51,7 +51,7 @@ def arithmetic(precision: str, matmul: str):
 
 
 def bucketed(pairs: Sequence[Pair], batch_tokens: int) -> list[list[int]]:
-    """Indices sorted by (target, source) length, cut so that rows times the longest side, EOS included, is at most `batch_tokens`."""
+    """Sorts indices by (target, source) length and splits them so that rows times the longest side with EOS is at most `batch_tokens`."""
     order = sorted(range(len(pairs)), key=lambda i: (len(pairs[i][1]), len(pairs[i][0])))
     groups: list[list[int]] = []
     longest = 0
@@ -65,13 +65,13 @@ def bucketed(pairs: Sequence[Pair], batch_tokens: int) -> list[list[int]]:
 
 
 def spread(batches: Sequence[Any], count: int, length: Callable[[Any], float]) -> list[Any]:
-    """`count` batches at equal steps of the distribution of `length`."""
+    """Returns `count` batches at equally spaced quantiles of `length`."""
     ordered = sorted(batches, key=length)
     return [ordered[int((i + 0.5) * len(ordered) / count)] for i in range(count)]
 
 
 def tensors(pairs: Sequence[Pair], indices: Sequence[int]) -> Prepared:
-    """(src, tgt_in, tgt_out), padded; tgt_in starts with BOS."""
+    """Returns a batch of padded (src, tgt_in, tgt_out); tgt_in starts with BOS."""
     chosen = [pairs[i] for i in indices]
     src = padded([[*s, EOS] for s, _ in chosen])
     tgt_out = padded([[*t, EOS] for _, t in chosen])
@@ -97,9 +97,9 @@ def parameters(model: torch.nn.Module) -> int:
 
 
 class Training:
-    """Rounds over a fixed few of all `batches`. `update(payload) -> mean loss a target token`, forward to optimizer step.
+    """Rounds of training on a fixed sample of `batches`. `update(payload)`, forward to optimizer step, returns the mean loss per token.
 
-    `length(batch)` orders the batches, so that every toolkit trains on the same mix of lengths; padding is that of all batches.
+    The sample is spread over `length(batch)`, so that all toolkits train on the same mix of lengths; `padding_share` is over all batches.
     """
 
     def __init__(
@@ -124,9 +124,9 @@ class Training:
         return arithmetic(precision, matmul)
 
     def round(self, **options: Any) -> dict[str, Any]:
-        """Every batch once; before the first round with these options one update of warm-up, which is not counted.
+        """Trains on every batch once, after an untimed warm-up update before the first round with these options.
 
-        With the job's `trim`, memory goes back to the system after each round, and each round warms up.
+        If the job sets `trim`, memory is returned to the system after each round, and every round has a warm-up.
         """
         with self.arithmetic(**options):
             if (key := tuple(sorted(options.items()))) not in self.warm or self.trim:
@@ -145,7 +145,7 @@ class Training:
 
 
 class Decoding:
-    """Rounds over the same sources, longest first. `translate(batch of sources, beam, **options) -> list of outputs`."""
+    """Rounds of decoding of the same sources, longest first. `translate(sources, beam, **options)` returns the outputs of a batch."""
 
     def __init__(self, job: dict[str, Any], translate: Callable[..., list[list[Any]]], every: int = 1, **about: Any) -> None:
         sources = sorted((src for src, _ in read_text(job)), key=len, reverse=True)
@@ -157,7 +157,7 @@ class Decoding:
         return arithmetic(precision, matmul)
 
     def round(self, *, beam: int, batch: str = "32", **options: Any) -> dict[str, Any]:
-        """batch: sentences a batch, or `own`, where `translate` gets all sources and cuts them as its toolkit advises."""
+        """Translates all sources. batch: sentences per batch, or `own` to pass all sources at once, to be batched by the toolkit."""
         size = len(self.sources) if batch == "own" else int(batch)
         groups = [self.sources[i : i + size] for i in range(0, len(self.sources), size)]
         with self.arithmetic(**options), torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Who competes: programs (a worker script in an environment) and rows (a program under options)."""
+"""The contenders: programs (a worker script in an environment) and rows (a program with options)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKERS = Path(__file__).resolve().parent / "workers"
 
 @dataclass(frozen=True)
 class Peer:
-    """A toolkit. decode: precisions of its decoding rows; mend: its matrix products are torch's, so the same remedies apply to it."""
+    """A toolkit. decode: precisions of its decoding rows. mend: it uses torch's matrix products, so that the MKL remedies apply to it."""
 
     label: str
     trains: bool = True
@@ -46,7 +46,7 @@ LEGEND = {
 
 @dataclass(frozen=True)
 class Setting:
-    """What all programs share. mended: environment variables that mend MKL, empty where there is nothing to mend."""
+    """Settings shared by all programs. mended: environment variables that make MKL fast, empty if none are needed or available."""
 
     threads: int
     environments: Path
@@ -65,7 +65,7 @@ class Setting:
         )
 
     def variants(self, name: str, label: str) -> list[tuple[str, Program, dict[str, str]]]:
-        """fp32 as it comes, and with each remedy against MKL's slow path."""
+        """Returns fp32 as installed, and with each remedy for MKL's slow path."""
         rows: list[tuple[str, Program, dict[str, str]]] = [(label, self.program(name), {})]
         if self.onednn:
             rows.append((f"{label}+onednn", self.program(name), {"matmul": "onednn"}))
@@ -75,11 +75,11 @@ class Setting:
 
 
 NOT_TRAINING = {"native", "recurrence"}
-"""Fast paths that this model's training has no part in."""
+"""Fast paths that the training of this model does not use."""
 
 
 def training_rows(setting: Setting, names: Sequence[str], precisions: Sequence[str], *, ladder: bool = False) -> list[Row]:
-    """ladder: ours without each fast path too. In bf16 only as it comes: autocast's products are oneDNN's already."""
+    """Returns the training rows. ladder: add ours without each fast path. No remedies in bf16: autocast uses oneDNN's products already."""
     rows = []
     others = {"plain": "plain"} | {name: PEERS[name].label for name in names if PEERS[name].trains}
     for precision in precisions:
@@ -94,7 +94,7 @@ def training_rows(setting: Setting, names: Sequence[str], precisions: Sequence[s
 
 
 def decoding_rows(setting: Setting, names: Sequence[str], beams: Sequence[int]) -> list[Row]:
-    """Batches of 32 for all; `own`: cut by the toolkit itself, where it does so."""
+    """Returns the decoding rows with batches of 32, and with `own` batches for toolkits that batch themselves."""
     rows = []
     for beam in beams:
         for precision in ("fp32", "bf16", "int8"):

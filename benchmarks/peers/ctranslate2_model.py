@@ -1,7 +1,7 @@
-"""Our baseline as a CTranslate2 model: the same weights, so the same outputs but for rounding.
+"""Converts our baseline to a CTranslate2 model with the same weights, hence the same outputs up to rounding.
 
-`variables` maps weights of models.Transformer (pre- or post-norm, sinusoidal positions, embeddings tied three ways) to the names of a
-CTranslate2 TransformerSpec, in numpy alone; `convert` fills a spec with them and runs where ctranslate2 is installed.
+`variables` maps weights of models.Transformer (pre- or post-norm, sinusoidal positions, three-way tied embeddings) to the names of a
+CTranslate2 TransformerSpec and needs only numpy; `convert` writes them as a model and needs ctranslate2.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
 
 
 class Unsupported(ValueError):
-    """The model has something that a TransformerSpec has not."""
+    """The model has a feature that a TransformerSpec does not support."""
 
 
 def tokens(vocab: int) -> list[str]:
-    """A token for each id."""
+    """Returns a token for each id."""
     return SPECIALS + [f"w{i}" for i in range(len(SPECIALS), vocab)]
 
 
@@ -32,7 +32,7 @@ PARTS = {"connection": "residual", "aggregation": "top", "self_attention": "sing
 
 
 def refuse(config: Mapping[str, Any]) -> None:
-    """Unsupported where a `model` section is not of the plain Transformer with embeddings tied three ways."""
+    """Raises Unsupported unless the `model` section is a plain Transformer with three-way tied embeddings."""
     for key, wanted in BASELINE.items():
         if config.get(key, wanted) != wanted:
             raise Unsupported(f"not supported: {key} is {config[key]}")
@@ -45,9 +45,9 @@ def refuse(config: Mapping[str, Any]) -> None:
 
 
 def variables(weights: Mapping[str, np.ndarray], config: Mapping[str, Any]) -> Arrays:
-    """Arrays by name in the spec, `encoder/layer_0/self_attention/linear_0/weight` and so on.
+    """Returns arrays by their name in the TransformerSpec, such as `encoder/layer_0/self_attention/linear_0/weight`.
 
-    config: the `model` section of a spec. Unsupported where weights are left over or missing.
+    config: the `model` section of a spec. Raises Unsupported if weights are missing or left over.
     """
     refuse(config)
     left = dict(weights)
@@ -60,7 +60,7 @@ def variables(weights: Mapping[str, np.ndarray], config: Mapping[str, Any]) -> A
     out: Arrays = {}
 
     def linear(place: str, *names: str) -> None:
-        """One map, or several with the same input side by side."""
+        """Adds a linear layer, or the concatenation of several with the same input."""
         for kind in ("weight", "bias"):
             out[f"{place}/{kind}"] = np.concatenate([take(f"{name}.{kind}") for name in names])
 
@@ -98,7 +98,7 @@ def variables(weights: Mapping[str, np.ndarray], config: Mapping[str, Any]) -> A
 
 
 def sinusoids(length: int, d: int) -> np.ndarray:
-    """Our table: sines in the first half, cosines in the second."""
+    """Returns our position table: sines in the first half, cosines in the second."""
     half = d // 2
     rate = np.exp(np.arange(half) * -(math.log(10000.0) / max(half - 1, 1)))
     angle = np.arange(length)[:, None] * rate
@@ -106,7 +106,7 @@ def sinusoids(length: int, d: int) -> np.ndarray:
 
 
 def convert(arrays: Arrays, config: Mapping[str, Any], folder: Path) -> None:
-    """Write the model folder that ctranslate2.Translator reads."""
+    """Writes the model folder that ctranslate2.Translator reads."""
     from ctranslate2.specs.transformer_spec import TransformerSpec
 
     layers = (config["encoder"]["num_layers"], config["decoder"]["num_layers"])

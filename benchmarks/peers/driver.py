@@ -1,4 +1,4 @@
-"""The driver's side: worker processes that take turns, so that rounds interleave A,B,A,B and nothing else of ours runs meanwhile."""
+"""The driver of the benchmark: runs worker processes one at a time, with interleaved rounds (A,B,A,B)."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ READY_SECONDS, ROUND_SECONDS = 240.0, 240.0
 
 
 class Lost(Exception):
-    """A worker died or hung; the text is what its row says."""
+    """A worker died or hung; the message is shown in its row."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """How one worker is run. Rows of the same program share its process and its weights."""
+    """The command of a worker. Rows of the same program share its process and its weights."""
 
     name: str
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     missing: str = ""
-    """Why it cannot be run at all."""
+    """Why it cannot be run, or ""."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a program under some options."""
+    """One line of the table: a program with options."""
 
     name: str
     program: Program
@@ -44,7 +44,7 @@ class Row:
 
 @dataclass
 class Outcome:
-    """What one row gave: its worker's description, its rounds, or why there are none."""
+    """The result of one row: its worker's description, its rounds, and the problem that ended them, if any."""
 
     row: Row
     about: dict[str, Any] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Outcome:
 
 
 class Worker:
-    """One process, asked and answering by lines of JSON."""
+    """A worker process that exchanges lines of JSON with the driver."""
 
     def __init__(self, program: Program, job: Mapping[str, Any]) -> None:
         self.program = program
@@ -79,7 +79,7 @@ class Worker:
         self.lines.put("")
 
     def ask(self, message: Mapping[str, Any], seconds: float = ROUND_SECONDS) -> dict[str, Any]:
-        """The answer to one line. Lost where the process ends, stays silent for `seconds`, or talks nonsense."""
+        """Sends a message and returns the answer. Raises Lost if the process ends, does not answer within `seconds`, or sends no JSON."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(json.dumps(message) + "\n")
@@ -101,13 +101,13 @@ class Worker:
         raise Lost(problem)
 
     def last_words(self) -> str:
-        """The last line of stderr that says something."""
+        """Returns the last line of stderr with any text."""
         self.stderr.seek(0)
         lines = [line.strip() for line in self.stderr.read().splitlines() if re.search(r"\w", line)]
         return lines[-1][:200] if lines else "without a word"
 
     def close(self) -> None:
-        """End the process and what it started."""
+        """Stops the process and its children."""
         if self.process.poll() is None:
             try:
                 assert self.process.stdin is not None
@@ -127,10 +127,10 @@ def compete(
     progress: Callable[[str, int], None] = lambda text, done: None,
     deadline: float = float("inf"),
 ) -> list[Outcome]:
-    """All workers start and warm up one after the other; then each round goes through the rows in order, `between` before each round.
+    """Starts all workers one after the other, then runs the rounds; each goes through the rows in order, after a call of `between`.
 
-    progress: (what happens now, steps done of programs + rounds * rows). deadline: no round starts that would not end by this time.time(),
-    were it as long as the longest before; the table stands on the rounds that there are.
+    progress: called with (text of the current step, number of finished steps of programs + rounds * rows). deadline: a time.time(); no
+    round starts that would end later if it took as long as the longest one so far.
     """
     outcomes = [Outcome(row) for row in rows]
     workers: dict[str, Worker] = {}
@@ -178,7 +178,7 @@ def _start(program: Program, job: Mapping[str, Any], workers: dict[str, Worker],
 
 def _one_round(outcome: Outcome, workers: Mapping[str, Worker]) -> None:
     worker = workers[outcome.row.program.name]
-    if worker.process.poll() is not None:  # another row of the same program lost it
+    if worker.process.poll() is not None:  # it died in another row of the same program
         outcome.problem = f"died: {worker.last_words()}"
         return
     try:

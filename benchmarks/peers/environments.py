@@ -1,10 +1,9 @@
-"""Environments of the peers: one virtual environment each, outside the main one, with pinned versions.
+"""Creates one virtual environment per peer, separate from the main one, with pinned versions.
 
     python benchmarks/peers/environments.py [NAMES] [--environments DIR]        (make peers)
 
-torch is the main environment's: a .pth file shows each peer its packages, so torch is installed once; pip never changes them. Each
-peer's own packages come first on its path. Every package is pinned in requirements/NAME.txt and installed without dependencies: the lists
-are whole.
+torch is that of the main environment: a .pth file adds its packages after each peer's own, so that torch is installed once and pip never
+changes it. Every package is pinned in requirements/NAME.txt and installed without dependencies, because these lists are complete.
 The folder is --environments, else $NMT_PEERS, else .peers in the repository.
 """
 
@@ -28,13 +27,13 @@ def folder(given: str | None = None) -> Path:
 
 
 def python(name: str, environments: Path) -> Path | None:
-    """The interpreter of a finished environment."""
+    """Returns the interpreter of a complete environment, or None."""
     path = environments / name / "bin" / "python"
     return path if path.exists() and (environments / name / "installed").exists() else None
 
 
 def create(name: str, environments: Path) -> str:
-    """Create or complete one environment -> what was done. subprocess.CalledProcessError where pip fails."""
+    """Creates or completes one environment and returns what was done. Raises subprocess.CalledProcessError if pip fails."""
     requirements, place = HERE / "requirements" / f"{name}.txt", environments / name
     stamp, wanted = place / "installed", hashlib.sha256(requirements.read_bytes() + sys.prefix.encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted:

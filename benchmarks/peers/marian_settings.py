@@ -1,4 +1,4 @@
-"""HuggingFace Marian's configuration at a benchmark's size: what `transformers.MarianConfig` is given, for CPU and GPU alike."""
+"""Arguments of `transformers.MarianConfig` at a benchmark's size, for CPU and GPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def settings(size: Mapping[str, int], *, dropout: float, pad: int, bos: int, eos: int) -> dict[str, Any]:
-    """size: layers, d_model, d_ff, num_heads, vocab. Dropout of residuals and in the feed-forward network; none of attention weights."""
+    """Returns the arguments. `size` has layers, d_model, d_ff, num_heads and vocab. Dropout is not applied to attention weights."""
     side = {"layers": size["layers"], "ffn_dim": size["d_ff"], "attention_heads": size["num_heads"]}
     return {
         "vocab_size": size["vocab"],

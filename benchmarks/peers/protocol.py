@@ -1,4 +1,4 @@
-"""The worker's side of the benchmark: JSON lines over stdin and stdout. Standard library only; it runs in every peer's environment.
+"""The worker's side of the protocol: JSON lines over stdin and stdout. Uses only the standard library, to run in every environment.
 
 driver: {job}                            worker: {"ready": true, "version": .., "params": .., ...}
 driver: {"go": {options of the row}}     worker: {"seconds": .., "tokens": .., ...}
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 
 class Contender(Protocol):
-    """What a worker script makes of a job."""
+    """A contender, created from a job by a worker script. `about` describes it."""
 
     about: dict[str, Any]
 
@@ -24,7 +24,7 @@ class Contender(Protocol):
 
 
 def serve(make: Callable[[dict[str, Any]], Contender]) -> None:
-    """Answer the driver until it closes stdin. What libraries print goes to stderr; an exception ends the worker after its traceback."""
+    """Answers the driver until it closes stdin. Output of libraries goes to stderr; an exception prints a traceback and ends the worker."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     sys.stdout = sys.stderr

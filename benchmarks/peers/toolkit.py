@@ -1,4 +1,4 @@
-"""What the workers of whole toolkits share: the text as files of words, and how to take a trainer out of its toolkit's main function."""
+"""Code shared by the workers of whole toolkits: writes the text as files of words and captures a trainer from a toolkit's main function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from common import read_text
 
 FIRST_WORD = 4
-KEPT: list[tempfile.TemporaryDirectory] = []  # removed when the worker ends
+KEPT: list[tempfile.TemporaryDirectory] = []  # referenced here so that they are removed only when the worker ends
 
 
 class Files(NamedTuple):
@@ -19,7 +19,7 @@ class Files(NamedTuple):
     src: Path
     tgt: Path
     words: list[str]
-    """Word of each id from FIRST_WORD on."""
+    """The word of each id from FIRST_WORD on."""
 
 
 def word(i: int) -> str:
@@ -27,7 +27,7 @@ def word(i: int) -> str:
 
 
 def write_files(job: dict[str, Any]) -> Files:
-    """Both sides, one sentence a line, the id i as wi; and a few pairs for the validation that toolkits insist on."""
+    """Writes both sides, one sentence per line with id i as `wi`, and eight pairs for the validation sets that toolkits require."""
     KEPT.append(tempfile.TemporaryDirectory(prefix="peer-"))
     folder = Path(KEPT[-1].name)
     pairs = read_text(job)
@@ -44,13 +44,13 @@ def write_json(path: Path, value: Any) -> Path:
 
 
 class _Caught(BaseException):
-    """Not an Exception, so that no toolkit handles it."""
+    """A BaseException, so that no toolkit catches it as an Exception."""
 
 
 def catch(owner: type, method: str, run: Callable[[], Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """(self, args, kwargs) of the first call of `owner.method` while `run` runs; the call itself does not take place.
+    """Runs `run` until it calls `owner.method`, and returns (self, args, kwargs) of that call instead of making it.
 
-    So the toolkit has built its model, optimizer, loss and batches by its own code, and we go on from there.
+    At that point the toolkit has built its model, optimizer, loss and batches with its own code. Raises RuntimeError without a call.
     """
     found: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
 

@@ -1,4 +1,4 @@
-"""CTranslate2 with our weights (a safetensors file and the model's config), fp32 and int8. Batches of 32, or as it cuts them itself."""
+"""CTranslate2 with our weights (a safetensors file and the model's config) in fp32 and int8, with batches of 32 or its own batching."""
 
 import json
 import sys
@@ -48,7 +48,7 @@ def make(job):
 
 
 class Quality:
-    """Outputs of natural length, as ids."""
+    """Decodes without forced length and returns ids."""
 
     def __init__(self, job, translate, about, vocab):
         self.sources, self.translate, self.about = [source for source, _ in read_text(job)], translate, about

@@ -1,4 +1,4 @@
-"""JoeyNMT: its loader (random batches, it has no buckets), model, loss, optimizer and training step; its search."""
+"""JoeyNMT: its loader (random batches, as it has no buckets), model, loss, optimizer, training step and search."""
 
 import sys
 from importlib.metadata import version

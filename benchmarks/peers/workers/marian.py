@@ -1,4 +1,4 @@
-"""HuggingFace Marian: MarianMTModel with the Trainer's label smoothing and its default optimizer (fused AdamW); `generate`."""
+"""HuggingFace Marian: MarianMTModel with the Trainer's label smoothing and default optimizer (fused AdamW), and `generate`."""
 
 import sys
 from pathlib import Path

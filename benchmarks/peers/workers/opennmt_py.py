@@ -1,11 +1,11 @@
-"""OpenNMT-py: its dynamic iterator (buckets sorted by length), model, loss, optimizer and gradient accumulation; its Translator."""
+"""OpenNMT-py: its dynamic iterator (buckets sorted by length), model, loss, optimizer, gradient accumulation and Translator."""
 
 import sys
 from pathlib import Path
 from types import ModuleType
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-for unused in ("spacy", "fasttext"):  # imported by transforms that nobody uses here
+for unused in ("spacy", "fasttext"):  # imported by transforms that are not used here
     sys.modules.setdefault(unused, ModuleType(unused))
 
 import torch  # noqa: E402

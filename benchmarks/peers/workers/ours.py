@@ -1,4 +1,4 @@
-"""Our model, batcher, objective and optimizer in training; `decode_corpus` in decoding. Fast paths on or off by `switches`."""
+"""Our model, batcher, objective and optimizer in training, `decode_corpus` in decoding; `switches` turns fast paths on or off."""
 
 import sys
 from pathlib import Path
@@ -42,7 +42,7 @@ class OurDecoding(Decoding):
 
     def round(self, *, beam, precision="fp32", fast=True, **options):
         switches.set(fast)
-        # weights are packed once a round, as the product does once a corpus
+        # weights are packed once per round, as the product does once per corpus
         with prepared(self.model, precision, beam=beam):
             return super().round(beam=beam, precision=precision, fast=fast, **options)
 
@@ -92,7 +92,7 @@ def decoding(job, model, about):
         extra = {"precision": precision} if precision != "fp32" else {}
         penalty = LengthPenalty(kind="gnmt", alpha=0.6)
         spec = DecodeSpec(beam_size=beam, length_penalty=penalty, max_ratio=1e-6, max_extra=job["length"], **extra)
-        # a given group is one batch; all sources at once are cut as the product cuts them
+        # a group of up to 32 is one batch; all sources at once are batched by the product
         tokens = {"batch_tokens": 10**9} if len(group) <= 32 else {}
         found = decode_corpus(model, group, spec, **tokens)
         return [[*hypotheses[0].ids, EOS] for hypotheses in found]

@@ -1,4 +1,4 @@
-"""Plain torch (benchmarks/plain.py): stock Adam, torch's default matmul, batches by length."""
+"""Plain torch (benchmarks/plain.py) with stock Adam, torch's default matmul and batches by length."""
 
 import sys
 from pathlib import Path

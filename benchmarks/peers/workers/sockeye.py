@@ -1,4 +1,4 @@
-"""Sockeye: its buckets, model (traced as it trains), loss, optimizer and training step; its Translator, also in int8."""
+"""Sockeye: its buckets, model (traced in training), loss, optimizer and training step, and its Translator, also in int8."""
 
 import math
 import sys
@@ -109,7 +109,7 @@ def decoding(job, model, output, about):
                 models=models,
                 source_vocabs=sources,
                 target_vocabs=targets,
-                greedy=False,  # its greedy search takes one sentence at a time: at beam 1 its beam search is the faster one
+                greedy=False,  # its greedy search takes one sentence at a time, so that beam search is faster at beam 1
                 constant_length_ratio=-1.0,
             )
             made._get_max_output_length = lambda _: job["length"]

@@ -1,4 +1,4 @@
-"""x-transformers: XTransformer (encoder and decoder) with its flash attention; batches by length and fused Adam: it has no trainer."""
+"""x-transformers: XTransformer with its flash attention; it has no trainer, so batches by length and fused Adam are used."""
 
 import sys
 from importlib.metadata import version
