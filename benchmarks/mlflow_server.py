@@ -125,7 +125,7 @@ class SharedServer:
     # ------------------------------------------------------------ MLflow
 
     def start(self) -> None:
-        """Starts `serve.sh` and waits until the server answers."""
+        """Starts `serve.sh`, which creates the jobs' login if there is none yet, and waits until the server answers."""
         path = os.pathsep.join(filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH"))))
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "NMT_"))}
         environment = kept | self._database() | {"PYTHONPATH": path, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

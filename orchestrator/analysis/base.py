@@ -85,7 +85,7 @@ class Context:
         return prepare(subject.spec.data, self.data_dir, self.cache_dir)
 
     def store(self, subject: Subject) -> Store:
-        """Returns the tensor store of the subject. Tensors are in the root of the ledger, never in its mirrors."""
+        """Returns the subject's tensors on disk, for reading only. They are in the root of the ledger, never in its mirrors."""
         return Store(self.ledger.run_dir(subject.train_key), subject.train_key)
 
     def model(self, subject: Subject) -> Transformer:
