@@ -7,7 +7,7 @@ order of batches is shuffled. Every pair occurs exactly once per epoch.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -61,16 +61,6 @@ class Batches:
     def count(self, size: int) -> int:
         """Number of batches of that size in the order of the first epoch."""
         return len(self._cut(self._sorted(_generator(self.seed, 0)), size))
-
-    def iterate(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[int, int, Indices]]:
-        """Yields (epoch, index, indices) endlessly from a position, so that a resumed run sees the same batches as an uninterrupted one."""
-        while True:
-            order = self.epoch(epoch)
-            if not order:
-                return
-            for i in range(index, len(order)):
-                yield epoch, i, order[i]
-            epoch, index = epoch + 1, 0
 
     def padding_share(self, e: int = 0) -> float:
         """Share of padding among all positions of both sides in epoch e, in [0, 1)."""

@@ -38,11 +38,6 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    def raise_problems(self) -> None:
-        """Raises UserError with all problems, if there are any."""
-        if self.problems:
-            raise UserError(*self.problems)
-
 
 def check(entry: Entry, data_dir: Path | None) -> Report:
     """Checks for missing files, bad encoding, NUL, empty and huge lines, unequal line counts, unexpected content and overlapping splits."""

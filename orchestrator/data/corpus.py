@@ -69,13 +69,8 @@ def read_lines(path: Path) -> list[str]:
     return list(iter_lines(path))
 
 
-def content_hash(path: Path) -> str:
-    """sha256 of the uncompressed bytes, the same for `train.de` and `train.de.gz`."""
-    return content_of(path)[0]
-
-
 def content_of(path: Path) -> tuple[str, int]:
-    """`content_hash` and the number of lines that `iter_bytes` yields."""
+    """sha256 of the uncompressed bytes (the same for `train.de` and `train.de.gz`) and the number of lines that `iter_bytes` yields."""
     digest, lines, last = hashlib.sha256(), 0, b"\n"
     try:
         with open_text(path) as file:

@@ -222,11 +222,6 @@ class Entry(Strict):
         fetched = any(not isinstance(source, User) for source in self.sources)
         return " or ".join([f"get it with: nmt-ablate data get {self.name} --data-dir DIR"] * fetched + by_hand)
 
-    @property
-    def split_names(self) -> list[str]:
-        """Names of the splits in file order; train, valid and test for a generated corpus."""
-        return list(self.splits) or list(REQUIRED)
-
 
 def list_entries() -> list[str]:
     """Returns the names of all corpora."""

@@ -25,12 +25,6 @@ def sweep_name(address: str, profile: str | None, sets: Sequence[str] | None) ->
     return address + (f"@{profile}" if profile else "") + (f"+{digest}" if digest else "")
 
 
-def profile_of(name: str) -> str:
-    """` --profile NAME` if a sweep's name has a profile, else an empty string."""
-    _, at, rest = name.partition("@")
-    return f" --profile {rest.split('+')[0].split(':')[0]}" if at else ""
-
-
 def parse_seeds(text: str | None) -> list[int] | None:
     """`1,2,5` -> [1, 2, 5]. UserError for anything but distinct whole numbers below 2^32."""
     if text is None:

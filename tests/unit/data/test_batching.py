@@ -3,7 +3,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -98,22 +97,6 @@ def test_large_seeds_are_fine():
     assert Batches(PAIRS, BatchSpec(size=700), 2**63 + 11).epoch(0)
 
 
-@pytest.mark.parametrize("batch", UNITS[:2], ids=lambda b: b.unit)
-def test_resumption_in_mid_epoch(batch):
-    whole = list(islice(Batches(PAIRS, batch, 5).iterate(), 150))
-    assert whole[-1][0] > 0, "the test must cross an epoch"
-    for cut in (1, 17, 100):
-        epoch, index, _ = whole[cut]
-        rest = list(islice(Batches(PAIRS, batch, 5).iterate(epoch, index), 150 - cut))
-        assert [(e, i, b.tolist()) for e, i, b in rest] == [(e, i, b.tolist()) for e, i, b in whole[cut:]]
-
-
-def test_resuming_at_the_end_of_an_epoch_goes_on_with_the_next():
-    batches = Batches(PAIRS, BatchSpec(size=700), 5)
-    epoch, index, _ = next(batches.iterate(0, len(batches.epoch(0))))
-    assert (epoch, index) == (1, 0)
-
-
 @pytest.mark.parametrize("world_size", [1, 2, 3, 7])
 def test_shards_are_even_and_make_up_the_batch(world_size):
     for indices in Batches(PAIRS, BatchSpec(size=700), 1).epoch(0):
@@ -161,7 +144,7 @@ def test_collate_of_nothing_and_of_empty_sentences():
 def test_no_pairs_no_batches():
     none = Pairs(np.zeros(0, np.uint16), np.zeros(1, np.int64), np.zeros(0, np.uint16), np.zeros(1, np.int64))
     batches = Batches(none, BatchSpec(), 1)
-    assert batches.epoch(0) == [] and list(batches.iterate()) == [] and batches.padding_share() == 0.0
+    assert batches.epoch(0) == [] and batches.padding_share() == 0.0
 
 
 def test_bucketing_saves_padding():
