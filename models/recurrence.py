@@ -15,7 +15,7 @@ from models.arn_scan import ArnScan
 from models.gru import GRUS, Gru
 from models.packing import Packing
 from models.paths import PATHS
-from models.rnn_scan import RnnScan, Schedule, reading_order
+from models.rnn_scan import RnnScan, ScanSchedule, reading_order
 from models.site import Site
 
 
@@ -54,7 +54,7 @@ class BiRnn(nn.Module):
             return self._loop(a, h, mask), mask
         with torch.autocast(x.device.type, enabled=False):
             parts = _single(a, h, self.gru.state, self.gru.state_offset())
-            return RnnScan.apply(*parts, Schedule(mask, packing), self.gru.kind).view(*x.shape[:-1], -1), mask
+            return RnnScan.apply(*parts, ScanSchedule(mask, packing), self.gru.kind).view(*x.shape[:-1], -1), mask
 
     def _loop(self, a_BS2G: Tensor, h_2Bd: Tensor, mask: Tensor) -> Tensor:
         order = reading_order(mask)

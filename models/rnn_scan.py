@@ -23,7 +23,7 @@ def reading_order(mask: Tensor) -> Tensor:
     return torch.stack((forward, forward.gather(1, torch.where(last >= 0, last, step))))
 
 
-class Schedule:
+class ScanSchedule:
     """Which rows each step reads and writes, sentences by falling length. mask [B, S]; packing: the inputs come as its packed rows."""
 
     def __init__(self, mask: Tensor, packing: Packing | None = None) -> None:
@@ -52,7 +52,7 @@ class RnnScan(torch.autograd.Function):
     """(inputs' products [R, 2, 3d], first states [2, B, d], weight [2, 3d, d], bias, schedule, kind) -> states [R, 2d], 0 at padding."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None, schedule: Schedule, kind: str) -> Tensor:
+    def forward(ctx: Any, a: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None, schedule: ScanSchedule, kind: str) -> Tensor:
         d, P, B = h.shape[-1], schedule.num_rows, h.shape[1]
         flat = a.reshape(-1, 3 * d)
         gates, candidate = (part.index_select(0, schedule.rows).view(2, P, -1) for part in (flat[:, : 2 * d], flat[:, 2 * d :]))
@@ -72,7 +72,7 @@ class RnnScan(torch.autograd.Function):
             return _backward(ctx.cell, ctx.states, ctx.schedule, ctx.shape, grad)
 
 
-def _backward(cell: Any, states: Tensor, schedule: Schedule, shape: torch.Size, grad: Tensor) -> tuple[Tensor | None, ...]:
+def _backward(cell: Any, states: Tensor, schedule: ScanSchedule, shape: torch.Size, grad: Tensor) -> tuple[Tensor | None, ...]:
     d, P = states.shape[-1], schedule.num_rows
     dh = grad.new_zeros(2, len(schedule.sentences), d)
     grad = grad.reshape(-1, d).index_select(0, schedule.rows).view(2, P, d)

@@ -71,7 +71,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Context:
+class AnalysisContext:
     """The inputs of an analysis. `options` maps each option of the kind to its text, defaults included."""
 
     subjects: list[Subject]

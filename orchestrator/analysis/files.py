@@ -13,13 +13,13 @@ import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from orchestrator.analysis.base import Analysis, Context
+from orchestrator.analysis.base import Analysis, AnalysisContext
 from orchestrator.files import atomic
 
 DPI = 150
 
 
-def write(analysis: Analysis, context: Context, out: Path) -> dict[str, Path]:
+def write(analysis: Analysis, context: AnalysisContext, out: Path) -> dict[str, Path]:
     """Writes `out`/KIND.{json,csv,png,svg} (without a figure the first two); returns suffix -> path. Raises OSError naming the file."""
     contents = {"json": _json(analysis, context), "csv": _csv(analysis)}
     if analysis.draw is not None:
@@ -30,7 +30,7 @@ def write(analysis: Analysis, context: Context, out: Path) -> dict[str, Path]:
     return paths
 
 
-def _json(analysis: Analysis, context: Context) -> bytes:
+def _json(analysis: Analysis, context: AnalysisContext) -> bytes:
     """Returns the kind, options, subjects (rows, seeds, keys), columns, records and notes as JSON."""
     subjects = [
         {"id": s.row.id, "label": s.label, "seed": s.spec.seed, "keys": s.keys.as_dict()}

@@ -14,7 +14,7 @@ Report = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Point:
+class LossPoint:
     """One validation: `valid` is its nll per target token, `train` the mean of the updates since the previous validation.
 
     epochs, seconds: since the start of the run.
@@ -34,8 +34,8 @@ class Losses:
     bad: number of non-finite losses, which are left out.
     """
 
-    points: list[Point]
-    cut: Point | None = None
+    points: list[LossPoint]
+    cut: LossPoint | None = None
     bad: int = 0
 
     def until_cut(self) -> Losses:
@@ -43,11 +43,11 @@ class Losses:
         cut = self.cut
         return self if cut is None else replace(self, points=[p for p in self.points if p.step <= cut.step])
 
-    def best(self) -> Point:
+    def best(self) -> LossPoint:
         """Returns the validation with the lowest loss; of equal ones the first."""
         return min(self.points, key=lambda p: p.valid)
 
-    def reaches(self, nll: float) -> Point | None:
+    def reaches(self, nll: float) -> LossPoint | None:
         """Returns the first validation at or below `nll`, or None."""
         return next((p for p in self.points if p.valid <= nll), None)
 
@@ -56,7 +56,7 @@ def losses_of(history: Sequence[Report], record: Report) -> Losses:
     """Reads the losses from a history in order of updates and the training's `record`, whose `rate_cuts` list the cuts of the rate."""
     ends = epoch_ends(history)
     start = next((t for report in history if (t := number(report.get("t"))) is not None), None)
-    points: list[Point] = []
+    points: list[LossPoint] = []
     bad, total, updates, last = 0, 0.0, 0, 0
     for report in history:
         step = int(report["step"])
@@ -68,7 +68,7 @@ def losses_of(history: Sequence[Report], record: Report) -> Losses:
             last = step
         if valid is not None and math.isfinite(valid):
             seconds = None if now is None or start is None else now - start
-            points.append(Point(step, valid, total / updates if updates else None, epochs_at(ends, step), seconds))
+            points.append(LossPoint(step, valid, total / updates if updates else None, epochs_at(ends, step), seconds))
             total, updates = 0.0, 0
     cuts = record.get("rate_cuts") or []
     cut = next((p for p in points if p.step == cuts[0]["step"]), None) if cuts else None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.analysis.loss_history import Losses, Point
+from orchestrator.analysis.loss_history import Losses, LossPoint
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class RowCurves:
 def measures(row: RowCurves, base: RowCurves, *, is_baseline: bool) -> list[Measure]:
     """Returns the measures of a row against the baseline. The baseline itself has no measures of savings."""
     goal = base.part.best().valid
-    ends: list[tuple[str, Callable[[RowCurves], Point | None], str]] = [
+    ends: list[tuple[str, Callable[[RowCurves], LossPoint | None], str]] = [
         ("baseline_loss", lambda r: r.part.reaches(goal), "not reached"),
         ("first_cut", lambda r: r.whole.cut, "no cut within the run"),
         ("end", lambda r: None if r.limited else r.whole.points[-1], "ended at its limit of updates or epochs"),
@@ -67,7 +67,7 @@ def measures(row: RowCurves, base: RowCurves, *, is_baseline: bool) -> list[Meas
     return found
 
 
-def _saved(name: str, ours: Point | None, theirs: Point | None, missing: str, speed: float | None) -> list[Measure]:
+def _saved(name: str, ours: LossPoint | None, theirs: LossPoint | None, missing: str, speed: float | None) -> list[Measure]:
     """Returns the savings in percent of the baseline's epochs and of its time; negative if the row needs more."""
     epochs = time = None
     why = missing if ours is None else f"the baseline: {missing}" if theirs is None else "no whole epoch"
@@ -79,7 +79,7 @@ def _saved(name: str, ours: Point | None, theirs: Point | None, missing: str, sp
     return [Measure(f"epochs_saved_to_{name}_pct", epochs, why), Measure(f"time_saved_to_{name}_pct", time, slow)]
 
 
-def below(row: Sequence[Point], base: Sequence[Point], data: str) -> float | None:
+def below(row: Sequence[LossPoint], base: Sequence[LossPoint], data: str) -> float | None:
     """Returns the percentage of the row's validations whose loss is below the baseline's curve, interpolated by epochs, else by updates.
 
     Validations outside the range of the baseline's curve do not count. Returns None if there are no others.
@@ -95,6 +95,6 @@ def below(row: Sequence[Point], base: Sequence[Point], data: str) -> float | Non
     return 100.0 * sum(lower) / len(lower) if lower else None
 
 
-def _line(points: Sequence[Point], data: str, axis: str) -> list[tuple[float, float]]:
+def _line(points: Sequence[LossPoint], data: str, axis: str) -> list[tuple[float, float]]:
     pairs = [(getattr(p, axis), getattr(p, data)) for p in points]
     return [(x, y) for x, y in pairs if x is not None and y is not None]

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from models.registry import REGISTRIES
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records, Subject, group_by
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by
 from orchestrator.errors import UserError
 from orchestrator.report.figures import figures as figures_of
 from orchestrator.report.find import Finder
@@ -46,7 +46,7 @@ class OptionCurve:
     legend: Callable[[Any], str]
     example: str
 
-    def analyse(self, context: Context) -> Analysis:
+    def analyse(self, context: AnalysisContext) -> Analysis:
         """Returns one record per row and figure; the option is null for a baseline. Raises UserError if no row has the component."""
         finder = Finder(context.ledger, Data(context.data_dir))
         records = [record for subject in context.subjects for record in self._analyse_row(subject, finder)]

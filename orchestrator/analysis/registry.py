@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
-from orchestrator.analysis.base import Analysis, Context
+from orchestrator.analysis.base import Analysis, AnalysisContext
 from orchestrator.errors import UserError
 from orchestrator.specs.analyses import KINDS
 from orchestrator.specs.positions import nearest, shown
 
-Analyse = Callable[[Context], Analysis]
+Analyse = Callable[[AnalysisContext], Analysis]
 
 
 @dataclass(frozen=True)

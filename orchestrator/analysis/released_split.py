@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from orchestrator.analysis.base import Context, Records, Subject
+from orchestrator.analysis.base import AnalysisContext, Records, Subject
 from orchestrator.analysis.translations import TextReferences, bleu, translate
 from orchestrator.data.corpus import read_lines
 from orchestrator.data.tokenize import Tokenizer, escaped
@@ -24,7 +24,7 @@ LANGUAGES = ["en", "de"]
 Part = tuple[list[str], list[str]]
 
 
-def analyse_released(context: Context, parts: dict[str, Part], bars: Progress, notes: list[str]) -> Records:
+def analyse_released(context: AnalysisContext, parts: dict[str, Part], bars: Progress, notes: list[str]) -> Records:
     """Translates and scores all parts (name -> sources, references) with each row that has weights; rows without get a note."""
     records: Records = []
     for subject in context.subjects:
@@ -38,7 +38,7 @@ def analyse_released(context: Context, parts: dict[str, Part], bars: Progress, n
     return records
 
 
-def _analyse_row(context: Context, subject: Subject, parts: dict[str, Part], bars: Progress) -> Records:
+def _analyse_row(context: AnalysisContext, subject: Subject, parts: dict[str, Part], bars: Progress) -> Records:
     prepared, spec = context.prepared(subject), subject.spec
     model = context.model(subject).to(context.device())
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from orchestrator.analysis.base import Context, Subject
+from orchestrator.analysis.base import AnalysisContext, Subject
 from orchestrator.errors import UserError
 from orchestrator.ledger.weights import CorruptError, Tensors, load_snapshot, snapshots
 
 
-def snapshots_of(context: Context, subject: Subject) -> list[Path]:
+def snapshots_of(context: AnalysisContext, subject: Subject) -> list[Path]:
     """Returns the snapshot files of a row, oldest first."""
     return snapshots(context.store(subject).run_dir / "snapshots")
 

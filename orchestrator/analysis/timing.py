@@ -15,7 +15,7 @@ from torch import nn
 
 from models.transformer import Transformer, build, count_parameters
 from orchestrator import cpu
-from orchestrator.analysis.base import Context, Subject
+from orchestrator.analysis.base import AnalysisContext, Subject
 from orchestrator.data.store import Prepared
 from orchestrator.decoding.fixed_length import FullLength
 from orchestrator.decoding.translate import decode_corpus
@@ -124,7 +124,7 @@ def measure(cases: Sequence[Case], rounds: int, works: Sequence[str]) -> bool:
     return forced
 
 
-def make_case(context: Context, subject: Subject, sentences: int, device: torch.device, clock: str) -> Case:
+def make_case(context: AnalysisContext, subject: Subject, sentences: int, device: torch.device, clock: str) -> Case:
     """Builds a case with at most `sentences` sources spread over the whole test set. Raises UserError if all of these are empty."""
     prepared, test = context.prepared(subject), subject.spec.score.test
     lines = prepared.sources(test)
@@ -136,12 +136,12 @@ def make_case(context: Context, subject: Subject, sentences: int, device: torch.
     return Case(subject, model, trained, sources, subject.spec.search, device, clock)
 
 
-def first_updates(context: Context, subject: Subject, steps: int) -> list[Update]:
+def first_updates(context: AnalysisContext, subject: Subject, steps: int) -> list[Update]:
     spec = subject.spec
     return list(islice(UpdateLoader(context.prepared(subject).pairs("train"), spec.batch, spec.seed).updates(0, 0), steps))
 
 
-def _model(context: Context, subject: Subject, prepared: Prepared, device: torch.device) -> tuple[Transformer, bool]:
+def _model(context: AnalysisContext, subject: Subject, prepared: Prepared, device: torch.device) -> tuple[Transformer, bool]:
     """Returns (trained model, True) if there are weights, else (freshly initialised model, False)."""
     if subject.keys.train is not None:
         try:
@@ -152,7 +152,7 @@ def _model(context: Context, subject: Subject, prepared: Prepared, device: torch
     return model.to(device).eval(), False
 
 
-def clock_option(context: Context, device: torch.device) -> str:
+def clock_option(context: AnalysisContext, device: torch.device) -> str:
     """Resolves the option `clock`: wall, cpu (CPU seconds of this process, less sensitive to other load), or auto.
 
     auto means cpu if all rows use one CPU thread, for which both clocks agree on an idle machine. Raises UserError for cpu on a GPU.

@@ -12,7 +12,7 @@ from orchestrator.data import corpus, text_form, toy
 from orchestrator.data.hashes import file_hash
 from orchestrator.data.text import FileText
 from orchestrator.errors import UserError
-from orchestrator.specs.corpora import REQUIRED, Entry
+from orchestrator.specs.corpora import REQUIRED, CorpusEntry
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Report:
         return asdict(self)
 
 
-def check(entry: Entry, data_dir: Path | None) -> Report:
+def check(entry: CorpusEntry, data_dir: Path | None) -> Report:
     """Checks for missing files, bad encoding, NUL, empty and huge lines, unequal line counts, unexpected content and overlapping splits."""
     report = Report(entry.name)
     sources: dict[str, set[bytes]] = {}
@@ -58,7 +58,7 @@ def check(entry: Entry, data_dir: Path | None) -> Report:
     return report
 
 
-def _check_files(entry: Entry, data_dir: Path, report: Report, sources: dict[str, set[bytes]]) -> None:
+def _check_files(entry: CorpusEntry, data_dir: Path, report: Report, sources: dict[str, set[bytes]]) -> None:
     seen: dict[tuple[str, ...], str] = {}
     if entry.lacks(REQUIRED, data_dir):
         report.problems.append(entry.missing_message(REQUIRED, data_dir))
@@ -94,7 +94,7 @@ def _check_files(entry: Entry, data_dir: Path, report: Report, sources: dict[str
                     report.warnings.append(f"{path}: sha256 {found[:16]}.. is not the usual {expected[:16]}..; figures may not compare")
 
 
-def _check_records(entry: Entry, name: str, path: Path, data_dir: Path, report: Report, sources: dict[str, set[bytes]]) -> None:
+def _check_records(entry: CorpusEntry, name: str, path: Path, data_dir: Path, report: Report, sources: dict[str, set[bytes]]) -> None:
     """Checks a split in a CSV file."""
     split, words, marks, empty, equal = entry.splits[name], [], set(), [], 0
     try:

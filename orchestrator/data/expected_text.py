@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.data.hashes import file_hash, file_lines
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
-from orchestrator.specs.corpora import Entry, load_entry
+from orchestrator.specs.corpora import CorpusEntry, load_entry
 
 TRAINING = ("train", "valid")
 WORDS = {"train": "training pairs", "valid": "validation pairs"}
@@ -27,7 +27,7 @@ def of_prepared(prepared: Prepared, splits: Collection[str] = TRAINING) -> Text:
     return {"pairs": pairs, "sha256": {split: of_split for split, of_split in sums.items() if split in pairs}}
 
 
-def of_files(entry: Entry, data_dir: Path | None, splits: Collection[str]) -> Text:
+def of_files(entry: CorpusEntry, data_dir: Path | None, splits: Collection[str]) -> Text:
     """The text of the files in `data_dir`; empty for CSV files, whose records are counted during preparation."""
     text: Text = {"pairs": {}, "sha256": {}}
     if data_dir is None or entry.csv is not None:

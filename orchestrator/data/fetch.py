@@ -20,7 +20,7 @@ from typing import Any
 from orchestrator.data import senteval, senteval_get
 from orchestrator.data.corpus import iter_lines
 from orchestrator.errors import UserError
-from orchestrator.specs.corpora import REQUIRED, Entry, Generated, HuggingFace, MtData, SacreBleu, Source, User, load_entry
+from orchestrator.specs.corpora import REQUIRED, CorpusEntry, Generated, HuggingFace, MtData, SacreBleu, Source, User, load_entry
 
 Progress = Callable[[str], None]
 Rows = Iterable[tuple[str, ...]]
@@ -64,7 +64,7 @@ def get(name: str, data_dir: Path | None, on_progress: Progress | None = None) -
     return written
 
 
-def _write(entry: Entry, data_dir: Path, split: str, rows: Rows) -> list[Path]:
+def _write(entry: CorpusEntry, data_dir: Path, split: str, rows: Rows) -> list[Path]:
     """Writes the files of a split, each completely or not at all."""
     if entry.csv is not None:
         return _write_csv(entry, data_dir, split, rows)
@@ -91,7 +91,7 @@ def _write(entry: Entry, data_dir: Path, split: str, rows: Rows) -> list[Path]:
     return paths
 
 
-def _write_csv(entry: Entry, data_dir: Path, split: str, rows: Rows) -> list[Path]:
+def _write_csv(entry: CorpusEntry, data_dir: Path, split: str, rows: Rows) -> list[Path]:
     """Writes the CSV file of a split, completely or not at all."""
     assert entry.csv is not None
     path = data_dir / entry.folders[0] / entry.splits[split].src
@@ -113,7 +113,7 @@ def _write_csv(entry: Entry, data_dir: Path, split: str, rows: Rows) -> list[Pat
     return [path]
 
 
-def _rows(entry: Entry, source: Source, split: str) -> Iterator[tuple[str, ...]]:
+def _rows(entry: CorpusEntry, source: Source, split: str) -> Iterator[tuple[str, ...]]:
     """Yields source and references of each pair. Raises UserError if the library fails."""
     try:
         if isinstance(source, HuggingFace):
@@ -144,7 +144,7 @@ def _huggingface(source: HuggingFace, split: str) -> Iterator[tuple[str, ...]]:
         yield texts[source.columns["src"]], texts[source.columns["tgt"]]
 
 
-def _mtdata(entry: Entry, source: MtData, split: str) -> Iterator[tuple[str, ...]]:
+def _mtdata(entry: CorpusEntry, source: MtData, split: str) -> Iterator[tuple[str, ...]]:
     """Uses the command line of mtdata, because its Python interface changes between versions."""
     try:
         import mtdata  # noqa: F401

@@ -17,10 +17,10 @@ from orchestrator.data.build import Progress, build
 from orchestrator.data.hashes import file_hash
 from orchestrator.data.integrity import sha256_of
 from orchestrator.data.store import Prepared
-from orchestrator.data.text import Text, text_of
+from orchestrator.data.text import RawText, text_of
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import manifest_key, without_grown
-from orchestrator.specs.corpora import REQUIRED, Entry, load_entry
+from orchestrator.specs.corpora import REQUIRED, CorpusEntry, load_entry
 from orchestrator.specs.schema import DataSpec
 from orchestrator.specs.text_form import RAW
 
@@ -81,7 +81,9 @@ def _load_prepared(folder: Path, key: str) -> Prepared | None:
     return prepared
 
 
-def _build(data: DataSpec, text: Text, source_manifest: dict[str, Any], key: str, folder: Path, on_progress: Progress | None) -> Prepared:
+def _build(
+    data: DataSpec, text: RawText, source_manifest: dict[str, Any], key: str, folder: Path, on_progress: Progress | None
+) -> Prepared:
     tmp = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     tmp.mkdir()
     documents, form = "documents" in source_manifest, source_manifest.get("form", RAW)
@@ -138,7 +140,7 @@ def _locked(path: Path) -> Iterator[bool]:
         yield True
 
 
-def _hashes(entry: Entry, data_dir: Path | None) -> dict[str, list[str]]:
+def _hashes(entry: CorpusEntry, data_dir: Path | None) -> dict[str, list[str]]:
     """Hashes of source and references of each complete split; for CSV files also the columns and records."""
     found = {}
     for name, split in entry.splits.items():
@@ -152,7 +154,7 @@ def _hashes(entry: Entry, data_dir: Path | None) -> dict[str, list[str]]:
     return found
 
 
-def _raw_hashes(entry: Entry, data_dir: Path | None) -> dict[str, list[str]]:
+def _raw_hashes(entry: CorpusEntry, data_dir: Path | None) -> dict[str, list[str]]:
     """Hashes of the raw references of each split that has all of them."""
     found = {}
     for name in entry.splits:

@@ -23,7 +23,7 @@ MAX_SHOWN = 10
 
 
 @dataclass(frozen=True)
-class Task:
+class SentEvalTask:
     """One task. name: that of the toolkit; column: heading in Hao et al. 2019 (Table 5)."""
 
     name: str
@@ -35,16 +35,16 @@ class Task:
 TASKS = {
     task.name: task
     for task in (
-        Task("Length", "SeLen", "sentence_length.txt", "number of words, in bins"),
-        Task("WordContent", "WC", "word_content.txt", "which of many words the sentence has"),
-        Task("Depth", "TrDep", "tree_depth.txt", "depth of the syntactic tree"),
-        Task("TopConstituents", "ToCo", "top_constituents.txt", "constituents below the sentence node"),
-        Task("BigramShift", "BShif", "bigram_shift.txt", "were two neighbouring words exchanged?"),
-        Task("Tense", "Tense", "past_present.txt", "tense of the main verb"),
-        Task("SubjNumber", "SubN", "subj_number.txt", "number of the subject of the main clause"),
-        Task("ObjNumber", "ObjN", "obj_number.txt", "number of the object of the main clause"),
-        Task("OddManOut", "SoMo", "odd_man_out.txt", "was a noun or verb replaced?"),
-        Task("CoordinationInversion", "CoIn", "coordination_inversion.txt", "were two coordinate clauses exchanged?"),
+        SentEvalTask("Length", "SeLen", "sentence_length.txt", "number of words, in bins"),
+        SentEvalTask("WordContent", "WC", "word_content.txt", "which of many words the sentence has"),
+        SentEvalTask("Depth", "TrDep", "tree_depth.txt", "depth of the syntactic tree"),
+        SentEvalTask("TopConstituents", "ToCo", "top_constituents.txt", "constituents below the sentence node"),
+        SentEvalTask("BigramShift", "BShif", "bigram_shift.txt", "were two neighbouring words exchanged?"),
+        SentEvalTask("Tense", "Tense", "past_present.txt", "tense of the main verb"),
+        SentEvalTask("SubjNumber", "SubN", "subj_number.txt", "number of the subject of the main clause"),
+        SentEvalTask("ObjNumber", "ObjN", "obj_number.txt", "number of the object of the main clause"),
+        SentEvalTask("OddManOut", "SoMo", "odd_man_out.txt", "was a noun or verb replaced?"),
+        SentEvalTask("CoordinationInversion", "CoIn", "coordination_inversion.txt", "were two coordinate clauses exchanged?"),
     )
 }
 """The tasks in the order of the paper's columns."""
@@ -65,12 +65,12 @@ ProbingSet = dict[str, Part]
 """Maps tr, va and te to their instances."""
 
 
-def find(task: Task, folder: Path) -> Path | None:
+def find(task: SentEvalTask, folder: Path) -> Path | None:
     """The task's file, plain before gzipped, or None. Raises UserError if the paths exist but are no files."""
     return the_file([folder / task.file, folder / f"{task.file}.gz"])
 
 
-def load(tasks: Iterable[Task], folder: Path) -> dict[str, ProbingSet]:
+def load(tasks: Iterable[SentEvalTask], folder: Path) -> dict[str, ProbingSet]:
     """Reads {task: instances}. Raises UserError with one line for each fault in each file: position, what was found and expected."""
     sets: dict[str, ProbingSet] = {}
     problems: list[str] = []

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 
-from orchestrator.data.senteval import NAME, TASKS, Task, find, read
+from orchestrator.data.senteval import NAME, TASKS, SentEvalTask, find, read
 from orchestrator.errors import UserError
 
 BASE = "https://raw.githubusercontent.com/facebookresearch/SentEval/main/data/probing"
@@ -42,7 +42,7 @@ def get(data_dir: Path | None, log: Callable[[str], None]) -> list[Path]:
     return written
 
 
-def _fetch(task: Task, folder: Path) -> Path:
+def _fetch(task: SentEvalTask, folder: Path) -> Path:
     """Fetches one file, completely or not at all."""
     url, path = f"{BASE}/{task.file}", folder / task.file
     tmp = folder / f".{task.file}.tmp"

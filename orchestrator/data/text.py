@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.data import corpus, csv_text, sentences, toy
-from orchestrator.specs.corpora import Entry, ToyParams
+from orchestrator.specs.corpora import CorpusEntry, ToyParams
 
 
-class Text(Protocol):
+class RawText(Protocol):
     """Source of raw text.
 
     held_out: valid and the test sets. rows: (source, reference, ...) of each line; raises UserError at a bad line. raw: running text of
@@ -27,7 +27,7 @@ class Text(Protocol):
 class FileText:
     """Text in files."""
 
-    def __init__(self, entry: Entry, data_dir: Path, tests: list[str]) -> None:
+    def __init__(self, entry: CorpusEntry, data_dir: Path, tests: list[str]) -> None:
         self.entry, self.data_dir, self.held_out = entry, data_dir, ["valid", *tests]
 
     def rows(self, split: str) -> Iterator[tuple[str, ...]]:
@@ -70,7 +70,7 @@ class ToyText:
         return [f"generated {split}"] * 2
 
 
-def text_of(entry: Entry, data_dir: Path | None, tests: list[str]) -> Text:
+def text_of(entry: CorpusEntry, data_dir: Path | None, tests: list[str]) -> RawText:
     """The text of a corpus. tests: the existing test sets. data_dir: required unless the corpus is generated."""
     if entry.generated is not None:
         return ToyText(entry.generated)

@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.data.text import FileText
 from orchestrator.errors import UserError
 from orchestrator.specs import languages
-from orchestrator.specs.corpora import Entry
+from orchestrator.specs.corpora import CorpusEntry
 from orchestrator.specs.text_form import ESCAPED, RAW, Form
 
 MAX_LINES = 3000
@@ -64,7 +64,7 @@ def mismatch(lines: Sequence[str], form: Form) -> Appearance | None:
     return found
 
 
-def warnings(entry: Entry, data_dir: Path | None) -> list[str]:
+def warnings(entry: CorpusEntry, data_dir: Path | None) -> list[str]:
     """Messages about files whose form differs from the entry's, and about unknown language codes."""
     if entry.generated is not None:
         return []

@@ -22,11 +22,11 @@ from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.sweep_files import read_sweeps
 from orchestrator.lifecycle import garbage
 from orchestrator.lifecycle.garbage import LOCK, TRASH, Garbage, Item, KeptItem
-from orchestrator.lifecycle.references import References
+from orchestrator.lifecycle.references import RunReferences
 
 
 def collect(
-    results: Path, plan: Garbage, *, weights: bool = False, references: References | None = None
+    results: Path, plan: Garbage, *, weights: bool = False, references: RunReferences | None = None
 ) -> tuple[list[Item], list[KeptItem]]:
     """Deletes the items of `plan`. Returns (deleted items, items that a process acquired or changed meanwhile).
 
@@ -40,7 +40,7 @@ def collect(
     with exclusive(results):
         for name, items in by_run.items():
             for item, reason in (
-                _collect_run(results, name, items, weights, references or References()) if name else _collect_others(results, items)
+                _collect_run(results, name, items, weights, references or RunReferences()) if name else _collect_others(results, items)
             ):
                 removed.append(item) if reason is None else kept_items.append(reason)
         empty_trash(results)
@@ -90,7 +90,7 @@ def empty_trash(results: Path) -> None:
 Outcomes = Iterator[tuple[Item, KeptItem | None]]
 
 
-def _collect_run(results: Path, name: str, items: list[Item], weights: bool, references: References) -> Outcomes:
+def _collect_run(results: Path, name: str, items: list[Item], weights: bool, references: RunReferences) -> Outcomes:
     """Yields each item with None if it was deleted, else with the reason why not. The lock's own files go with the lock."""
     run = results / name
     lock = RunLock(run / "lock")

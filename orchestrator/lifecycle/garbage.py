@@ -22,7 +22,7 @@ from orchestrator.ledger import object_store
 from orchestrator.ledger.outcome import FINISHED
 from orchestrator.ledger.run_lock import owner, record_of
 from orchestrator.ledger.sweep_files import BESIDE, Sweeps, read_sweeps
-from orchestrator.lifecycle.references import References
+from orchestrator.lifecycle.references import RunReferences
 
 RUN = re.compile(r"[0-9a-f]{16}")
 TRASH, LOCK = ".trash", ".lifecycle.lock"
@@ -79,13 +79,13 @@ class Garbage:
     notes: list[str] = field(default_factory=list)
 
 
-def find(results: Path, *, weights: bool = False, references: References | None = None) -> Garbage:
+def find(results: Path, *, weights: bool = False, references: RunReferences | None = None) -> Garbage:
     """Finds everything in `results` that can be deleted. Takes no lock."""
     sweeps, garbage = read_sweeps(results), Garbage()
     for name in sweeps.unreadable:
         garbage.notes.append(f"sweeps/{name} cannot be read: no run counts as an orphan until it can, or is removed")
     for run in runs_in(results):
-        inspect_run(run, sweeps, garbage, weights=weights, references=references or References())
+        inspect_run(run, sweeps, garbage, weights=weights, references=references or RunReferences())
     garbage.items += _sweep_leftovers(results, sweeps)
     garbage.items += _ray(results, sweeps)
     garbage.items += leftovers(results)
@@ -97,7 +97,7 @@ def runs_in(results: Path) -> list[Path]:
     return [path for path in sorted(results.iterdir()) if RUN.fullmatch(path.name) and path.is_dir()]
 
 
-def inspect_run(run: Path, sweeps: Sweeps, garbage: Garbage, *, weights: bool, references: References, held: bool = False) -> None:
+def inspect_run(run: Path, sweeps: Sweeps, garbage: Garbage, *, weights: bool, references: RunReferences, held: bool = False) -> None:
     """Adds the items of one run to `garbage`. held: the caller holds the lock of the run."""
     if run.is_symlink():
         garbage.kept.append(KeptItem(run, 0, "link", RULES["link"]))
@@ -129,7 +129,7 @@ def inspect_run(run: Path, sweeps: Sweeps, garbage: Garbage, *, weights: bool, r
 
 
 def _checkpoint_rule(
-    run: Path, key: str | None, status: str | None, orphan: bool, sweeps: Sweeps, references: References, weights: bool
+    run: Path, key: str | None, status: str | None, orphan: bool, sweeps: Sweeps, references: RunReferences, weights: bool
 ) -> tuple[str | None, str]:
     """Returns (rule that protects the checkpoints or None, reason)."""
     if orphan:
@@ -142,7 +142,7 @@ def _checkpoint_rule(
 
 
 def _weights_rule(
-    run: Path, key: str | None, status: str | None, orphan: bool, sweeps: Sweeps, references: References, weights: bool
+    run: Path, key: str | None, status: str | None, orphan: bool, sweeps: Sweeps, references: RunReferences, weights: bool
 ) -> tuple[str | None, str]:
     """Returns (rule that protects the weights and snapshots or None, reason)."""
     address = _recorded_row(run).get("id", "")

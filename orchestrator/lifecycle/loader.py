@@ -29,7 +29,7 @@ from orchestrator.lifecycle.plain_spec import DecodeSpec
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
 
 
-class Text:
+class TextProcessor:
     """Converts raw lines to token ids and back with the text processing of the training data."""
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
@@ -59,7 +59,7 @@ class Translator:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         cpu.use(config["threads"])
         self.decode = DecodeSpec.of(config["decode"])
-        self.text = Text(folder, config["text"])
+        self.text = TextProcessor(folder, config["text"])
         self.model: Transformer = build(config["model"], config["src_size"], config["tgt_size"], config["seed"])
         weights = tensors(folder / "model.safetensors", config["sha256"]["model.safetensors"])
         with torch.no_grad():

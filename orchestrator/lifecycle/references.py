@@ -10,14 +10,14 @@ from orchestrator.specs.grid import named_rows
 
 
 @dataclass(frozen=True)
-class References:
+class RunReferences:
     """Addresses of rows that other rows start from (`init_from`) and of rows that analyses read (`of`)."""
 
     parents: frozenset[str] = frozenset()
     analysed: frozenset[str] = frozenset()
 
 
-def of_tables() -> References:
+def of_tables() -> RunReferences:
     """Collects the references of all tables. Rows with errors are skipped."""
     parents: set[str] = set()
     analysed: set[str] = set()
@@ -32,4 +32,4 @@ def of_tables() -> References:
                     parents.add(f"{home.address}/{name}")
             except UserError:
                 continue
-    return References(frozenset(parents), frozenset(analysed))
+    return RunReferences(frozenset(parents), frozenset(analysed))

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from orchestrator.report.find import Outcome
+from orchestrator.report.find import SeedResult
 from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.specs.row import Row
@@ -30,7 +30,7 @@ measured in one run; tokens_per_second, sentences_per_second: rates of the runs 
 """
 
 
-def figures(row: Row, found: Sequence[Outcome]) -> dict[str, Any] | None:
+def figures(row: Row, found: Sequence[SeedResult]) -> dict[str, Any] | None:
     """Means over the finished seeds, or None without a record.
 
     Without a finished seed only status and reason, and the parameters if the row failed by its own rule.
@@ -67,7 +67,7 @@ def _corpus(row: Row) -> str | None:
     return None if row.spec is None else row.spec.data.corpus
 
 
-def _others(row: Row, done: Sequence[Outcome]) -> dict[str, Any]:
+def _others(row: Row, done: Sequence[SeedResult]) -> dict[str, Any]:
     """Other scorings of the row and means of scores. A figure missing for any seed is left out."""
     each = [o.also | {"bleu": o.bleu} for o in done if o.bleu is not None]
     rouge = ROUGE if row.spec is not None and row.spec.score.metric == "rouge" else ()

@@ -29,7 +29,7 @@ NO_KEYS = Keys(None, None, None)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SeedResult:
     """One seed of a row. status: done | stopped | diverged | failed | trained; only a done one has figures.
 
     stated: failed by the row's own rule (see `ledger.outcome`); then `params` is set and the BLEU is in the reason.
@@ -66,7 +66,7 @@ class Finder:
         self._searches: dict[str, dict[int, Keys]] = {}
         self._seeds: dict[str, set[int]] = {}
 
-    def outcomes(self, row: Row, seeds: Iterable[int] = ()) -> list[Outcome]:
+    def outcomes(self, row: Row, seeds: Iterable[int] = ()) -> list[SeedResult]:
         """Every seed of the row that has a record, sorted. `seeds`: also searched for, besides those in the ledger."""
         if row.spec is None:
             return []
@@ -115,7 +115,7 @@ class Finder:
         """The score record under a row's keys, or None."""
         return None if keys.train is None or keys.score is None else self.ledger.read_score(keys.train, keys.score)
 
-    def _outcome(self, row: Row, seed: int, keys: Keys) -> Outcome | None:
+    def _outcome(self, row: Row, seed: int, keys: Keys) -> SeedResult | None:
         train, decode, score = keys.train, keys.decode, keys.score
         if train is None or decode is None or score is None:
             return None
@@ -124,7 +124,7 @@ class Finder:
             return None
         scored, decoded = self.ledger.read_score(train, score), self.ledger.read_decode(train, decode)
         outcome = outcome_of(record, [scored], row.failed_below)
-        made = Outcome(
+        made = SeedResult(
             seed,
             outcome.status,
             outcome.reason,

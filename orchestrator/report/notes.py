@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.data.expected_text import unexpected
 from orchestrator.ledger.provenance import differences
 from orchestrator.report.figures import short_id
-from orchestrator.report.find import Finder, Outcome
+from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.significance import explained
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import number
@@ -20,7 +20,7 @@ _UNITS = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 def notes(
     rows: Sequence[Row],
-    outcomes: Mapping[str, Sequence[Outcome]],
+    outcomes: Mapping[str, Sequence[SeedResult]],
     ours: Mapping[str, dict[str, Any] | None],
     scale: str,
     base: str | None,
@@ -52,7 +52,7 @@ def _data(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
     return [f"ours: trained on {', '.join(corpora)}, {span} updates a row"]
 
 
-def _texts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]]) -> list[str]:
+def _texts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]]) -> list[str]:
     """Rows whose training or test text differs from the one that the catalogue expects for their corpus."""
     each = [(row.spec.data.corpus, o.text) for row in rows if row.spec is not None for o in outcomes[row.id] if o.text]
     distinct = {(corpus, repr(text)): (corpus, text) for corpus, text in each}
@@ -67,7 +67,7 @@ def _seeds(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
     return ["rows have different seeds: a delta between their means is also one between seeds"]
 
 
-def _differences(done: Sequence[Outcome]) -> list[str]:
+def _differences(done: Sequence[SeedResult]) -> list[str]:
     """Differences in code, lock file, libraries, device or signature between the rows."""
     capsules = [{k: v for k, v in o.capsule.items() if k not in ("key", "digest")} for o in done if o.capsule is not None]
     differ = differences(capsules)
@@ -88,7 +88,7 @@ def _speed(rows: Sequence[Row], base: str | None, measured: Mapping[str, Any] | 
     return [f"speeds: relative to {short}; ours measured in one run, rows in turns ({', '.join([*how, *where])})"]
 
 
-def metric_doubts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]], finder: Finder) -> list[str]:
+def metric_doubts(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]], finder: Finder) -> list[str]:
     """A line for each doubt about whether a metric suits its references, from the score records or the prepared corpus."""
     rows_of: dict[str, list[str]] = {}
     cached: dict[tuple[str, str], list[str]] = {}
@@ -143,7 +143,7 @@ def _count(row: Row, finder: Finder) -> int | None:
 
 
 def changed_since_training(
-    rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]], finder: Finder, seeds: Iterable[int]
+    rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]], finder: Finder, seeds: Iterable[int]
 ) -> dict[tuple[str, int], list[str]]:
     """(row, seed) -> components changed since its training (see `ledger.component_sources`), for rows and the rows they start from."""
     found = dict(outcomes)
@@ -153,7 +153,7 @@ def changed_since_training(
     return {(row_id, o.seed): list(o.changed) for row_id, each in found.items() for o in each if o.changed}
 
 
-def earlier_results(rows: Sequence[Row], outcomes: Mapping[str, Sequence[Outcome]]) -> list[str]:
+def earlier_results(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]]) -> list[str]:
     """A line for each row with results that `--again` superseded."""
     lines = []
     for row in rows:

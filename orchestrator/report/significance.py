@@ -7,14 +7,16 @@ from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.report.figures import short_id
-from orchestrator.report.find import Outcome
+from orchestrator.report.find import SeedResult
 from orchestrator.scoring.significance.compare import Comparer
 from orchestrator.scoring.significance.paired_tests import SAMPLES
 from orchestrator.scoring.significance.rules import rule_of, tests_in_words
 from orchestrator.specs.row import Row
 
 
-def significance(row: Row, found: Sequence[Outcome], base_id: str, base: Sequence[Outcome], comparer: Comparer) -> dict[str, Any] | None:
+def significance(
+    row: Row, found: Sequence[SeedResult], base_id: str, base: Sequence[SeedResult], comparer: Comparer
+) -> dict[str, Any] | None:
     """Returns {"against", "seeds", "p_sign", "p_bootstrap", "rule", "mark"}, or None if the rows are not comparable.
 
     There is one p-value per seed; the mark is that of the weakest seed, by the test that the row's file names (`rule`). Rows that are

@@ -138,7 +138,7 @@ class Columns(Strict):
     tgt: str
 
 
-class Entry(Strict):
+class CorpusEntry(Strict):
     """A corpus of parallel text.
 
     Files are searched for in each of `folders` below the data directory, then in the data directory; `data get` writes to the first.
@@ -159,7 +159,7 @@ class Entry(Strict):
     sources: Annotated[list[Source], Field(min_length=1)]
 
     @model_validator(mode="after")
-    def _complete(self) -> Entry:
+    def _complete(self) -> CorpusEntry:
         if self.generated is not None:
             if self.splits or len(self.sources) > 1:
                 raise ValueError("a generated corpus has neither splits nor further sources")
@@ -228,7 +228,7 @@ def list_entries() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
-def load_entry(name: str) -> Entry:
+def load_entry(name: str) -> CorpusEntry:
     """Loads the entry of a corpus. Raises UserError for an unknown name (with the closest one) or a bad file (one line per fault)."""
     path = FOLDER / f"{name}.yaml"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) or not path.is_file():
@@ -238,9 +238,9 @@ def load_entry(name: str) -> Entry:
     return parse_entry(yaml_file.load(path), name)
 
 
-def parse_entry(document: Document, name: str) -> Entry:
+def parse_entry(document: Document, name: str) -> CorpusEntry:
     """Validates the content of an entry's file. Raises UserError with one line per fault: file, line, key."""
     try:
-        return Entry.model_validate({**document.data, "name": name})
+        return CorpusEntry.model_validate({**document.data, "name": name})
     except ValidationError as error:
-        raise UserError(*(document.at(problem.path).line(problem.message) for problem in problems_of(error, Entry))) from None
+        raise UserError(*(document.at(problem.path).line(problem.message) for problem in problems_of(error, CorpusEntry))) from None

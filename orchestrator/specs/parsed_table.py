@@ -9,7 +9,7 @@ from orchestrator.specs.check import defaults
 from orchestrator.specs.grid.combinations import Grid
 from orchestrator.specs.positions import Document, Located, Position
 from orchestrator.specs.scorings import Figures
-from orchestrator.specs.table import SEGMENT, RowHead, Source, Sweep
+from orchestrator.specs.table import SEGMENT, RowHead, SweepSpec, TableSource
 from orchestrator.specs.templates import Template
 
 
@@ -30,12 +30,12 @@ class TableFile:
 
     path: Path
     document: Document
-    source: Source | None = None
+    source: TableSource | None = None
     shared: Located = field(default_factory=lambda: Located(defaults(), Position("", ())))
     assumed: list[str] = field(default_factory=list)
     rows: dict[str, ParsedRow] = field(default_factory=dict)
     templates: dict[str, Template] = field(default_factory=dict)
-    sweep: Sweep | None = None
+    sweep: SweepSpec | None = None
     columns: list[str] = field(default_factory=list)
     figures: Figures = field(default_factory=Figures)
     grid: Grid | None = None

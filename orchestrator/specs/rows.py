@@ -11,7 +11,7 @@ from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.resolver import Resolver, check_written, refuse, written
 from orchestrator.specs.row import Row
 from orchestrator.specs.show import read_single
-from orchestrator.specs.table import Sweep
+from orchestrator.specs.table import SweepSpec
 
 MAX_RUNS = 10_000
 
@@ -67,7 +67,7 @@ def validate(table: TableFile) -> None:
         refuse(grid_rows.assemble(table, Resolver([], None, 1)).problems)
 
 
-def sweep_of(address_or_file: str | Path, profile: str | None = None) -> Sweep:
+def sweep_of(address_or_file: str | Path, profile: str | None = None) -> SweepSpec:
     """Returns the sweep section of a file, or the default: seed 1, every row with its full budget.
 
     Rungs beyond the steps of the profile are dropped. For a folder, returns all seeds of its tables; raises UserError if a table has a
@@ -76,7 +76,7 @@ def sweep_of(address_or_file: str | Path, profile: str | None = None) -> Sweep:
     tables = [target.table for target in index.find_all(str(address_or_file))]
     if len(tables) > 1:
         return _union(tables)
-    sweep = tables[0].sweep or Sweep()
+    sweep = tables[0].sweep or SweepSpec()
     steps = None if profile is None else profiles.load(profile)[0].train.get("max_steps")
     if not isinstance(steps, int):
         return sweep
@@ -85,8 +85,8 @@ def sweep_of(address_or_file: str | Path, profile: str | None = None) -> Sweep:
     return sweep.model_copy(update={"scheduler": sweep.scheduler.model_copy(update={"rungs": rungs, "kind": kind})})
 
 
-def _union(tables: list[TableFile]) -> Sweep:
-    sweeps = [table.sweep or Sweep() for table in tables]
+def _union(tables: list[TableFile]) -> SweepSpec:
+    sweeps = [table.sweep or SweepSpec() for table in tables]
     problems = [
         table.document.at(("sweep", "scheduler", "kind")).line(f"found {sweep.scheduler.kind}; expected fifo in every table of a folder")
         for table, sweep in zip(tables, sweeps, strict=True)
@@ -96,7 +96,7 @@ def _union(tables: list[TableFile]) -> Sweep:
         raise UserError(*problems)
     seeds = list(dict.fromkeys(seed for sweep in sweeps for seed in sweep.seeds))
     limits = [sweep.concurrency for sweep in sweeps if sweep.concurrency is not None]
-    return Sweep(seeds=sorted(seeds), concurrency=min(limits, default=None))
+    return SweepSpec(seeds=sorted(seeds), concurrency=min(limits, default=None))
 
 
 def runs(rows: list[Row], seeds: list[int], force: bool = False) -> list[tuple[Row, int]]:

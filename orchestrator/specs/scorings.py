@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from orchestrator.specs import check, profiles
 from orchestrator.specs.positions import Document, KeyPath, Located, Position, nearest, shown
 from orchestrator.specs.schema import RunSpec, ScoreSpec
-from orchestrator.specs.table import FigureHead, Head
+from orchestrator.specs.table import FigureHeader, RowHeader
 
 
 def _nothing() -> Located:
@@ -25,14 +25,14 @@ class Figures:
     significance: str | None = None
     failed_below: float | None = None
 
-    def merged(self, document: Document, at: KeyPath, head: FigureHead) -> Figures:
+    def merged(self, document: Document, at: KeyPath, head: FigureHeader) -> Figures:
         """Returns a copy with the mapping at `at` of a document on top; null removes a figure."""
         also, means = (_over(below, document, (*at, name)) for below, name in ((self.also, "also"), (self.means, "means")))
         bound = head.failed_below if "failed_below" in head.model_fields_set else self.failed_below
         return Figures(also, means, head.analysis or self.analysis, head.significance or self.significance, bound)
 
 
-def of_row(file: Figures, document: Document, at: KeyPath, head: Head, problems: list[str]) -> Figures:
+def of_row(file: Figures, document: Document, at: KeyPath, head: RowHeader, problems: list[str]) -> Figures:
     """Returns the figures of the row at `at`, merged onto the file's, and appends one line per problem to `problems`.
 
     An analysis has only its analysis and significance, a quoted row nothing.

@@ -53,14 +53,14 @@ def number(value: float | str | bool | None) -> float | None:
     return round(float(value.rstrip("kMG")) * scale, 6)
 
 
-class Source(Strict):
+class TableSource(Strict):
     """The paper and the table that a file reproduces."""
 
     paper: str
     table: str
 
     @model_validator(mode="after")
-    def _segments(self) -> Source:
+    def _segments(self) -> TableSource:
         for name in ("paper", "table"):
             if not SEGMENT.fullmatch(getattr(self, name)):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected {SEGMENT_WORDS}")
@@ -132,7 +132,7 @@ class Resources(Strict):
         return self
 
 
-class Sweep(Strict):
+class SweepSpec(Strict):
     """How a table is run. seeds: a list, or a number N for 1 to N."""
 
     seeds: Annotated[list[Seed], Field(min_length=1), BeforeValidator(_counted, json_schema_input_type=Positive | list[Seed])] = Field(
@@ -143,7 +143,7 @@ class Sweep(Strict):
     scheduler: Scheduler = Scheduler(kind="fifo")
 
     @model_validator(mode="after")
-    def _distinct(self) -> Sweep:
+    def _distinct(self) -> SweepSpec:
         again = [] if self.scheduler.retrain is None else self.scheduler.retrain.seeds
         for seeds in (self.seeds, again):
             if len(set(seeds)) != len(seeds):
@@ -153,7 +153,7 @@ class Sweep(Strict):
         return self
 
 
-class FigureHead(Strict):
+class FigureHeader(Strict):
     """Scoring and analysis keys that both a file and a row may have."""
 
     also: Also = Field(default_factory=dict)
@@ -164,7 +164,7 @@ class FigureHead(Strict):
     """BLEU below which a finished run counts as `failed`; a diverged run then does as well. null: neither does."""
 
     @model_validator(mode="after")
-    def _names(self) -> FigureHead:
+    def _names(self) -> FigureHeader:
         for section in ("also", "means"):
             for name in getattr(self, section):
                 if not FIGURE.fullmatch(name) or name in RESERVED:
@@ -173,7 +173,7 @@ class FigureHead(Strict):
         return self
 
 
-class Head(FigureHead):
+class RowHeader(FigureHeader):
     """Head of a row: its keys other than the spec, in a table's file and in a file printed by `show`."""
 
     label: str = ""
@@ -186,7 +186,7 @@ class Head(FigureHead):
     note: Annotated[str, Field(max_length=1000)] = ""
 
     @model_validator(mode="after")
-    def _expect(self) -> Head:
+    def _expect(self) -> RowHeader:
         for name, value in self.expect.items():
             if not METRIC_NAME.fullmatch(name):
                 raise ValueError(f"expect has the column {name[:80]!r}; expected {SEGMENT_WORDS}")
@@ -197,7 +197,7 @@ class Head(FigureHead):
         return self
 
     @model_validator(mode="after")
-    def _kind(self) -> Head:
+    def _kind(self) -> RowHeader:
         if self.of and self.kind != "analysis":
             raise ValueError(f"of is given in a row of kind {self.kind}; expected only in rows of kind analysis")
         if self.kind == "analysis" and not self.of:
@@ -211,7 +211,7 @@ class Head(FigureHead):
         return self
 
 
-class RowHead(Head):
+class RowHead(RowHeader):
     """Head of a row in a table's file. use: names of templates, merged in this order."""
 
     init_from: str | None = None
@@ -224,20 +224,20 @@ class RowHead(Head):
         return self
 
 
-class TableHead(FigureHead):
+class TableHead(FigureHeader):
     """Head of a table's file. Its figures apply to all its rows of kind run, and to files that extend it."""
 
     extends: str | None = None
-    source: Source | None = None
+    source: TableSource | None = None
     assumed: list[str] = Field(default_factory=list)
-    sweep: Sweep | None = None
+    sweep: SweepSpec | None = None
     expect_columns: list[str] = Field(default_factory=list)
     templates: dict[str, Any] = Field(default_factory=dict)
     rows: dict[str, Any] = Field(default_factory=dict)
     grid: dict[str, Any] | None = None  # see specs.grid.schema
 
 
-class SingleHead(Head):
+class SingleHead(RowHeader):
     """A single resolved row printed by `show`, which needs no other file. `parents`: address -> spec of each row it starts from."""
 
     id: str

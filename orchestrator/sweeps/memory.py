@@ -34,7 +34,7 @@ LOGITS = {"cpu": 512, "cuda": 8192}
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryEstimate:
     """Estimated bytes of one worker. Gradients and snapshot are as large as the weights."""
 
     weights: int
@@ -48,7 +48,7 @@ class Memory:
         return self.process + self.weights + self.moments + max(self.activations + self.loss, 2 * self.weights)
 
 
-def estimate(spec: RunSpec, params: int, tgt_vocab: int, *, workers: int = 1, device: str = "cpu") -> Memory:
+def estimate(spec: RunSpec, params: int, tgt_vocab: int, *, workers: int = 1, device: str = "cpu") -> MemoryEstimate:
     """Estimates the memory of one of `workers` workers of a training with `params` parameters."""
     batch, model = spec.batch, spec.model
     tokens = batch.max_size if batch.unit == "tokens" else batch.max_size * min(SENTENCE, spec.data.max_length or SENTENCE)
@@ -58,7 +58,7 @@ def estimate(spec: RunSpec, params: int, tgt_vocab: int, *, workers: int = 1, de
     if spec.train.recompute == "layers":  # stores the inputs of all layers, and all states of one layer
         stored = sum(layers.values()) * model.d_model + max(STATES_D.values()) * model.d_model + STATES_FF * model.d_ff
     width = 3 if spec.train.precision == "bf16" else 4  # norms and residual sums stay fp32, and weights are cast
-    return Memory(
+    return MemoryEstimate(
         weights=4 * params,
         moments=4 * MOMENTS.get(spec.optim.kind, 1) * params,
         activations=tokens * stored * width,

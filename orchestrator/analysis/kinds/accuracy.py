@@ -11,7 +11,7 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records, by_row, group_by
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, by_row, group_by
 from orchestrator.analysis.registry import register
 from orchestrator.errors import UserError
 
@@ -20,7 +20,7 @@ METRICS = {"training": "train/accuracy", "validation": "valid/accuracy"}
 
 
 @register("accuracy")
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row, data and report: `step` in updates, `accuracy` in percent of target tokens including EOS."""
     records: Records = []
     notes = ["training accuracy is of sampled positions with dropout on, validation accuracy of all positions without"]

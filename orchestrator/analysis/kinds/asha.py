@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records, Subject, by_row
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row
 from orchestrator.analysis.registry import register
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import shown
@@ -46,7 +46,7 @@ METRICS = ("valid/nll", "valid/ppl", "valid/accuracy")
 
 
 @register("asha", options=OPTIONS)
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns records by `measure`: share, best_kept, top_kept and kept_of_top per factor, survived per row, and each validation's value.
 
     The suffix `_real` marks the measures of a sweep's own decisions. Raises UserError if fewer than two rows have a history.
@@ -108,7 +108,7 @@ def _same_rungs(records: Records, share: Mapping[str, Any]) -> dict[str, Any]:
     return {r["measure"]: r for r in records if (r.get("reduction_factor"), r["rungs"]) == key}
 
 
-def _curves(context: Context, metric: str, notes: list[str]) -> dict[str, Curve]:
+def _curves(context: AnalysisContext, metric: str, notes: list[str]) -> dict[str, Curve]:
     """Maps each row to the validations of its training. A training shared by several rows counts once, as in a sweep."""
     curves: dict[str, Curve] = {}
     first: dict[str, str] = {}
@@ -134,7 +134,7 @@ def _curves(context: Context, metric: str, notes: list[str]) -> dict[str, Curve]
     return curves
 
 
-def _best(context: Context, subjects: Mapping[str, Subject], curves: Mapping[str, Curve], mode: str, notes: list[str]) -> list[str]:
+def _best(context: AnalysisContext, subjects: Mapping[str, Subject], curves: Mapping[str, Curve], mode: str, notes: list[str]) -> list[str]:
     """Ranks the runs of the full grid, best first."""
     if context.choice("rank", "metric", "bleu") == "metric":
         sign = 1.0 if mode == "min" else -1.0
@@ -149,7 +149,7 @@ def _best(context: Context, subjects: Mapping[str, Subject], curves: Mapping[str
     return sorted(scores, key=lambda run: -scores[run])
 
 
-def _rungs(context: Context, curves: Mapping[str, Curve], factor: int) -> list[int]:
+def _rungs(context: AnalysisContext, curves: Mapping[str, Curve], factor: int) -> list[int]:
     """Returns the rungs. Raises UserError for a step at which some run was not validated, or if `auto` finds none."""
     text = context.options["rungs"]
     if text == "auto":
@@ -200,7 +200,7 @@ def _survival(replays: Sequence[Replay], subjects: Mapping[str, Subject], column
     return records
 
 
-def _real_decisions(context: Context, curves: Mapping[str, Curve]) -> Replay | None:
+def _real_decisions(context: AnalysisContext, curves: Mapping[str, Curve]) -> Replay | None:
     """Reads the decisions of a sweep and their cost, None without any. Raises UserError for a file that is not ASHA's or has other rows."""
     text = context.options["decisions"]
     if text == "none":

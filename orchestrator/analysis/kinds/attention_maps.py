@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from models.attention import MultiHeadAttention
 from models.transformer import Transformer
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records, Subject, group_by
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by
 from orchestrator.analysis.registry import register
 from orchestrator.analysis.subwords import END, pieces
 from orchestrator.decoding.beam import BOS
@@ -35,7 +35,7 @@ CELL = 0.21
 
 
 @register("attention-maps", options={"sentences": "0,1,2"}, needs_weights=True)
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row, sentence (from 0), target and source position. The weights of a target position sum to 1.
 
     Raises UserError for a sentence that does not exist, or if no row has multi-head cross-attention.
@@ -50,7 +50,7 @@ def analyse(context: Context) -> Analysis:
     return Analysis("attention-maps", COLUMNS, records, partial(draw, records), notes, summary(records))
 
 
-def analyse_row(context: Context, subject: Subject, sentences: Sequence[int], notes: list[str]) -> Records:
+def analyse_row(context: AnalysisContext, subject: Subject, sentences: Sequence[int], notes: list[str]) -> Records:
     prepared, texts = context.prepared(subject), context.decoded(subject)["hypotheses"]
     if bad := [i for i in sentences if i >= len(texts)]:
         raise UserError(f"--option sentences: found {bad[0]}; expected numbers below {len(texts)}, the sentences of the test set")

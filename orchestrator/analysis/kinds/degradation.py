@@ -17,7 +17,7 @@ from rich.progress import Progress
 
 from models.initialise import stream_seed
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records, Subject, by_row
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row
 from orchestrator.analysis.progress import progress_bars
 from orchestrator.analysis.registry import register
 from orchestrator.analysis.snapshots import load, snapshots_of, step_of
@@ -36,7 +36,7 @@ TITLES = {
 
 
 @register("degradation", options={"pairs": "3000", "seed": "1", "points": "1", "device": "auto"}, needs_weights=True)
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row, data and point of a curve: `bleu` in percent, `nll` in nats per target token.
 
     Options: `pairs` to sample from the training data; `points`, the number of weights (the row's own and points - 1 snapshots).
@@ -62,7 +62,7 @@ def sample(count: int, pairs: int, seed: int) -> list[int]:
     return sorted(torch.randperm(count, generator=generator)[:pairs].tolist())
 
 
-def analyse_row(context: Context, subject: Subject, bars: Progress, notes: list[str]) -> Records:
+def analyse_row(context: AnalysisContext, subject: Subject, bars: Progress, notes: list[str]) -> Records:
     pairs, points = context.integer("pairs", 1), context.integer("points", 1)
     prepared, spec, device = context.prepared(subject), subject.spec, context.device()
     train = prepared.pairs("train")
@@ -103,7 +103,7 @@ def analyse_row(context: Context, subject: Subject, bars: Progress, notes: list[
     return records + losses
 
 
-def _step(context: Context, subject: Subject) -> int:
+def _step(context: AnalysisContext, subject: Subject) -> int:
     """Returns the update of the row's own weights; for an average, the last update."""
     return int(context.train_record(subject).get("best_step" if subject.spec.decode.checkpoint == "best" else "steps", 0))
 

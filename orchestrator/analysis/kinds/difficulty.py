@@ -24,7 +24,7 @@ from rich.progress import Progress
 
 from models.transformer import Transformer
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records, Subject, by_row, group_by
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
 from orchestrator.analysis.progress import progress_bar, progress_bars
 from orchestrator.analysis.registry import register
 from orchestrator.analysis.released_split import analyse_released, read
@@ -45,7 +45,7 @@ SPLITS = {"own": "own test set", "released": "released split"}
 
 
 @register("difficulty", options={"snapshots": "20", "scorer": "first", "split": "", "limit": "all", "device": "auto"})
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row and quartile, and one for all quartiles. `gain` is relative to the first row, the baseline; `words` is the
     mean length of the sources.
 
@@ -83,7 +83,7 @@ def analyse(context: Context) -> Analysis:
     return Analysis("difficulty", COLUMNS, records, partial(draw, records), [first, *dict.fromkeys(notes)], summary(records))
 
 
-def _scorer(context: Context) -> Subject:
+def _scorer(context: AnalysisContext) -> Subject:
     option = context.options["scorer"]
     names = {subject.row.id: subject for subject in context.subjects}
     matches = [subject for name, subject in names.items() if option in (name, name.rpartition("/")[2])]
@@ -94,7 +94,7 @@ def _scorer(context: Context) -> Subject:
     return matches[0]
 
 
-def analyse_test_set(context: Context, scorer: Subject, paths: Sequence[Path], bars: Progress, notes: list[str]) -> Records:
+def analyse_test_set(context: AnalysisContext, scorer: Subject, paths: Sequence[Path], bars: Progress, notes: list[str]) -> Records:
     """Returns the quartiles of the scoring row's own test set. Rows with another test set are left out with a note."""
     prepared, test, device = context.prepared(scorer), scorer.spec.score.test, context.device()
     model, pairs, sources = context.model(scorer).to(device), prepared.pairs(test), prepared.sources(test)

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records, Subject, group_by
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by
 from orchestrator.analysis.registry import register
 from orchestrator.errors import UserError
 from orchestrator.report.figures import figures as figures_of
@@ -38,7 +38,7 @@ SIZE = re.compile(r"[-_]?e(\d+)$")
 
 
 @register("embedding-size")
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row, over its seeds. Raises UserError if fewer than two sizes have scores."""
     finder = Finder(context.ledger, Data(context.data_dir))
     records = [record for s in context.subjects if (record := analyse_row(s, finder)) is not None]

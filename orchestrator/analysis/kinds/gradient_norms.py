@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records, Subject, by_row, group_by
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
 from orchestrator.analysis.registry import register
 from orchestrator.errors import UserError
 from orchestrator.tracking.history import number
@@ -25,7 +25,7 @@ COLUMNS = ["row", "label", "seed", "layer", "step", "norm"]
 
 
 @register("gradient-norms", options={"steps": "10000"})
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row, layer (from 1, the bottom) and logged update up to `steps`. Raises UserError if no run logged any."""
     steps = context.integer("steps", 1)
     records: Records = []
@@ -45,7 +45,7 @@ def analyse(context: Context) -> Analysis:
     return Analysis("gradient-norms", COLUMNS, records, partial(draw, records), notes, summary(records))
 
 
-def analyse_row(context: Context, subject: Subject, steps: int) -> tuple[Records, int]:
+def analyse_row(context: AnalysisContext, subject: Subject, steps: int) -> tuple[Records, int]:
     """Returns (records in order of layers and updates, number of non-finite norms)."""
     history = [r for r in context.ledger.history(subject.train_key) if METRIC in r and r["step"] <= steps]
     points = [(int(layer), report["step"], number(norm)) for report in history for layer, norm in report[METRIC].items()]

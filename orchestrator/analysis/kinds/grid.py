@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from models import build
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records, Subject
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject
 from orchestrator.analysis.registry import register
 
 NAMES = ("encoder_layers", "decoder_layers", "blocks", "layers_per_block")
@@ -21,7 +21,7 @@ VOCAB = 8
 
 
 @register("grid", needs_runs=False)
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row with its grid and the paper's. A model without blocks counts as one block."""
     records = [analyse_row(subject) for subject in context.subjects]
     notes = [f"{r['label']}: the paper says otherwise" for r in records if r["agrees"] is False]

@@ -14,7 +14,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records
 from orchestrator.analysis.registry import register
 from orchestrator.analysis.timing import Case, clock_option, machine, make_case, measure, paper_speed
 from orchestrator.report.figures import short_id
@@ -31,7 +31,7 @@ OPTIONS = {"batch": "32", "beam": "5", "rounds": "5", "sentences": "128", "devic
 
 
 @register("inference-speed", options=OPTIONS, needs_runs=False)
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row with ratios to the first one. Raises UserError if a corpus is missing.
 
     Options: `batch`, sentences per batch; `rounds`, over which the median is taken; `sentences` per row and round.

@@ -19,7 +19,7 @@ from torch import Tensor
 from models.aggregations.mlrf_self_attention import MlrfSelfAttention
 from models.transformer import PAD, Transformer
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records, Subject, group_by
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by
 from orchestrator.analysis.registry import register
 from orchestrator.analysis.subwords import END, pieces
 from orchestrator.decoding.beam import BOS
@@ -33,7 +33,7 @@ CELL = 0.19
 
 
 @register("layer-attention", options={"sentences": "0,1,2"}, needs_weights=True)
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns the weights for the chosen test sentences (from 0), then, as sentence `all`, their mean over all positions of the test set.
 
     Raises UserError for a sentence that does not exist, or if no row has such a decoder.
@@ -54,7 +54,7 @@ def analyse(context: Context) -> Analysis:
     return Analysis("layer-attention", COLUMNS, records, partial(draw, records), notes, summary(records))
 
 
-def analyse_row(context: Context, subject: Subject, sentences: Sequence[int]) -> tuple[Records, int]:
+def analyse_row(context: AnalysisContext, subject: Subject, sentences: Sequence[int]) -> tuple[Records, int]:
     """Returns (records, number of translations that change when encoded and decoded)."""
     prepared, texts = context.prepared(subject), context.decoded(subject)["hypotheses"]
     if bad := [i for i in sentences if i >= len(texts)]:

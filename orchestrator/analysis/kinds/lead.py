@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.analysis.base import Analysis, Context, Records
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records
 from orchestrator.analysis.registry import register
 from orchestrator.data.sentences import JOINT, sentences_of
 from orchestrator.errors import UserError
@@ -12,7 +12,7 @@ COLUMNS = ["row", "label", "corpus", "test", "sentences", "summaries", *FIGURES,
 
 
 @register("lead", options={"sentences": "3"}, needs_runs=False)
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per corpus and test set of the rows. Raises UserError if their text is missing or has no documents."""
     count = context.integer("sentences", 1)
     records: Records = []

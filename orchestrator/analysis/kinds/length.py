@@ -13,7 +13,7 @@ from itertools import pairwise
 from matplotlib.figure import Figure
 
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records, Subject, by_row
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row
 from orchestrator.analysis.registry import register
 from orchestrator.analysis.translations import part_bleu
 from orchestrator.errors import UserError
@@ -22,7 +22,7 @@ COLUMNS = ["row", "label", "seed", "test", "group", "sentences", "bleu", "metric
 
 
 @register("length", options={"edges": "15,30,45"})
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row and group; `delta` is BLEU minus the first row's. Raises UserError for edges that do not increase."""
     edges = context.numbers("edges", least=1)
     if any(a >= b for a, b in pairwise(edges)):
@@ -35,7 +35,7 @@ def analyse(context: Context) -> Analysis:
     return Analysis("length", COLUMNS, records, partial(draw, records), notes_of(records, context))
 
 
-def analyse_row(context: Context, subject: Subject, edges: Sequence[int]) -> Records:
+def analyse_row(context: AnalysisContext, subject: Subject, edges: Sequence[int]) -> Records:
     """Returns the records of one row: its groups, then the whole test set."""
     prepared, decoded, score = context.prepared(subject), context.decoded(subject), subject.spec.score
     lengths = [len(line.split()) for line in prepared.tokenise(prepared.sources(score.test), "src")]
@@ -58,7 +58,7 @@ def grouped(lengths: Sequence[int], edges: Sequence[int]) -> list[tuple[str, lis
     return groups
 
 
-def notes_of(records: Records, context: Context) -> list[str]:
+def notes_of(records: Records, context: AnalysisContext) -> list[str]:
     notes = ["groups by source words before subwords; the paper gives the edge 45 alone"]
     small = {r["group"]: r["sentences"] for r in records if r["sentences"] < 100 and r["group"] != "all"}
     if small:

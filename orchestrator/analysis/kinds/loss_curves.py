@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from orchestrator.analysis.base import Analysis, Context, Records, Subject, group_by
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by
 from orchestrator.analysis.loss_figure import draw
 from orchestrator.analysis.loss_history import Losses, losses_of
 from orchestrator.analysis.loss_measures import Measure, RowCurves, measures
@@ -36,7 +36,7 @@ class Panel:
 
 
 @register("loss-curves", options={"baseline": "auto", "until": "end", "x": "auto"})
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per measure of each row, then one per point of the curves. Raises UserError if no row has a history of losses.
 
     Options: `baseline`, a row's address, or auto for the first of each panel; `until`, end or first-cut (the curves of Fig. 4); `x`,
@@ -126,7 +126,7 @@ def _format(value: float, *, percent: bool) -> str:
     return f"{value:.1f}%" if percent else f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def _losses(context: Context, subject: Subject, notes: list[str]) -> Losses | None:
+def _losses(context: AnalysisContext, subject: Subject, notes: list[str]) -> Losses | None:
     """Returns the losses of a row, or None with a note if its history has no validation loss."""
     losses = losses_of(context.ledger.history(subject.train_key), context.train_record(subject))
     if losses.bad:
@@ -137,7 +137,7 @@ def _losses(context: Context, subject: Subject, notes: list[str]) -> Losses | No
     return losses
 
 
-def _baseline(context: Context) -> str | None:
+def _baseline(context: AnalysisContext) -> str | None:
     """Returns the baseline's address, None for auto. Raises UserError if it is not among the rows."""
     text, known = context.options["baseline"], [s.row.id for s in context.subjects]
     if text != "auto" and text not in known:
@@ -161,7 +161,7 @@ def _axis(axis: str, losses: Mapping[str, Losses], notes: list[str]) -> str:
     return name
 
 
-def _row_curves(context: Context, panel: Panel, losses: Mapping[str, Losses], until: str, notes: list[str]) -> list[RowCurves]:
+def _row_curves(context: AnalysisContext, panel: Panel, losses: Mapping[str, Losses], until: str, notes: list[str]) -> list[RowCurves]:
     """Returns the curves of each subject. Speed ratios come from a joint measurement if there is one, else from the runs, with a note."""
     base = panel.subjects[0]
     measured, _ = ratios(context.ledger, {s.row.id: [s.train_key] for s in panel.subjects}, base.row.id)

@@ -12,7 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records, Subject
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject
 from orchestrator.analysis.registry import register
 from orchestrator.errors import UserError
 from orchestrator.specs.table import number
@@ -24,7 +24,7 @@ SHOWN = ["label", "corpus", "params", "paper_params", "params_pct", "paper_pct"]
 
 
 @register("parameters", needs_runs=False)
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row, with the vocabulary sizes of the prepared corpus or the spec. Raises UserError if no row has them."""
     records: Records = []
     missing: list[str] = []
@@ -38,7 +38,7 @@ def analyse(context: Context) -> Analysis:
     return Analysis("parameters", COLUMNS, records, partial(draw, records), notes, summary(records), SHOWN)
 
 
-def _vocabularies(context: Context, subject: Subject, missing: list[str]) -> tuple[int, int] | None:
+def _vocabularies(context: AnalysisContext, subject: Subject, missing: list[str]) -> tuple[int, int] | None:
     sizes = Data(context.data_dir, context.cache_dir).vocabulary_sizes(subject.spec)
     if sizes is not None:
         return sizes

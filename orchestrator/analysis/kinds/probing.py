@@ -20,13 +20,13 @@ from sklearn.preprocessing import LabelEncoder
 
 from models.transformer import Transformer
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records, Subject, by_row, group_by
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
 from orchestrator.analysis.probing import classifier
 from orchestrator.analysis.probing.features import features
-from orchestrator.analysis.probing.sentences import Source, Sources, limited
+from orchestrator.analysis.probing.sentences import SentenceSource, Sources, limited
 from orchestrator.analysis.progress import progress_bar, progress_bars
 from orchestrator.analysis.registry import register
-from orchestrator.data.senteval import SPLITS, TASKS, ProbingSet, Task
+from orchestrator.data.senteval import SPLITS, TASKS, ProbingSet, SentEvalTask
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
 from orchestrator.safe_text import visible
@@ -63,7 +63,7 @@ ROW_WIDTH = 0.7
 class Options:
     """Parsed options. limit: maximum number of instances per split."""
 
-    tasks: list[Task]
+    tasks: list[SentEvalTask]
     nhid: list[int]
     dropout: list[float]
     l2: list[float]
@@ -71,7 +71,7 @@ class Options:
     seed: int
     device: torch.device
 
-    def search_space(self, task: Task, valid: int) -> tuple[list[classifier.Setting], list[float]]:
+    def search_space(self, task: SentEvalTask, valid: int) -> tuple[list[classifier.ClassifierSetting], list[float]]:
         """Returns (settings of the first stage, weight decays), only the first of each if va has few instances (`valid`).
 
         WordContent always uses a linear classifier, as in the toolkit.
@@ -80,14 +80,14 @@ class Options:
         return (settings, self.l2) if valid >= LEAST_VALID else (settings[:1], self.l2[:1])
 
 
-def parse_options(context: Context) -> Options:
+def parse_options(context: AnalysisContext) -> Options:
     """Parses all options. Raises UserError naming the invalid one."""
     nhid = [0] if context.choice("classifier", "mlp", "logreg") == "logreg" else context.numbers("nhid")
     dropout, l2 = (_rates(name, context.options[name]) for name in ("dropout", "l2"))
     return Options(_tasks(context.options["tasks"]), nhid, dropout, l2, context.limit(), context.integer("seed"), context.device())
 
 
-def _tasks(text: str) -> list[Task]:
+def _tasks(text: str) -> list[SentEvalTask]:
     """Parses tasks such as `Length,WC`, by the toolkit's or the paper's names, into the paper's order."""
     known = {name.lower(): task for task in TASKS.values() for name in (task.name, task.column)}
     parts = [part.strip() for part in text.split(",")] if text != "all" else list(TASKS)
@@ -110,7 +110,7 @@ def _rates(name: str, text: str) -> list[float]:
 
 
 @register("probing", options=DEFAULTS, needs_weights=True)
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row and task: `accuracy` on te and `valid_accuracy` on va, in percent.
 
     majority: accuracy of tr's most frequent label. paper: the figure of the analysis row for the task's column. delta: ours minus the
@@ -134,7 +134,7 @@ def analyse(context: Context) -> Analysis:
     return Analysis("probing", COLUMNS, records, partial(draw, records), notes, summary(records), SHOWN)
 
 
-def analyse_row(context: Context, subject: Subject, source: Source, options: Options, bars: Progress) -> Records:
+def analyse_row(context: AnalysisContext, subject: Subject, source: SentenceSource, options: Options, bars: Progress) -> Records:
     """Returns one record per task of a row for which there are sentences."""
     prepared, model = context.prepared(subject), context.model(subject).to(options.device)
     columns = subject.columns | {"data": source.data, "encoders": 1 if model.extra_encoder is None else 2}
@@ -156,7 +156,7 @@ def analyse_row(context: Context, subject: Subject, source: Source, options: Opt
 
 
 def analyse_task(
-    model: Transformer, prepared: Prepared, whole: ProbingSet, options: Options, task: Task, bars: Progress, name: str
+    model: Transformer, prepared: Prepared, whole: ProbingSet, options: Options, task: SentEvalTask, bars: Progress, name: str
 ) -> dict[str, Any]:
     """Returns the columns of one task. The classes are those of the whole tr, so that a limit does not change the problem."""
     encoder, instances = LabelEncoder().fit(whole["tr"].labels), limited(whole, options.limit, options.seed)
@@ -167,7 +167,7 @@ def analyse_task(
     data = {}
     for split, start, end in zip(SPLITS, [0, *ends], ends, strict=False):
         labels = torch.as_tensor(encoder.transform(instances[split].labels), dtype=torch.long)
-        data[split] = classifier.Data(vectors.at(slice(start, end)), labels.to(options.device))
+        data[split] = classifier.Examples(vectors.at(slice(start, end)), labels.to(options.device))
     settings, decays = options.search_space(task, len(data["va"]))
     classes = len(encoder.classes_)
     with progress_bar(bars, name, len(settings) + len(decays) - 1, "classifiers") as advance:

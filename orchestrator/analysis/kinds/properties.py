@@ -21,7 +21,7 @@ from models.config import ModelConfig, options
 from models.registry import AGGREGATIONS, CONNECTIONS
 from models.site import Flow, History, Site
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records, Subject
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject
 from orchestrator.analysis.registry import register
 from orchestrator.specs.schema import ModelSpec
 
@@ -43,7 +43,7 @@ class Properties:
 
 
 @register("properties", needs_runs=False)
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row and fusing side (the decoder if none fuses) with the paper's properties.
 
     Columns l0..lL: share of each state in the output with random weights.

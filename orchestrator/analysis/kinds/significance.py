@@ -15,7 +15,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records, Subject
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject
 from orchestrator.analysis.registry import register
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
@@ -48,7 +48,7 @@ class Pair:
 
 
 @register("significance", options=OPTIONS)
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row and seed common to row and baseline. Raises UserError if no row has a baseline with a finished run."""
     samples, draw_seed = context.integer("samples", 1), context.integer("draw")
     rules = {subject.row.id: _rule(subject, context) for subject in context.subjects}
@@ -77,7 +77,7 @@ def analyse(context: Context) -> Analysis:
     return Analysis("significance", COLUMNS, records, partial(draw, records), notes, summary, kept=kept)
 
 
-def _rule(subject: Subject, context: Context) -> Rule:
+def _rule(subject: Subject, context: AnalysisContext) -> Rule:
     """Returns the rule for the mark. Raises UserError for an unknown test or for levels that are not decreasing p-values."""
     test, text = context.choice("test", "auto", *RULES), context.options["levels"]
     named = subject.analysis_row.significance if subject.analysis_row is not None else None
@@ -89,7 +89,7 @@ def _rule(subject: Subject, context: Context) -> Rule:
         raise UserError(f"--option levels={shown(text)}: expected at most {count} falling p-values, as in levels=0.05,0.01") from None
 
 
-def _baseline(subject: Subject, context: Context, missing: list[str]) -> Row | None:
+def _baseline(subject: Subject, context: AnalysisContext, missing: list[str]) -> Row | None:
     """Returns the baseline of a row; None for the baseline itself, or with a line in `missing` if it is not among the subjects."""
     row, chosen = subject.row, context.options["baseline"]
     known = {s.row.id: s.row for s in context.subjects}

@@ -15,7 +15,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, Context, Records
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records
 from orchestrator.analysis.registry import register
 from orchestrator.analysis.timing import Case, clock_option, first_updates, machine, make_case, measure, paper_speed
 from orchestrator.files import atomic
@@ -32,7 +32,7 @@ COLUMNS = [
 
 
 @register("speed", options={"rounds": "5", "steps": "4", "sentences": "64", "device": "auto", "clock": "auto"}, needs_runs=False)
-def analyse(context: Context) -> Analysis:
+def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row with ratios to the first one. Raises UserError if a corpus is missing.
 
     Options: `rounds`, over which the median is taken; `steps` and `sentences`, updates and translations per row and round.
@@ -78,7 +78,7 @@ def _record(case: Case, base: Case) -> dict[str, Any]:
     return record
 
 
-def _save(context: Context, cases: list[Case], about: dict[str, Any]) -> Path:
+def _save(context: AnalysisContext, cases: list[Case], about: dict[str, Any]) -> Path:
     """Writes RESULTS/speed/KEY16.json; a new measurement of the same rows on the same device replaces it."""
     rows = []
     for case in cases:

@@ -56,7 +56,7 @@ class Probe(nn.Module):
 
 
 @dataclass(frozen=True)
-class Setting:
+class ClassifierSetting:
     """Hyperparameters. nhid: hidden units, 0 for a linear classifier. l2: weight decay of Adam."""
 
     nhid: int
@@ -65,7 +65,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Data:
+class Examples:
     """One split: sentence vectors and class indices [N]."""
 
     features: Features
@@ -80,20 +80,26 @@ class Fitted:
     """A trained probe. valid: accuracy on va, in [0, 1]."""
 
     probe: Probe
-    setting: Setting
+    setting: ClassifierSetting
     valid: float
     epochs: int
 
 
-def settings(nhid: list[int], dropout: list[float], l2: list[float]) -> Iterator[Setting]:
+def settings(nhid: list[int], dropout: list[float], l2: list[float]) -> Iterator[ClassifierSetting]:
     """Yields the settings of the first stage: every number of units with every dropout rate (none if linear), at the first weight decay."""
     for units in nhid:
         for rate in dropout if units else [0.0]:
-            yield Setting(units, rate, l2[0])
+            yield ClassifierSetting(units, rate, l2[0])
 
 
 def search(
-    train: Data, valid: Data, classes: int, first: list[Setting], l2: list[float], seed: int, on_fit: Callable[[], None] = lambda: None
+    train: Examples,
+    valid: Examples,
+    classes: int,
+    first: list[ClassifierSetting],
+    l2: list[float],
+    seed: int,
+    on_fit: Callable[[], None] = lambda: None,
 ) -> Fitted:
     """Returns the best probe on `valid` among `first`, then among the best setting with each other weight decay; the earlier wins ties."""
     best = _best(train, valid, classes, first, seed, on_fit)
@@ -101,7 +107,9 @@ def search(
     return max([best, *([_best(train, valid, classes, decays, seed, on_fit)] if decays else [])], key=lambda fitted: fitted.valid)
 
 
-def _best(train: Data, valid: Data, classes: int, candidates: list[Setting], seed: int, on_fit: Callable[[], None]) -> Fitted:
+def _best(
+    train: Examples, valid: Examples, classes: int, candidates: list[ClassifierSetting], seed: int, on_fit: Callable[[], None]
+) -> Fitted:
     best: Fitted | None = None
     for setting in candidates:
         fitted = fit(train, valid, classes, setting, seed)
@@ -111,7 +119,7 @@ def _best(train: Data, valid: Data, classes: int, candidates: list[Setting], see
     return best
 
 
-def fit(train: Data, valid: Data, classes: int, setting: Setting, seed: int) -> Fitted:
+def fit(train: Examples, valid: Examples, classes: int, setting: ClassifierSetting, seed: int) -> Fitted:
     """Trains one probe. Only `seed` determines its randomness; the global generators are restored."""
     device = train.labels.device
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -119,7 +127,7 @@ def fit(train: Data, valid: Data, classes: int, setting: Setting, seed: int) -> 
         return _fit(train, valid, classes, setting, seed)
 
 
-def _fit(train: Data, valid: Data, classes: int, setting: Setting, seed: int) -> Fitted:
+def _fit(train: Examples, valid: Examples, classes: int, setting: ClassifierSetting, seed: int) -> Fitted:
     device, extra = train.labels.device, train.features.extra
     probe = Probe(train.features.encoder.shape[1], None if extra is None else extra.shape[1], classes, setting.nhid, setting.dropout)
     probe.to(device)
@@ -145,13 +153,13 @@ def _fit(train: Data, valid: Data, classes: int, setting: Setting, seed: int) ->
     return Fitted(probe, setting, best, epochs)
 
 
-def share(probe: Probe, data: Data) -> float:
+def share(probe: Probe, data: Examples) -> float:
     """Returns the accuracy in [0, 1]."""
     return float(accuracy_score(data.labels.cpu().numpy(), predict(probe, data).cpu().numpy()))
 
 
 @torch.no_grad()
-def predict(probe: Probe, data: Data) -> Tensor:
+def predict(probe: Probe, data: Examples) -> Tensor:
     """Returns predicted class indices [N]."""
     probe.eval()
     rows = torch.arange(len(data), device=data.labels.device)

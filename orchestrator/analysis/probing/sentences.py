@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
-from orchestrator.analysis.base import Context, Subject
+from orchestrator.analysis.base import AnalysisContext, Subject
 from orchestrator.data import probing_derived, toy_probing
 from orchestrator.data.corpus import read_lines
-from orchestrator.data.senteval import NAME, SPLITS, Part, ProbingSet, Task, load
+from orchestrator.data.senteval import NAME, SPLITS, Part, ProbingSet, SentEvalTask, load
 from orchestrator.data.toy_lexicon import ToyParams
 from orchestrator.errors import UserError
 from orchestrator.specs.corpora import load_entry
@@ -18,7 +18,7 @@ from orchestrator.specs.positions import shown
 
 
 @dataclass(frozen=True)
-class Source:
+class SentenceSource:
     """A source of sentences: `data` is `senteval`, `derived` or `toy`; `sets` maps task names to instances."""
 
     data: str
@@ -29,13 +29,13 @@ class Source:
 class Sources:
     """Chooses the sentences of each row. The options `data`, `derive` and `language` select files, which are read once."""
 
-    def __init__(self, context: Context, tasks: list[Task]) -> None:
+    def __init__(self, context: AnalysisContext, tasks: list[SentEvalTask]) -> None:
         self.context, self.tasks = context, tasks
         self.folder, self.plain, self.language = (context.options[name] for name in ("data", "derive", "language"))
         if self.folder and self.plain:
             raise UserError("--option data and --option derive: found both; expected one of them")
 
-    def of(self, subject: Subject) -> Source | str:
+    def of(self, subject: Subject) -> SentenceSource | str:
         """Returns the sentences of a row, or the reason why it is left out. Raises UserError for missing or malformed files."""
         entry = load_entry(subject.spec.data.corpus)
         files = bool(self.folder or self.plain)
@@ -50,8 +50,8 @@ class Sources:
         return self.files
 
     @cached_property
-    def files(self) -> Source:
-        return self._derived(Path(self.plain)) if self.plain else Source("senteval", load(self.tasks, self._senteval_folder()))
+    def files(self) -> SentenceSource:
+        return self._derived(Path(self.plain)) if self.plain else SentenceSource("senteval", load(self.tasks, self._senteval_folder()))
 
     def _senteval_folder(self) -> Path:
         if self.folder:
@@ -64,7 +64,7 @@ class Sources:
             raise UserError(f"probing: no --data-dir was given; get the sentences with: nmt-ablate data get {NAME} --data-dir DIR")
         return self.context.data_dir / NAME
 
-    def _derived(self, path: Path) -> Source:
+    def _derived(self, path: Path) -> SentenceSource:
         try:
             sets = probing_derived.derive(read_lines(path))
         except UserError as error:
@@ -72,15 +72,15 @@ class Sources:
         missing = [name for name in probing_derived.TASKS if name not in sets]
         small = f"; the text is too small for {', '.join(missing)}" if missing else ""
         note = f"derived: labels made from {path.name}, not SentEval's data; tasks that need a parser are left out{small}"
-        return Source("derived", sets, [note])
+        return SentenceSource("derived", sets, [note])
 
 
 @cache
-def generated(params: ToyParams) -> Source:
+def generated(params: ToyParams) -> SentenceSource:
     """Generates sentences of the built-in language with these parameters."""
     missing = ", ".join(toy_probing.NOT_MADE)
     note = f"toy: sentences of the built-in language, not SentEval's data; not made for it: {missing}"
-    return Source("toy", toy_probing.generate(params), [note])
+    return SentenceSource("toy", toy_probing.generate(params), [note])
 
 
 def limited(instances: ProbingSet, limit: int | None, seed: int) -> ProbingSet:

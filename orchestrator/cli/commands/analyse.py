@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from orchestrator.analysis import registry
-from orchestrator.analysis.base import Analysis, Context
+from orchestrator.analysis.base import Analysis, AnalysisContext
 from orchestrator.analysis.files import write
 from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of, rows_of
 from orchestrator.cli.commands.rows import open_ledger
@@ -58,7 +58,7 @@ def analyse(targets: Sequence[str], kind: str | None, settings: Sequence[str], s
     for each, its_rows in kinds.items():
         try:
             found = group(each, its_rows, selection, ledger, options.data_dir, options.arguments)
-            context = Context(found.subjects, ledger, options.data_dir, options.cache_dir, settings_of[each])
+            context = AnalysisContext(found.subjects, ledger, options.data_dir, options.cache_dir, settings_of[each])
             analysis = registry.get(each).analyse(context)
         except UserError as error:
             problems += error.lines
@@ -88,7 +88,7 @@ def _export(written: list[Path], results: Path, target: Path) -> None:
 
 def _log(
     analysis: Analysis,
-    context: Context,
+    context: AnalysisContext,
     files: dict[str, Path],
     name: str,
     rows: list[Row],

@@ -18,7 +18,7 @@ from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
-from orchestrator.specs.table import Sweep
+from orchestrator.specs.table import SweepSpec
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
 
@@ -59,5 +59,5 @@ def _make(
     sets = options.sets or []
     scale = ", ".join([f"profile {options.profile}"] * bool(options.profile) + [f"--set {text}" for text in sets])
     full = options.profile is None and all(text.startswith("data.vocab.") for text in sets)
-    seeds = (file.sweep or Sweep()).seeds
+    seeds = (file.sweep or SweepSpec()).seeds
     return make(address, rows, finder, file.columns, seeds, scale, base=base, comparer=comparer, full_size=full, given=options.arguments)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from models.transformer import build
-from orchestrator.analysis.base import Context, Subject
+from orchestrator.analysis.base import AnalysisContext, Subject
 from orchestrator.analysis.registry import options_of
 from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.ledger.results import Ledger
@@ -74,8 +74,8 @@ class Lab:
         found = self.rows[row] if isinstance(row, str) else row
         return Subject(found, keys_for(found, Data(None)), found.label, asked)
 
-    def context(self, kind: str, *names: str, options: list[str] | None = None) -> Context:
-        return Context([self.subject(name) for name in names], self.ledger, None, self.cache, options_of(kind, options or []))
+    def context(self, kind: str, *names: str, options: list[str] | None = None) -> AnalysisContext:
+        return AnalysisContext([self.subject(name) for name in names], self.ledger, None, self.cache, options_of(kind, options or []))
 
 
 def _shuffled(line: str) -> str:

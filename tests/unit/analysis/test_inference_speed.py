@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.base import Context
+from orchestrator.analysis.base import AnalysisContext
 from orchestrator.analysis.files import write
 from orchestrator.analysis.kinds import inference_speed
 from orchestrator.errors import UserError
@@ -17,7 +17,7 @@ SMALL = ["rounds=2", "sentences=7", "batch=3", "device=cpu"]
 
 
 def test_records(own: Any, tmp_path: Path) -> None:
-    context: Context = own.context("inference-speed", "base", "hier", options=SMALL)
+    context: AnalysisContext = own.context("inference-speed", "base", "hier", options=SMALL)
     rows = [replace(s, row=replace(s.row, expect={"decode_speed": paper})) for s, paper in zip(context.subjects, (1800, 1350), strict=True)]
     made = inference_speed.analyse(replace(context, subjects=rows))
     base, hier = made.records

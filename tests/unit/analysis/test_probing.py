@@ -14,7 +14,7 @@ from torch import nn
 from models.memory import Memory
 from orchestrator.analysis.kinds.probing import analyse, parse_options
 from orchestrator.analysis.probing import classifier
-from orchestrator.analysis.probing.classifier import Data, Gate, Probe, Setting, fit, search, settings, share
+from orchestrator.analysis.probing.classifier import ClassifierSetting, Examples, Gate, Probe, fit, search, settings, share
 from orchestrator.analysis.probing.features import Features, features, mean
 from orchestrator.data.senteval import SPLITS, TASKS, Part, write
 from orchestrator.errors import UserError
@@ -47,13 +47,13 @@ def ids(lab: Any) -> list[list[int]]:
     return list(lab.prepared.encode(lab.prepared.sources("test")))
 
 
-def blobs(count: int, classes: int = 3, extra: int | None = None, *, seed: int = 1, spread: float = 0.5) -> Data:
+def blobs(count: int, classes: int = 3, extra: int | None = None, *, seed: int = 1, spread: float = 0.5) -> Examples:
     """Vectors around a centre of their class."""
     draw = torch.Generator().manual_seed(seed)
     labels = torch.arange(count) % classes
     centres = torch.randn(classes, 8, generator=torch.Generator().manual_seed(9))
     m_e = centres[labels] + spread * torch.randn(count, 8, generator=draw)
-    return Data(Features(m_e, None if extra is None else torch.randn(count, extra, generator=draw)), labels)
+    return Examples(Features(m_e, None if extra is None else torch.randn(count, extra, generator=draw)), labels)
 
 
 # ---------------------------------------------------------------- vectors
@@ -107,13 +107,13 @@ def test_gate_is_its_equation() -> None:
 def test_gate_learns_and_the_encoders_do_not(model: Any, ids: list[list[int]]) -> None:
     model.extra_encoder = Second(16)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    data = Data(features(model, ids), torch.arange(len(ids)) % 2)
+    data = Examples(features(model, ids), torch.arange(len(ids)) % 2)
     torch.manual_seed(1)
     probe = Probe(16, 32, 2, 50, 0.0)
     nn.functional.cross_entropy(probe(data.features), data.labels).backward()
     assert probe.gate is not None
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in (probe.gate.gate.weight, probe.gate.project.weight))
-    fitted = fit(data, data, 2, Setting(50, 0.0, 1e-5), 1)
+    fitted = fit(data, data, 2, ClassifierSetting(50, 0.0, 1e-5), 1)
     assert not torch.equal(fitted.probe.gate.gate.weight, Probe(16, 32, 2, 50, 0.0).gate.gate.weight)  # type: ignore[union-attr]
     assert all(p.grad is None for p in model.parameters())
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
@@ -124,25 +124,25 @@ def test_what_the_second_vector_alone_says_is_learnt_through_the_gate() -> None:
     for split, count, seed in (("tr", 240, 1), ("va", 60, 2), ("te", 60, 3)):
         made = blobs(count, seed=seed)
         noise = torch.randn(count, 5, generator=torch.Generator().manual_seed(seed + 10))
-        data[split] = Data(Features(noise, made.features.encoder), made.labels)
-    fitted = fit(data["tr"], data["va"], 3, Setting(50, 0.0, 1e-5), 1)
+        data[split] = Examples(Features(noise, made.features.encoder), made.labels)
+    fitted = fit(data["tr"], data["va"], 3, ClassifierSetting(50, 0.0, 1e-5), 1)
     assert share(fitted.probe, data["te"]) > 0.9
 
 
 @pytest.mark.parametrize("nhid", [0, 50])
 def test_labels_are_learnt_and_shuffled_ones_are_not(nhid: int) -> None:
     train, valid, test = blobs(300), blobs(90, seed=2), blobs(300, seed=3)
-    assert share(fit(train, valid, 3, Setting(nhid, 0.0, 1e-5), 1).probe, test) > 0.9
+    assert share(fit(train, valid, 3, ClassifierSetting(nhid, 0.0, 1e-5), 1).probe, test) > 0.9
     drawn = [torch.randperm(len(data), generator=torch.Generator().manual_seed(i)) for i, data in enumerate((train, valid, test))]
-    mixed = [Data(data.features, data.labels[order]) for data, order in zip((train, valid, test), drawn, strict=True)]
-    assert share(fit(mixed[0], mixed[1], 3, Setting(nhid, 0.0, 1e-5), 1).probe, mixed[2]) < 0.45
+    mixed = [Examples(data.features, data.labels[order]) for data, order in zip((train, valid, test), drawn, strict=True)]
+    assert share(fit(mixed[0], mixed[1], 3, ClassifierSetting(nhid, 0.0, 1e-5), 1).probe, mixed[2]) < 0.45
 
 
 def test_linear_classifier_agrees_with_scikit_learn() -> None:
     from sklearn.linear_model import LogisticRegression
 
     train, valid, test = (blobs(900, seed=seed, spread=2.0) for seed in (1, 2, 3))
-    ours = fit(train, valid, 3, Setting(0, 0.0, 1e-5), 1)
+    ours = fit(train, valid, 3, ClassifierSetting(0, 0.0, 1e-5), 1)
     theirs = LogisticRegression(max_iter=1000).fit(train.features.encoder.numpy(), train.labels.numpy())
     score = theirs.score(test.features.encoder.numpy(), test.labels.numpy())
     assert share(ours.probe, test) == pytest.approx(score, abs=0.03) and 0.5 < score < 0.9
@@ -152,7 +152,7 @@ def test_linear_classifier_agrees_with_scikit_learn() -> None:
 def test_same_seed_same_classifier_and_no_one_elses_randomness() -> None:
     train, valid = blobs(100), blobs(50, seed=2)
     state = torch.random.get_rng_state()
-    a, b, c = (fit(train, valid, 3, Setting(50, 0.2, 1e-5), seed) for seed in (1, 1, 2))
+    a, b, c = (fit(train, valid, 3, ClassifierSetting(50, 0.2, 1e-5), seed) for seed in (1, 1, 2))
     assert torch.equal(torch.random.get_rng_state(), state)
     weights = [torch.cat([p.flatten() for p in fitted.probe.parameters()]) for fitted in (a, b, c)]
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
@@ -162,29 +162,29 @@ def test_training_ends_as_in_the_toolkit(monkeypatch: pytest.MonkeyPatch) -> Non
     """At the sixth time without a better accuracy (they need not follow each other), or at the first look after more than 200 epochs."""
     seen = iter([0.1, 0.2, 0.2, 0.1, 0.3, 0.1, 0.1, 0.1, 0.3, 1.0])
     monkeypatch.setattr(classifier, "share", lambda probe, data: next(seen))
-    fitted = fit(blobs(64), blobs(9), 3, Setting(0, 0.0, 1e-5), 1)
+    fitted = fit(blobs(64), blobs(9), 3, ClassifierSetting(0, 0.0, 1e-5), 1)
     assert (fitted.epochs, fitted.valid) == (4 * 9, 0.3)
     rising = iter(range(1000))
     monkeypatch.setattr(classifier, "share", lambda probe, data: next(rising))
-    assert fit(blobs(64), blobs(9), 3, Setting(0, 0.0, 1e-5), 1).epochs == 204
+    assert fit(blobs(64), blobs(9), 3, ClassifierSetting(0, 0.0, 1e-5), 1).epochs == 204
 
 
 def test_the_best_state_counts_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     states = []
 
-    def look(probe: Probe, data: Data) -> float:
+    def look(probe: Probe, data: Examples) -> float:
         states.append({name: value.clone() for name, value in probe.state_dict().items()})
         return 0.5 if len(states) == 2 else 0.1
 
     monkeypatch.setattr(classifier, "share", look)
-    fitted = fit(blobs(64), blobs(9), 3, Setting(0, 0.0, 1e-5), 1)
+    fitted = fit(blobs(64), blobs(9), 3, ClassifierSetting(0, 0.0, 1e-5), 1)
     assert len(states) > 3 and all(torch.equal(value, states[1][name]) for name, value in fitted.probe.state_dict().items())
 
 
 def test_search_first_units_and_dropout_then_decay(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[Setting] = []
+    tried: list[ClassifierSetting] = []
 
-    def fake(train: Data, valid: Data, classes: int, setting: Setting, seed: int) -> classifier.Fitted:
+    def fake(train: Examples, valid: Examples, classes: int, setting: ClassifierSetting, seed: int) -> classifier.Fitted:
         tried.append(setting)
         good = (setting.nhid == 100) + (setting.dropout == 0.1) + (setting.l2 == 1e-3)
         return classifier.Fitted(Probe(8, None, 3, setting.nhid, 0.0), setting, float(good), 4)
@@ -194,8 +194,8 @@ def test_search_first_units_and_dropout_then_decay(monkeypatch: pytest.MonkeyPat
     grid = list(settings([50, 100, 200], [0.0, 0.1, 0.2], decays))
     done: list[int] = []
     best = search(blobs(9), blobs(9), 3, grid, decays, 1, lambda: done.append(1))
-    assert best.setting == Setting(100, 0.1, 1e-3) and len(tried) == len(done) == 9 + 3
-    assert {setting.l2 for setting in tried[:9]} == {1e-5} and list(settings([0], [0.0, 0.1], decays)) == [Setting(0, 0.0, 1e-5)]
+    assert best.setting == ClassifierSetting(100, 0.1, 1e-3) and len(tried) == len(done) == 9 + 3
+    assert {setting.l2 for setting in tried[:9]} == {1e-5} and list(settings([0], [0.0, 0.1], decays)) == [ClassifierSetting(0, 0.0, 1e-5)]
 
 
 def test_word_content_is_linear_whatever_was_asked_for(lab: Any) -> None:
@@ -210,7 +210,7 @@ def test_few_validation_sentences_choose_nothing(lab: Any) -> None:
     how = parse_options(lab.context("probing", "base"))
     grid, decays = how.search_space(TASKS["Length"], 200)
     assert (len(grid), len(decays)) == (9, 4)
-    assert how.search_space(TASKS["Length"], 199) == ([Setting(50, 0.0, 1e-5)], [1e-5])
+    assert how.search_space(TASKS["Length"], 199) == ([ClassifierSetting(50, 0.0, 1e-5)], [1e-5])
 
 
 # ---------------------------------------------------------------- the analysis

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.base import Context
+from orchestrator.analysis.base import AnalysisContext
 from orchestrator.analysis.kinds.properties import NAMES, analyse, properties
 from orchestrator.analysis.subjects import RowSelection, group, rows_of
 from orchestrator.ledger.results import Ledger
@@ -83,5 +83,5 @@ def test_the_rows_of_the_table_have_the_properties_that_the_paper_states(tmp_pat
     """mlrf2018/table1 as the command finds it: without data and without a training."""
     rows = rows_of(["mlrf2018/table1"], RowSelection())
     found = group("properties", rows, RowSelection(), Ledger(tmp_path), None, "")
-    made = analyse(Context(found.subjects, Ledger(tmp_path), None, tmp_path))
+    made = analyse(AnalysisContext(found.subjects, Ledger(tmp_path), None, tmp_path))
     assert [record["agrees"] for record in made.records] == [True] * 4 and made.notes == []

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from orchestrator.analysis import timing
-from orchestrator.analysis.base import Context
+from orchestrator.analysis.base import AnalysisContext
 from orchestrator.analysis.kinds import speed
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
@@ -76,7 +76,7 @@ def test_fresh_weights_make_all_outputs_as_long_as_their_sources(own: Any) -> No
 
 
 def test_training_steps_leave_the_weights(own: Any) -> None:
-    context: Context = own.context("speed", "hier", options=SMALL)
+    context: AnalysisContext = own.context("speed", "hier", options=SMALL)
     cases = [timing.make_case(context, subject, 4, torch.device("cpu"), "wall") for subject in context.subjects]
     cases[0].updates = timing.first_updates(context, cases[0].subject, 1)
     forced = timing.measure(cases, 1, ("train", "decode"))

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from orchestrator.specs import corpora
-from orchestrator.specs.corpora import Entry
+from orchestrator.specs.corpora import CorpusEntry
 
 
-def entry_of(name: str = "tiny", references: int = 1, **fields: object) -> Entry:
+def entry_of(name: str = "tiny", references: int = 1, **fields: object) -> CorpusEntry:
     """An entry whose files are train.a, train.b, ... in DIR/NAME."""
 
     def split(stem: str, count: int) -> dict[str, object]:
         return {"src": f"{stem}.a", "tgt": [f"{stem}.b"] if count == 1 else [f"{stem}.b{i}" for i in range(count)]}
 
-    return Entry.model_validate(
+    return CorpusEntry.model_validate(
         {
             "name": name,
             "description": "a test",
@@ -68,10 +68,10 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
-def use_entry(monkeypatch: pytest.MonkeyPatch) -> Callable[[Entry], None]:
+def use_entry(monkeypatch: pytest.MonkeyPatch) -> Callable[[CorpusEntry], None]:
     """Puts an entry into the catalogue, wherever it has been imported."""
 
-    def use(entry: Entry) -> None:
+    def use(entry: CorpusEntry) -> None:
         import orchestrator.data.fetch
         import orchestrator.data.prepare
 
@@ -82,10 +82,10 @@ def use_entry(monkeypatch: pytest.MonkeyPatch) -> Callable[[Entry], None]:
 
 
 @pytest.fixture
-def catalogued(monkeypatch: pytest.MonkeyPatch) -> Callable[[Entry], None]:
+def catalogued(monkeypatch: pytest.MonkeyPatch) -> Callable[[CorpusEntry], None]:
     return use_entry(monkeypatch)
 
 
 @pytest.fixture
-def tiny_entry() -> Callable[..., Entry]:
+def tiny_entry() -> Callable[..., CorpusEntry]:
     return entry_of

@@ -18,7 +18,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle import archive, garbage
 from orchestrator.lifecycle.merge import Merge, compare_run, compare_sweep
-from orchestrator.lifecycle.references import References
+from orchestrator.lifecycle.references import RunReferences
 from orchestrator.lifecycle.transfer import _install_order
 from tests.unit.lifecycle.life import put, tensors
 
@@ -285,7 +285,7 @@ def test_every_scoring_of_a_row_must_be_there_before_its_weights_go(fake_results
     put(score, json.dumps({"key": other, "bleu": 1.0}))
     assert left() == {"ckpt", "weights", "snapshots"}
     assert goes(garbage.find(fake_results.root), run) == {"ckpt"}, "not asked for"
-    needed = garbage.find(fake_results.root, weights=True, references=References(analysed=frozenset([row["id"]])))
+    needed = garbage.find(fake_results.root, weights=True, references=RunReferences(analysed=frozenset([row["id"]])))
     assert goes(needed, run) == {"ckpt"}
 
 

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle import garbage
 from orchestrator.lifecycle.collect import collect
-from orchestrator.lifecycle.references import References
+from orchestrator.lifecycle.references import RunReferences
 from tests.unit.lifecycle.life import put, tensors, tree
 
 LEDGER = ("train.json", "capsule.json", "spec.yaml", "history.jsonl")
@@ -81,9 +81,9 @@ def test_weights_go_only_when_asked_for_and_nothing_needs_them(states):
     found = garbage.find(results, weights=True)
     assert goes(found, runs["done"]) == {"ckpt", "snapshots", "weights"}
     assert kept(found, runs["unscored"]) == {"weights": "decode", "snapshots": "decode"}
-    needed = garbage.find(results, weights=True, references=References(analysed=frozenset([rows["done"]["id"], rows["orphan"]["id"]])))
+    needed = garbage.find(results, weights=True, references=RunReferences(analysed=frozenset([rows["done"]["id"], rows["orphan"]["id"]])))
     assert kept(needed, runs["done"]) == {"weights": "analysis", "snapshots": "analysis"} == kept(needed, runs["orphan"])
-    parent = garbage.find(results, weights=True, references=References(parents=frozenset([rows["done"]["id"]])))
+    parent = garbage.find(results, weights=True, references=RunReferences(parents=frozenset([rows["done"]["id"]])))
     assert kept(parent, runs["done"])["weights"] == "init_from"
 
 

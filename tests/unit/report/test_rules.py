@@ -15,7 +15,7 @@ from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import cells, figure
 from orchestrator.report.figures import against, figures
-from orchestrator.report.find import Finder, Outcome
+from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.notes import notes, parameter_differences, unit
 from orchestrator.report.significance import significance
 from orchestrator.report.speeds import ratio_of, ratios
@@ -46,10 +46,10 @@ def rows(tmp_path: Path) -> Resolve:
     return made
 
 
-def done(seed: int, bleu: float, name: str = "", **more: Any) -> Outcome:
+def done(seed: int, bleu: float, name: str = "", **more: Any) -> SeedResult:
     """A finished seed; `name` tells its keys from those of other rows."""
     given = {"params": 1000, "signature": "s", "keys": Keys(f"t{name}{seed}", f"d{name}{seed}", f"s{name}{seed}")} | more
-    return Outcome(seed, "done", "", given.pop("steps", 4), bleu=bleu, **given)
+    return SeedResult(seed, "done", "", given.pop("steps", 4), bleu=bleu, **given)
 
 
 def test_result(delta: float, p_sign: float, p_bootstrap: float) -> Comparison:
@@ -77,8 +77,8 @@ class Asked:
 def test_each_seed_is_tested_against_the_same_seed_of_the_baseline(rows: Resolve) -> None:
     """Ours: 3, 1, 7 and a stopped 2; theirs: 2, 1, 3 and a diverged 7. Tested are 3 and 1, each once, ours first."""
     (row,) = rows("  a: {}\n")
-    found = [done(3, 31.0, "a"), done(1, 32.0, "a"), done(7, 33.0, "a"), Outcome(2, "stopped", "", 2)]
-    base = [done(2, 30.0, "b"), done(1, 30.0, "b"), done(3, 30.0, "b"), Outcome(7, "diverged", "", 2, keys=Keys("x", "x", "x"))]
+    found = [done(3, 31.0, "a"), done(1, 32.0, "a"), done(7, 33.0, "a"), SeedResult(2, "stopped", "", 2)]
+    base = [done(2, 30.0, "b"), done(1, 30.0, "b"), done(3, 30.0, "b"), SeedResult(7, "diverged", "", 2, keys=Keys("x", "x", "x"))]
     answers = {("sa3", "sb3"): test_result(1.0, 0.011, 0.012), ("sa1", "sb1"): test_result(2.0, 0.021, 0.022)}
     comparer = Asked(answers)  # type: ignore[arg-type]
     tested = significance(row, found, "demo/small/b", base, comparer)  # type: ignore[arg-type]
@@ -113,13 +113,13 @@ def test_runs_that_do_not_compare_get_no_mark(rows: Resolve) -> None:
         [done(3, 30.0, "b")],
         [done(1, 30.0, "a")],  # one run, of two rows
         [done(1, 30.0, "b", signature="other")],
-        [Outcome(1, "stopped", "", 2, keys=Keys("x", "x", "x"))],
+        [SeedResult(1, "stopped", "", 2, keys=Keys("x", "x", "x"))],
     ):
         comparer = Asked({})
         assert significance(row, ours, "b", base, comparer) is None and comparer.asked == []  # type: ignore[arg-type]
     comparer = Asked({})  # scores without a signature: only what is done counts
     unsigned = [done(1, 31.0, "a", signature=None)]
-    assert significance(row, unsigned, "b", [Outcome(1, "stopped", "", 2, keys=Keys("x", "x", "x"))], comparer) is None  # type: ignore[arg-type]
+    assert significance(row, unsigned, "b", [SeedResult(1, "stopped", "", 2, keys=Keys("x", "x", "x"))], comparer) is None  # type: ignore[arg-type]
     assert comparer.asked == []
     untested = Asked({("sa2", "sb2"): None})
     assert significance(row, ours, "b", [done(1, 30.0, "b"), done(2, 30.0, "b")], untested) is None  # type: ignore[arg-type]
@@ -147,7 +147,7 @@ def test_means_spread_and_what_is_left_out(rows: Resolve) -> None:
         done(1, 20.0, also={"valid": 10.0}, tokens_per_second=100.0, steps=4),
         done(2, 22.0, also={"valid": 20.0}, tokens_per_second=None, steps=5),
         done(3, 27.0, also={"valid": 60.0}, tokens_per_second=200.0, steps=6),
-        Outcome(4, "stopped", "stopped by ASHA at step 2", 2),
+        SeedResult(4, "stopped", "stopped by ASHA at step 2", 2),
     ]
     ours = figures(row, found)
     assert ours is not None
@@ -212,7 +212,7 @@ TABLE = """\
 """
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, found: list[Row], outcomes: dict[str, list[Outcome]], **options: Any) -> Table:
+def shown(monkeypatch: pytest.MonkeyPatch, found: list[Row], outcomes: dict[str, list[SeedResult]], **options: Any) -> Table:
     monkeypatch.setattr(Finder, "outcomes", lambda self, row, seeds=(): outcomes.get(row.id.rpartition("/")[2], []))
     monkeypatch.setattr(Finder, "score", lambda self, row, keys: None)
     return make("demo/small", found, Finder(Ledger(Path("nowhere")), Data(None)), ["params", "bleu"], **options)
@@ -222,7 +222,7 @@ def test_every_figure_stands_under_its_own_heading(rows: Resolve, monkeypatch: p
     outcomes = {
         "base": [done(1, 30.0, params=2_000_000), done(2, 31.0, params=2_000_000)],
         "new": [done(1, 33.0, params=2_500_000, steps=4), done(2, 33.5, params=2_500_000, steps=3)],
-        "off": [Outcome(1, "stopped", "stopped by ASHA at step 2", 2)],
+        "off": [SeedResult(1, "stopped", "stopped by ASHA at step 2", 2)],
     }
     headers, lines = cells(shown(monkeypatch, rows(TABLE), outcomes))
     table = {line[0]: dict(zip(headers, line, strict=True)) for line in lines}
@@ -294,7 +294,7 @@ def test_a_row_is_compared_with_the_one_it_starts_from_else_with_its_corpus_base
 def test_notes_of_what_is_not_alike(rows: Resolve) -> None:
     found = rows("  a: {}\n  b: {model: {d_ff: 48}}\n")
 
-    def said(a: list[Outcome], b: list[Outcome], scale: str = "") -> str:
+    def said(a: list[SeedResult], b: list[SeedResult], scale: str = "") -> str:
         outcomes = {found[0].id: a, found[1].id: b}
         return "\n".join(notes(found, outcomes, {row.id: figures(row, outcomes[row.id]) for row in found}, scale, found[0].id, None))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.ledger.results import Ledger
-from orchestrator.report.find import Finder, Outcome
+from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.formats import FORMATS
 from orchestrator.report.summary import states, summary
 from orchestrator.report.table import Table, make
@@ -126,7 +126,7 @@ def test_notes_name_what_differs(spec: Write, monkeypatch: pytest.MonkeyPatch) -
         Finder,
         "outcomes",
         lambda self, row, seeds=(): [
-            Outcome(1, "done", "", 4, bleu=3.0, signature="s", params=5, capsule={"key": next(keys), "git_commit": next(commits)})
+            SeedResult(1, "done", "", 4, bleu=3.0, signature="s", params=5, capsule={"key": next(keys), "git_commit": next(commits)})
         ],
     )
     made = make("t", rows, Finder(Ledger(Path("x")), Data(None)), scale="profile smoke")

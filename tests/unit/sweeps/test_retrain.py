@@ -16,7 +16,7 @@ from orchestrator.ledger.weights import copy_into, weights_sha256
 from orchestrator.scoring.scores import sacre_bleu
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.specs.schema import DecodeSpec
-from orchestrator.specs.table import Sweep
+from orchestrator.specs.table import SweepSpec
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.retrain import check_seeds, rank
 from orchestrator.sweeps.tasks import make_tasks
@@ -101,11 +101,11 @@ def test_a_row_whose_runs_all_came_to_the_end_ranks_before_one_that_lost_some():
 def test_seeds_of_the_search_are_no_replicates():
     scheduler = {"rungs": [5], "retrain": {"seeds": [2, 3]}}
     with pytest.raises(ValueError, match=r"retrain.seeds \[2\] are seeds of the search"):
-        Sweep.model_validate({"seeds": [1, 2], "scheduler": scheduler})
+        SweepSpec.model_validate({"seeds": [1, 2], "scheduler": scheduler})
     with pytest.raises(UserError, match=r"found \[3\], which the search trains with"):
         check_seeds(scheduler["retrain"], [1, 3])
     with pytest.raises(ValueError, match="mode min keeps the worst by valid/bleu"):
-        Sweep.model_validate({"scheduler": {"rungs": [5], "metric": "valid/bleu", "mode": "min"}})
+        SweepSpec.model_validate({"scheduler": {"rungs": [5], "metric": "valid/bleu", "mode": "min"}})
 
 
 def test_children_of_a_parent_that_failed_do_not_start_and_name_it(tmp_path, capfd, monkeypatch):
