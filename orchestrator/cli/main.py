@@ -137,7 +137,7 @@ def _usage(error: Any, arguments: list[str]) -> int:
 
 
 def _interrupted() -> int:
-    return _say(130, "interrupted; the same command goes on from the last checkpoint")
+    return _say(130, "interrupted; the same command resumes from the last checkpoint")
 
 
 def _say(code: int, *lines: str) -> int:

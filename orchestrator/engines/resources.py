@@ -134,7 +134,7 @@ def _gpu_fraction(task: Task, capacity: Capacity, options: ResourceOptions, data
         gpu = float(options.gpu)
         if task.workers == 1 or gpu >= 1:
             return gpu, None
-        return gpu, f"{task.workers} workers x {gpu:g} GPU: NCCL wants a GPU for each; expected gpu 1"
+        return gpu, f"{task.workers} workers x {gpu:g} GPU: NCCL needs a GPU for each; expected gpu 1"
     needed = _memory(task, "cuda", options, data)
     if needed is None or capacity.gpu_memory is None:
         return 1.0, None

@@ -56,7 +56,7 @@ class Stopped:
             when = "was asked before" if self.asked_before else "is asked"
             return [f"{self.name}: {who} {when} to save and end, and is still at it; calling again waits on, --now ends it at once"]
         rows = [f"  {row['id']} seed {row['seed']}: {row['status']}{_goes_on(row)}" for row in self.rows]
-        return [f"{self.name}: stopped ({who}); the same command goes on later", *rows]
+        return [f"{self.name}: stopped ({who}); the same command resumes it", *rows]
 
 
 @dataclass(frozen=True)
@@ -204,4 +204,4 @@ def last_checkpoint(run: Path) -> int | None:
 def _goes_on(row: dict[str, Any]) -> str:
     if row["status"] in FINAL or row["status"] == "trained":
         return ""
-    return ", starts from the beginning" if row["checkpoint"] is None else f", goes on at step {row['checkpoint']}"
+    return ", starts from the beginning" if row["checkpoint"] is None else f", resumes at step {row['checkpoint']}"

@@ -172,7 +172,7 @@ class Budget:
 
     def message(self) -> str:
         used = f"{self.used_hours():.4g} of {self.hours:g} {self.unit} used"
-        return f"stopped at the cap: {used}; the same command with a larger --max-gpu-hours goes on"
+        return f"stopped at the cap: {used}; the same command with a larger --max-gpu-hours resumes"
 
     def __enter__(self) -> Budget:
         self._thread.start()

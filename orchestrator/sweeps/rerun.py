@@ -36,7 +36,7 @@ def set_aside_results(tasks: Sequence[Task], names: set[str], ledger: Ledger) ->
             raise UserError(f"{task.name}: the weights of {parents}, which it starts from, are not here; train that --again first")
     for task in chosen:
         if (folder := _set_aside(task, ledger)) is not None:
-            log(f"{task.name}: what was here is kept in {folder}; after an interruption the same command goes on without --again")
+            log(f"{task.name}: what was here is kept in {folder}; after an interruption the same command resumes without --again")
 
 
 def _set_aside(task: Task, ledger: Ledger) -> Path | None:

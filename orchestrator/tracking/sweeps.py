@@ -119,7 +119,7 @@ class BackgroundProjector:
             if not self._warned and (last or self._failures > 1):
                 self._warned = True
                 where = redact(self.projector.store.uri)
-                self._warn(f"warning: MLflow at {where} cannot be written ({reason(error)}); the work goes on")
+                self._warn(f"warning: MLflow at {where} cannot be written ({reason(error)}); the work continues")
             return False
         self._failures, self._warned = 0, False
         return True

@@ -252,7 +252,7 @@ def test_ctrl_c_detaches_and_a_job_that_is_stopped_saves_first(lab, submitted):
     assert started
     terminal.send_signal(signal.SIGINT)
     _, err = terminal.communicate(timeout=120)
-    name = re.findall(r"detached; (sweep-[0-9a-f]+) goes on", err)[0]
+    name = re.findall(r"detached; (sweep-[0-9a-f]+) continues", err)[0]
     assert terminal.returncode == 130 and f"nmt-ablate submit --attach {name}" in err and "Traceback" not in err
     again = subprocess.Popen(
         lab.command("--attach", name), env=lab.environment, cwd=lab.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -131,7 +131,7 @@ def test_a_server_that_dies_in_the_middle_gets_everything_once(server: SharedSer
     while not said:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert before < 30 and "cannot be written (connection refused); the work goes on" in said[0]
+    assert before < 30 and "cannot be written (connection refused); the work continues" in said[0]
     assert not tracking.stop(60) and len(said) == 2 and "reconcile" in said[1]
     server.start()
     for _ in range(2):  # the second finds nothing to do

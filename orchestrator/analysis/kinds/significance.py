@@ -161,7 +161,7 @@ def _notes(records: list[dict[str, Any]], samples: int, rules: list[Rule]) -> li
         *dict.fromkeys(f"{rule.words()}: {tests_in_words(rule.test, samples)}" for rule in rules),
         "sign test: does the baseline's BLEU rise or fall when one of its sentences is exchanged for the row's; "
         "low, high: 95 % interval of the bootstrap",
-        "both tests ask whether other sentences would say otherwise, for the weights at hand; whether other seeds would is another "
+        "both tests ask whether other sentences would say otherwise, for these weights; whether other seeds would is another "
         "question, which only the spread over seeds speaks to",
     ]
     if len({record["seed"] for record in records}) == 1:

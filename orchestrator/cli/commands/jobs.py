@@ -44,12 +44,12 @@ def follow_job(client: Client, id: str) -> NoReturn:
         sys.stdout.write(text)
         sys.stdout.flush()
 
-    log(f"{id}: following its logs; Ctrl-C detaches, the job goes on")
+    log(f"{id}: following its logs; Ctrl-C detaches, the job continues")
     try:
         job = follow(client, id, write)
     except KeyboardInterrupt:
         command = f"nmt-ablate submit --attach {id} --address {client.address}"
-        raise Detached(f"detached; {id} goes on. Back to it:  {command}") from None
+        raise Detached(f"detached; {id} continues. To follow it again:  {command}") from None
     code = exit_code(job)
     reason = f": {job.message.splitlines()[0][:300]}" if job.exit_code is None and job.message else ""
     log(f"{id}: {job.status}, exit code {code}{reason}")

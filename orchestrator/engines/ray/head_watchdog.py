@@ -39,6 +39,6 @@ def _watch(address: str, limit: float, closed: threading.Event) -> None:
         if is_listening(address):
             last_answer = time.monotonic()
         elif time.monotonic() - last_answer >= limit and not closed.is_set():
-            line = f"the cluster's head ({address}) has not answered for {limit:g} s; the same command on a new cluster goes on"
+            line = f"the cluster's head ({address}) has not answered for {limit:g} s; the same command on a new cluster resumes it"
             print(f"error: {line}", file=sys.stderr, flush=True)
             os._exit(HEAD_LOST)

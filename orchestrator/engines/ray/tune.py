@@ -149,7 +149,7 @@ def _run_group(
     )
     trials = tuner.fit()
     if resource_wait.reason is not None:
-        raise UserError(f"{resource_wait.reason}; the same command goes on from the last checkpoint")
+        raise UserError(f"{resource_wait.reason}; the same command resumes from the last checkpoint")
     failures = {
         f"{task['id']}:{task['seed']}": str(result.error).strip().splitlines()[-1]
         for result in trials

@@ -78,7 +78,7 @@ def _adopt(mirror: Mirror, lease: Lease, before: Head | None) -> None:
     index, head, group = lease.index, lease.head, lease.head.group
     if before is not None and not (index.ahead and index.epoch == before.epoch and mirror.is_here(group, index)):
         if index.mine and index.epoch < before.epoch:
-            print(f"{lease.where}: goes on from what {described(before)} published", file=sys.stderr)
+            print(f"{lease.where}: resumes from what {described(before)} published", file=sys.stderr)
         mirror.become(head, Found(heads.name_of(group), 0, lease.etag, datetime.now(UTC)), index)
     index.saw(head, lease.etag)
     index.mine = head.epoch

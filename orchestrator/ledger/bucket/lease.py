@@ -132,7 +132,7 @@ class Lease:
                 return
             except (RemoteError, OSError) as error:
                 if not failures:
-                    print(f"warning: {error}; the work goes on and is published later", file=sys.stderr)
+                    print(f"warning: {error}; the work continues and is published later", file=sys.stderr)
                 pause = PAUSES[min(failures, len(PAUSES) - 1)]
                 failures += 1
 

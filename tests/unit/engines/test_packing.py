@@ -89,7 +89,7 @@ def test_on_gpus_trials_share_one_by_their_memory(gpu_memory, workers, wanted, s
         ([Node(8, gpus=2, drivers=1)], 3, {}, "3 workers x 1 GPU need more GPUs than this cluster has (8 CPUs, 2 GPUs)"),
         ([Node(8, memory=6 * GB)], 1, {}, "1 worker of 10.0 GB (estimated) do not fit the memory: the largest node has 6.0 GB"),
         ([Node(8, gpus=1, drivers=1)], 1, {"gpu": "auto"}, "needs 10.0 GB (estimated); the smallest GPU has 8.0 GB"),
-        ([Node(8, gpus=1, drivers=1)], 2, {"gpu": 0.5}, "NCCL wants a GPU for each"),
+        ([Node(8, gpus=1, drivers=1)], 2, {"gpu": 0.5}, "NCCL needs a GPU for each"),
     ],
 )
 def test_what_cannot_fit_is_refused_with_the_numbers(nodes, workers, wanted, text):

@@ -69,7 +69,7 @@ def test_the_driver_is_asked_and_waited_for(sweep, driver, tmp_path, cli, name):
     assert code == 0 and process.wait(10) == 0 and (tmp_path / "saved").exists()
     (one,) = json.loads(out)["stopped"]
     assert (one["name"], one["action"], one["pid"]) == ("sweep-1", "stopped", process.pid)
-    assert [(row["id"], row["checkpoint"]) for row in one["rows"]] == [("fake/table1/cut", 3)] and "goes on at step 3" in err
+    assert [(row["id"], row["checkpoint"]) for row in one["rows"]] == [("fake/table1/cut", 3)] and "resumes at step 3" in err
     assert not list(lock.parent.glob("*asked*"))
 
 

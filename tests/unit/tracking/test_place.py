@@ -58,7 +58,7 @@ def test_a_database_that_cannot_be_used_is_one_line(fake_results: Any, cli: Any,
     tracking = BackgroundProjector(fake_results.root, "sweep-1", warn=said.append)
     tracking.start()
     assert tracking.stop(30) is False
-    assert str(path) in said[0] and "the work goes on" in said[0] and "UserError" not in said[0]
+    assert str(path) in said[0] and "the work continues" in said[0] and "UserError" not in said[0]
 
 
 def test_tracking_leaves_the_last_space_to_the_results(fake_results: Any, monkeypatch: Any) -> None:

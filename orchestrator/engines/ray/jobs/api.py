@@ -89,7 +89,7 @@ class Client:
             yield
         except AuthenticationError as error:
             wrong = "Authentication failed" in str(error)
-            problem = "the token is not the cluster's" if wrong else "the cluster wants a token and got none"
+            problem = "the token is not the cluster's" if wrong else "the cluster needs a token and got none"
             raise UserError(f"{self.address}: {problem}: set RAY_AUTH_TOKEN_PATH to the file that holds it") from None
         except (requests.exceptions.ConnectionError, requests.exceptions.Timeout, ConnectionError):
             raise UserError(
