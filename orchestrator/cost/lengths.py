@@ -44,29 +44,30 @@ class Lengths:
     """Computes lengths of trainings and searches; memoises them per data, batch and search options."""
 
     def __init__(self) -> None:
-        self._feeds: dict[tuple[str, str], tuple[UpdateLoader, int, Tokens]] = {}
+        self._loaders: dict[tuple[str, str], tuple[UpdateLoader, Tokens]] = {}
         self._splits: dict[tuple[str, str], Tokens] = {}
         self._steps: dict[tuple[str, str, float, int, int | None], int] = {}
 
     def training(self, spec: RunSpec, prepared: Prepared) -> Length:
-        """Length of a training with its first batch size; that of a restart is ignored."""
-        feed, per_epoch, tokens = self._feed(spec, prepared)
+        """Length of a training with its own batches; those of a restart are ignored."""
+        loader, tokens = self._loader(spec, prepared)
         train = spec.train
-        updates = max(1, total_steps(feed, train, Progress()) if train.max_epochs is not None else train.max_steps or 1)
+        updates = max(1, total_steps(loader, train, Progress()) if train.max_epochs is not None else train.max_steps or 1)
+        epochs = loader.epochs_of(updates)
 
         def times(every: Any) -> int:
-            return -(-updates // per_epoch) if every == "epoch" else updates // int(every) + (updates % int(every) > 0)
+            return epochs if every == "epoch" else updates // int(every) + (updates % int(every) > 0)
 
-        return Length(updates, tokens, times(train.validate_every), times(train.checkpoint_every))
+        mean = tokens.scaled(epochs / max(1, loader.updates_of(0, epochs)))
+        return Length(updates, mean, times(train.validate_every), times(train.checkpoint_every))
 
-    def _feed(self, spec: RunSpec, prepared: Prepared) -> tuple[UpdateLoader, int, Tokens]:
+    def _loader(self, spec: RunSpec, prepared: Prepared) -> tuple[UpdateLoader, Tokens]:
+        """The updates of a training and the tokens of an epoch."""
         key = (prepared.key, spec.batch.model_dump_json())
-        if key not in self._feeds:
+        if key not in self._loaders:
             pairs = prepared.pairs("train")
-            feed = UpdateLoader(pairs, spec.batch, 1)
-            per_epoch = max(1, feed.updates_of(0, 1))
-            self._feeds[key] = (feed, per_epoch, of_pairs(pairs).scaled(1 / per_epoch))
-        return self._feeds[key]
+            self._loaders[key] = UpdateLoader(pairs, spec.batch, 1), of_pairs(pairs)
+        return self._loaders[key]
 
     def split(self, prepared: Prepared, name: str) -> Tokens:
         """`tokens_of` a split of the prepared data."""

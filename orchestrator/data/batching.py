@@ -47,6 +47,7 @@ class Batches:
         self.batch, self.seed = batch, seed
         self.src, self.tgt = pairs.src_lengths + 1, pairs.tgt_lengths + 1
         self._last: tuple[int, list[Indices]] | None = None
+        self._counts: dict[int, int] = {}
 
     def epoch(self, e: int) -> list[Indices]:
         """Indices of the pairs of each micro-batch of epoch e, in order. Read-only."""
@@ -60,7 +61,9 @@ class Batches:
 
     def count(self, size: int) -> int:
         """Number of batches of that size in the order of the first epoch."""
-        return len(self._cut(self._sorted(_generator(self.seed, 0)), size))
+        if size not in self._counts:
+            self._counts[size] = len(self._cut(self._sorted(_generator(self.seed, 0)), size))
+        return self._counts[size]
 
     def padding_share(self, e: int = 0) -> float:
         """Share of padding among all positions of both sides in epoch e, in [0, 1)."""

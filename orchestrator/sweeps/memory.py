@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from orchestrator.specs.schema import RunSpec
 
-MOMENTS = {"adam": 2}
-"""fp32 numbers of optimiser state per parameter; 1 for other optimisers."""
+MOMENTS = {"adam": 2, "nag": 1, "muon": 2}
+"""fp32 numbers that the optimiser keeps for each parameter, at most; a moving average of the weights is one more."""
 
 STATES_D, STATES_FF = {"encoder": 14, "decoder": 24}, 3
 """Vectors of width d_model and of width d_ff that a layer stores for its backward pass, per token."""
@@ -60,7 +60,7 @@ def estimate(spec: RunSpec, params: int, tgt_vocab: int, *, workers: int = 1, de
     width = 3 if spec.train.precision == "bf16" else 4  # norms and residual sums stay fp32, and weights are cast
     return MemoryEstimate(
         weights=4 * params,
-        moments=4 * MOMENTS.get(spec.optim.kind, 1) * params,
+        moments=4 * (MOMENTS[spec.optim.kind] + (spec.optim.ema is not None)) * params,
         activations=tokens * stored * width,
         loss=3 * 4 * min(tokens, LOGITS[device]) * tgt_vocab,
         process=PROCESS[device],

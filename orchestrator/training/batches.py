@@ -50,6 +50,14 @@ class UpdateLoader:
         sizes = Counter(self.batch.size_at(epoch) for epoch in range(first, end))
         return sum(epochs * -(-self.batches.count(size) // self.batch.accumulate) for size, epochs in sizes.items())
 
+    def epochs_of(self, updates: int) -> int:
+        """Number of epochs that so many updates take, the last one perhaps in part; an estimate like `updates_of`."""
+        last = self.batch.stages[-1].from_epoch if self.batch.stages else 0
+        for epochs in range(1, last + 1):
+            if self.updates_of(0, epochs) >= updates:
+                return epochs
+        return last + max(1, -(-(updates - self.updates_of(0, last)) // max(1, self.updates_of(last, last + 1))))
+
     def updates(self, epoch: int, index: int) -> Iterator[Update]:
         """Starts at micro-batch `index` of `epoch`; never ends."""
         while True:

@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.memory import PROCESS, estimate
+from tests.unit.training.support import changed
 
 PROBE = """
 import json, sys, torch
@@ -64,3 +65,10 @@ def test_the_estimate_is_near_the_peak(repository, model, vocabulary, pairs, pre
     memory = estimate(RunSpec.model_validate(spec), real["params"], vocabulary)
     assert 0.75 * real["peak"] <= memory.total - memory.process <= 1.4 * real["peak"]
     assert real["before"] < PROCESS["cpu"]
+
+
+def test_optimiser_state_is_counted() -> None:
+    """Adam keeps two numbers for each parameter, Muon at most as many, Nesterov's momentum one; a moving average is one more."""
+    optims = {"adam": {}, "muon": {"kind": "muon"}, "nag": {"kind": "nag"}, "averaged": {"ema": 0.99}}
+    moments = {name: estimate(changed(optim=optim), 1000, 100).moments for name, optim in optims.items()}
+    assert moments == {"adam": 8000, "muon": 8000, "nag": 4000, "averaged": 12000}

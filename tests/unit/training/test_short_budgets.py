@@ -81,6 +81,8 @@ def test_stages_of_batches_come_in_order(prepared) -> None:
         sizes[epoch] = max(sizes.get(epoch, 0), *(len(micro.src) for micro in update.micro_batches))
     assert sizes == {0: 10, 1: 40, 2: 40, 3: 80}
     assert batch.max_size == 80
+    counts = (1, updates[0], updates[0] + 1, sum(updates[:3]) + 1, sum(updates) + 2 * updates[3])
+    assert [loader.epochs_of(count) for count in counts] == [1, 1, 2, 4, 6]
 
 
 def test_the_average_is_the_recurrence_written_out() -> None:
