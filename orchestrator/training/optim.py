@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from models.paths import PATHS
 from orchestrator.specs.schema import OptimSpec, Schedule
+from orchestrator.training.muon import Muon
 
 STATE = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")
 """Names of the optimisers' state of a parameter."""
@@ -85,28 +86,7 @@ class NAG(_Unwrapped, torch.optim.SGD):
     _step = inspect.unwrap(torch.optim.SGD.step)
 
 
-class Muon(_Unwrapped, torch.optim.Muon):
-    _step = inspect.unwrap(torch.optim.Muon.step)
-
-
-class MuonWithAdam:
-    """Muon for the hidden matrices and Adam for all other parameters, as one optimiser with one state."""
-
-    def __init__(self, muon: Muon, adam: Adam) -> None:
-        self.muon, self.adam = muon, adam
-        adam.state = self.state = muon.state
-        self.param_groups = [*muon.param_groups, *adam.param_groups]
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        self.muon.zero_grad(set_to_none=set_to_none)
-        self.adam.zero_grad(set_to_none=set_to_none)
-
-    def step(self) -> None:
-        self.muon.step()
-        self.adam.step()
-
-
-Optimizer: TypeAlias = Adam | NAG | MuonWithAdam
+Optimizer: TypeAlias = Adam | NAG | Muon
 
 
 def build_optimizer(model: nn.Module, spec: OptimSpec) -> Optimizer:
@@ -151,15 +131,13 @@ def nag(model: nn.Module, spec: OptimSpec) -> NAG:
     return found
 
 
-def muon(model: nn.Module, spec: OptimSpec) -> MuonWithAdam:
-    """Muon (Jordan 2024) with updates of the size of Adam's: 0.2 * sqrt(max(rows, columns)) (Liu et al. 2025)."""
+def muon(model: nn.Module, spec: OptimSpec) -> Muon:
+    """Muon for the hidden matrices, Adam for the rest, at one learning rate."""
     assert spec.momentum is not None
     matrices = hidden_matrices(model)
     chosen = {id(matrix) for matrix in matrices}
-    return MuonWithAdam(
-        Muon(matrices, lr=0.0, momentum=spec.momentum, weight_decay=spec.weight_decay, adjust_lr_fn="match_rms_adamw"),
-        adam(model, spec, [p for p in model.parameters() if id(p) not in chosen]),
-    )
+    rest = adam(model, spec, [p for p in model.parameters() if id(p) not in chosen])
+    return Muon(matrices, rest, momentum=spec.momentum, weight_decay=spec.weight_decay)
 
 
 def set_lr(optimizer: Optimizer, rate: float) -> None:

@@ -134,6 +134,19 @@ def test_muon_moves_hidden_matrices_by_orthogonal_steps_and_the_rest_by_adam() -
         assert singular.min() > 0.3 and singular.max() < 1.5, name  # five Newton-Schulz steps bring them near 1
 
 
+def test_muon_takes_the_steps_of_torchs() -> None:
+    model, before, moved, names = one_step(OptimSpec(kind="muon", weight_decay=0.1))
+    reference = build(SPEC.model.model_dump(), 40, 40)
+    reference.load_state_dict(before)
+    parameters = dict(reference.named_parameters())
+    for name in names:
+        parameters[name].grad = model.get_parameter(name).grad
+    matrices = [parameters[name] for name in names]
+    torch.optim.Muon(matrices, lr=0.01, momentum=0.95, weight_decay=0.1, adjust_lr_fn="match_rms_adamw").step()
+    for name in names:
+        torch.testing.assert_close(moved[name] - before[name], parameters[name] - before[name], atol=2e-4, rtol=0.02)
+
+
 CASES = {
     "ema": {"optim": {"ema": 0.9}},
     "muon": {"optim": {"kind": "muon", "weight_decay": 0.05}},
