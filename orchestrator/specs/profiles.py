@@ -1,6 +1,6 @@
 """Profiles scale rows down: one factor on all widths, another corpus, fewer steps. What a table varies stays unchanged.
 
-`smoke`: seconds on a CPU with the built-in corpus; `cpu` and `gpu`: a real corpus at a stated reduction; no profile: as published.
+`smoke`: seconds on a CPU with the built-in corpus; `mini` and `gpu`: real corpora at a stated reduction; no profile: as published.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from orchestrator.specs.positions import Document, Located, nearest, shown
 from orchestrator.specs.schema import Natural, Positive, Strict
 
 VALID = "valid"
-SECTIONS = ("data", "batch", "train", "decode", "score")
+SECTIONS = ("data", "batch", "model", "optim", "train", "decode", "score")
 
 
 class Scale(Strict):
-    """A reduction of rows. data, batch and train merge onto the row's sections.
+    """A reduction of rows. data, batch, model, optim and train merge onto the row's sections.
 
     width: factor on d_model, d_ff, word_dim, output_dim, and every component option `d_*` and `widths` (each item of a list).
-    warmup, log_gradient_norms: upper bounds of the row's values. restart_after_steps: replaces the start of a row's second phase.
+    warmup, log_gradient_norms: upper bounds of the row's values. optim.restart: merges onto the second phase of rows that have one.
     A smaller width and a shorter warm-up would raise noam's peak rate, d_model^-0.5 * warmup^-0.5; its `factor` is adjusted to keep the
     published peak.
     """
 
     width: Annotated[float, Field(gt=0, le=4)] = 1.0
     warmup: Natural | None = None
-    restart_after_steps: Positive | None = None
     log_gradient_norms: Positive | None = None
     data: dict[str, Any] = Field(default_factory=dict)
     batch: dict[str, Any] = Field(default_factory=dict)
+    model: dict[str, Any] = Field(default_factory=dict)
+    optim: dict[str, Any] = Field(default_factory=dict)
     train: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -56,7 +57,7 @@ class Profile(Scale):
     def of(self, corpus: str) -> Profile:
         """Returns the profile for rows that are published on this corpus."""
         own = self.corpora.get(corpus, Scale()).model_dump(exclude_unset=True)
-        sections = {name: getattr(self, name) | own.get(name, {}) for name in ("data", "batch", "train")}
+        sections = {name: getattr(self, name) | own.get(name, {}) for name in ("data", "batch", "model", "optim", "train")}
         return self.model_copy(update=own | sections)
 
 
@@ -95,8 +96,6 @@ def apply(row: Located, profile: Profile, document: Document) -> Located:
                 ratio = data["model"]["d_model"] / width * shorter / schedule["warmup"]
                 schedule["factor"] = round(schedule["factor"] * ratio**0.5, 6)
             schedule["warmup"] = shorter
-    if profile.restart_after_steps is not None and optim["restart"]:
-        optim["restart"] |= {"after_steps": profile.restart_after_steps, "after_epochs": None}
     if profile.log_gradient_norms is not None:
         data["train"]["log_gradient_norms"] = min(data["train"]["log_gradient_norms"], profile.log_gradient_norms)
     if profile.batch and optim["restart"] and optim["restart"]["batch"]:
@@ -104,6 +103,8 @@ def apply(row: Located, profile: Profile, document: Document) -> Located:
     scaled = Located(data, row.home, row.positions).merged(Located.of(document, (), lambda key: key in SECTIONS))
     if corpus in document.data.get("corpora", {}):
         scaled = scaled.merged(Located.of(document, ("corpora", corpus), lambda key: key in SECTIONS))
+    if optim["restart"] is None:
+        scaled.data["optim"]["restart"] = None
     scaled.data["score"]["test"] = test_set(data["score"]["test"], profile.score.get("test"))
     return scaled
 

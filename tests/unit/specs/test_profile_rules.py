@@ -27,7 +27,7 @@ rows:
 PROFILE = """\
 width: 0.25
 warmup: 100
-restart_after_steps: 9
+optim: {restart: {after_steps: 9, after_epochs: null}}
 log_gradient_norms: 2
 batch: {size: 300}
 train: {max_steps: 8}

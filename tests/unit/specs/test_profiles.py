@@ -42,10 +42,10 @@ def test_a_plateau_keeps_its_rate_and_validates_by_the_profiles_steps(profile: s
 
 def test_a_corpus_scale_says_only_what_differs() -> None:
     own = {"width": 0.5, "warmup": None, "batch": {"size": 800}}
-    whole = {"width": 0.25, "warmup": 400, "restart_after_steps": 9, "batch": {"unit": "tokens", "size": 400}, "train": {"max_steps": 7}}
+    whole = {"width": 0.25, "warmup": 400, "optim": {"clip_norm": 9}, "batch": {"unit": "tokens", "size": 400}, "train": {"max_steps": 7}}
     profile = Profile.model_validate(whole | {"corpora": {"iwslt14-de-en": own}})
     small = profile.of("iwslt14-de-en")
-    assert (small.width, small.warmup, small.restart_after_steps) == (0.5, None, 9)
+    assert (small.width, small.warmup, small.optim) == (0.5, None, {"clip_norm": 9})
     assert small.batch == {"unit": "tokens", "size": 800} and small.train == {"max_steps": 7}
     assert profile.of("wmt14-en-de") == profile
 
@@ -72,7 +72,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         ("corpora:\n  wmt14-en-de:\n    widht: 1\n", [r":3: corpora.wmt14-en-de.widht: unknown key; .*did you mean width\?"]),
         (
             "corpora:\n  wmt14-en-de:\n    score: {}\n",
-            [r":3: corpora.wmt14-en-de.score: unknown key; expected one of batch, data, log_gradient_norms, re"],
+            [r":3: corpora.wmt14-en-de.score: unknown key; expected one of batch, data, log_gradient_norms, mod"],
         ),
         ("corpora:\n  wmt14-en-de: {width: 9}\n", [r":2: corpora.wmt14-en-de.width: found 9; expected a number <= 4"]),
         ("corpora:\n  wmt14-en-de: 3\n", [r":2: corpora.wmt14-en-de: found 3; expected a mapping"]),
