@@ -12,9 +12,8 @@ import json
 import os
 import re
 import shutil
-import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -22,9 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import UserError
 from orchestrator.files.locks import file_lock
+from orchestrator.tracking import sqlite_client
 from orchestrator.tracking.environment import configure, default_uri, is_server, redact, sqlite_path, with_driver
 from orchestrator.tracking.history import Point, flatten
 from orchestrator.tracking.location import artifacts_of, copy_artifact, ledger_id, prepare_database
+from orchestrator.tracking.new_database import write_new_database
+from orchestrator.tracking.sqlite_client import REVISION, SqliteClient, revision
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -64,27 +66,33 @@ class StoredRun:
 
 
 class MlflowStore:
-    """Runs of the experiment `nmt-ablate` at `uri` (default: sqlite in `results`). Opened at the first call, which takes seconds."""
+    """Runs of the experiment `nmt-ablate` at `uri` (default: sqlite in `results`). Opened at the first call."""
 
     def __init__(self, results: Path, uri: str | None = None) -> None:
         self.results, self.uri = results, uri or default_uri(results)
         self.server, self.own = is_server(self.uri), self.uri == default_uri(results)
-        self._client: MlflowClient | None = None
+        self._client: MlflowClient | SqliteClient | None = None
         self._experiment = ""
 
     @property
-    def client(self) -> MlflowClient:
+    def client(self) -> MlflowClient | SqliteClient:
         if self._client is None:
-            mlflow = _mlflow()
             self._prepare_sqlite()
             # concurrent creation of a fresh database fails in three of four cases; a server has created its own
             with contextlib.nullcontext() if self.server else file_lock(self.results / ".mlflow-init.lock"):
-                uri = with_driver(self.uri)
-                with _fast_creation(sqlite_path(uri)):
-                    client = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
+                client = self._open()
                 self._experiment = self._find_experiment(client)
             self._client = client
         return self._client
+
+    def _open(self) -> MlflowClient | SqliteClient:
+        if (path := sqlite_path(self.uri)) is not None:
+            if not path.stat().st_size:  # `_prepare_sqlite` made the file
+                write_new_database(path)
+            if revision(path) == REVISION:
+                return SqliteClient(path)
+        uri = with_driver(self.uri)
+        return _mlflow().MlflowClient(tracking_uri=uri, registry_uri=uri)
 
     @property
     def experiment(self) -> str:
@@ -107,16 +115,23 @@ class MlflowStore:
     def find(self, tags: Mapping[str, str]) -> list[Run]:
         """Runs of this ledger with these tags. The ledger's own store may have runs from before the tag `nmt.ledger` existed."""
         filters = tags if self.own else {**tags, "nmt.ledger": ledger_id(self.results)}
-        query = " and ".join(f"tags.`{name}` = '{_plain(value)}'" for name, value in filters.items())
+        client = self.client
+        if isinstance(client, SqliteClient):
+            runs = client.runs_with_tags(self._experiment, filters)
+        else:
+            runs = self._pages(client, " and ".join(f"tags.`{name}` = '{_plain(value)}'" for name, value in filters.items()))
+        return sorted(runs, key=lambda run: (run.info.start_time, "nmt.projected" not in run.data.tags, run.info.run_id))
+
+    def _pages(self, client: MlflowClient, query: str) -> list[Run]:
         runs: list[Run] = []
-        client, token = self.client, None
+        token = None
         while True:
             order = ["attributes.start_time ASC"]
             page = client.search_runs([self._experiment], query, max_results=PAGE, order_by=order, page_token=token)
             runs.extend(page)
             token = page.token
             if not token:
-                return sorted(runs, key=lambda run: (run.info.start_time, "nmt.projected" not in run.data.tags, run.info.run_id))
+                return runs
 
     def create(self, name: str, tags: Mapping[str, str], start: int) -> StoredRun:
         """Creates a run together with its tags, so that it is found after a crash."""
@@ -136,7 +151,7 @@ class MlflowStore:
 
         The run lacks points after the last of each metric, and parameters without a value (MLflow refuses to change one).
         """
-        entities = _mlflow().entities
+        entities: ModuleType = sqlite_client if isinstance(self.client, SqliteClient) else _mlflow().entities
         new = [point for point in points if point.step > child.last.get(metric_key(point.key), -1)]
         metrics = [entities.Metric(metric_key(p.key), p.value, p.time, p.step) for p in new]
         params: dict[str, str] = {}
@@ -193,13 +208,14 @@ class MlflowStore:
             path.parent.mkdir(parents=True, exist_ok=True)
             prepare_database(path, self.results, EXPERIMENT)
 
-    def _find_experiment(self, client: MlflowClient) -> str:
+    def _find_experiment(self, client: MlflowClient | SqliteClient) -> str:
         found = client.get_experiment_by_name(EXPERIMENT)
         if found is None:
             location = None if self.server else artifacts_of(self.results)
             try:
                 return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=KIND | VIEW))
-            except _mlflow().exceptions.MlflowException:  # another writer created it first
+            except Exception:
+                # another writer created it first
                 if (found := client.get_experiment_by_name(EXPERIMENT)) is None:
                     raise
         if found.lifecycle_stage == "deleted":
@@ -215,7 +231,7 @@ class MlflowStore:
 
 
 def _mlflow() -> ModuleType:
-    """Imports MLflow, which takes seconds, once a store is opened and after its environment is set."""
+    """Imports MLflow, which takes seconds, after its environment is set."""
     configure()
     import mlflow
 
@@ -227,31 +243,6 @@ def _user() -> str:
     with contextlib.suppress(OSError, KeyError):
         return os.environ.get("MLFLOW_TRACKING_USERNAME") or getpass.getuser()
     return "unknown"
-
-
-@contextlib.contextmanager
-def _fast_creation(path: Path | None) -> Iterator[None]:
-    """Turns off fsync while a new sqlite database is created in hundreds of small transactions."""
-    if path is None or (path.exists() and path.stat().st_size):
-        yield
-        return
-    from sqlalchemy import Engine, event
-
-    opened: list[sqlite3.Connection] = []
-
-    def connected(connection: Any, record: Any) -> None:
-        if isinstance(connection, sqlite3.Connection):
-            connection.execute("PRAGMA synchronous=OFF")
-            opened.append(connection)
-
-    event.listen(Engine, "connect", connected)
-    try:
-        yield
-    finally:
-        event.remove(Engine, "connect", connected)
-        for connection in opened:
-            with contextlib.suppress(sqlite3.Error):  # closed by the pool
-                connection.execute("PRAGMA synchronous=FULL")
 
 
 def metric_key(name: str) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
+from tests.unit.tracking.reading import mlflow_client, runs_of
 
 
 def states(fake_results: Any) -> Counter[str]:
-    return Counter(run.info.status for run in MlflowStore(fake_results.root).search("sweep-1"))
+    return Counter(run.info.status for run in runs_of(fake_results.root))
 
 
 def test_follows_a_sweep_to_its_end(fake_results: Any) -> None:
@@ -36,9 +36,9 @@ def test_follows_a_sweep_to_its_end(fake_results: Any) -> None:
     fake_results.finished(rows[1])
     assert tracking.stop(60) and said == []
     assert states(fake_results) == Counter(FINISHED=3)
-    for run in MlflowStore(fake_results.root).search(sweep_id):
+    for run in runs_of(fake_results.root, sweep_id):
         if run.data.tags["nmt.kind"] == "run":
-            history = MlflowStore(fake_results.root).client.get_metric_history(run.info.run_id, "train/loss")
+            history = mlflow_client(fake_results.root).get_metric_history(run.info.run_id, "train/loss")
             assert [point.step for point in history] == list(range(1, 21))
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.tracking import location, ui
-from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
+from tests.unit.tracking.reading import mlflow_client, runs_of
 
 
 @pytest.mark.slow
@@ -29,11 +29,11 @@ def test_a_results_folder_that_moved_has_its_artifacts_with_it(fake_results: Any
     fake_results.finished(later)
     reconcile(new)
     assert not old.exists()
-    runs = [run for run in MlflowStore(new).search(sweep_id) if run.data.tags["nmt.kind"] == "run"]
+    runs = [run for run in runs_of(new, sweep_id) if run.data.tags["nmt.kind"] == "run"]
     assert len(runs) == 2
     for run in runs:
         assert run.info.artifact_uri == f"{new.as_uri()}/mlflow-artifacts/{run.info.run_id}/artifacts"
-        names = {item.path for item in MlflowStore(new).client.list_artifacts(run.info.run_id)}
+        names = {item.path for item in mlflow_client(new).list_artifacts(run.info.run_id)}
         assert "train.json" in names and not any(name.startswith(".") for name in names)
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from orchestrator.tracking.store import MlflowStore
 from orchestrator.tracking.sweeps import Projector, reconcile
+from tests.unit.tracking.reading import mlflow_client, runs_of
 
 HOLDER = """
 import sys, time
@@ -58,19 +59,19 @@ def seed_store(results: Path, blank: Path) -> None:
 
 def dump(results: Path, sweep_id: str = "sweep-1") -> dict[str, Any]:
     """Everything the store says of a sweep, without its own run ids. Fails on a point logged twice."""
-    store, found = MlflowStore(results), {}
-    runs = store.search(sweep_id)
+    client, found = mlflow_client(results), {}
+    runs = runs_of(results, sweep_id)
     names = {run.info.run_id: run.info.run_name for run in runs}
     for run in runs:
         points = {
-            key: [(p.step, p.value, p.timestamp) for p in store.client.get_metric_history(run.info.run_id, key)] for key in run.data.metrics
+            key: [(p.step, p.value, p.timestamp) for p in client.get_metric_history(run.info.run_id, key)] for key in run.data.metrics
         }
         for key, values in points.items():
             assert len({step for step, _, _ in values}) == len(values), f"{run.info.run_name}: {key} has a step twice"
         tags = {key: names.get(value, value) for key, value in run.data.tags.items()}
         assert run.info.run_name not in found, f"{run.info.run_name} is there twice"
         info = run.info
-        artifacts = sorted(item.path for item in store.client.list_artifacts(info.run_id))
+        artifacts = sorted(item.path for item in client.list_artifacts(info.run_id))
         found[info.run_name] = [info.status, info.start_time, info.end_time, tags, run.data.params, points, artifacts]
     return found
 
@@ -186,7 +187,7 @@ def test_a_row_that_changed_supersedes_the_old_one(fake_results: Any, blank: Pat
     fake_results.sweep([new])
     fake_results.finished(new)
     reconcile(fake_results.root)
-    kinds = Counter((run.data.tags["nmt.kind"], run.info.status) for run in MlflowStore(fake_results.root).search("sweep-1"))
+    kinds = Counter((run.data.tags["nmt.kind"], run.info.status) for run in runs_of(fake_results.root))
     assert kinds == Counter({("sweep", "FINISHED"): 1, ("run", "FINISHED"): 1, ("superseded", "FINISHED"): 1})
 
 
@@ -197,10 +198,10 @@ def test_long_odd_and_secret_values(fake_results: Any, blank: Path) -> None:
     fake_results.finished(row, steps=1500)
     fake_results.sweep([row])
     reconcile(fake_results.root)
-    (run,) = (run for run in MlflowStore(fake_results.root).search("sweep-1") if run.data.tags["nmt.kind"] == "run")
+    (run,) = (run for run in runs_of(fake_results.root) if run.data.tags["nmt.kind"] == "run")
     assert len(run.data.params["note"]) == 6000 and run.data.params["weird key_"] == "1" and run.data.params["p249"] == "249"
     assert run.data.params["uri"] == "https://***@host/x?password=***&a=1"
-    assert len(MlflowStore(fake_results.root).client.get_metric_history(run.info.run_id, "train/loss")) == 1500
+    assert len(mlflow_client(fake_results.root).get_metric_history(run.info.run_id, "train/loss")) == 1500
 
 
 def test_bad_sweep_file_is_told_and_passed_over(fake_results: Any, blank: Path) -> None:

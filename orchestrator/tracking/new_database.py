@@ -1,0 +1,66 @@
+"""Empty MLflow databases: MLflow makes one per version in `$XDG_CACHE_HOME/nmt-ablate/mlflow`, which takes seconds; results get copies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from orchestrator.files import atomic
+from orchestrator.files.locks import file_lock
+from orchestrator.tracking.environment import configure
+from orchestrator.tracking.sqlite_client import revision
+
+
+def write_new_database(path: Path) -> None:
+    """Writes an empty database of the installed MLflow. An unusable cache is no error."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt-ablate" / "mlflow"
+    cached = folder / f"{version('mlflow')}.db"
+    try:
+        with file_lock(folder / "lock"):
+            if revision(cached) is None:
+                with tempfile.TemporaryDirectory(dir=folder) as made:
+                    _make(Path(made) / cached.name).replace(cached)
+            _copy(cached, path)
+    except OSError:
+        with tempfile.TemporaryDirectory(prefix="nmt-mlflow-") as made:
+            _copy(_make(Path(made) / cached.name), path)
+
+
+def _make(path: Path) -> Path:
+    configure()
+    import mlflow
+
+    with _without_fsync():
+        mlflow.MlflowClient(tracking_uri=f"sqlite:///{path}", registry_uri=f"sqlite:///{path}")
+    return path
+
+
+def _copy(source: Path, path: Path) -> None:
+    """Copies a database to `path`, whole or not at all. MLflow's experiment Default gets the place that MLflow gives it here."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(source.read_bytes())
+        connection.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = 0", (str(Path("mlruns/0").resolve()),))
+        connection.commit()
+        atomic.write_bytes(path, connection.serialize())
+
+
+@contextlib.contextmanager
+def _without_fsync() -> Iterator[None]:
+    """MLflow makes its tables in hundreds of small transactions."""
+    from sqlalchemy import Engine, event
+
+    def connected(connection: Any, record: Any) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA synchronous=OFF")
+
+    event.listen(Engine, "connect", connected)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "connect", connected)
