@@ -20,6 +20,7 @@ def plan(
     probe: Annotated[bool, typer.Option("--probe", help="Measure a few updates of each architecture on this machine.")] = False,
     probes: Annotated[int, typer.Option("--probes", min=1, help="Maximum number of new probes; other rows take the nearest's rate.")] = 12,
     check: Annotated[bool, typer.Option("--check", help="Compare estimates with the seconds that finished runs took.")] = False,
+    rows: Annotated[bool, typer.Option("--rows", help="Print every row of more than 50. Default: the first and the last five.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """What would run and what it costs: keys, parameters, operations, time, memory, what is done and what is shared. Starts no training.
@@ -30,7 +31,7 @@ def plan(
     """
     from orchestrator.cli.commands.plan import plan
 
-    plan(targets, options, seeds, force=force, max_probes=probes if probe else 0, check=check, as_json=as_json)
+    plan(targets, options, seeds, force=force, max_probes=probes if probe else 0, check=check, every_row=rows, as_json=as_json)
 
 
 def show(

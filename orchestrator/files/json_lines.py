@@ -20,14 +20,10 @@ from orchestrator.files.atomic import naming, plain
 
 
 class JsonLines:
-    """An open JSON-lines file.
+    """An open JSON-lines file. points: prefix of the fault points POINTS_pre_append and POINTS_post_append (see `faults`)."""
 
-    sync: fsync after each line, for lines whose receipt is acknowledged. points: prefix of the fault points POINTS_pre_append and
-    POINTS_post_append (see `faults`).
-    """
-
-    def __init__(self, path: Path, *, sync: bool = False, points: str = "") -> None:
-        self.path, self.sync, self.points = path, sync, points
+    def __init__(self, path: Path, *, points: str = "") -> None:
+        self.path, self.points = path, points
         path.parent.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         size = os.fstat(self._descriptor).st_size
@@ -47,8 +43,6 @@ class JsonLines:
             self._torn = written != len(line)
             if self._torn:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            if self.sync:
-                os.fsync(self._descriptor)
         fault(f"{self.points}_post_append", record.get("step"))
 
     def close(self) -> None:

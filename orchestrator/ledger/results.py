@@ -24,7 +24,7 @@ import yaml
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.documents import checked, key_in, read_bytes, read_document, sealed, unsealed
-from orchestrator.files.json_lines import JsonLines, read_lines
+from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger import superseded
 from orchestrator.ledger.keys import short
 from orchestrator.ledger.run_lock import RunLock
@@ -138,12 +138,6 @@ class Ledger:
         path = self.run_dir(train_key) / "spec.yaml"
         if read_bytes(path) != text.encode():
             atomic.write_text(path, text, points="spec", check=self._check)
-
-    def append_history(self, train_key: str, report: Mapping[str, Any]) -> None:
-        """Appends one report durably."""
-        self._check()
-        with JsonLines(self.run_dir(train_key) / "history.jsonl", sync=True) as lines:
-            lines.append(dict(report))
 
     def history(self, train_key: str) -> list[Record]:
         """Reports in order of steps, one per step: a metric that is reported again after a crash replaces the earlier one."""

@@ -21,6 +21,7 @@ from orchestrator.safe_text import log
 from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.grid.explain import summary
 from orchestrator.specs.index import find_all
+from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.sweeps.names import parse_seeds
@@ -29,30 +30,40 @@ from orchestrator.sweeps.plan import Data, Plan
 from orchestrator.sweeps.plan import plan as plan_rows
 from orchestrator.tables import cell, make_table
 
-MAX_ROWS, LAST_ROWS = 200, 10
-"""Rows of the printed table, and how many of them are the plan's last."""
+MAX_ROWS, END_ROWS = 50, 5
+"""Rows of a table that is printed whole, and how many of a longer one's first and last are printed."""
 
 COLUMNS = ("row", "seed", "params", "FLOP/update", "FLOP", "time", "memory", "rate", "train key", "status")
 STATUSES = ("new", "shared", "done", "failed", "stopped", "needs-data")
 
 
 @no_garbage_collection(freeze=True)
-def plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: bool, max_probes: int, check: bool, as_json: bool) -> None:
-    """Prints what the rows of `targets` would do and cost. max_probes: new probes; 0: none."""
+def plan(
+    targets: list[str],
+    options: RowOptions,
+    seeds: str | None,
+    *,
+    force: bool,
+    max_probes: int,
+    check: bool,
+    every_row: bool,
+    as_json: bool,
+) -> None:
+    """Prints what the rows of `targets` would do and cost. max_probes: new probes; 0: none. every_row: print long tables whole."""
     need_folder(options.data_dir, "--data-dir")
     requested = parse_seeds(seeds)
     errors: list[str] = []
     rows: list[Row] = []
     default_seeds: set[int] = set()
     scheduler: dict[str, Any] = {}
-    grids: list[dict[str, Any]] = []
+    grids: list[TableFile] = []
     for target in targets:
         try:
             rows += resolve(target, sets=options.sets, profile=options.profile)
             section = sweep_of(target, options.profile)
             default_seeds |= set(section.seeds)
             scheduler = section.model_dump()["scheduler"]
-            grids += [summary(found.table) for found in find_all(target) if found.row is None and found.table.grid is not None]
+            grids += [found.table for found in find_all(target) if found.row is None and found.table.grid is not None]
         except UserError as error:
             errors += error.lines
     if errors:
@@ -69,9 +80,9 @@ def plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: b
     comparison = cost_check.check(planned_rows, rows, costs, ledger) if check else None
     record = planned_rows.as_json()
     if as_json:
-        print_json(record | {"grids": grids} | ({} if comparison is None else {"check": comparison}))
+        print_json(record | {"grids": [summary(grid) for grid in grids]} | ({} if comparison is None else {"check": comparison}))
     else:
-        console().print(_table(planned_rows))
+        console().print(_table(planned_rows, every_row))
 
     totals = record["totals"]
     counts = ", ".join(f"{totals[name]} {name}" for name in STATUSES if name in totals)
@@ -92,22 +103,25 @@ def plan(targets: list[str], options: RowOptions, seeds: str | None, *, force: b
         raise typer.Exit(1)
 
 
-def _grid_lines(grid: dict[str, Any]) -> list[str]:
-    """How many combinations of a grid are rows, and what excludes the others."""
+def _grid_lines(table: TableFile) -> list[str]:
+    """How many combinations of a grid are rows, its axes, and what excludes the other combinations."""
+    assert table.grid is not None
+    grid = summary(table)
     excluded = grid["combinations"] - grid["rows"]
     twice = f"; {grid['drawn_twice']:,} draws came out as others" if grid["drawn_twice"] else ""
     lines = [f"{grid['table']}: {grid['rows']:,} of {grid['combinations']:,} combinations are rows, {excluded:,} are excluded{twice}"]
+    lines += [f"  axis {axis.described}" for axis in table.grid.axes]
     return lines + [f"  {each['combinations']:,}: {each['line']}" for each in grid["excluded"]]
 
 
-def _table(planned_rows: Plan) -> Table:
-    """The rows; of more than MAX_ROWS the first and the last."""
+def _table(planned_rows: Plan, every_row: bool) -> Table:
+    """The rows; of more than MAX_ROWS only the first and the last, unless `every_row`."""
     table = make_table(COLUMNS, numeric=("seed", "params", "FLOP/update", "FLOP", "time", "memory"))
     rows = (*planned_rows.parents, *planned_rows.rows)
     for number, row in enumerate(rows):
-        if len(rows) > MAX_ROWS and MAX_ROWS - LAST_ROWS <= number < len(rows) - LAST_ROWS:
-            if number == MAX_ROWS - LAST_ROWS:
-                table.add_row(f"({len(rows) - MAX_ROWS:,} rows more; --json prints all)")
+        if len(rows) > MAX_ROWS and not every_row and END_ROWS <= number < len(rows) - END_ROWS:
+            if number == END_ROWS:
+                table.add_row(f"({len(rows) - 2 * END_ROWS:,} rows more: --rows)")
             continue
         status = (
             row.status

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from orchestrator.specs.check import SECTIONS
-from orchestrator.specs.grid.conditions import Test, compile_condition, text
+from orchestrator.specs.grid.conditions import Test, compile_condition, text, words
 from orchestrator.specs.grid.schema import UNSET, Axis, Range
 from orchestrator.specs.positions import Document, KeyPath, Position, describe, nearest
 
@@ -72,6 +72,14 @@ class CompiledAxis:
     @property
     def range(self) -> Range | None:
         return self.axis.uniform or self.axis.loguniform
+
+    @property
+    def described(self) -> str:
+        """Its values and its condition: `hops: 2, 4 (fusion: mlrf)`."""
+        drawn = ", drawn" if self.axis.random else ""
+        limits = self.range
+        values = ", ".join(text(value.plain) for value in self.values) if limits is None else f"{limits.low:g} to {limits.high:g}"
+        return f"{self.name}: {values}{drawn}" + ("" if self.axis.when is None else f" ({words(self.axis.when)})")
 
     def draw(self, text_of_place: str) -> Value:
         """Draws the value of a random axis: deterministic in `text_of_place`, independent of the rest of the grid."""

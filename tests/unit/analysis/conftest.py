@@ -22,6 +22,7 @@ from orchestrator.scoring.scores import score
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
+from tests.unit.history import append_history
 
 HEAD = """\
 source: {paper: demo, table: small}
@@ -61,7 +62,7 @@ class Lab:
         self.ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": row.spec.model_dump(), "keys": keys.as_dict()})
         for step, accuracy in ((2, 0.25), (4, 0.5)):
             report: dict[str, Any] = {"step": step, "valid/accuracy": accuracy, "valid/nll": 2.0}
-            self.ledger.append_history(keys.train, report | ({} if train is None else {"train/accuracy": train * accuracy}))
+            append_history(self.ledger, keys.train, report | ({} if train is None else {"train/accuracy": train * accuracy}))
         self.ledger.write_train(keys.train, {"status": "done", "steps": 4, "params": 1})
         sources, references = self.prepared.sources("test"), self.prepared.references("test")[0]
         texts = [_shuffled(line) if spoil(source) else line for source, line in zip(sources, references, strict=True)]

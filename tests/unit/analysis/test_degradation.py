@@ -15,6 +15,7 @@ from orchestrator.decoding.translate import translate_lines
 from orchestrator.errors import UserError
 from orchestrator.ledger.run_files import Store
 from orchestrator.scoring.scores import score
+from tests.unit.history import append_history
 
 FEW = ["pairs=6", "device=cpu"]
 
@@ -28,7 +29,7 @@ def test_the_sample_is_fixed_by_its_seed() -> None:
 
 
 def test_a_row_has_bleu_of_both_and_its_losses(own: Any) -> None:
-    own.ledger.append_history(own.subject("base").train_key, {"step": 4, "train/nll": 1.5, "valid/nll": 2.25})
+    append_history(own.ledger, own.subject("base").train_key, {"step": 4, "train/nll": 1.5, "valid/nll": 2.25})
     made = analyse(own.context("degradation", "base", "hier", options=FEW))
     found = [
         (r["measure"], r["data"], r["step"], r["sentences"] if r["measure"] == "bleu" else r["value"])

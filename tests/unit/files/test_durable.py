@@ -10,7 +10,7 @@ import torch
 
 from orchestrator.errors import FencedError
 from orchestrator.files import atomic
-from orchestrator.files.json_lines import Journal, JsonLines
+from orchestrator.files.json_lines import Journal
 from orchestrator.ledger import checkpoint
 from orchestrator.ledger import weights as weight_files
 from orchestrator.ledger.results import Ledger
@@ -96,13 +96,7 @@ def test_weights_are_on_the_disk_before_the_record_that_shows_them(tmp_path, dis
         assert ("sync", tmp_path) in [event[:2] for event in disk[disk.renamed(tensors) : disk.renamed(record)]]
 
 
-def test_an_acknowledged_line_is_on_the_disk_and_a_journals_is_not_waited_for(tmp_path, disk):
-    path = tmp_path / "lines.jsonl"
-    with JsonLines(path, sync=True) as lines:
-        for step in (1, 2):
-            lines.append({"step": step})
-            assert disk[-1] == ("sync", path, path.stat().st_size)
-    disk.clear()
+def test_a_journals_line_is_not_waited_for(tmp_path, disk):
     with Journal(tmp_path / "journal.jsonl") as journal:
         journal.step(1)
     assert disk == []
@@ -125,8 +119,6 @@ def test_every_record_of_the_ledger_is_on_the_disk_when_its_write_returns(tmp_pa
         for name in names:
             disk.holds(run / name)
         assert [disk.renamed(run / name) for name in names] == sorted(disk.renamed(run / name) for name in names)
-    ledger.append_history(KEY, {"step": 5})
-    assert disk[-1] == ("sync", run / "history.jsonl", (run / "history.jsonl").stat().st_size)
 
 
 def test_an_archive_and_what_is_unpacked_of_it_are_on_the_disk(tmp_path, disk):

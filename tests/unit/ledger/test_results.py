@@ -10,6 +10,7 @@ import pytest
 from orchestrator.errors import FencedError, UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
+from tests.unit.history import append_history
 
 TRAIN, OTHER, DECODE, SCORE, TUNE = (hashlib.sha256(name).hexdigest() for name in (b"train", b"other", b"decode", b"score", b"tune"))
 DONE = {"status": "done", "steps": 100, "valid": {"nll": 2.5}, "reason": ""}
@@ -36,7 +37,7 @@ def fill(ledger: Ledger) -> None:
     ledger.write_spec(TRAIN, {"id": "a/b/c", "spec": {"optim": {"eps": 1e-9}, "language": "no"}})
     ledger.write_capsule(TRAIN, {"python": "3.11"})
     ledger.write_rung(TRAIN, 50, {"nll": 3.0})
-    ledger.append_history(TRAIN, {"step": 50, "nll": 3.0})
+    append_history(ledger, TRAIN, {"step": 50, "nll": 3.0})
     ledger.write_train(TRAIN, DONE)
     ledger.write_decode(TRAIN, DECODE, {"seconds": 1.0, "tokens": [["a"]]}, TEXTS)
     ledger.write_tune(TRAIN, TUNE, {"alpha": 1.0})
@@ -228,11 +229,11 @@ def test_history_after_a_crash(ledger):
         {"step": 20, "nll": 3.5},
         {"step": 20, "valid": 1.0},
     ):
-        ledger.append_history(TRAIN, report)
+        append_history(ledger, TRAIN, report)
     with (ledger.run_dir(TRAIN) / "history.jsonl").open("a") as file:
         file.write('{"step": 40, "nl')
     assert ledger.history(TRAIN) == [{"step": 10, "nll": 4.0}, {"step": 20, "nll": 3.5, "valid": 1.0}, {"step": 30, "nll": 2.0}]
-    ledger.append_history(TRAIN, {"step": 40})
+    append_history(ledger, TRAIN, {"step": 40})
     assert ledger.history(TRAIN)[-1] == {"step": 40}
 
 
@@ -249,7 +250,6 @@ def test_stale_owner_writes_nothing(tmp_path):
         lambda: ledger.write_score(TRAIN, SCORE, {"bleu": 1}),
         lambda: ledger.write_capsule(TRAIN, {}),
         lambda: ledger.write_spec(TRAIN, {}),
-        lambda: ledger.append_history(TRAIN, {"step": 1}),
     ):
         with pytest.raises(FencedError):
             write()

@@ -16,6 +16,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import RunLock, is_over, owner
 from orchestrator.ledger.weights import copy_into
+from tests.unit.history import append_history
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 
@@ -91,7 +92,7 @@ def test_an_average_is_the_mean_of_every_snapshot_and_a_copy_is_of_every_paramet
 def test_reports_stand_in_order_of_steps_and_a_run_once_in_the_first_place_that_has_it(tmp_path):
     here, mirror = Ledger(tmp_path / "here"), Ledger(tmp_path / "mirror")
     for step in (30, 10, 20):
-        here.append_history(KEY, {"step": step})
+        append_history(here, KEY, {"step": step})
     assert [report["step"] for report in here.history(KEY)] == [10, 20, 30]
     for ledger, bleu in ((here, 1.0), (mirror, 2.0)):
         ledger.write_train(KEY, {"status": "done", "bleu": bleu})

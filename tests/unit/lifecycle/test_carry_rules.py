@@ -20,6 +20,7 @@ from orchestrator.lifecycle import archive, garbage
 from orchestrator.lifecycle.merge import Merge, compare_run, compare_sweep
 from orchestrator.lifecycle.references import RunReferences
 from orchestrator.lifecycle.transfer import _install_order
+from tests.unit.history import append_history
 from tests.unit.lifecycle.life import put, tensors
 
 KEY = "ab" * 32
@@ -31,7 +32,7 @@ def finished(root: Path, steps: int = 3, bleu: float = 20.0, status: str = "done
     ledger = Ledger(root)
     ledger.write_spec(KEY, {"id": "a/b/c", "seed": 1})
     for step in range(1, steps + 1):
-        ledger.append_history(KEY, {"step": step})
+        append_history(ledger, KEY, {"step": step})
     ledger.write_train(KEY, {"status": status, "steps": steps})
     ledger.write_decode(KEY, DECODE, {}, ["a", "b"])
     ledger.write_score(KEY, SCORE, {"bleu": bleu})
@@ -58,12 +59,12 @@ def test_what_is_the_same_changes_nothing(both):
 
 def test_the_longer_history_stays_or_comes(both):
     theirs, ours = both
-    Ledger(theirs).append_history(KEY, {"step": 4})
+    append_history(Ledger(theirs), KEY, {"step": 4})
     assert merge(theirs, ours).add == [f"{RUN}/history.jsonl"], "it goes on where ours ends"
     for _ in range(2):
-        Ledger(ours).append_history(KEY, {"step": 4})
+        append_history(Ledger(ours), KEY, {"step": 4})
     assert (merge(theirs, ours).add, merge(theirs, ours).conflicts) == ([], {}), "ours goes on where theirs ends"
-    Ledger(theirs).append_history(KEY, {"step": 9})
+    append_history(Ledger(theirs), KEY, {"step": 9})
     assert merge(theirs, ours).conflicts == {"training": [f"{RUN}/history.jsonl"]}
 
 

@@ -144,6 +144,8 @@ def test_an_override_of_the_variant_stays_with_the_variant(spec: Write) -> None:
         ("model.d_ff=[", "not YAML"),
         ("model.regularizers.0.weight=1", "one of the list's 0 items"),
         ("model.encoder.connection.kind=hierarchicle", "did you mean hierarchical"),
+        ("optim.schedul.kind=noam", "optim.schedul: unknown key; .* did you mean schedule"),
+        ("model.encoder.layr.kind=x", "model.encoder.layr: unknown key"),
         ("optim.schedule.lr=1e-3", "lr is not used by schedule noam"),
         ("model.d_ff=\x1b[31m", "U\\+001B"),
     ],

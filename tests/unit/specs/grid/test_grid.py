@@ -228,3 +228,18 @@ def test_rows_of_a_grid_start_from_a_written_row(grid: Write) -> None:
     assert row.parent is not None and row.parent.id == "demo/grid/base" and row.spec is not None and row.spec.init_from == "demo/grid/base"
     alone: Row = resolve(f"{path}#{row.id.removeprefix('demo/grid/')}")[0]
     assert alone.spec == row.spec and alone.parent == row.parent
+
+
+def test_a_long_plan_is_a_summary_unless_every_row_is_wanted(grid: Write, cli: Cli, tmp_path: Path) -> None:
+    axes = "    d: {key: model.d_ff, grid: [8, 16, 24, 40, 64]}\n    clip: {key: optim.clip_norm, uniform: {low: 1, high: 9}}\n"
+    path = grid(f"  samples: 12\n  axes:\n{axes}")
+    rows = names(path)
+    assert len(rows) > 50
+    code, out, err = cli("plan", path, "--results", tmp_path / "r")
+    shown = [name for name in rows if f"demo/grid/{name} " in out]
+    assert code == 0 and shown == [*rows[:5], *rows[-5:]] and f"({len(rows) - 10} rows more: --rows)" in out
+    assert "  axis d: 8, 16, 24, 40, 64\n  axis clip: 1 to 9, drawn\n" in err
+    _, out, _ = cli("plan", path, "--results", tmp_path / "r", "--rows")
+    assert all(f"demo/grid/{name} " in out for name in rows)
+    _, out, err = cli("plan", grid(), "--results", tmp_path / "r")
+    assert "rows more" not in out and "  axis hops: 2, 3 (fusion: mlrf)\n" in err
