@@ -156,4 +156,4 @@ def folder_name(rows: Sequence[Row], selection: RowSelection, options: Sequence[
     ids = [row.id for row in rows] if several_targets or len(tables) > 1 else []
     choices = [ids, sorted(selection.sets), sorted(options)]
     suffix = (f"@{selection.profile}" if selection.profile else "") + (f"-seed{selection.seed}" if selection.seed != 1 else "")
-    return name.replace("/", "-") + suffix + (f"+{digest(choices)[:8]}" if any(choices) else "")
+    return (name + suffix).replace("/", "-") + (f"+{digest(choices)[:8]}" if any(choices) else "")

@@ -15,7 +15,12 @@ from orchestrator.files.folders import parser
 from orchestrator.ledger.bucket import attach
 
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the spec; may be repeated.")]
-Profile = Annotated[str | None, typer.Option("--profile", help="Scale of the rows: smoke, cpu or gpu. Default: as published.")]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile", help="Scale of the rows: smoke, mini, gpu or a file of your own. Default: as published.", metavar="NAME|FILE.yaml"
+    ),
+]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, max=2**32 - 1, help="Random seed (default 1).")]
 Seeds = Annotated[str | None, typer.Option("--seeds", metavar="1,2,..", help="Seeds; default: those of the file's sweep section.")]
 DataDir = Annotated[

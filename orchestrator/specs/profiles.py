@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
@@ -27,12 +28,14 @@ class Scale(Strict):
     """A reduction of rows. data, batch, model, optim and train merge onto the row's sections.
 
     width: factor on d_model, d_ff, word_dim, output_dim, and every component option `d_*` and `widths` (each item of a list).
+    dropout: factor on the rates of `model.dropout`; a short training needs less.
     warmup, log_gradient_norms: upper bounds of the row's values. optim.restart: merges onto the second phase of rows that have one.
     A smaller width and a shorter warm-up would raise noam's peak rate, d_model^-0.5 * warmup^-0.5; its `factor` is adjusted to keep the
     published peak.
     """
 
     width: Annotated[float, Field(gt=0, le=4)] = 1.0
+    dropout: Annotated[float, Field(gt=0, le=1)] = 1.0
     warmup: Natural | None = None
     log_gradient_norms: Positive | None = None
     data: dict[str, Any] = Field(default_factory=dict)
@@ -67,10 +70,11 @@ def names() -> list[str]:
 
 
 def load(name: str) -> tuple[Profile, Document]:
-    """Loads a profile and its document. Raises UserError for an unknown or malformed profile."""
-    if name not in names():
+    """Loads a profile, by its name or from a file `*.yaml`, and its document. Raises UserError for an unknown or malformed profile."""
+    own = name.endswith(".yaml")
+    if not own and name not in names():
         raise UserError(f"--profile {shown(name)}: unknown profile; {nearest(name, names())}")
-    document = yaml_file.load(SEARCH_SPACES / "profiles" / f"{name}.yaml")
+    document = yaml_file.load(Path(name) if own else SEARCH_SPACES / "profiles" / f"{name}.yaml")
     try:
         profile = Profile.model_validate(document.data)
     except ValidationError as error:
@@ -88,6 +92,7 @@ def apply(row: Located, profile: Profile, document: Document) -> Located:
     profile = profile.of(corpus)
     width = data["model"]["d_model"]
     _scale(data["model"], profile.width)
+    data["model"]["dropout"] = {name: round(rate * profile.dropout, 6) for name, rate in data["model"]["dropout"].items()}
     optim = data["optim"]
     if profile.warmup is not None:
         for schedule in [optim["schedule"]] + ([optim["restart"]["schedule"]] if optim["restart"] else []):

@@ -76,7 +76,7 @@ def test_overrides_and_profiles_reach_other_scorings(spec: Write) -> None:
     assert {name: s.test for name, s in smoke.also.items()} == {"valid": "valid", "greedy-cased": "test", "news": "test"}
 
 
-@pytest.mark.parametrize("profile", ["smoke", "cpu", "gpu"])
+@pytest.mark.parametrize("profile", ["smoke", "mini", "gpu"])
 def test_a_row_of_validation_scores_stays_one_under_a_profile(spec: Write, profile: str) -> None:
     valid, test = resolve(spec("  valid: {score: {test: valid}}\n  test: {}\n"), profile=profile)
     assert valid.spec is not None and test.spec is not None

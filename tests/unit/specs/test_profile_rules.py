@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.errors import UserError
 from orchestrator.specs import profiles
 from orchestrator.specs.profiles import test_set as where_scored
 from orchestrator.specs.row import Row
@@ -82,6 +83,26 @@ def test_schedules_batches_and_logs_of_a_profile(spec: Write, mine: Callable[[st
     assert (found.batch.unit, found.batch.size, found.batch.accumulate) == ("tokens", 300, 4)
     assert (found.train.max_steps, found.train.validate_every, found.train.log_gradient_norms) == (7, 20, 2)
     assert found.score.test == "valid"
+
+
+def test_another_optimiser_and_less_dropout(spec: Write, mine: Callable[[str], None]) -> None:
+    """A schedule of another kind replaces the row's; a second phase is changed where there is one and given to no other row."""
+    mine("dropout: 0.3\noptim: {kind: muon, schedule: {kind: wsd, lr: 0.002, warmup: 3}, restart: {after_steps: 5, after_epochs: null}}\n")
+    dropout = "model: {dropout: {residual: 0.1, ffn: 0.2}}"
+    text = f"  a: {{{dropout}}}\n  b: {{optim: {{restart: null, clip_norm: 2.0, schedule: {{kind: fixed, lr: 0.1, warmup: 9}}}}}}\n"
+    a, b = (spec_of(row) for row in resolve(spec(text, head=HEAD), profile="mine"))
+    assert a.optim.kind == b.optim.kind == "muon" and a.optim.schedule == b.optim.schedule
+    assert (b.optim.schedule.kind, b.optim.schedule.lr, b.optim.schedule.warmup, b.optim.clip_norm) == ("wsd", 0.002, 3, 2.0)
+    assert (a.optim.restart.after_steps, a.optim.restart.schedule.lr) == (5, 0.001) and b.optim.restart is None
+    assert (a.model.dropout.residual, a.model.dropout.ffn, b.model.dropout.residual) == (0.03, 0.06, pytest.approx(0.3 * 0.1))
+
+
+def test_a_profile_of_ones_own_is_a_file(spec: Write, tmp_path: Path) -> None:
+    own = tmp_path / "quick.yaml"
+    own.write_text("width: 0.5\n", encoding="utf-8")
+    assert spec_of(resolve(spec("  a: {}\n", head=HEAD), profile=str(own))[0]).model.d_model == 24
+    with pytest.raises(UserError, match="no such file"):
+        resolve(spec("  a: {}\n", head=HEAD), profile=str(tmp_path / "other.yaml"))
 
 
 def test_a_profile_makes_no_warm_up_longer_and_no_log_rarer(spec: Write, mine: Callable[[str], None]) -> None:

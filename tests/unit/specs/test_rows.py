@@ -180,7 +180,7 @@ def test_a_profile_scales_widths_and_keeps_the_variant(spec: Write) -> None:
     assert row.spec.data.corpus == "toy-smoke" and row.spec.train.max_steps == 5, "--set wins over the profile"
 
 
-@pytest.mark.parametrize(("profile", "factor"), [("smoke", 1 / 16), ("cpu", 0.5)])
+@pytest.mark.parametrize(("profile", "factor"), [("smoke", 1 / 16), ("mini", 0.5)])
 def test_a_profile_scales_convolutions_by_one_factor(profile: str, factor: float) -> None:
     """Word embeddings and widths of Shen 2018 stay as different as they are; single numbers and lists alike."""
     rows = {row.id: row.spec.model for row in resolve("search_spaces/shen2018", profile=profile) if row.spec}
@@ -193,7 +193,7 @@ def test_a_profile_scales_convolutions_by_one_factor(profile: str, factor: float
     assert (big.d_model, big.output_dim) == (768 * shrunk, 512 * shrunk)
 
 
-@pytest.mark.parametrize("profile", ["smoke", "cpu", "gpu"])
+@pytest.mark.parametrize("profile", ["smoke", "mini", "gpu"])
 def test_a_profile_reaches_a_restart(spec: Write, profile: str) -> None:
     rows = "  r: {optim: {restart: {after_epochs: 40, schedule: {kind: fixed, lr: 1e-3}, batch: {unit: sentences, size: 32}}}}\n"
     row = one(spec(rows), "r", profile=profile)
