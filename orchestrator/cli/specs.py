@@ -27,7 +27,7 @@ def plan(
 
     Time and memory come from probes, which --probe measures and stores in results/probes; without probes they are unknown.
 
-    Example:  nmt-ablate plan dou2018/table1 --set data.vocab.src=28550 --set data.vocab.tgt=28550
+    Example:  nmt-ablate plan dou2018/table1
     """
     from orchestrator.cli.commands.plan import plan
 
