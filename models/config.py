@@ -49,7 +49,7 @@ class ModelConfig:
     embedding_scale: bool = True
     encoder_embedding_bias: bool = False
     output_bias: bool = False
-    init: Literal["xavier", "fan-in", "convs2s"] = "xavier"
+    init: Literal["xavier", "zero-residual", "fan-in", "convs2s"] = "xavier"
     dropout: DropoutConfig = DropoutConfig()
     encoder: StackConfig = field(default_factory=StackConfig)
     decoder: StackConfig = field(default_factory=lambda: StackConfig(cross_attention={"kind": "single"}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from models.attention import MultiHeadAttention
 from models.config import options
 from models.feed_forward import FeedForward
 from models.memory import Memory
@@ -27,6 +28,11 @@ class TransformerLayer(Layer):
         self.feed_forward = FeedForward(site)
         self.sublayer = SubLayer(site)
         self.reads = self.self_attention.reads
+        for part in self.modules():  # for `init: zero-residual`
+            if isinstance(part, MultiHeadAttention):
+                part.output.ends_branch = True  # type: ignore[assignment]
+            elif isinstance(part, FeedForward):
+                part.outer.ends_branch = True  # type: ignore[assignment]
 
     def forward(
         self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, memories: tuple[Memory, ...], flow: Flow

@@ -117,3 +117,18 @@ def test_each_rule_is_its_formula():
         bias = bias.uniform_(-1 / math.sqrt(30), 1 / math.sqrt(30), generator=generator) if scheme == "fan-in" else bias.zero_()
         assert torch.allclose(parts["map"].bias, bias, rtol=1e-6)
         assert (parts["norm"].weight == 1).all() and (parts["norm"].bias == 0).all()
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_zero_residual_starts_every_sublayer_as_the_identity(norm):
+    """The encoder's layers add nothing: pre-norm returns their input, post-norm its norm; all other values are xavier's."""
+    settings = {"d_model": 8, "d_ff": 16, "num_heads": 2, "norm": norm, "encoder": {"num_layers": 3}, "decoder": {"num_layers": 1}}
+    zero, xavier = (build(settings | {"init": scheme}, 11, 11) for scheme in ("zero-residual", "xavier"))
+    theirs = dict(xavier.named_parameters())
+    zeros = {name for name, value in zero.named_parameters() if not torch.equal(value, theirs[name])}
+    assert {name.rpartition(".")[0].rpartition(".")[2] for name in zeros} == {"output", "outer"} and len(zeros) == 3 * 2 + 3
+    assert not any(dict(zero.named_parameters())[name].any() for name in zeros)
+    x = torch.randn(2, 5, 8)
+    for layer in zero.encoder.layers:
+        out = layer(x, (), None, (), Flow())[0]
+        torch.testing.assert_close(out, x if norm == "pre" else torch.nn.functional.layer_norm(x, (8,)), atol=1e-4, rtol=1e-3)
