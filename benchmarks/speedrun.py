@@ -2,14 +2,16 @@
 
     python benchmarks/speedrun.py --data-dir DIR [ROW ..]
 
-Runs each row with every seed of the file with `nmt-ablate run`, pinned to one core. The time is that of the whole process (start-up,
-training, validation, checkpoints, decoding, scoring) without data preparation. CPU time is used, because wall time is unreliable on a
-shared machine; both are recorded. Figures are added to docs/performance/speedrun.json, from which docs/speedrun.md is regenerated.
+Runs each row with every seed of the file that has no figure yet, by `nmt-ablate run` pinned to one core, seed by seed. The time is that of
+the whole process (start-up, training, validation, checkpoints, decoding, scoring) without data preparation. CPU time is used, because wall
+time is unreliable on a shared machine; both are recorded. Each figure is added at once to docs/performance/speedrun.json, from which
+docs/speedrun.md is regenerated.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -22,6 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
 from machine import describe
 from scipy import stats
 
@@ -37,26 +40,38 @@ TARGETS = (30, 35, 38, 40)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The race to a BLEU on Multi30k.")
-    parser.add_argument("rows", nargs="*", help="names of rows; all that have no figures yet where none is named")
+    parser.add_argument("rows", nargs="*", help="names of rows; default: all")
     parser.add_argument("--data-dir", type=Path, help="holds multi30k/; without it the page alone is written")
     parser.add_argument("--core", type=int, default=0, help="the core to run on")
     parser.add_argument("--cache-dir", type=Path, default=ROOT / ".data-cache")
     arguments = parser.parse_args()
     rows = {row.id.rpartition("/")[2]: row for row in resolve(str(FILE))}
-    figures: dict[str, Any] = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     if unknown := set(arguments.rows) - set(rows):
         parser.error(f"{', '.join(sorted(unknown))}: no row of {FILE.name}; expected of {', '.join(rows)}")
-    if arguments.data_dir is not None:
-        for name in arguments.rows or [name for name in rows if name not in figures]:
+    seeds = sweep_of(str(FILE), None).seeds if arguments.data_dir is not None else []
+    for seed, name in itertools.product(seeds, arguments.rows or rows):
+        if all(run["seed"] != seed for run in load().get(name, {"runs": []})["runs"]):
             prepare(rows[name].spec.data, arguments.data_dir, arguments.cache_dir)
-            runs = [run(name, seed, arguments) for seed in sweep_of(str(FILE), None).seeds]
-            figures[name] = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": describe(), "runs": runs}
-            FIGURES.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
-    PAGE.write_text(page(rows, figures))
+            add(name, train(name, seed, arguments))
+    PAGE.write_text(page(rows, load()))
 
 
-def run(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Trains, decodes and scores a row; returns {"seed", "bleu", "params", "cpu_minutes", "wall_minutes"}.
+def load() -> dict[str, Any]:
+    """Returns row -> {"machine", "runs"}."""
+    return json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+
+
+def add(name: str, run: dict[str, Any]) -> None:
+    """Adds a run to the file of figures; two processes may do so at once, on different cores."""
+    with FileLock(f"{FIGURES}.lock"):
+        figures = load()
+        entry = figures.setdefault(name, {"machine": describe(), "runs": []})
+        entry["runs"] = sorted([*entry["runs"], run], key=lambda each: each["seed"])
+        FIGURES.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
+
+
+def train(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Trains, decodes and scores a row; returns {"seed", "date", "bleu", "params", "cpu_minutes", "wall_minutes"}.
 
     Raises SystemExit if the run fails.
     """
@@ -73,7 +88,7 @@ def run(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     record = json.loads(done.stdout.splitlines()[-1])
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
     minutes = {"cpu_minutes": round(cpu / 60, 2), "wall_minutes": round(wall / 60, 2)}
-    return {"seed": seed, "bleu": round(record["bleu"], 2), "params": record["params"]} | minutes
+    return {"seed": seed, "date": f"{datetime.now(UTC):%Y-%m-%d}", "bleu": round(record["bleu"], 2), "params": record["params"]} | minutes
 
 
 def page(rows: dict[str, Row], figures: dict[str, Any]) -> str:
