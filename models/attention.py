@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models import native
+from models.cache import Cache
 from models.dropout import Dropout
 from models.memory import Memory
 from models.packing import Packing
@@ -74,16 +75,12 @@ class MultiHeadAttention(nn.Module):
         q = _unpacked(self.query(x_NTD), flow.packing)
         rows, length, width = q.shape
         plain = flow.cache is not None and self._plain(q, flow)
-
-        def project() -> tuple[Tensor, ...]:
-            k, v = self.keys_values(memory)
-            k, v = self._split(_unpacked(k, memory.packing)), self._split(_unpacked(v, memory.packing))
-            # every step multiplies them: they are laid out in the order in which products read them
-            if plain:
-                return native.memory_layout(k, v, memory.bias)
-            return (k, v) if flow.cache is None else (k.transpose(2, 3).contiguous().transpose(2, 3), v.contiguous())
-
-        k, v, *bias = project() if flow.cache is None else flow.cache.once(self.key if plain else self, project)
+        if flow.cache is None:
+            k, v = self._heads_of(memory)
+        elif plain:
+            k, v, *bias = self.laid_out(memory, flow.cache)
+        else:
+            k, v = flow.cache.once(self, lambda: _ordered(*self._heads_of(memory)))
         # the K hypotheses of a sentence are K*T queries of one row: its keys are never copied
         grouped = q.reshape(k.shape[0], -1, width) if rows != k.shape[0] else q
         if plain:
@@ -91,6 +88,15 @@ class MultiHeadAttention(nn.Module):
         else:
             z = self._attend(self._split(grouped), k, v, memory.bias, flow).reshape(rows, length, -1)
         return self.output(_packed(z, flow.packing))
+
+    def laid_out(self, memory: Memory, cache: Cache) -> tuple[Tensor, ...]:
+        """The memory's keys and values as `native.attend_memory` reads them, made once per sentence."""
+        return cache.once(self.key, lambda: native.memory_layout(*self._heads_of(memory), memory.bias))
+
+    def _heads_of(self, memory: Memory) -> tuple[Tensor, Tensor]:
+        """Keys and values [B, H, S, K]."""
+        k, v = self.keys_values(memory)
+        return self._split(_unpacked(k, memory.packing)), self._split(_unpacked(v, memory.packing))
 
     def keys_values(self, memory: Memory) -> tuple[Tensor, Tensor]:
         """The memory through its two maps."""
@@ -133,6 +139,11 @@ def attend_step(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
     scores = scores.zero_() if bias is None else scores.copy_(bias)
     scores.flatten(0, 1).baddbmm_(q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2), alpha=1.0 / math.sqrt(K))
     return torch.bmm(scores.softmax(dim=-1).flatten(0, 1), v.flatten(0, 1)).view(B, H, T, K)
+
+
+def _ordered(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Every step multiplies them: they are laid out in the order in which products read them."""
+    return k.transpose(2, 3).contiguous().transpose(2, 3), v.contiguous()
 
 
 def _unpacked(x: Tensor, packing: Packing | None) -> Tensor:

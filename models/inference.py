@@ -8,7 +8,7 @@ afterwards nothing is left of it. Where a library function is not there (another
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
@@ -18,12 +18,15 @@ from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 from models import native
 from models.attention import MultiHeadAttention
+from models.decoder_step import DecoderStep, stands_alone
 from models.feed_forward import FeedForward
+from models.lazy_map import AtFirstUse, Make, Map
 from models.linear import NormedLinear
+from models.native.decoder import Scratch
+from models.native.linear import Linear
 from models.transformer import Transformer
 
 Precision = Literal["fp32", "bf16", "int8"]
-Map = Callable[[Tensor], Tensor]
 
 
 class PrecisionError(ValueError):
@@ -44,6 +47,7 @@ def prepared(model: nn.Module, precision: Precision = "fp32", *, beam: int = 1) 
     if model.__dict__.get("prepared_as") == kind:
         yield
         return
+    scratch = Scratch()
     with ExitStack() as stack:
         _swap(stack, model, "prepared_as", kind)
         if make is None:
@@ -53,13 +57,15 @@ def prepared(model: nn.Module, precision: Precision = "fp32", *, beam: int = 1) 
         else:
             for module in model.modules():
                 if isinstance(module, nn.Linear):
-                    _swap(stack, module, "forward", _at_first_use(make, [module]))
+                    _swap(stack, module, "forward", AtFirstUse(make, [module]))
                 elif isinstance(module, MultiHeadAttention) and module.query.in_features == module.key.in_features:
-                    _swap(stack, module, "joint", _at_first_use(make, [module.query, module.key, module.value]))
+                    _swap(stack, module, "joint", AtFirstUse(make, [module.query, module.key, module.value]))
                 elif isinstance(module, nn.LayerNorm):
                     _swap(stack, module, "forward", _norm(module))
                 elif isinstance(module, FeedForward) and module.activation is nn.functional.relu:
-                    _swap(stack, module, "rectified", _at_first_use(make, [module.inner], "relu"))
+                    _swap(stack, module, "rectified", AtFirstUse(make, [module.inner], "relu"))
+                elif stands_alone(module):
+                    _swap(stack, module, "forward", DecoderStep(module, scratch))
         for module in model.modules():
             if isinstance(module, Transformer):
                 _swap(stack, module, "packs_sources", True)
@@ -71,21 +77,6 @@ def prepared(model: nn.Module, precision: Precision = "fp32", *, beam: int = 1) 
 def check_precision(precision: Precision, device: torch.device) -> None:
     """PrecisionError where `prepared` would raise it."""
     _maker(precision, device)
-
-
-Make = Callable[[Sequence[nn.Linear], str], Map]
-
-
-def _at_first_use(make: Make, maps: Sequence[nn.Linear], after: str = "none") -> Map:
-    """The map that `make` makes, made when it is called: of some linear maps only a joint one is ever used."""
-    made: list[Map] = []
-
-    def apply(x: Tensor) -> Tensor:
-        if not made:
-            made.append(make(maps, after))
-        return made[0](x)
-
-    return apply
 
 
 def _maker(precision: Precision, device: torch.device) -> Make | None:
@@ -125,8 +116,8 @@ def _norm(module: nn.LayerNorm) -> Map:
 
 def _fp32(maps: Sequence[nn.Linear], after: str) -> Map:
     weight, bias = _joined(maps)
-    if native.Linear.takes(weight):
-        return native.Linear(weight, bias, after == "relu")
+    if Linear.takes(weight):
+        return Linear(weight, bias, after == "relu")
     packed = torch.ops.mkldnn._reorder_linear_weight(weight)
     product = torch.ops.mkldnn._linear_pointwise.default
     return lambda x: product(x, packed, bias, after, [], "")
@@ -153,6 +144,8 @@ def _int8(maps: Sequence[nn.Linear], after: str) -> Map:
     weight, bias = _joined(maps)
     scale = weight.abs().amax(1).clamp_min(1e-30) / 127
     quantised = (weight / scale[:, None]).round().to(torch.int8)
+    if Linear.takes(weight, bits=8):
+        return Linear(quantised, bias, after == "relu", scale)
     zero = torch.zeros(len(scale), dtype=torch.int32)
     packed = torch.ops.onednn.qlinear_prepack(quantised, None)
     product = torch.ops.onednn.qlinear_pointwise.default

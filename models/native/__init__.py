@@ -39,11 +39,16 @@ _SIGNATURES = {
     "layer_norm": [_POINTER] * 4 + [_LONG] * 2 + [_FLOAT, _INT],
     "quantise": [_POINTER] * 3 + [_LONG] * 2 + [_INT],
     "dequantise": [_POINTER] * 3 + [_LONG] * 2 + [_INT] * 2,
-    "linear": [_POINTER] * 5 + [_LONG] * 3 + [_INT] * 2,
+    "linear": [_POINTER] * 4 + [_LONG, _INT],
+    "linear8": [_POINTER] * 4 + [_LONG, _INT],
     "pack": [_POINTER] * 2 + [_LONG] * 2,
+    "pack8": [_POINTER] * 3 + [_LONG] * 2,
     "panel": [],
+    "panel8": [],
+    "decode_layer": [_POINTER] * 6 + [_FLOAT, _INT],
 }
-_CALLS: dict[str, Callable[..., int]] = {}
+CALLS: dict[str, Callable[..., int]] = {}
+"""The library's functions, once it is `available`."""
 
 
 @functools.cache
@@ -55,8 +60,8 @@ def available() -> bool:
         logging.getLogger(__name__).info("decoding uses torch's operations alone: %s", error)
         return False
     for name, arguments in _SIGNATURES.items():
-        _CALLS[name] = function = getattr(loaded, name)
-        function.argtypes, function.restype = arguments, _INT if name == "panel" else None
+        CALLS[name] = function = getattr(loaded, name)
+        function.argtypes, function.restype = arguments, _INT if name.startswith("panel") else None
     return True
 
 
@@ -70,7 +75,7 @@ def attends(x: Tensor, heads: int) -> bool:
     return x.shape[-1] // heads in HEADS and runs_on(x)
 
 
-def _threads(operations: int) -> int:
+def threads_for(operations: int) -> int:
     """As many as torch may use, where each gets enough to do: starting one for less costs more than it brings."""
     return max(1, min(torch.get_num_threads(), operations // OPERATIONS))
 
@@ -84,11 +89,11 @@ def attend_cells(
     """
     rows, length, width = q.shape
     d_head, seen = width // heads, past.shape[1]
-    threads = _threads(2 * q.numel() * seen)
+    threads = threads_for(2 * q.numel() * seen)
     z, scratch = q.new_empty(rows, length, width), q.new_empty(threads, seen + LANES)
     q, k, v = (t if t.stride(2) == 1 and t.stride(0) == length * t.stride(1) else t.contiguous() for t in (q, k, v))
     past = past.contiguous()
-    _CALLS["attend_cells"](
+    CALLS["attend_cells"](
         *(q.data_ptr(), k.data_ptr(), v.data_ptr(), q.stride(1), k.stride(1), v.stride(1)),
         *(keys.data_ptr(), values.data_ptr(), past.data_ptr(), z.data_ptr(), scratch.data_ptr()),
         *(sentences, rows // sentences, length, heads, d_head, keys.shape[-2], seen, start, 1.0 / math.sqrt(d_head), threads),
@@ -110,9 +115,9 @@ def attend_memory(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, lengths
     """softmax(Q K^T / sqrt(K) + bias) V as [B, Q, D], of queries [B, Q, D] over what `memory_layout` has made."""
     _, heads, d_head, length = keys.shape
     q = q.contiguous()
-    threads = _threads(2 * q.numel() * length)
+    threads = threads_for(2 * q.numel() * length)
     z, scratch = torch.empty_like(q), q.new_empty(threads, length)
-    _CALLS["attend_memory"](
+    CALLS["attend_memory"](
         *(q.data_ptr(), keys.data_ptr(), values.data_ptr(), bias.data_ptr(), lengths.data_ptr(), z.data_ptr(), scratch.data_ptr()),
         *(q.shape[0], q.shape[1], heads, d_head, length, 1.0 / math.sqrt(d_head), threads),
     )
@@ -128,9 +133,9 @@ def best_words(logits: Tensor, banned: Tensor, repeated: Tensor, count: int, eos
     logits, repeated = logits.contiguous(), repeated.contiguous()
     rows, words = logits.shape
     value, word = logits.new_empty(rows, count), banned.new_empty(rows, count)
-    threads = _threads(16 * logits.numel())
+    threads = threads_for(16 * logits.numel())
     special, scratch = logits.new_empty(rows), logits.new_empty(threads, words // 64 + 1)
-    _CALLS["best_words"](
+    CALLS["best_words"](
         *(logits.data_ptr(), banned.data_ptr(), repeated.data_ptr(), value.data_ptr(), word.data_ptr(), special.data_ptr()),
         *(scratch.data_ptr(), rows, words, len(banned), repeated.shape[1], count, eos, threads),
     )
@@ -141,7 +146,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, a multiple of LANES."""
     x = x.contiguous()
     y, size, width = torch.empty_like(x), x.numel(), x.shape[-1]
-    _CALLS["layer_norm"](x.data_ptr(), weight.data_ptr(), bias.data_ptr(), y.data_ptr(), size // width, width, eps, _threads(8 * size))
+    CALLS["layer_norm"](x.data_ptr(), weight.data_ptr(), bias.data_ptr(), y.data_ptr(), size // width, width, eps, threads_for(8 * size))
     return y
 
 
@@ -149,41 +154,11 @@ def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
     """round(x / s) + 128 as bytes, s = max |x| / 127 [N] by row of x [N, D]; s is NaN where x has one."""
     x = x.contiguous()
     q, scale = torch.empty_like(x, dtype=torch.uint8), x.new_empty(len(x))
-    _CALLS["quantise"](x.data_ptr(), q.data_ptr(), scale.data_ptr(), *x.shape, _threads(4 * x.numel()))
+    CALLS["quantise"](x.data_ptr(), q.data_ptr(), scale.data_ptr(), *x.shape, threads_for(4 * x.numel()))
     return q, scale
 
 
 def dequantise_(y: Tensor, scale: Tensor, bias: Tensor, relu: bool) -> Tensor:
     """y = s y + bias in place, y [N, D], s [N]; max(y, 0) of it with `relu`."""
-    _CALLS["dequantise"](y.data_ptr(), scale.data_ptr(), bias.data_ptr(), *y.shape, int(relu), _threads(4 * y.numel()))
+    CALLS["dequantise"](y.data_ptr(), scale.data_ptr(), bias.data_ptr(), *y.shape, int(relu), threads_for(4 * y.numel()))
     return y
-
-
-class Linear:
-    """x W^T + b of rows x [.., D], and max of it and 0 with `relu`: W [M, D] packed once. For the few rows of a step of decoding."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None, relu: bool) -> None:
-        self.outputs, self.inputs = weight.shape
-        panel = _CALLS["panel"]()
-        rounded = -(-self.outputs // panel) * panel
-        self.packed, self.bias = weight.new_empty(rounded, self.inputs), weight.new_zeros(rounded)
-        if bias is not None:
-            self.bias[: self.outputs] = bias
-        weight = weight.contiguous()
-        _CALLS["pack"](weight.data_ptr(), self.packed.data_ptr(), self.outputs, self.inputs)
-        self.relu = int(relu)
-
-    @staticmethod
-    def takes(weight: Tensor) -> bool:
-        """Whether this is the faster form: the processor has the registers, and the panels are filled."""
-        return runs_on(weight) and 0 < _CALLS["panel"]() <= weight.shape[0]
-
-    def __call__(self, x: Tensor) -> Tensor:
-        x = x.contiguous()
-        rows, D, M = x.numel() // self.inputs, self.inputs, self.outputs
-        y, scratch = x.new_empty(*x.shape[:-1], M), x if D % 512 else x.new_empty(rows, D + LANES)
-        _CALLS["linear"](
-            *(x.data_ptr(), self.packed.data_ptr(), self.bias.data_ptr(), y.data_ptr(), scratch.data_ptr()),
-            *(rows, D, M, self.relu, _threads(rows * D * M)),
-        )
-        return y

@@ -1,7 +1,6 @@
 /* y = x W^T + b for few rows: weights packed by panels of PANEL outputs, [panels][D][PANEL]; a tile of rows times a panel stays in registers. */
-#include "vectors.h"
+#include "steps.h"
 
-#define PANEL (2 * LANES)
 #define ROWS 14
 #define PADDED(D) ((D) % 512 ? (D) : (D) + LANES) /* rows that lie a power of two apart would share a few lines of the cache */
 
@@ -43,9 +42,10 @@ static void any_tile(int rows, const float *x, i64 stride, const float *w, const
     }
 }
 
-/* y [N, M] = x [N, D] W^T + b, then max(y, 0) with relu. packed: W by panels; bias: panels * PANEL numbers; scratch [N, PADDED(D)]. */
-void linear(const float *x, const float *packed, const float *bias, float *y, float *scratch, i64 N, i64 D, i64 M, int relu, int threads) {
-    const i64 panels = (M + PANEL - 1) / PANEL, tiles = (N + ROWS - 1) / ROWS, stride = PADDED(D);
+/* y [N, M] = map of x [N, D]; scratch [N, PADDED(D)]. */
+void linear(const linear_map *map, const float *x, float *y, float *scratch, i64 N, int threads) {
+    const float *packed = map->weights, *bias = map->bias;
+    const i64 D = map->inputs, M = map->outputs, panels = (M + PANEL - 1) / PANEL, tiles = (N + ROWS - 1) / ROWS, stride = PADDED(D);
     if (stride != D) {
         for (i64 n = 0; n < N; n++) memcpy(scratch + n * stride, x + n * D, D * sizeof(float));
         x = scratch;
@@ -64,7 +64,7 @@ void linear(const float *x, const float *packed, const float *bias, float *y, fl
                 const float *from = d ? partial + n * PANEL : bias + p * PANEL;
                 any_tile(rows, x + n * stride + d, stride, w + d * PANEL, next + (d + t * deep / tiles) * PANEL, step, from, d ? PANEL : 0,
                          last ? y + n * M + p * PANEL : partial + n * PANEL, deep, last ? M : PANEL,
-                         last ? width : PANEL, last && relu);
+                         last ? width : PANEL, last && map->relu);
                 n += rows;
             }
         }

@@ -1,4 +1,5 @@
 /* Vectors of LANES numbers, as the compiler's extension has them: it makes of them what the processor has. */
+#pragma once
 #include <math.h>
 #include <stdint.h>
 #include <string.h>

@@ -16,6 +16,7 @@ from models import build, native
 from models.cache import Cache
 from models.inference import prepared
 from models.native.build import BuildError, find_compiler, library
+from models.native.linear import Linear
 from models.paths import PATHS
 from orchestrator.decoding.beam import beam_search
 from orchestrator.decoding.candidates import Candidates
@@ -128,9 +129,10 @@ def test_a_number_that_is_none_is_not_lost():
     norm = native.layer_norm(x, torch.ones(64), torch.zeros(64), 1e-5)
     q, scale = native.quantise(x)
     for relu in (False, True):
-        product = native.Linear(torch.randn(40, 64), None, relu)(x)
+        product = Linear(torch.randn(40, 64), None, relu)(x)
+        rounded = Linear(torch.ones(40, 64, dtype=torch.int8), None, relu, torch.ones(40))(x)
         bytes_ = native.dequantise_(q.float(), scale, torch.zeros(64), relu)
-        for y in (norm, product, bytes_):
+        for y in (norm, product, rounded, bytes_):
             assert y.isnan().all(dim=1).tolist() == [False, True, False]
 
 
@@ -139,12 +141,28 @@ def test_a_number_that_is_none_is_not_lost():
 @pytest.mark.parametrize("relu", [False, True])
 def test_a_linear_map_of_any_shape(random, rows, inputs, outputs, relu):
     x, w, b = (torch.randn(*shape, generator=random) for shape in ((rows, 1, inputs), (outputs, inputs), (outputs,)))
-    if not native.Linear.takes(w):
+    if not Linear.takes(w):
         pytest.skip("a processor without the registers")
     expected = F.linear(x.double(), w.double(), b.double())
-    found = native.Linear(w, b, relu)(x)
+    found = Linear(w, b, relu)(x)
     torch.testing.assert_close(found.double(), expected.relu() if relu else expected, atol=2e-4, rtol=1e-5)
-    torch.testing.assert_close(native.Linear(w, None, relu)(x), native.Linear(w, torch.zeros(outputs), relu)(x), atol=0, rtol=0)
+    torch.testing.assert_close(Linear(w, None, relu)(x), Linear(w, torch.zeros(outputs), relu)(x), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("rows", [1, 14, 15, 33])
+@pytest.mark.parametrize(("inputs", "outputs"), [(16, 32), (300, 33), (1024, 100)])
+@pytest.mark.parametrize("relu", [False, True])
+def test_a_linear_map_of_bytes_has_exact_sums(random, rows, inputs, outputs, relu):
+    x, b, s = (torch.randn(*shape, generator=random) for shape in ((rows, 1, inputs), (outputs,), (outputs,)))
+    w = torch.randint(-127, 128, (outputs, inputs), generator=random, dtype=torch.int8)
+    if not Linear.takes(w.float(), bits=8):
+        pytest.skip("a processor without the instruction")
+    q, scale = native.quantise(x.flatten(0, 1))
+    expected = ((q.double() - 128) @ w.double().T).float() * s * scale[:, None]
+    for bias in (b, None):
+        y = Linear(w, bias, relu, s)(x).flatten(0, 1)
+        wanted = expected if bias is None else expected + bias
+        torch.testing.assert_close(y, wanted.relu() if relu else wanted, atol=1e-5, rtol=1e-6)
 
 
 def test_norm_and_bytes_are_those_of_torch(random):
@@ -164,7 +182,7 @@ def test_the_number_of_threads_changes_no_bit(random):
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            logits = native.Linear(w, None, False)(native.layer_norm(x, b, b, 1e-5)) if native.Linear.takes(w) else x @ w.T
+            logits = Linear(w, None, False)(native.layer_norm(x, b, b, 1e-5)) if Linear.takes(w) else x @ w.T
             found.append((logits.clone(), *native.best_words(logits, torch.tensor([0]), torch.empty(300, 0, dtype=torch.long), 6, 3)))
     finally:
         torch.set_num_threads(before)

@@ -1,0 +1,65 @@
+"""The standard decoder layer's step in one call, where its components are those of Vaswani et al. 2017; others run as their classes say."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from models import native
+from models.attention import MultiHeadAttention
+from models.cross_attention.single import SingleCrossAttention
+from models.feed_forward import FeedForward
+from models.layers.transformer import TransformerLayer
+from models.lazy_map import AtFirstUse
+from models.memory import Memory
+from models.native.decoder import DecoderLayer, Scratch
+from models.native.linear import Linear
+from models.self_attention.single import SingleSelfAttention
+from models.site import Flow
+
+
+def stands_alone(module: nn.Module) -> bool:
+    """Whether the layer is of these very classes: none of a variant, which might compute something else."""
+    return (
+        type(module) is TransformerLayer
+        and type(module.self_attention) is SingleSelfAttention
+        and type(module.cross_attention) is SingleCrossAttention
+        and type(module.self_attention.attention) is type(module.cross_attention.attention) is MultiHeadAttention
+        and type(module.feed_forward) is FeedForward
+        and module.feed_forward.activation is nn.functional.relu
+    )
+
+
+class DecoderStep:
+    """`forward` of a layer that `stands_alone`: in C where it decodes step by step and its linear maps are there in C, else its own."""
+
+    def __init__(self, layer: nn.Module, scratch: Scratch) -> None:
+        assert isinstance(layer, TransformerLayer)
+        assert isinstance(layer.self_attention, SingleSelfAttention) and isinstance(layer.cross_attention, SingleCrossAttention)
+        self.layer, self.scratch = layer, scratch
+        self.attention, self.over = layer.self_attention.attention, layer.cross_attention.attention
+        self.sublayers = (layer.self_attention.sublayer, layer.cross_attention.sublayer, layer.sublayer)
+        self.made: DecoderLayer | None = None
+        self.possible = self.attention.d_head in native.HEADS
+
+    def __call__(
+        self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, memories: tuple[Memory, ...], flow: Flow
+    ) -> tuple[Tensor, Tensor | None]:
+        runs = flow.cache is not None and flow.trace is None and self.possible and native.runs_on(x)
+        if runs and self.made is None:
+            self._make()
+        if not runs or self.made is None or flow.cache is None:
+            return TransformerLayer.forward(self.layer, x, lower, context, memories, flow)
+        source = self.over.laid_out(memories[0], flow.cache)
+        return self.made(x, *flow.cache.room(self.attention, x), source)
+
+    def _make(self) -> None:
+        """Makes the layer, if all its linear maps are there in C."""
+        feed_forward = self.layer.feed_forward
+        lazy = [self.attention.joint, self.attention.output.forward, self.over.query.forward, self.over.output.forward]
+        lazy += [feed_forward.rectified, feed_forward.outer.forward]
+        maps = [one.made() for one in lazy if isinstance(one, AtFirstUse)]
+        linear = [made for made in maps if isinstance(made, Linear)]
+        self.possible = len(linear) == len(lazy)
+        if self.possible:
+            norms = [sublayer.norm for sublayer in self.sublayers]
+            self.made = DecoderLayer(linear, norms, self.attention.num_heads, pre=self.layer.sublayer.pre, scratch=self.scratch)
