@@ -1,7 +1,7 @@
 """Global micro-batches, a function of (pairs, size, seed, epoch) alone and the same for any number of workers.
 
 Pairs of similar length share a batch. They are sorted by length plus a little seeded noise, so batches differ between epochs, and the
-order of batches is shuffled. Every pair occurs exactly once per epoch.
+order of batches is shuffled, except under a curriculum. Every pair occurs exactly once per epoch.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Batches:
             order = self._sorted(rng)
             starts = self._cut(order, self.batch.size_at(e))
             batches = [order[a:b] for a, b in pairwise([*starts, len(order)])]
-            self._last = e, [batches[i] for i in rng.permutation(len(batches))]
+            self._last = e, batches if e < self.batch.curriculum else [batches[i] for i in rng.permutation(len(batches))]
         return self._last[1]
 
     def count(self, size: int) -> int:

@@ -18,12 +18,16 @@ class Stage(Strict):
 
 
 class BatchSpec(Strict):
-    """Size of one global micro-batch: at most `size` padded target tokens, or `size` sentence pairs. stages: sizes in later epochs."""
+    """Size of one global micro-batch: at most `size` padded target tokens, or `size` sentence pairs.
+
+    stages: sizes in later epochs. curriculum: number of epochs at the start whose batches come from short to long (Platanios et al. 2019).
+    """
 
     unit: Literal["tokens", "sentences"] = "tokens"
     size: Positive = 4096
     accumulate: Positive = 1
     stages: list[Stage] = Field(default_factory=list)
+    curriculum: Natural = 0
 
     @field_validator("stages")
     @classmethod

@@ -104,6 +104,7 @@ TRAIN = [
     ("optim.schedule", {"kind": "plateau", "lr": 0.25, "min_lr": 0.01}),
     ("optim.restart.schedule", {"kind": "plateau", "lr": 0.25, "min_lr": 0.01}),
     ("train.validate_every", "epoch"),
+    ("batch.curriculum", 1),
     ("optim.kind", "muon"),
     ("optim.weight_decay", 0.1),
     ("optim.ema", 0.999),

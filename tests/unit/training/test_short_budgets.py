@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from itertools import islice
+from itertools import islice, pairwise
 
 import pytest
 import torch
 from pydantic import ValidationError
 
 from models import build
+from orchestrator.data.batching import Batches
 from orchestrator.ledger.run_files import Store
 from orchestrator.specs.schema import BatchSpec, OptimSpec, Schedule
 from orchestrator.training.batches import UpdateLoader
@@ -83,6 +84,19 @@ def test_stages_of_batches_come_in_order(prepared) -> None:
     assert batch.max_size == 80
     counts = (1, updates[0], updates[0] + 1, sum(updates[:3]) + 1, sum(updates) + 2 * updates[3])
     assert [loader.epochs_of(count) for count in counts] == [1, 1, 2, 4, 6]
+
+
+def test_a_curriculum_goes_from_short_to_long_and_ends(prepared) -> None:
+    pairs = prepared.pairs("train")
+
+    def longest(**options) -> list[list[int]]:
+        batches = Batches(pairs, BatchSpec(size=200, **options), seed=1)
+        return [[int(pairs.tgt_lengths[batch].max()) for batch in batches.epoch(epoch)] for epoch in (0, 1)]
+
+    (first, second), (shuffled, _) = longest(curriculum=1), longest()
+    assert all(later >= earlier - 1 for earlier, later in pairwise(first)), "sorting adds noise of one token"
+    assert sorted(first) == sorted(shuffled) and any(later < earlier - 1 for earlier, later in pairwise(shuffled))
+    assert second == longest()[1]
 
 
 def test_the_average_is_the_recurrence_written_out() -> None:
