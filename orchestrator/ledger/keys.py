@@ -27,6 +27,9 @@ from orchestrator.specs.schema import ModelSpec, RunSpec, ScoreSpec
 
 FORMAT = 1
 
+_BATCH: dict[str, Any] = {"batch.stages": [], "batch.curriculum": 0}
+_SCHEDULE = ("warmup_ratio", "cooldown", "decay", "shrink", "min_lr", "cut")
+
 GROWN: dict[str, Any] = {
     "data.truncate": None,
     "data.subword.merges": "own",
@@ -34,25 +37,11 @@ GROWN: dict[str, Any] = {
     "model.word_dim": None,
     "model.output_dim": None,
     "model.weight_norm": False,
-    "batch.stages": [],
-    "batch.curriculum": 0,
+    **{f"{phase}{name}": value for phase in ("", "optim.restart.") for name, value in _BATCH.items()},
+    **{f"optim.{phase}schedule.{name}": None for phase in ("", "restart.") for name in _SCHEDULE},
     "optim.momentum": None,
     "optim.weight_decay": 0.0,
     "optim.ema": None,
-    "optim.schedule.warmup_ratio": None,
-    "optim.schedule.cooldown": None,
-    "optim.schedule.decay": None,
-    "optim.restart.batch.stages": [],
-    "optim.restart.batch.curriculum": 0,
-    "optim.restart.schedule.warmup_ratio": None,
-    "optim.restart.schedule.cooldown": None,
-    "optim.restart.schedule.decay": None,
-    "optim.schedule.shrink": None,
-    "optim.schedule.min_lr": None,
-    "optim.schedule.cut": None,
-    "optim.restart.schedule.shrink": None,
-    "optim.restart.schedule.min_lr": None,
-    "optim.restart.schedule.cut": None,
     "decode.max_length": None,
     "decode.length_penalty.candidates": None,
     "decode.no_repeat_ngram": 0,
