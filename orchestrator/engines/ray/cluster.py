@@ -1,4 +1,4 @@
-"""A Ray cluster started for the sweep, or the one at RAY_ADDRESS; always with a token and the dashboard."""
+"""A Ray cluster started for the sweep, or the one at RAY_ADDRESS; always with a token."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ DRIVER = "driver"
 
 
 @contextmanager
-def cluster(results: Path, cpus: int | None = None) -> Iterator[Capacity]:
+def cluster(results: Path, *, several_workers: bool) -> Iterator[Capacity]:
     """Connects to Ray and yields the capacity. A cluster started here is shut down at the end.
 
+    several_workers: a run of the sweep has several workers. Only then, and with GPUs, are there Train runs, and with them the dashboard.
     `environment.configure` must have been called before this module was imported.
     """
     address = os.environ.get("RAY_ADDRESS")
@@ -33,18 +34,18 @@ def cluster(results: Path, cpus: int | None = None) -> Iterator[Capacity]:
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": worker_variables()})
             else:
                 with ray_environment(folder, results):
-                    _start(folder, cpus)
+                    _start(folder, dashboard=several_workers or torch.cuda.is_available())
             with head_watchdog(ray.get_runtime_context().gcs_address):
                 yield _capacity(local=not address)
         finally:
             ray.shutdown()
 
 
-def _start(folder: Path, cpus: int | None) -> None:
+def _start(folder: Path, *, dashboard: bool) -> None:
     ray.init(
-        num_cpus=cpus or local_cpus(),
+        num_cpus=local_cpus(),
         resources={DRIVER: 64},
-        include_dashboard=True,  # required: placement groups of stopped trials are freed through it
+        include_dashboard=dashboard,  # Train frees placement groups of stopped runs through it; its processes take long to start
         dashboard_host="127.0.0.1",
         log_to_driver=False,
         logging_level="ERROR",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -98,22 +99,29 @@ def _describe(bundle: Mapping[str, float]) -> str:
 
 
 def pending_groups() -> dict[str, dict[str, float]]:
-    """Pending placement groups of this driver, those of its Train runs included; empty if the dashboard does not answer."""
+    """Pending placement groups of this driver, those of its Train runs included; empty if a shared cluster's dashboard does not answer."""
+    pending: dict[str, dict[str, float]] = {}
+    for group_id, state, bundles in _groups():
+        if state in ("PENDING", "RESCHEDULING"):
+            total: dict[str, float] = {}
+            for bundle in bundles:
+                for name, amount in bundle.items():
+                    total[name] = total.get(name, 0.0) + float(amount)
+            pending[group_id] = total
+    return pending
+
+
+def _groups() -> list[tuple[str, str, list[Mapping[str, float]]]]:
+    """Id, state and bundles of the placement groups of this driver."""
+    if "RAY_ADDRESS" not in os.environ:  # all groups are this driver's, and there may be no dashboard
+        return [(group_id, group["state"], list(group["bundles"].values())) for group_id, group in ray.util.placement_group_table().items()]
     context = ray.get_runtime_context()
     filters = [("creator_job_id", "=", context.get_job_id())]
     try:  # the address is given because a machine may run several clusters
         groups = list_placement_groups(address=context.gcs_address, filters=filters, detail=True, timeout=5, raise_on_missing_output=False)
     except Exception:
-        return {}
-    pending: dict[str, dict[str, float]] = {}
-    for group in groups:
-        if group.state in ("PENDING", "RESCHEDULING"):
-            total: dict[str, float] = {}
-            for bundle in group.bundles or []:
-                for name, amount in bundle.get("unit_resources", {}).items():
-                    total[name] = total.get(name, 0.0) + float(amount)
-            pending[group.placement_group_id] = total
-    return pending
+        return []
+    return [(group.placement_group_id, group.state, [each.get("unit_resources", {}) for each in group.bundles or []]) for group in groups]
 
 
 class NodeLossStopper(_SweepStopper):

@@ -53,7 +53,7 @@ def run(
     """
     options, failures = ResourceOptions.of(resources), dict[str, str]()
     stop = interrupt.stop_file(results, name)
-    with cluster(results) as capacity, interrupt.passing_on(stop):
+    with cluster(results, several_workers=any(task.workers > 1 for job in jobs for task in job)) as capacity, interrupt.passing_on(stop):
         if capacity.gpus and options.gpu == "auto":
             capacity = with_gpu_memory(capacity)
         demands = list(zip(jobs, job_demands(jobs, capacity, options), strict=True))
@@ -116,7 +116,7 @@ def _run_group(
     concurrency: int | None,
 ) -> dict[str, str]:
     """Runs jobs of one size, as many at a time as fit by their largest memory. Returns the failures."""
-    withhold_secrets(results)
+    limit_variables(results)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     storage, stop = (results / "ray").resolve(), interrupt.stop_file(results, name).resolve()
     demand = max((demand for _, demand in group), key=lambda demand: demand.memory or 0)
@@ -164,12 +164,17 @@ def _run_group(
     return failures
 
 
-def withhold_secrets(results: Path) -> None:
-    """Removes AWS keys from the variables that Tune passes to its trials in a runtime environment, which Ray writes to a log.
+def limit_variables(results: Path) -> None:
+    """Limits the variables that Tune passes to its trials in a runtime environment.
 
-    They stay only where trials need them and have no other way to get them: results in a bucket, on a cluster that was already running.
+    Processes of a Ray that was started here inherit them. Without a runtime environment, trials run in processes that Ray has started
+    already. A cluster that was already running gets no AWS keys, since Ray writes a runtime environment to a log, unless the results are
+    in a bucket: trials have no other way to get them then.
     """
-    if "RAY_ADDRESS" not in os.environ or object_store.url(results) is None:
+    if "RAY_ADDRESS" not in os.environ:
+        class_cache.ENV_VARS_TO_PROPAGATE.clear()
+        class_cache.DEFAULT_ENV_VARS.clear()
+    elif object_store.url(results) is None:
         class_cache.ENV_VARS_TO_PROPAGATE.difference_update(secret_variables(list(class_cache.ENV_VARS_TO_PROPAGATE), bucket=False))
 
 

@@ -23,7 +23,7 @@ from orchestrator.engines.ray.address import check_address
 from orchestrator.engines.ray.environment import ray_environment, secret_variables
 from orchestrator.engines.ray.report_queue import Empty, _QueueActor, _QuietActor
 from orchestrator.engines.ray.schedulers import StoppableFIFO
-from orchestrator.engines.ray.tune import withhold_secrets
+from orchestrator.engines.ray.tune import limit_variables
 from orchestrator.errors import UserError
 
 ROOT = Path(__file__).parents[4]
@@ -165,12 +165,21 @@ def test_ray_starts_without_secrets_and_the_environment_comes_back(tmp_path, mon
 def test_tune_passes_no_keys_on_by_what_ray_logs(tmp_path, monkeypatch):
     from ray.tune.execution import class_cache
 
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    passed = set(class_cache.ENV_VARS_TO_PROPAGATE)
-    monkeypatch.setattr(class_cache, "ENV_VARS_TO_PROPAGATE", passed | set(SECRETS))
-    withhold_secrets(tmp_path)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    monkeypatch.setattr(class_cache, "ENV_VARS_TO_PROPAGATE", class_cache.ENV_VARS_TO_PROPAGATE | set(SECRETS))
+    limit_variables(tmp_path)
     assert set(SECRETS).isdisjoint(class_cache.ENV_VARS_TO_PROPAGATE)
     assert "RAY_TRAIN_V2_ENABLED" in class_cache.ENV_VARS_TO_PROPAGATE
+
+
+def test_trials_of_a_ray_that_was_started_here_have_no_runtime_environment(tmp_path, monkeypatch):
+    from ray.tune.execution import class_cache
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    for name in ("ENV_VARS_TO_PROPAGATE", "DEFAULT_ENV_VARS"):
+        monkeypatch.setattr(class_cache, name, getattr(class_cache, name).copy())
+    limit_variables(tmp_path)
+    assert class_cache._ActorClassCache().get(type("Trial", (), {}))._default_options["runtime_env"] == {}
 
 
 @pytest.mark.parametrize(
