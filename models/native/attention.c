@@ -55,6 +55,12 @@ INLINE void over_cells(const float *q, const float *k, const float *v, const i64
     WEIGHTED(K, n, cells[i] * D);
 }
 
+/* Brings the cells closer, all at once: a query's sums wait for each of them. */
+INLINE void ahead(const float *k, const float *v, const i64 *cells, i64 n, i64 D) {
+    for (i64 i = 0; i < n; i++)
+        for (i64 d = 0; d < D; d += LANES) __builtin_prefetch(k + cells[i] * D + d, 0, 2), __builtin_prefetch(v + cells[i] * D + d, 0, 2);
+}
+
 /* Self-attention of T new positions of each of N rows, W rows a sentence.
  *
  * q, k, v [N, T, D], their rows some stride apart; keys, values [B, C, D]: position t of row w of a sentence goes to cell
@@ -76,6 +82,7 @@ void attend_cells(const float *q, const float *k, const float *v, i64 q_stride, 
             }
             for (i64 i = 0; i < W * T; i++) {
                 const i64 row = b * W * T + i, *cells = past + (b * W + i / T) * P, seen = P - T + i % T + 1;
+                ahead(k_cells, v_cells, cells, seen, D);
                 for (i64 h = 0; h < H; h++) {
                     const float *one = q + row * q_stride + h * K, *k_head = k_cells + h * K, *v_head = v_cells + h * K;
                     float *out = z + row * D + h * K;
@@ -91,17 +98,22 @@ void attend_cells(const float *q, const float *k, const float *v, i64 q_stride, 
     }
 }
 
-/* One query over the first n positions of a memory: keys of a head [K, S] (S last), values [S, K], bias [S]; S a multiple of LANES. */
+/* One query over the first n positions of a memory: keys of a head [K, S] (S last), values [S, K], bias [S]; S a multiple of LANES.
+ * While it multiplies keys it brings the values closer, and then `next`, the keys to come: memory is what it waits for. */
 INLINE void over_memory(const float *q, const float *k, const float *v, const float *bias, i64 n, i64 S, const int K, float scale, float *p,
-                        float *z) {
+                        float *z, const float *next) {
     const i64 whole = (n + LANES - 1) / LANES * LANES;
     for (i64 s = 0; s < whole; s += LANES) {
         vec a[4] = {{0}, {0}, {0}, {0}};
         for (int c = 0; c < K; c += 4)
-            for (int j = 0; j < 4; j++) a[j] += q[c + j] * load(k + (c + j) * S + s);
+            for (int j = 0; j < 4; j++) {
+                a[j] += q[c + j] * load(k + (c + j) * S + s);
+                __builtin_prefetch(v + s * K + (c + j) * LANES, 0, 3);
+            }
         store(p + s, ((a[0] + a[1]) + (a[2] + a[3])) * scale + load(bias + s));
     }
     const float rate = softmax_rate(p, whole);
+    for (i64 i = 0; i < n * K; i += LANES) __builtin_prefetch(next + i, 0, 3); /* about as many as the keys to come have */
     WEIGHTED(K, n, i * K);
 }
 
@@ -117,14 +129,15 @@ void attend_memory(const float *q, const float *keys, const float *values, const
         for (i64 bh = 0; bh < B * H; bh++) {
             const i64 b = bh / H, h = bh % H;
             const float *k = keys + bh * K * S, *v = values + bh * S * K, *hide = bias + b * S;
+            const float *next = bh + 1 < B * H ? k + K * S : k;
             for (i64 i = 0; i < Q; i++) {
                 const float *one = q + (b * Q + i) * D + h * K;
                 float *out = z + (b * Q + i) * D + h * K;
                 switch (K) {
-                case 64: over_memory(one, k, v, hide, lengths[b], S, 64, scale, p, out); break;
-                case 32: over_memory(one, k, v, hide, lengths[b], S, 32, scale, p, out); break;
-                case 16: over_memory(one, k, v, hide, lengths[b], S, 16, scale, p, out); break;
-                case 128: over_memory(one, k, v, hide, lengths[b], S, 128, scale, p, out); break;
+                case 64: over_memory(one, k, v, hide, lengths[b], S, 64, scale, p, out, next); break;
+                case 32: over_memory(one, k, v, hide, lengths[b], S, 32, scale, p, out, next); break;
+                case 16: over_memory(one, k, v, hide, lengths[b], S, 16, scale, p, out, next); break;
+                case 128: over_memory(one, k, v, hide, lengths[b], S, 128, scale, p, out, next); break;
                 }
             }
         }

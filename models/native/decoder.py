@@ -46,7 +46,7 @@ class Scratch:
 
     def of(self, size: int) -> Tensor:
         """At least so many numbers."""
-        if len(self._held) < size:
+        if self._held.shape[0] < size:
             self._held = torch.empty(size)
         return self._held
 
@@ -76,7 +76,7 @@ class DecoderLayer:
         """
         x, past = x.contiguous(), past.contiguous()
         rows, length, _ = x.shape
-        sentences, seen, positions = len(keys), past.shape[1], source[0].shape[3]
+        sentences, seen, positions = keys.shape[0], past.shape[1], source[0].shape[3]
         step = _Step(
             *(sentences, rows // sentences, length, keys.shape[-2], seen, start, positions),
             *(t.data_ptr() for t in (keys, values, past, *source)),

@@ -16,8 +16,10 @@ from orchestrator.decoding.beam import EOS, PAD, Hypothesis, beam_search
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import DecodeSpec
 
-BATCH_TOKENS = 2048
-BATCH_SENTENCES = 64
+BATCH_TOKENS, BATCH_SENTENCES = 8192, 256
+"""Of greedy search, and of two hypotheses a sentence. More hypotheses need more memory and fill a step with fewer sentences: then a batch
+has as many hypotheses, but no fewer sentences than these."""
+LEAST_TOKENS, LEAST_SENTENCES = 2048, 64
 MAX_SUBWORDS = 1024
 """Limit for a line in `translate_lines`, because time and memory grow with the square of its length."""
 MAX_CHARACTERS = 16 * MAX_SUBWORDS
@@ -45,17 +47,20 @@ def decode_corpus(
     decode: DecodeSpec,
     nbest: int = 1,
     *,
-    batch_tokens: int = BATCH_TOKENS,
-    batch_sentences: int = BATCH_SENTENCES,
+    batch_tokens: int | None = None,
+    batch_sentences: int | None = None,
     on_progress: Progress | None = None,
 ) -> list[list[Hypothesis]]:
     """Returns n-best lists, best first, in input order. `ids` and the ids of the outputs have no BOS and EOS.
 
-    batch_tokens: maximum of padded source tokens per batch (a single sentence may be longer); batch_sentences: maximum of sentences.
+    batch_tokens: maximum of padded source tokens per batch (a single sentence may be longer); batch_sentences: maximum of sentences;
+    None: by the beam (`batch_limits`). Batches change no output but for rounding in the model.
     Raises the errors of `beam_search`, and UserError if a source is longer than the learned positions or this machine cannot decode in
     `decode.precision`.
     """
     device = next(model.parameters()).device
+    tokens, sentences = batch_limits(decode.beam_size)
+    tokens, sentences = batch_tokens or tokens, batch_sentences or sentences
     results: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0)] for _ in ids]
     done = sum(not source for source in ids)
     longest, most = 1 + max(map(len, ids), default=0), getattr(model, "max_positions", None)
@@ -65,7 +70,7 @@ def decode_corpus(
         )
     try:
         with prepared(model, decode.precision, beam=decode.beam_size):
-            for indices in batches([len(source) for source in ids], batch_tokens, batch_sentences):
+            for indices in batches([len(source) for source in ids], tokens, sentences):
                 nbest_lists = beam_search(model, pad([ids[i] for i in indices]).to(device), decode, nbest)
                 for index, hypotheses in zip(indices, nbest_lists, strict=True):
                     results[index] = hypotheses
@@ -106,6 +111,11 @@ def translate_lines(
             warn(f"stdin:{number}: found a line of {len(line)} characters; its first {len(ids[number - 1])} subwords are translated")
     outputs = decode_corpus(model, ids, decode)
     return prepared.decode([hypotheses[0].ids for hypotheses in outputs], "tgt")
+
+
+def batch_limits(beam: int) -> tuple[int, int]:
+    """The maxima of a batch's padded source tokens and of its sentences."""
+    return max(LEAST_TOKENS, 2 * BATCH_TOKENS // max(2, beam)), max(LEAST_SENTENCES, 2 * BATCH_SENTENCES // max(2, beam))
 
 
 def batches(lengths: Sequence[int], batch_tokens: int = BATCH_TOKENS, batch_sentences: int = BATCH_SENTENCES) -> list[list[int]]:
