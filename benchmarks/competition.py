@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import tempfile
 import time
@@ -19,7 +18,7 @@ import torch  # noqa: E402
 from contenders import PEERS, Setting  # noqa: E402
 from driver import Outcome, Row, compete  # noqa: E402
 from environments import folder  # noqa: E402
-from machine import describe, is_amd, matmul_rates, mkl_remedy  # noqa: E402
+from machine import MatrixRates, describe, is_amd, mkl_remedy, rates_text  # noqa: E402
 from report import progress_bar  # noqa: E402
 from sizes import SIZES, Pair, text  # noqa: E402
 
@@ -59,25 +58,14 @@ class Ground:
         self.notes = {"mkl": why_not} if why_not else {}
         self.path = cpu.matmul_path()
         self.setting = Setting(args.threads, folder(args.environments), remedy, self.path == "onednn")
-        self.rates: dict[str, list[float]] = {}
-
-    def measure(self) -> None:
-        for name, rate in matmul_rates(0.3).items():
-            self.rates.setdefault(name, []).append(rate)
+        self.rates = MatrixRates()
 
     def peak(self, precision: str) -> float:
-        """Returns the GFLOP/s that MFU is relative to: the best fp32 library's, or bf16's; NaN before any measurement."""
-        if not self.rates:
-            return float("nan")
-        names = ["bf16"] if precision == "bf16" else ["fp32 default", "fp32 onednn"] if self.path == "onednn" else ["fp32 default"]
-        return max(statistics.median(self.rates[name]) for name in names)
+        """Returns the GFLOP/s of a precision: what MFU is relative to, and what a row prints beside its ratios."""
+        return self.rates.peak(precision, onednn=self.path == "onednn")
 
     def about(self) -> dict[str, Any]:
-        rates = {
-            name: {"median": round(statistics.median(r), 1), "min": round(min(r), 1), "max": round(max(r), 1)}
-            for name, r in self.rates.items()
-        }
-        return {"matmul_gflops": rates, "matmul_path": self.path} | self.notes
+        return {"matmul_gflops": self.rates.summary(), "matmul_path": self.path} | self.notes
 
 
 def run(
@@ -93,7 +81,7 @@ def run(
     shared = job_of(args.size, args.threads, task, scratch / "text.json", sentences) | job
     bar, step = progress_bar(len({row.program.name for row in rows}) + args.rounds * len(rows))
     with bar:
-        outcomes = compete(rows, shared, args.rounds, between=ground.measure, progress=step, deadline=started + 60 * args.minutes)
+        outcomes = compete(rows, shared, args.rounds, between=ground.rates.measure, progress=step, deadline=started + 60 * args.minutes)
     about = {
         "benchmark": task,
         "date": time.strftime("%Y-%m-%d"),
@@ -109,11 +97,10 @@ def run(
 
 
 def title(task: str, result: dict[str, Any]) -> str:
-    rates = ", ".join(f"{name} {rate['median']:.0f}" for name, rate in result["matmul_gflops"].items())
     machine = result["machine"]
     return (
         f"{task}, {result['size']} model {result['model']}, {result['rounds']} rounds in {result['seconds']:.0f} s\n"
-        f"{machine['cpu']}, {result['threads']} thread(s), load {machine['load']}; matrix GFLOP/s: {rates}"
+        f"{machine['cpu']}, {result['threads']} thread(s), load {machine['load']}; {rates_text(result['matmul_gflops'])}"
     )
 
 

@@ -8,7 +8,8 @@ with random weights of the same model size. EOS is disabled, so that every outpu
 passes all sources at once, to be batched by the toolkit. CTranslate2 uses our weights.
 
 `x` is the speed-up, the median over rounds of the ratio at the same beam size, over plain fp32, CTranslate2 fp32 and int8, and the fastest
-fp32 peer (batches of 32). Quality (unless --no-quality): BLEU of a trained model for each way of decoding, see benchmarks/quality.py.
+fp32 peer (batches of 32). GFLOP/s: the matrix rate of the row's precision, measured between the rounds; ratios depend on it. Quality
+(unless --no-quality): BLEU of a trained model for each way of decoding, see benchmarks/quality.py.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def weights(size: str, scratch: Path) -> dict[str, str]:
     return {"weights": str(scratch / "ours.safetensors"), "config": str(scratch / "ours.json")}
 
 
-def result(outcomes: list[Outcome], about: dict[str, Any]) -> dict[str, Any]:
+def result(outcomes: list[Outcome], ground: shared.Ground, about: dict[str, Any]) -> dict[str, Any]:
     """Returns the JSON object without the quality check."""
     rows = []
     for outcome in outcomes:
@@ -56,6 +57,7 @@ def result(outcomes: list[Outcome], about: dict[str, Any]) -> dict[str, Any]:
             base = beam | {"batch": "32", "precision": "fp32"}
             row["steps"] = outcome.rounds[0]["longest"]
             row["sentences"] = outcome.rounds[0]["sentences"]
+            row["matmul_gflops"] = round(ground.peak(outcome.row.options["precision"]), 1)
             row["over_plain"] = ratio(outcome, find(outcomes, "plain", **base), "sentences")
             row["over_ctranslate2"] = ratio(outcome, find(outcomes, "CTranslate2", **base), "sentences")
             row["over_ctranslate2_int8"] = ratio(outcome, find(outcomes, "CTranslate2", **base | {"precision": "int8"}), "sentences")
@@ -72,6 +74,7 @@ COLUMNS = {
     "sent/s": lambda r: r["per_second"]["median"],
     "min..max": spread,
     "steps": lambda r: r["steps"],
+    "GFLOP/s": lambda r: f"{r['matmul_gflops']:.0f}",
     "x plain": lambda r: times(r["over_plain"]),
     "x CT2 fp32": lambda r: times(r["over_ctranslate2"]),
     "x CT2 int8": lambda r: times(r["over_ctranslate2_int8"]),
@@ -103,7 +106,7 @@ def main() -> None:
         outcomes, ground, _, about = shared.run(
             args, "decode", args.sentences, lambda s: decoding_rows(s, names, args.beams), scratch, **job
         )
-        found = result(outcomes, about)
+        found = result(outcomes, ground, about)
         if not args.no_quality:
             say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
             found["quality"] = quality.check(args.trained, ground.setting, "ctranslate2" in names, scratch, say)

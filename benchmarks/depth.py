@@ -32,7 +32,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from machine import describe
+from machine import describe, measured_rates, rates_text
 from sizes import text
 from training_step import TrainingStep, updates_of
 
@@ -161,6 +161,12 @@ def part(args: argparse.Namespace, function: Callable[..., Any], *more: Any) -> 
         return pool.apply(function, (*more, args))
 
 
+def rates(args: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Measures the CPU's matrix rates on one thread."""
+    cpu.use(1)
+    return measured_rates()
+
+
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for depth in args.depths:
@@ -185,6 +191,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "benchmark": "depth",
         "date": time.strftime("%Y-%m-%d"),
         "machine": describe() | {"device": args.device},
+        "matmul_gflops": part(args, rates),
         "width": args.width,
         "tokens": args.tokens,
         "rounds": args.rounds,
@@ -217,7 +224,7 @@ def show(result: dict[str, Any]) -> None:
     machine = result["machine"]
     where = machine["device"] if machine["device"] == "cuda" else f"one thread of {machine['cpu']}"
     print(f"width {result['width']}, {result['tokens']} target tokens, {where}, torch {machine['torch']}; ", end="")
-    print(f"{result['rounds']} rounds; {result['date']}")
+    print(f"{result['rounds']} rounds; {result['date']}; {rates_text(result['matmul_gflops'])}")
     print(
         f"\n{'':14}{'layers':>7} {'recompute':>10} {'params':>8} {'MiB':>9} {'x plain':>8} {'s/update':>9} {'min..max':>15} {'x plain':>8}"
     )

@@ -1,43 +1,97 @@
-"""Description of the machine, its matrix product rates, and a workaround for slow MKL on AMD CPUs."""
+"""Description of the machine, its matrix product rates, and a workaround for slow MKL on AMD CPUs.
+
+A ratio between two programs depends on these rates: what is not a matrix product weighs more where products are fast. So every benchmark
+measures them in its own run, on its own threads, and prints them beside its ratios.
+"""
 
 from __future__ import annotations
 
 import platform
 import shutil
+import statistics
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+ROWS, INPUTS, OUTPUTS = 1024, 512, 2048
 
-def matmul_gflops(precision: str = "fp32", seconds: float = 0.5) -> float:
-    """Returns the best rate of 1024 x 512 x 2048 products within `seconds`, in GFLOP/s, on the default device."""
-    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
-    a, b = torch.randn(1024, 512).to(dtype), torch.randn(512, 2048).to(dtype)
-    work, best, end = 2 * 1024 * 512 * 2048 / 1e9, 0.0, time.perf_counter() + seconds
-    a @ b
+
+def matmul_gflops(product: Callable[[], Any], seconds: float = 0.5) -> float:
+    """Returns the best rate of 1024 x 512 x 2048 products within `seconds`, in GFLOP/s."""
+    work, best, end = 2 * ROWS * INPUTS * OUTPUTS / 1e9, 0.0, time.perf_counter() + seconds
+    product()
     while time.perf_counter() < end:
         started = time.perf_counter()
         for _ in range(5):
-            a @ b
+            product()
         best = max(best, 5 * work / (time.perf_counter() - started))
     return best
 
 
 def matmul_rates(seconds: float = 0.5) -> dict[str, float]:
-    """Returns GFLOP/s of fp32 with torch's default library, fp32 with oneDNN, and bf16; restores the settings."""
+    """Returns GFLOP/s of fp32 with torch's default library, fp32 with oneDNN, bf16, and int8 where torch has it; restores the settings."""
     backend = torch.backends.mkldnn.matmul
     before = backend.fp32_precision
+    a, b = torch.randn(ROWS, INPUTS), torch.randn(INPUTS, OUTPUTS)
+    a_bf16, b_bf16 = a.bfloat16(), b.bfloat16()
     try:
         rates = {}
         for name, setting in (("fp32 default", "none"), ("fp32 onednn", "bf16")):
             backend.fp32_precision = setting
-            rates[name] = matmul_gflops("fp32", seconds)
-        return rates | {"bf16": matmul_gflops("bf16", seconds)}
+            rates[name] = matmul_gflops(lambda: a @ b, seconds)
+        rates["bf16"] = matmul_gflops(lambda: a_bf16 @ b_bf16, seconds)
+        if hasattr(torch.ops.onednn, "qlinear_pointwise"):
+            rates["int8"] = matmul_gflops(_int8_product(), seconds)
+        return rates
     finally:
         backend.fp32_precision = before
+
+
+def _int8_product() -> Callable[[], torch.Tensor]:
+    """The product of decoding in int8 (`models.inference`)."""
+    x = torch.randint(0, 256, (ROWS, INPUTS), dtype=torch.uint8)
+    packed = torch.ops.onednn.qlinear_prepack(torch.randint(-127, 128, (OUTPUTS, INPUTS), dtype=torch.int8), None)
+    scale, zero = torch.ones(OUTPUTS), torch.zeros(OUTPUTS, dtype=torch.int32)
+    product = torch.ops.onednn.qlinear_pointwise.default
+    return lambda: product(x, 1.0, 128, packed, scale, zero, None, 1.0, 0, torch.float32, "none", [], "")
+
+
+class MatrixRates:
+    """Rates in GFLOP/s, measured again and again during a benchmark."""
+
+    def __init__(self) -> None:
+        self.rates: dict[str, list[float]] = {}
+
+    def measure(self, seconds: float = 0.3) -> None:
+        for name, rate in matmul_rates(seconds).items():
+            self.rates.setdefault(name, []).append(rate)
+
+    def peak(self, precision: str, *, onednn: bool) -> float:
+        """Returns the median rate of `precision`; for fp32 the best library's, oneDNN's where it counts; NaN before any measurement."""
+        names = {"fp32": ["fp32 default", *(["fp32 onednn"] if onednn else [])]}.get(precision, [precision])
+        return max((statistics.median(self.rates[name]) for name in names if name in self.rates), default=float("nan"))
+
+    def summary(self) -> dict[str, dict[str, float]]:
+        """{name: {"median", "min", "max"}}, for the JSON and `rates_text`."""
+        return {
+            name: {"median": round(statistics.median(r), 1), "min": round(min(r), 1), "max": round(max(r), 1)}
+            for name, r in self.rates.items()
+        }
+
+
+def measured_rates() -> dict[str, dict[str, float]]:
+    """Returns one measurement of the rates."""
+    rates = MatrixRates()
+    rates.measure()
+    return rates.summary()
+
+
+def rates_text(summary: dict[str, dict[str, float]]) -> str:
+    return "matrix GFLOP/s: " + ", ".join(f"{name} {rate['median']:.0f}" for name, rate in summary.items())
 
 
 def describe() -> dict[str, Any]:

@@ -22,7 +22,7 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-from machine import describe  # noqa: E402
+from machine import describe, measured_rates, rates_text  # noqa: E402
 from sizes import SIZES, text  # noqa: E402
 
 from models.config import ModelConfig  # noqa: E402
@@ -101,12 +101,14 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "padding": round(1 - float(sizes.sum()) / (len(sizes) * int(sizes.max())), 3),
     }
     about = {"benchmark": "recurrence", "date": time.strftime("%Y-%m-%d"), "machine": describe() | {"matmul": cpu.matmul_path()}}
+    about["matmul_gflops"] = measured_rates()
     return about | {"size": args.size, "rounds": args.rounds, "batch": batch, "rows": rows}
 
 
 def show(result: dict[str, Any]) -> None:
     machine, batch = result["machine"], result["batch"]
     print(f"{result['size']} width, fp32, one thread of {machine['cpu']} ({machine['matmul']}), torch {machine['torch']}; {result['date']}")
+    print(rates_text(result["matmul_gflops"]))
     print(f"{batch['sentences']} sentences of up to {batch['longest']} tokens, padding {batch['padding']:.1%}; {result['rounds']} rounds")
     print(f"{'':30} {'ms':>8} {'to scan':>8}")
     for row in result["rows"]:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from machine import describe
+from machine import describe, measured_rates
 from scipy import stats
 
 from orchestrator.data.prepare import prepare
@@ -65,7 +65,7 @@ def add(name: str, run: dict[str, Any]) -> None:
     """Adds a run to the file of figures; two processes may do so at once, on different cores."""
     with FileLock(f"{FIGURES}.lock"):
         figures = load()
-        entry = figures.setdefault(name, {"machine": describe(), "runs": []})
+        entry = figures.setdefault(name, {"machine": describe(), "matmul_gflops": measured_rates(), "runs": []})
         entry["runs"] = sorted([*entry["runs"], run], key=lambda each: each["seed"])
         FIGURES.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
 

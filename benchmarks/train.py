@@ -7,11 +7,11 @@ Each contender is a process; rounds are interleaved (A,B,A,B) and one process ru
 the contender's own batches, from forward to optimizer step; batching is not timed. All use the same model size, vocabulary, text, batch
 size in tokens, dropout rate, label smoothing and number of threads.
 
-tok/s: real target tokens per second, median over rounds, and min..max. padding: share of padded positions in all batches of the text. MFU:
-useful operations per second (benchmarks/flops.py: without padding, the same for all) over the best matrix rate of that precision measured
-in this run. `x`: speed-up, the median over rounds of the ratio, over plain fp32, and over plain and the fastest peer in the same precision,
-with the MKL workaround or `as installed`. loss: of the row's first and last round; rows of one process train the same weights in turns, so
-that it falls over all of them.
+tok/s: real target tokens per second, median over rounds, and min..max. padding: share of padded positions in all batches of the text.
+GFLOP/s: the best matrix rate of the row's precision, measured between the rounds; ratios depend on it. MFU: useful operations per second
+(benchmarks/flops.py: without padding, the same for all) over that rate. `x`: speed-up, the median over rounds of the ratio, over plain
+fp32, and over plain and the fastest peer in the same precision, with the MKL workaround or `as installed`. loss: of the row's first and
+last round; rows of one process train the same weights in turns, so that it falls over all of them.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def _row(outcome: Outcome, outcomes: list[Outcome], ground: shared.Ground, flop:
     return row | {
         "padding_share": outcome.about["padding_share"],
         "batch_target_tokens": outcome.about["batch_target_tokens"],
+        "matmul_gflops": round(ground.peak(precision), 1),
         "mfu": round(row["per_second"]["median"] * flop / 1e9 / ground.peak(precision), 4),
         "loss": {"first": round(losses[0], 4), "last": round(losses[-1], 4), "fell": losses[-1] < losses[0] if len(losses) > 1 else None},
         "over_plain_fp32": ratio(outcome, find(outcomes, "plain", precision="fp32"), "tokens"),
@@ -68,6 +69,7 @@ COLUMNS = {
     "tok/s": lambda r: f"{r['per_second']['median']:,}",
     "min..max": spread,
     "padding": lambda r: f"{r['padding_share']:.1%}",
+    "GFLOP/s": lambda r: f"{r['matmul_gflops']:.0f}",
     "MFU": lambda r: f"{r['mfu']:.1%}",
     "x plain fp32": lambda r: times(r["over_plain_fp32"]),
     "x plain": lambda r: times(r["over_plain"]),

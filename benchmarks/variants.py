@@ -27,7 +27,7 @@ from rich.progress import Progress
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from executed_flops import counter_of_flops  # noqa: E402
-from machine import describe  # noqa: E402
+from machine import describe, measured_rates, rates_text  # noqa: E402
 from sizes import SIZES, Size, text  # noqa: E402
 from training_step import updates_of  # noqa: E402
 
@@ -200,6 +200,7 @@ def measure(args: argparse.Namespace, console: Console) -> dict[str, Any]:
         "benchmark": "variants",
         "date": time.strftime("%Y-%m-%d"),
         "machine": describe() | {"matmul": cpu.matmul_path()},
+        "matmul_gflops": measured_rates(),
         "size": args.size,
         "precision": args.precision,
         "clock": args.clock,
@@ -221,7 +222,7 @@ def show(result: dict[str, Any]) -> None:
     print(
         f"{result['size']} width, {result['precision']}, one thread of {machine['cpu']} ({machine['matmul']}), torch {machine['torch']}; "
         f"{result['clock']} clock, {result['rounds']} rounds of {result['steps']} updates of {result['batch_tokens']} tokens; "
-        f"{result['date']}"
+        f"{result['date']}; {rates_text(result['matmul_gflops'])}"
     )
     for table in result["tables"]:
         base = table["rows"][0]["row"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 
 import torch
 
@@ -11,9 +12,20 @@ from models.paths import PATHS
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc malloc.h
 
+PRODUCTS = 128
+"""Shapes of matrix products whose compiled code is kept, in place of 1,024. An update has some 60 of them, nearly all new in the next one,
+whose batch has other lengths. The code of each takes 0.3 MB or more in either cache."""
+CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+"""oneDNN's cache of that code and torch's own above it, which keeps what oneDNN gives up. Where a variable is set, it stays."""
+
 
 def use(threads: int) -> str:
-    """Sets this process up for `threads` compute threads. Returns the matmul path that is used, for the capsule."""
+    """Sets this process up for `threads` compute threads. Returns the matmul path that is used, for the capsule.
+
+    To be called before the process' first matrix product, at which the sizes of caches are read.
+    """
+    for name in CACHES:
+        os.environ.setdefault(name, str(PRODUCTS))
     torch.set_num_threads(threads)
     _keep_memory()
     return matmul_path()

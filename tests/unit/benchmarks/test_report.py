@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ from types import SimpleNamespace
 import competition
 import contenders
 import decode
+import machine
 import pytest
 import report
+import torch
 import train
 from driver import Outcome, Program, Row
 from sizes import SIZES, text
@@ -36,7 +39,7 @@ def training() -> dict:
         outcome("JoeyNMT", fp32, [], "died: MemoryError"),
         outcome("ours", bf16 | {"fast": True}, [400]),
     ]
-    ground = SimpleNamespace(peak=lambda precision: 100.0)
+    ground = SimpleNamespace(peak={"fp32": 100.0, "bf16": 200.0}.get)
     about = {"benchmark": "train", "size": "small", "model": {}, "rounds": 3, "seconds": 60.0, "threads": 1}
     about |= {"machine": {"cpu": "a CPU", "load": "0.1"}, "matmul_gflops": {"bf16": {"median": 100.0}}}
     return train.result(outcomes, ground, text(8000, 50), about)
@@ -71,7 +74,33 @@ def test_json_and_table_tell_of_the_one_that_died(capsys) -> None:
     assert "1.25" in out
 
 
-def test_decoding_compares_at_the_same_beam() -> None:
+def test_a_matrix_rate_stands_beside_every_ratio() -> None:
+    for found in (training(), decoding()):
+        rows = [row for row in found["rows"] if any(name.startswith("over_") for name in row)]
+        assert {(row["precision"], row["matmul_gflops"]) for row in rows} == {
+            ("fp32", 100.0),
+            ("bf16" if "mfu" in rows[0] else "int8", 200.0),
+        }
+    assert "GFLOP/s" in train.COLUMNS and "GFLOP/s" in decode.COLUMNS
+
+
+def test_the_rate_is_that_of_the_best_library_in_use() -> None:
+    rates = machine.MatrixRates()
+    assert math.isnan(rates.peak("fp32", onednn=True))
+    rates.rates = {"fp32 default": [50.0, 60.0, 90.0], "fp32 onednn": [100.0], "bf16": [200.0], "int8": [400.0]}
+    assert [rates.peak("fp32", onednn=onednn) for onednn in (False, True)] == [60.0, 100.0]
+    assert [rates.peak(name, onednn=True) for name in ("bf16", "int8")] == [200.0, 400.0]
+    assert machine.rates_text(rates.summary()) == "matrix GFLOP/s: fp32 default 60, fp32 onednn 100, bf16 200, int8 400"
+
+
+def test_the_rates_of_this_machine_are_measured_and_settings_restored() -> None:
+    before = torch.backends.mkldnn.matmul.fp32_precision
+    found = machine.measured_rates()
+    assert {"fp32 default", "fp32 onednn", "bf16"} <= set(found) and all(rate["min"] > 0 for rate in found.values())
+    assert torch.backends.mkldnn.matmul.fp32_precision == before
+
+
+def decoding() -> dict:
     base = {"batch": "32", "precision": "fp32"}
     outcomes = [
         outcome("ours", base | {"beam": 5, "fast": True}, [30]),
@@ -81,7 +110,12 @@ def test_decoding_compares_at_the_same_beam() -> None:
         outcome("ours", base | {"beam": 1, "fast": True}, [100]),
         outcome("ours", base | {"beam": 5, "precision": "int8", "fast": True}, [], "not offered: int8"),
     ]
-    found = decode.result(outcomes, {"size": "tiny"})
+    ground = SimpleNamespace(peak={"fp32": 100.0, "int8": 200.0}.get)
+    return decode.result(outcomes, ground, {"size": "tiny"})
+
+
+def test_decoding_compares_at_the_same_beam() -> None:
+    found = decoding()
     five, one = found["rows"][0], found["rows"][4]
     assert (five["over_plain"], five["over_ctranslate2"], five["over_ctranslate2_int8"], five["over_fastest_peer"]) == (1.5, 0.5, 0.25, 0.5)
     assert one["over_plain"] is None and one["over_ctranslate2"] is None
