@@ -49,7 +49,8 @@ class ModelConfig:
     embedding_scale: bool = True
     encoder_embedding_bias: bool = False
     output_bias: bool = False
-    init: Literal["xavier", "zero-residual", "fan-in", "convs2s"] = "xavier"
+    init: Literal["xavier", "fan-in", "convs2s"] = "xavier"
+    zero_residual: bool = False  # Transformer layers start as the identity: the last map of each sublayer is 0
     dropout: DropoutConfig = DropoutConfig()
     encoder: StackConfig = field(default_factory=StackConfig)
     decoder: StackConfig = field(default_factory=lambda: StackConfig(cross_attention={"kind": "single"}))

@@ -31,11 +31,11 @@ def initialise(model: nn.Module, scheme: str, seed: int) -> None:
 
     Embeddings N(0, d^-0.5) as standard deviation; norms 1 and 0; `xavier`: uniform with variance 2/(fan_in + fan_out), biases 0 (Dou
     2018, THUMT);
-    `zero-residual`: as xavier, but the last maps of attention and feed-forward are 0, so that each sublayer starts as the identity (and
-    its norm) and a deep post-norm stack passes gradients at once (Zhang et al. 2019, Fixup);
     `fan-in`: weights and biases U(+-1/sqrt(fan_in)) (Wang 2018). `convs2s`: embeddings N(0, 0.1), a map of n inputs, of which dropout
     keeps 1 - p, N(0, sqrt((1 - p) / n)), before a GLU twice that; biases 0 (Gehring et al. 2017, section 3.5). Gains of weight
-    normalisation: ||v||, so that the map starts as the plain one. A module with `initialise(name, generator)` draws its own.
+    normalisation: ||v||, so that the map starts as the plain one. With `zero_residual` the last maps of attention and feed-forward in
+    Transformer layers are 0: each sublayer starts as the identity, or its norm, and a deep post-norm stack passes gradients at once
+    (Zhang et al. 2019, Fixup). A module with `initialise(name, generator)` draws its own.
     NoInitialValueError: for a parameter that none of these covers; what its constructor put there does not count.
     """
     require_all(model)
@@ -75,7 +75,7 @@ def uniform_bound(scheme: str, fan_in: int, fan_out: int) -> float:
 
 def _draw(module: nn.Module, name: str, parameter: Tensor, scheme: str, generator: torch.Generator) -> Tensor:
     value = torch.empty(parameter.shape)
-    if scheme == "zero-residual" and name == "weight" and getattr(module, "ends_branch", False):
+    if name == "weight" and getattr(module, "starts_at_zero", False):
         return value.zero_()
     own = getattr(module, "initialise", None)
     if own is not None:

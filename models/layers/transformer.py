@@ -28,11 +28,11 @@ class TransformerLayer(Layer):
         self.feed_forward = FeedForward(site)
         self.sublayer = SubLayer(site)
         self.reads = self.self_attention.reads
-        for part in self.modules():  # for `init: zero-residual`
+        for part in self.modules() if site.config.zero_residual else ():
             if isinstance(part, MultiHeadAttention):
-                part.output.ends_branch = True  # type: ignore[assignment]
+                part.output.starts_at_zero = True  # type: ignore[assignment]
             elif isinstance(part, FeedForward):
-                part.outer.ends_branch = True  # type: ignore[assignment]
+                part.outer.starts_at_zero = True  # type: ignore[assignment]
 
     def forward(
         self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, memories: tuple[Memory, ...], flow: Flow

@@ -37,6 +37,7 @@ GROWN: dict[str, Any] = {
     "model.word_dim": None,
     "model.output_dim": None,
     "model.weight_norm": False,
+    "model.zero_residual": False,
     **{f"{phase}{name}": value for phase in ("", "optim.restart.") for name, value in _BATCH.items()},
     **{f"optim.{phase}schedule.{name}": None for phase in ("", "restart.") for name in _SCHEDULE},
     "optim.momentum": None,

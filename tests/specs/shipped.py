@@ -77,7 +77,7 @@ def stated(name: str, row: Row) -> set[str]:
     """What the file of a profile says that it changes for a row."""
     assert row.spec is not None
     profile = profiles.load(name)[0].of(row.spec.data.corpus)
-    changes = {"dropout": profile.dropout < 1, "init": "init" in profile.model, "schedule": "schedule" in profile.optim}
+    changes = {"dropout": profile.dropout < 1, "schedule": "schedule" in profile.optim}
     return {key for key, is_stated in (changes | {"checkpoint": "checkpoint" in profile.decode}).items() if is_stated}
 
 

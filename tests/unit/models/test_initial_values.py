@@ -121,9 +121,9 @@ def test_each_rule_is_its_formula():
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_zero_residual_starts_every_sublayer_as_the_identity(norm):
-    """The encoder's layers add nothing: pre-norm returns their input, post-norm its norm; all other values are xavier's."""
+    """The encoder's layers add nothing: pre-norm returns their input, post-norm its norm; all other values stay."""
     settings = {"d_model": 8, "d_ff": 16, "num_heads": 2, "norm": norm, "encoder": {"num_layers": 3}, "decoder": {"num_layers": 1}}
-    zero, xavier = (build(settings | {"init": scheme}, 11, 11) for scheme in ("zero-residual", "xavier"))
+    zero, xavier = (build(settings | {"zero_residual": zero}, 11, 11) for zero in (True, False))
     theirs = dict(xavier.named_parameters())
     zeros = {name for name, value in zero.named_parameters() if not torch.equal(value, theirs[name])}
     assert {name.rpartition(".")[0].rpartition(".")[2] for name in zeros} == {"output", "outer"} and len(zeros) == 3 * 2 + 3
