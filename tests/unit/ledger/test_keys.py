@@ -105,6 +105,7 @@ TRAIN = [
     ("optim.restart.schedule", {"kind": "plateau", "lr": 0.25, "min_lr": 0.01}),
     ("train.validate_every", "epoch"),
     ("batch.curriculum", 1),
+    ("model.zero_residual", True),
     ("optim.kind", "muon"),
     ("optim.weight_decay", 0.1),
     ("optim.ema", 0.999),
