@@ -5,7 +5,8 @@
 
 Each contender is a process; rounds are interleaved (A,B,A,B) and one process runs at a time. All translate the same sources, longest first,
 with random weights of the same model size. EOS is disabled, so that every output takes --length steps. Batches have 32 sentences; `own`
-passes all sources at once, to be batched by the toolkit. CTranslate2 uses our weights.
+passes all sources at once, to be batched by the toolkit. CTranslate2 uses our weights. `--clock cpu` counts CPU seconds in place of the
+wall clock's, for one thread on a machine that others use too.
 
 `x` is the speed-up, the median over rounds of the ratio at the same beam size, over plain fp32, CTranslate2 fp32 and int8, and the fastest
 fp32 peer (batches of 32). GFLOP/s: the matrix rate of the row's precision, measured between the rounds; ratios depend on it. Quality
@@ -93,6 +94,7 @@ def main() -> None:
     parser = shared.parser(__doc__ or "")
     parser.add_argument("--beams", type=int, nargs="+", default=[5, 1])
     parser.add_argument("--sentences", type=int, default=96)
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: CPU seconds, on a machine that others use too")
     parser.add_argument("--length", type=int, default=24, help="steps of every output")
     parser.add_argument(
         "--trained", metavar="RUN", help="directory of a trained row for the quality check; default: the quickstart baseline"
@@ -102,11 +104,11 @@ def main() -> None:
     names = shared.peers(args)
     with shared.scratch_folder() as folder:
         scratch = Path(folder)
-        job = {"length": args.length} | weights(args.size, scratch)
+        job = {"length": args.length, "clock": args.clock} | weights(args.size, scratch)
         outcomes, ground, _, about = shared.run(
             args, "decode", args.sentences, lambda s: decoding_rows(s, names, args.beams), scratch, **job
         )
-        found = result(outcomes, ground, about)
+        found = result(outcomes, ground, about) | {"clock": args.clock}
         if not args.no_quality:
             say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
             found["quality"] = quality.check(args.trained, ground.setting, "ctranslate2" in names, scratch, say)
