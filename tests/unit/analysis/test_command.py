@@ -13,6 +13,7 @@ import pytest
 
 from orchestrator.tracking.store import EXPERIMENT, MlflowStore
 from orchestrator.tracking.sweeps import log_analysis, reconcile
+from tests.unit.tracking.reading import mlflow_client
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def store(make_fake_results: Any) -> tuple[Any, Path]:
 
 def runs(results: Path) -> dict[str, list[Any]]:
     """Runs of the store by kind."""
-    client = MlflowStore(results).client
+    client = mlflow_client(results)
     experiment = client.get_experiment_by_name(EXPERIMENT)
     found: dict[str, list[Any]] = {}
     for run in client.search_runs([experiment.experiment_id]):
@@ -158,7 +159,7 @@ def test_an_analysis_is_a_run_of_its_own_that_reconcile_rebuilds(store: tuple[An
         assert {kind: len(these) for kind, these in found.items()} == {"run": 1, "sweep": 1, "analysis": 1}
         run = found["analysis"][0]
         assert run.info.status == "FINISHED" and run.data.tags["nmt.analysis_kind"] == "length" and run.data.params["edges"] == "15"
-        client = MlflowStore(results).client
+        client = mlflow_client(results)
         assert sorted(item.path for item in client.list_artifacts(run.info.run_id)) == ["length.csv", "length.png"]
         assert Path(client.download_artifacts(run.info.run_id, "length.csv")).read_bytes() == b"second"
 

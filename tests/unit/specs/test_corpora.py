@@ -28,7 +28,7 @@ def test_every_entry_is_valid(name):
 
 def test_an_unknown_corpus_names_the_nearest():
     with pytest.raises(UserError, match="did you mean multi30k-de-en"):
-        load_entry("multi30k-en-de")
+        load_entry("multi30k-de-en-raw")
     for odd in ("../spec", "", "a/b"):
         with pytest.raises(UserError, match="unknown corpus"):
             load_entry(odd)
