@@ -25,7 +25,7 @@ def main() -> int:
 
     deadline = time.monotonic() + arguments.seconds
     while True:
-        with cluster(results) as capacity:
+        with cluster(results, several_workers=False) as capacity:
             cpus = capacity.cpus
         if cpus >= arguments.cpus:
             print(f"the cluster has {cpus} CPUs", file=sys.stderr)
