@@ -62,6 +62,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "ablate": specs.ablate,
     "analyse": report.analyse,
     "table": report.table,
+    "verdict": report.verdict,
     "describe": specs.describe,
     "schema": specs.schema,
     "status": lifecycle.status,

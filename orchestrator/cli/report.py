@@ -1,4 +1,4 @@
-"""`analyse` and `table`: what is made of finished runs."""
+"""`analyse`, `table` and `verdict`: what is made of finished runs."""
 
 from __future__ import annotations
 
@@ -52,10 +52,29 @@ def table(
 ) -> None:
     """A paper's table with its numbers beside ours. Rows that did not run are marked; stopped rows show no figure.
 
-    Significance marks need the prepared corpus (--cache-dir), or the tests that `analyse --kind significance` stores.
+    Differences have a 95 % interval over other seeds and other sentences, and a verdict on the paper's claim; both need two seeds or more.
 
     Example:  nmt-ablate table dou2018/table1 --format md
     """
     from orchestrator.cli.commands.table import table
 
     table(target, form, baseline, options)
+
+
+@expand_options()
+def verdict(
+    target: Annotated[str, typer.Argument(metavar="TABLE", help="paper/table, FILE.yaml, or a folder of search_spaces: all its tables.")],
+    options: RowOptions,
+    as_json: AsJson = False,
+) -> None:
+    """Say of each claim of a table whether our runs reproduce or contradict it.
+
+    The claims are those of its file, or else the differences that its paper reports.
+
+    Exit codes: 0 all reproduced or in the same direction; 6 some contradicted; 7 some undecided: too few seeds, or not run.
+
+    Example:  nmt-ablate verdict dou2018/table1 --profile mini --json
+    """
+    from orchestrator.cli.commands.verdict import verdict
+
+    verdict(target, options, as_json=as_json)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from orchestrator.files.documents import KEY
+from orchestrator.files.documents import KEY, read_document
 from orchestrator.ledger.run_lock import owner
 from orchestrator.specs.positions import describe
 
@@ -76,6 +76,30 @@ def read_sweeps(results: Path) -> Sweeps:
         name = path.name.removesuffix(".lock.json")
         if (record := owner(folder / f"{name}.lock")) is not None:
             found.live[name] = record
+    return found
+
+
+def with_claims(earlier: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]], time: float) -> list[dict[str, Any]]:
+    """The claims in a sweep's file: what is there stays, and a table whose claims are new or differ from its last ones gets an entry.
+
+    now: {"table", "file_sha256", "claims"} of each table that has claims.
+    """
+    found = [dict(entry) for entry in earlier]
+    for entry in now:
+        last = next((known for known in reversed(found) if known.get("table") == entry["table"]), None)
+        if last is None or last.get("claims") != entry["claims"]:
+            found.append({"recorded": time, **entry})
+    return found
+
+
+def recorded_claims(roots: Iterable[Path], table: str) -> list[dict[str, Any]]:
+    """{"recorded", "claim"} of each claim on a table in the sweep files of these ledgers; damaged files are skipped."""
+    found = []
+    for path in (path for root in roots for path in sorted((root / "sweeps").glob("*.json"))):
+        entries = (read_document(path) or {}).get("claims")
+        for entry in entries if isinstance(entries, list) else []:
+            if isinstance(entry, dict) and entry.get("table") == table and isinstance(entry.get("recorded"), (int, float)):
+                found += [{"recorded": entry["recorded"], "claim": claim} for claim in entry.get("claims", []) if isinstance(claim, dict)]
     return found
 
 

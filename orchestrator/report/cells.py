@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.report.figures import OURS
 from orchestrator.report.speeds import SPEEDS
 from orchestrator.report.table import Line, Table
 from orchestrator.scoring.rouge import PRINCIPAL
+from orchestrator.scoring.significance.verdicts import CONTRADICTED, REPRODUCED, SAME, UNDERPOWERED
 from orchestrator.specs.table import FAILED, number
 
 _TITLES = {
@@ -18,7 +20,6 @@ _TITLES = {
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
     "delta": "delta",
-    "bleu_spread": "spread",
     "tokens_per_second": "tokens/s",
     "sentences_per_second": "sentences/s",
 }
@@ -30,7 +31,7 @@ _HIDDEN = ("tokens_per_second", "sentences_per_second")
 def cells(table: Table) -> tuple[list[str], list[list[str]]]:
     """Returns (headers, rows). A column that is both reported and measured becomes two; the last columns are conditions and status."""
     reported = {c for c in table.columns if any(line.reported.get(c) is not None for line in table.rows)}
-    hidden = {*_HIDDEN, "significant", *(("bleu", "bleu_spread") if PRINCIPAL in table.scores and "bleu" not in reported else ())}
+    hidden = {*_HIDDEN, "significant", *(("bleu",) if PRINCIPAL in table.scores and "bleu" not in reported else ())}
     mine = ({*OURS} - hidden) | table.scores | (reported & {"significant"})
     measured = {c for c in table.columns if c in mine and any((line.ours or {}).get(c) is not None for line in table.rows)}
     measured |= {c for c in ("bleu",) if c in table.columns and any(failed(line) for line in table.rows)}
@@ -92,7 +93,7 @@ def _conditions(line: Line) -> list[str]:
     if "bleu" not in ours and not failed(line):
         return ["", "", ""]
     steps = ours["steps"] if len(set(ours["steps"])) > 1 else ours["steps"][:1]
-    return [str(ours["data"] or ""), ", ".join(f"{step:,}" for step in steps), ", ".join(str(seed) for seed in ours["seeds"])]
+    return [str(ours["data"] or ""), ", ".join(f"{step:,}" for step in steps), _seeds(ours["seeds"])]
 
 
 def _cell(table: Table, line: Line, column: str, ours: bool) -> str:
@@ -100,8 +101,7 @@ def _cell(table: Table, line: Line, column: str, ours: bool) -> str:
     if ours and column == "bleu" and failed(line):
         return FAILED
     if ours:
-        mark = str((line.ours or {}).get("significance", {}).get("mark", "")) if column == "bleu" else ""
-        return figure("bleu" if score else column, (line.ours or {}).get(column)) + mark
+        return _measured(line.ours or {}, "bleu" if score else column, column)
     value = line.reported.get(column)
     if value is None or isinstance(value, bool):
         return figure(column, value)
@@ -110,6 +110,47 @@ def _cell(table: Table, line: Line, column: str, ours: bool) -> str:
     if isinstance(value, float):
         return f"{value:{'+' if column == 'delta' else ''}.{2 if score or column in _SCORES else _decimals(table, column)}f}"
     return str(value)
+
+
+def _measured(ours: dict[str, Any], kind: str, column: str) -> str:
+    """A measured figure: BLEU with its standard deviation over seeds, delta with its 95 % interval, the verdict in words."""
+    if column == "verdict":
+        return verdict(ours)
+    text = figure(kind, ours.get(column))
+    if column == "bleu" and ours.get("bleu_spread") is not None:
+        return f"{text} ± {ours['bleu_spread']:.2f}"
+    return interval(ours["effect"]) if column == "delta" and "effect" in ours else text
+
+
+def interval(effect: Mapping[str, Any]) -> str:
+    """A difference with its 95 % interval over other seeds and sentences, `+0.42 (-0.10 to +0.94)`; without one for a single seed."""
+    if "delta" not in effect:
+        return ""
+    answer = effect.get("other_seeds_and_sentences")
+    return f"{effect['delta']:+.2f}" + ("" if answer is None else f" ({answer['low']:+.2f} to {answer['high']:+.2f})")
+
+
+def verdict(ours: Mapping[str, Any]) -> str:
+    """`same direction (mini)`, `underpowered (mini): 80 % power finds 0.84; 5 seeds would find +0.45`; empty without a verdict."""
+    found = ours.get("verdict")
+    if found is None:
+        return ""
+    return named_verdict(found["word"], found.get("setting", "")) + (f": {found['reason']}" if found["word"] == UNDERPOWERED else "")
+
+
+def named_verdict(word: str, setting: str) -> str:
+    """The word of a verdict, with the setting where it differs from the paper's."""
+    return f"{word} ({setting})" if setting and word in (REPRODUCED, SAME, CONTRADICTED, UNDERPOWERED) else word
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    """`1-3, 7`: runs of three or more seeds by their ends."""
+    runs: list[list[int]] = []
+    for seed in seeds:
+        if not runs or seed != runs[-1][-1] + 1:
+            runs.append([])
+        runs[-1].append(seed)
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
 
 
 def _decimals(table: Table, column: str) -> int:

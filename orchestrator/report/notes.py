@@ -9,7 +9,7 @@ from orchestrator.data.expected_text import unexpected
 from orchestrator.ledger.provenance import differences
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder, SeedResult
-from orchestrator.report.significance import explained
+from orchestrator.scoring.significance.estimator import LEVEL
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import number
 from orchestrator.sweeps import parameters
@@ -32,11 +32,7 @@ def notes(
     found += _texts(rows, outcomes)
     found += _seeds(ours)
     found += _differences([o for row in rows for o in outcomes[row.id] if o.status == "done"])
-    tested = [one["significance"] for one in ours.values() if one is not None and "significance" in one]
-    if tested:
-        found.append(explained(tested))
-    if any(one is not None and one.get("bleu_spread") is not None for one in ours.values()):
-        found.append("spread: sample standard deviation of BLEU over seeds")
+    found += _effects(ours)
     found += _speed(rows, base, measured)
     return found + [f"{short_id(row.id)}: {row.note}" for row in rows if row.note and row.kind == "run"]
 
@@ -74,6 +70,26 @@ def _differences(done: Sequence[SeedResult]) -> list[str]:
     lines = [f"rows come from different environments: {', '.join(differ)} differ"] if differ else []
     signatures = sorted({str(o.signature) for o in done})
     return lines + ([f"rows are scored differently: {'; '.join(signatures)}"] if len(signatures) > 1 else [])
+
+
+def _effects(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
+    """What the intervals are, how large the spread over seeds is, and how often humans agree with such differences."""
+    all_effects = {row_id: one["effect"] for row_id, one in ours.items() if one is not None and "effect" in one}
+    tested = {row_id: effect for row_id, effect in all_effects.items() if "other_seeds_and_sentences" in effect}
+    lines = []
+    if tested:
+        spreads = sorted({(effect["sd"], effect["sd_df"]) for effect in tested.values()})
+        sd = ", ".join(f"{sd:.2f} ({df} degrees of freedom)" for sd, df in spreads)
+        lines.append(
+            "±: standard deviation over seeds; (.. to ..): 95 % interval over other seeds and other sentences; p-values are adjusted for "
+            f"{len(tested)} rows (Holm); pooled standard deviation over seeds {sd}; verdicts: docs/verdicts.md"
+        )
+    if len(tested) < len(all_effects):
+        lines.append("one seed: no interval and no verdict; give two or more seeds")
+    shares = [f"{short_id(row)} {e['human_agreement']:.0%}" for row, e in tested.items() if e["p"] < LEVEL and "human_agreement" in e]
+    return lines + (
+        [f"human judgements that agree with such a difference in BLEU (Kocmi et al. 2024): {', '.join(shares)}"] if shares else []
+    )
 
 
 def _speed(rows: Sequence[Row], base: str | None, measured: Mapping[str, Any] | None) -> list[str]:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 
-from orchestrator.report.cells import figure
+from orchestrator.report.cells import figure, interval, verdict
 from orchestrator.scoring.rouge import FIGURES, PRINCIPAL
 from orchestrator.tables import cell, make_table
 
 
-def summary(records: Sequence[dict[str, Any]], labels: dict[str, str] | None = None) -> Table:
-    """Makes the table from the public records of `driver.execute`. Only finished runs have figures."""
+def summary(
+    records: Sequence[dict[str, Any]],
+    labels: Mapping[str, str] | None = None,
+    effects: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Table:
+    """Makes the table from the public records of `driver.execute`. Only finished runs have figures.
+
+    effects: differences and verdicts of rows (`report.table.effects`).
+    """
+    effects = effects or {}
+    compared = ("delta", "verdict") if effects else ()
     found_ids = group(records)
     tables = {"/".join(row_id.split("/")[:2]) for row_id in found_ids}
     common = f"{next(iter(tables))}/" if len(tables) == 1 else ""
@@ -23,7 +32,7 @@ def summary(records: Sequence[dict[str, Any]], labels: dict[str, str] | None = N
     scores |= {name: name.replace("rouge", "R-") for name in rouge}
     spread = "bleu" if "bleu" in scores else PRINCIPAL
     numeric = ("params", *scores.values(), "± seeds", "tokens/s")
-    table = make_table(("row", "system", *numeric, "status"), title=common.rstrip("/") or None, numeric=numeric)
+    table = make_table(("row", "system", *numeric, *compared, "status"), title=common.rstrip("/") or None, numeric=numeric)
     for row_id, found in found_ids.items():
         done = [r for r in found if r["status"] == "done" and r.get("bleu") is not None]
         of = {name: [r[name] for r in done if r.get(name) is not None] for name in scores}
@@ -36,6 +45,7 @@ def summary(records: Sequence[dict[str, Any]], labels: dict[str, str] | None = N
             *(figure("bleu", statistics.fmean(values) if values else None) for values in of.values()),
             figure("bleu_spread", statistics.stdev(of[spread]) if len(of[spread]) > 1 else None),
             figure("tokens_per_second", statistics.fmean(speeds) if speeds else None),
+            *(cell(text) for text in (interval(effects.get(row_id, {}).get("effect", {})), verdict(effects.get(row_id, {}))) if compared),
             cell(states(found)),
         )
     return table

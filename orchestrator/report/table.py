@@ -8,12 +8,13 @@ from typing import Any
 
 from orchestrator.ledger import component_sources
 from orchestrator.report import speeds
+from orchestrator.report.effects import Effects, claimed, failure_verdict
 from orchestrator.report.figures import OURS, against, figures, short_id
-from orchestrator.report.find import Finder
+from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.notes import changed_since_training, earlier_results, metric_doubts, notes, parameter_differences
-from orchestrator.report.significance import significance
 from orchestrator.scoring.rouge import FIGURES as ROUGE
-from orchestrator.scoring.significance.compare import Comparer
+from orchestrator.scoring.significance.estimator import LEVEL
+from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED, number
 
@@ -73,7 +74,7 @@ def make(
     scale: str = "",
     *,
     base: str | None = None,
-    comparer: Comparer | None = None,
+    reader: StatisticsReader | None = None,
     full_size: bool = False,
     given: str = "",
 ) -> Table:
@@ -83,21 +84,19 @@ def make(
         columns: order of the reported columns; by default the order of appearance.
         scale: how our setting differs from the published one, for a note.
         base: row to compare with; by default the row that a row starts from if it is in the table, else the table's `baseline`.
-        comparer: makes significance marks; None for no marks.
+        reader: reads the sentence statistics that intervals and verdicts need; None for none of them.
         full_size: the models are as published, so their parameters are compared with the reported ones.
         given: options that the rows need on a command line besides their address.
     """
     seeds = list(seeds)
     outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
-    start = _starts(rows, base)
+    start = starts(rows, base)
     first = base if base is not None else baseline(rows)
     found = {row.id: figures(row, outcomes[row.id]) for row in rows}
     ours = {row_id: against(one, found[start[row_id]]) if one is not None and row_id in start else one for row_id, one in found.items()}
-    if comparer is not None:
-        for row in rows:
-            if row.id in start and "bleu" in (ours[row.id] or {}):
-                tested = significance(row, outcomes[row.id], start[row.id], outcomes[start[row.id]], comparer)
-                ours[row.id] = (ours[row.id] or {}) | _tested(tested)
+    if reader is not None:
+        for row_id, effect in effects(rows, outcomes, start, reader, scale).items():
+            ours[row_id] = (ours[row_id] or {}) | effect
     rates, measured = _speeds(rows, finder, seeds, first)
     for row_id, speed in rates.items():
         ours[row_id] = (ours[row_id] or {"status": "not run", "reason": "not run", "seeds": []}) | speed
@@ -120,8 +119,8 @@ def make(
         *metric_doubts(rows, outcomes, finder),
     ]
     if full_size:  # the paper's added parameters are relative to its own baseline, not to `base`
-        made += parameter_differences(rows, finder, _starts(rows, None))
-    return Table(name, list(dict.fromkeys(order)), lines, made + _untested(rows, ours, start, comparer), first, frozenset(scores), warned)
+        made += parameter_differences(rows, finder, starts(rows, None))
+    return Table(name, list(dict.fromkeys(order)), lines, made + _untested(rows, ours, start, reader), first, frozenset(scores), warned)
 
 
 def baseline(rows: Sequence[Row]) -> str | None:
@@ -130,7 +129,7 @@ def baseline(rows: Sequence[Row]) -> str | None:
     return next((row.id for row in runs if row.pinned), runs[0].id if runs else None)
 
 
-def _starts(rows: Sequence[Row], base: str | None) -> dict[str, str]:
+def starts(rows: Sequence[Row], base: str | None) -> dict[str, str]:
     """Maps each row to the row it is compared with, on the same corpus."""
     corpora = {row.id: row.spec.data.corpus for row in rows if row.spec is not None}
     found = {}
@@ -144,20 +143,48 @@ def _starts(rows: Sequence[Row], base: str | None) -> dict[str, str]:
     return found
 
 
-def _tested(found: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {} if found is None else {"significance": dict(found), "significant": bool(found["mark"])}
+def effects(
+    rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]], start: Mapping[str, str], reader: StatisticsReader, setting: str = ""
+) -> dict[str, dict[str, Any]]:
+    """Row -> {"effect", "significant", "verdict"} of each row that has an effect or failed.
+
+    setting: how ours differs from the paper's setting. A verdict is {"word", "reason", "claim", "seeds_needed", "setting"}; the word of a
+    row without a claim is higher, lower or undecided.
+    """
+    by_id = {row.id: row for row in rows}
+    found: dict[str, dict[str, Any]] = {}
+    for (row_id, _), effect in Effects(rows, outcomes, reader).of(start.items()).items():
+        claim = claimed(by_id[row_id], by_id.get(effect.against))
+        one: dict[str, Any] = {"effect": effect.as_json()}
+        if effect.p is not None:
+            one["significant"] = effect.p < LEVEL and effect.delta > 0
+        if claim is not None:
+            judged = effect.verdict(claim)
+            one["verdict"] = {"word": judged.word, "reason": judged.reason, "claim": claim, "seeds_needed": judged.seeds}
+        elif effect.p is not None:
+            word = "undecided" if effect.p >= LEVEL else "higher" if effect.delta > 0 else "lower"
+            one["verdict"] = {"word": word, "reason": f"no claim; p = {effect.p:.2g}"}
+        found[row_id] = one
+    for row in rows:
+        failed = failure_verdict(row, outcomes[row.id])
+        if failed is not None:
+            found[row.id] = found.get(row.id, {}) | {"verdict": {"word": failed.word, "reason": failed.reason}}
+    for one in found.values():
+        if setting and "verdict" in one:
+            one["verdict"]["setting"] = setting
+    return found
 
 
 def _untested(
-    rows: Sequence[Row], ours: Mapping[str, dict[str, Any] | None], start: Mapping[str, str], comparer: Comparer | None
+    rows: Sequence[Row], ours: Mapping[str, dict[str, Any] | None], start: Mapping[str, str], reader: StatisticsReader | None
 ) -> list[str]:
     """A note about rows that have figures, as their base rows do, but were not tested."""
     done = {row_id for row_id, one in ours.items() if one is not None and "bleu" in one}
-    lacking = [row.id for row in rows if {row.id, start.get(row.id)} <= done and "significance" not in (ours[row.id] or {})]
-    if comparer is None or not lacking:
+    lacking = [row.id for row in rows if {row.id, start.get(row.id)} <= done and "effect" not in (ours[row.id] or {})]
+    if reader is None or not lacking:
         return []
     names = ", ".join(short_id(row_id) for row_id in lacking)
-    return [f"not tested for significance: {names} (no prepared corpus in the cache, other seeds, or scored in another way)"]
+    return [f"not compared: {names} (scored in another way, or by an earlier version and no prepared corpus in the cache)"]
 
 
 def _speeds(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.specs.check import defaults
+from orchestrator.specs.claims import Claim
 from orchestrator.specs.grid.combinations import Grid
 from orchestrator.specs.positions import Document, Located, Position
 from orchestrator.specs.scorings import Figures
@@ -39,6 +40,7 @@ class TableFile:
     columns: list[str] = field(default_factory=list)
     figures: Figures = field(default_factory=Figures)
     grid: Grid | None = None
+    claims: list[Claim] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @property

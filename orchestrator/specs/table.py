@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from orchestrator.specs.analyses import KINDS
+from orchestrator.specs.claims import Claim
 from orchestrator.specs.resources import size, valid_share
 from orchestrator.specs.schema import Natural, Positive, Strict
 
@@ -235,6 +236,7 @@ class TableHead(FigureHeader):
     templates: dict[str, Any] = Field(default_factory=dict)
     rows: dict[str, Any] = Field(default_factory=dict)
     grid: dict[str, Any] | None = None  # see specs.grid.schema
+    claims: list[Claim] = Field(default_factory=list)
 
 
 class SingleHead(RowHeader):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from orchestrator.errors import UserError
-from orchestrator.specs import scorings, yaml_file
+from orchestrator.specs import claims, scorings, yaml_file
 from orchestrator.specs import templates as row_templates
 from orchestrator.specs.check import SECTIONS
 from orchestrator.specs.grid import named_rows
@@ -43,6 +43,7 @@ def _read(text: str, stamp: tuple[int, int]) -> TableFile:
     if not table.is_single:
         _fill(table, ())
         named_rows.fill(table)
+        table.problems += claims.problems_of(table.document, table.claims, table.rows)
     return table
 
 
@@ -57,7 +58,7 @@ def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
     table.shared = table.shared.merged(sections)
     if head is not None:
         table.source, table.columns = head.source, head.expect_columns
-        table.sweep = head.sweep or table.sweep
+        table.sweep, table.claims = head.sweep or table.sweep, head.claims
         table.assumed = list(dict.fromkeys([*table.assumed, *head.assumed]))
         table.figures = table.figures.merged(document, (), head)
     table.templates = table.templates | row_templates.of_file(document, head_of, table.problems)

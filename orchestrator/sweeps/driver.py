@@ -18,6 +18,7 @@ from orchestrator.files.folders import make
 from orchestrator.ledger import component_sources, object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
+from orchestrator.ledger.sweep_files import with_claims
 from orchestrator.safe_text import visible
 from orchestrator.specs.precision import warned
 from orchestrator.specs.row import Row
@@ -206,6 +207,8 @@ class Sweep:
             "rows_key": digest([[row["id"], row["seed"], row["keys"]] for row in rows]),
             "rows": rows,
         }
+        if claims := with_claims(existing.get("claims", []), self.options.claims, time.time()):
+            record["claims"] = claims
         atomic.write_json(path, record, points="sweep")
 
     @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ class ExecutionOptions(RowOptions):
         as_json: Print records as JSON lines.
         name: Name of the sweep.
         sweep: The `sweep` section of the spec as plain data, resources included.
+        claims: Claims of the tables, as `specs.claims.as_data` gives them.
         mirrors: Read-only ledgers that complement `results`.
         max_hours: Device-hours that the sweep may use (see `sweeps.budget`).
         again: Train requested rows again (see `sweeps.rerun`).
@@ -70,6 +71,7 @@ class ExecutionOptions(RowOptions):
     as_json: bool = False
     name: str = ""
     sweep: dict[str, Any] | None = None
+    claims: list[dict[str, Any]] = field(default_factory=list)
     mirrors: tuple[Path, ...] = ()
     max_hours: float | None = None
     again: bool = False

@@ -15,6 +15,7 @@ from models.transformer import Transformer, build, count_parameters
 from orchestrator import cpu
 from orchestrator.data import expected_text
 from orchestrator.data.prepare import Prepared, prepare
+from orchestrator.decoding.forced import reference_nll
 from orchestrator.decoding.length_penalty import tune, with_alpha
 from orchestrator.decoding.translate import decode_corpus
 from orchestrator.decoding.validation_bleu import rung_bleu
@@ -28,6 +29,7 @@ from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.weights import copy_into
 from orchestrator.scoring.rouge import figures_of
 from orchestrator.scoring.scores import score
+from orchestrator.scoring.significance.sentence_statistics import of_translation, pack, packed
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.budget import record_usage
 from orchestrator.sweeps.metric_compatibility import metric_warnings
@@ -165,7 +167,8 @@ def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: 
             "train_key": task.train_key,
             "score": scoring.spec.model_dump(exclude_none=True),
         }
-        ledger.write_score(task.train_key, score_key, record | scored)
+        found = of_translation(decoded["hypotheses"], decoded["tokens"], prepared, test, scoring.spec, decoded.get("nll"))
+        ledger.write_score(task.train_key, score_key, record | scored | {"statistics": packed(found)})
 
 
 def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, scoring: Scoring) -> None:
@@ -178,8 +181,9 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
             tuning = {"key": scoring.keys.tune} | tune(model, prepared, search, scoring.spec)
             ledger.write_tune(task.train_key, scoring.keys.tune, tuning)
         search, tuned = with_alpha(search, tuning["alpha"]), {"length_penalty": tuning["alpha"]}
+    sources = prepared.encode(prepared.sources(scoring.spec.test))
     started = time.perf_counter()
-    outputs = decode_corpus(model, prepared.encode(prepared.sources(scoring.spec.test)), search)
+    outputs = decode_corpus(model, sources, search)
     seconds = time.perf_counter() - started
     with torch.inference_mode():
         is_native = native.runs_on(next(model.parameters()))
@@ -195,6 +199,9 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
         "native": is_native,
         "tokens": prepared.decode_tokens(ids),
     }
+    nll = reference_nll(model, sources, prepared.encode(prepared.references(scoring.spec.test)[0], "tgt"))
+    if nll is not None:
+        record["nll"] = pack(nll)
     ledger.write_decode(task.train_key, key, record | tuned, prepared.decode(ids))
 
 

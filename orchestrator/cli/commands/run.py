@@ -19,14 +19,18 @@ from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
+from orchestrator.report.find import Finder
 from orchestrator.report.summary import reasons, summary
+from orchestrator.report.table import effects, starts
 from orchestrator.safe_text import log, visible
-from orchestrator.specs import index, resources
+from orchestrator.scoring.significance.reader import StatisticsReader
+from orchestrator.specs import claims, index, resources
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve, runs, sweep_of
 from orchestrator.sweeps import budget, retrain
 from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
 from orchestrator.sweeps.options import RESULTS, ExecutionOptions
+from orchestrator.sweeps.plan import Data
 from orchestrator.tracking.environment import checked_uri
 
 
@@ -47,7 +51,9 @@ def sweep(target: str, seeds: str | None, options: ExecutionOptions) -> None:
     section = sweep_of(target, options.profile)
     settings = section.model_dump() | {"resources": section.resources.model_dump() | limits}
     name = sweep_name(address_of(target, rows), options.profile, options.sets)
-    _execute(rows, requested or section.seeds, replace(options, name=name, sweep=settings))
+    tables = {found.table.path: found.table for found in index.find_all(target) if found.table.claims}
+    stated = [claims.as_data(table.address, path, table.claims) for path, table in tables.items()]
+    _execute(rows, requested or section.seeds, replace(options, name=name, sweep=settings, claims=stated))
 
 
 def _execute(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> None:
@@ -93,9 +99,19 @@ def _print_records(records: list[dict[str, Any]], rows: list[Row], out: Console,
     if options.as_json:
         for record in records:
             print_json(record)
-    out.print(summary(records, _labels(rows)))
+    out.print(summary(records, _labels(rows), _effects(records, rows, options)))
     for line in reasons(records):
         log(line)
+
+
+def _effects(records: list[dict[str, Any]], rows: list[Row], options: ExecutionOptions) -> dict[str, dict[str, Any]]:
+    """Row -> its difference and verdict, as in the report's table."""
+    if len({record["id"] for record in records}) < 2:
+        return {}
+    finder = Finder(Ledger(options.results, list(options.mirrors)), Data(options.data_dir, options.cache_dir))
+    seeds = {record["seed"] for record in records}
+    outcomes = {row.id: [o for o in finder.outcomes(row, seeds) if o.seed in seeds] for row in rows}
+    return effects(rows, outcomes, starts(rows, None), StatisticsReader(finder.ledger, finder.prepared), options.profile or "")
 
 
 def _labels(rows: list[Row]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import Table, make
 from orchestrator.safe_text import log
-from orchestrator.scoring.significance.compare import Comparer
+from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.index import find_all
 from orchestrator.specs.parsed_table import TableFile
@@ -34,10 +34,10 @@ def table(target: str, form: str, baseline: str | None, options: RowOptions) -> 
     if baseline is not None and len(tables) > 1:
         raise UserError(f"--baseline {shown(baseline)}: {shown(target)} has {len(tables)} tables; expected one")
     finder = Finder(open_ledger(options.results), Data(options.data_dir, options.cache_dir))
-    comparer = Comparer(finder.ledger, finder.prepared)
+    reader = StatisticsReader(finder.ledger, finder.prepared)
     files = {found.table.address: found.table for found in find_all(target)}
     made = [
-        _make(files.get(address) or next(iter(files.values())), address, rows, finder, comparer, baseline, options)
+        _make(files.get(address) or next(iter(files.values())), address, rows, finder, reader, baseline, options)
         for address, rows in tables.items()
     ]
     for line in dict.fromkeys(line for each in made for line in each.warnings):
@@ -46,7 +46,7 @@ def table(target: str, form: str, baseline: str | None, options: RowOptions) -> 
 
 
 def _make(
-    file: TableFile, address: str, rows: list[Row], finder: Finder, comparer: Comparer, baseline: str | None, options: RowOptions
+    file: TableFile, address: str, rows: list[Row], finder: Finder, reader: StatisticsReader, baseline: str | None, options: RowOptions
 ) -> Table:
     """One table. UserError for a baseline that is not in it."""
     runs = {row.id.removeprefix(f"{address}/"): row.id for row in rows if row.kind == "run"}
@@ -60,4 +60,4 @@ def _make(
     scale = ", ".join([f"profile {options.profile}"] * bool(options.profile) + [f"--set {text}" for text in sets])
     full = options.profile is None and all(text.startswith("data.vocab.") for text in sets)
     seeds = (file.sweep or SweepSpec()).seeds
-    return make(address, rows, finder, file.columns, seeds, scale, base=base, comparer=comparer, full_size=full, given=options.arguments)
+    return make(address, rows, finder, file.columns, seeds, scale, base=base, reader=reader, full_size=full, given=options.arguments)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ import pytest
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import cells
 from orchestrator.report.find import Finder, rescored
-from orchestrator.report.formats import FORMATS, several
+from orchestrator.report.formats import several
 from orchestrator.report.notes import unit
 from orchestrator.report.table import Table, baseline, make
-from orchestrator.scoring.significance.compare import Comparer
-from orchestrator.scoring.significance.paired_tests import Bootstrap, Comparison, Sign
+from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
@@ -160,50 +158,10 @@ def test_a_row_with_a_speed_and_no_run_is_not_run(rows: list[Row], tmp_path: Pat
     assert (line["status"], line["train speed × base (ours)"], line["seeds"]) == ("not run", "1.00", "")
 
 
-class Said(Comparer):
-    """Says what the test wants, by the scores' keys; seed 2 of base is never asked for."""
-
-    def __init__(self, ledger: Ledger, p: float) -> None:
-        super().__init__(ledger, lambda data: None)
-        self.p = p
-
-    def compare(self, spec: Any, system: Any, baseline: Any) -> Comparison | None:
-        return Comparison(33.0, 30.0, 3.0, Sign(9, 1, 0, self.p), Bootstrap(1.0, 5.0, 0.99, self.p / 2))
-
-
-@pytest.mark.parametrize(("p", "mark"), [(0.001, "†"), (0.02, "*"), (0.2, "")])
-def test_marks(made: Made, ledger: Ledger, p: float, mark: str) -> None:
-    table = made(comparer=Said(ledger, p))
-    found = ours(table)["fused"]
-    assert found["significance"] == {
-        "against": "demo/small/base",
-        "seeds": [1],
-        "p_sign": [p],
-        "p_bootstrap": [p / 2],
-        "rule": "both",
-        "mark": mark,
-    }
-    assert found["significant"] is bool(mark) and "significance" not in ours(table)["Baseline"]
-    assert shown(table)["fused"]["BLEU (ours)"] == f"33.00{mark}"
-    assert shown(table)["fused"]["significant (ours)"] == ("yes" if mark else "no")
-    assert any("p < 0.01" in note and "against base, seed 1" in note and "other seeds" in note for note in table.notes)
-
-
-@pytest.mark.parametrize(("p", "mark"), [(0.008, "⇑"), (0.06, "↑"), (0.2, "")])
-def test_marks_by_the_bootstrap_where_the_row_says_so(rows: list[Row], ledger: Ledger, p: float, mark: str) -> None:
-    rows = [replace(row, significance="bootstrap") for row in rows]
-    table = make("demo/small", rows, Finder(ledger, Data(None)), ["bleu"], comparer=Said(ledger, p))
-    assert ours(table)["fused"]["significance"]["rule"] == "bootstrap"
-    assert shown(table)["fused"]["BLEU (ours)"] == f"33.00{mark}"
-    assert any("↑ p < 0.05" in note and "Koehn" in note and "Collins" not in note for note in table.notes)
-    latex = {"⇑": r"33.00$\Uparrow$", "↑": r"33.00$\uparrow$"}.get(mark, "33.00 ")
-    assert latex in FORMATS["latex"](table)
-
-
-def test_without_references_no_marks_and_a_line_about_it(made: Made, ledger: Ledger) -> None:
-    table = made(comparer=Comparer(ledger, lambda data: None))
-    assert "significance" not in ours(table)["fused"]
-    assert any(note.startswith("not tested for significance: old, fused") for note in table.notes)
+def test_without_sentence_statistics_a_line_about_it(made: Made, ledger: Ledger) -> None:
+    table = made(reader=StatisticsReader(ledger, lambda data: None))
+    assert "effect" not in ours(table)["fused"]
+    assert any(note.startswith("not compared: old, fused") for note in table.notes)
 
 
 def test_reported_and_counted_parameters(made: Made, rows: list[Row]) -> None:
@@ -215,14 +173,6 @@ def test_reported_and_counted_parameters(made: Made, rows: list[Row]) -> None:
 
 def test_different_seeds_are_told(made: Made) -> None:
     assert any("different seeds" in note for note in made().notes)
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_every_format_has_the_marks_and_what_they_mean(made: Made, ledger: Ledger, form: str) -> None:
-    text = FORMATS[form](made(comparer=Said(ledger, 0.001)))
-    dagger = {"latex": r"33.00\textdagger{}", "json": '"mark": "†"'}.get(form, "33.00†")
-    assert dagger in text and "Collins" in text
-    assert form == "json" or "the gain grows with length" in text
 
 
 def test_several_tables(made: Made) -> None:

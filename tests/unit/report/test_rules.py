@@ -17,7 +17,6 @@ from orchestrator.report.cells import cells, figure
 from orchestrator.report.figures import against, figures
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.notes import notes, parameter_differences, unit
-from orchestrator.report.significance import significance
 from orchestrator.report.speeds import ratio_of, ratios
 from orchestrator.report.summary import summary
 from orchestrator.report.table import Table, baseline, make
@@ -60,69 +59,7 @@ def test_result(delta: float, p_sign: float, p_bootstrap: float) -> Comparison:
 test_result.__test__ = False  # type: ignore[attr-defined]
 
 
-class Asked:
-    """A comparer that keeps who was compared: (system's score key, baseline's)."""
-
-    def __init__(self, answers: dict[tuple[str, str], Comparison | None]) -> None:
-        self.answers, self.asked = answers, []  # type: ignore[var-annotated]
-
-    def compare(self, spec: Any, system: Keys, baseline: Keys) -> Comparison | None:
-        self.asked.append((system.score, baseline.score))
-        return self.answers.get((str(system.score), str(baseline.score)), test_result(1.0, 0.001, 0.002))
-
-
-# ---------------------------------------------------------------- marks
-
-
-def test_each_seed_is_tested_against_the_same_seed_of_the_baseline(rows: Resolve) -> None:
-    """Ours: 3, 1, 7 and a stopped 2; theirs: 2, 1, 3 and a diverged 7. Tested are 3 and 1, each once, ours first."""
-    (row,) = rows("  a: {}\n")
-    found = [done(3, 31.0, "a"), done(1, 32.0, "a"), done(7, 33.0, "a"), SeedResult(2, "stopped", "", 2)]
-    base = [done(2, 30.0, "b"), done(1, 30.0, "b"), done(3, 30.0, "b"), SeedResult(7, "diverged", "", 2, keys=Keys("x", "x", "x"))]
-    answers = {("sa3", "sb3"): test_result(1.0, 0.011, 0.012), ("sa1", "sb1"): test_result(2.0, 0.021, 0.022)}
-    comparer = Asked(answers)  # type: ignore[arg-type]
-    tested = significance(row, found, "demo/small/b", base, comparer)  # type: ignore[arg-type]
-    assert comparer.asked == [("sa3", "sb3"), ("sa1", "sb1")]
-    assert tested is not None and tested["seeds"] == [3, 1]
-    assert (tested["p_sign"], tested["p_bootstrap"], tested["mark"]) == ([0.011, 0.021], [0.012, 0.022], "*")
-
-
-def test_the_mark_is_that_of_the_weakest_seed_by_the_rows_own_test(rows: Resolve) -> None:
-    (row,) = rows("  a: {}\n")
-
-    def mark(*results: Comparison, rule: str | None = None) -> str:
-        found, base = ([done(seed, 30.0, name) for seed in range(len(results))] for name in "ab")
-        comparer = Asked({(f"sa{i}", f"sb{i}"): result for i, result in enumerate(results)})
-        tested = significance(replace(row, significance=rule), found, "b", base, comparer)  # type: ignore[arg-type]
-        assert tested is not None
-        return str(tested["mark"])
-
-    strong, weak, none = (test_result(1.0, p, p) for p in (0.001, 0.02, 0.2))
-    assert [mark(strong), mark(strong, weak), mark(weak, strong), mark(strong, none), mark(none, strong)] == ["†", "*", "*", "", ""]
-    assert mark(strong, test_result(-1.0, 0.001, 0.001)) == "", "the seeds point to different sides"
-    assert mark(test_result(1.0, 0.001, 0.02)) == "*", "both tests: the larger p"
-    assert [mark(test_result(1.0, 0.2, 0.02), rule=rule) for rule in ("bootstrap", "sign", None)] == ["↑", "", ""]
-    assert [mark(test_result(delta, 0.001, 0.001), rule="bootstrap") for delta in (1.0, -1.0)] == ["⇑", "⇓"]
-
-
-def test_runs_that_do_not_compare_get_no_mark(rows: Resolve) -> None:
-    (row,) = rows("  a: {}\n")
-    ours = [done(1, 31.0, "a"), done(2, 31.0, "a")]
-    for base in (
-        [],
-        [done(3, 30.0, "b")],
-        [done(1, 30.0, "a")],  # one run, of two rows
-        [done(1, 30.0, "b", signature="other")],
-        [SeedResult(1, "stopped", "", 2, keys=Keys("x", "x", "x"))],
-    ):
-        comparer = Asked({})
-        assert significance(row, ours, "b", base, comparer) is None and comparer.asked == []  # type: ignore[arg-type]
-    comparer = Asked({})  # scores without a signature: only what is done counts
-    unsigned = [done(1, 31.0, "a", signature=None)]
-    assert significance(row, unsigned, "b", [SeedResult(1, "stopped", "", 2, keys=Keys("x", "x", "x"))], comparer) is None  # type: ignore[arg-type]
-    assert comparer.asked == []
-    untested = Asked({("sa2", "sb2"): None})
-    assert significance(row, ours, "b", [done(1, 30.0, "b"), done(2, 30.0, "b")], untested) is None  # type: ignore[arg-type]
+# ---------------------------------------------------------------- marks of the paired tests
 
 
 def test_levels_are_passed_below_and_a_difference_of_nothing_is_none() -> None:
@@ -228,18 +165,12 @@ def test_every_figure_stands_under_its_own_heading(rows: Resolve, monkeypatch: p
     table = {line[0]: dict(zip(headers, line, strict=True)) for line in lines}
     assert table["base"] == {
         "row": "base", "system": "base", "params (paper)": "88.0M", "params (ours)": "2.00M", "BLEU (paper)": "27.64",
-        "BLEU (ours)": "30.50", "rank (paper)": "3", "delta": "", "params added": "", "spread": "0.71", "data": "toy-smoke", "steps": "4",
+        "BLEU (ours)": "30.50 ± 0.71", "rank (paper)": "3", "delta": "", "params added": "", "data": "toy-smoke", "steps": "4",
         "seeds": "1, 2", "status": "done",
     }  # fmt: skip
     new, off = table["new"], table["off"]
     assert (new["params (paper)"], new["params (ours)"], new["params added"]) == ("", "2.50M", "+0.50M")
-    assert (new["BLEU (paper)"], new["BLEU (ours)"], new["delta"], new["spread"], new["steps"]) == (
-        "28.10",
-        "33.25",
-        "+2.75",
-        "0.35",
-        "4, 3",
-    )
+    assert (new["BLEU (paper)"], new["BLEU (ours)"], new["delta"], new["steps"]) == ("28.10", "33.25 ± 0.35", "+2.75", "4, 3")
     assert (off["BLEU (paper)"], off["BLEU (ours)"], off["steps"], off["status"]) == ("28.00", "", "", "stopped by ASHA at step 2")
 
 
@@ -249,13 +180,11 @@ def test_the_papers_figures_are_shown_where_nothing_was_run(rows: Resolve, monke
     assert [line[headers.index("BLEU (paper)")] for line in lines] == ["27.64", "28.10", "28.00"]
 
 
-def test_a_mark_stands_at_bleu_alone_and_other_columns_have_the_papers_digits(rows: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_columns_have_the_papers_digits(rows: Resolve, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "  base: {pinned: true, expect: {rank: 0.5}}\n  new: {model: {d_ff: 48}, expect: {rank: 1.0}}\n"
-    found = {"base": [done(1, 30.0, "b")], "new": [done(1, 33.0, "n")]}
-    headers, lines = cells(shown(monkeypatch, rows(text), found, comparer=Asked({})))
+    headers, lines = cells(shown(monkeypatch, rows(text), {"base": [done(1, 30.0, "b")], "new": [done(1, 33.0, "n")]}))
     line = dict(zip(headers, lines[1], strict=True))
-    assert (line["BLEU"], line["delta"], line["params"], line["rank (paper)"]) == ("33.00†", "+3.00", "1,000", "1.0")
-    assert [name for name, cell in line.items() if "†" in cell] == ["BLEU"]
+    assert (line["BLEU"], line["delta"], line["params"], line["rank (paper)"]) == ("33.00", "+3.00", "1,000", "1.0")
 
 
 def test_a_row_that_does_not_run_is_no_baseline(rows: Resolve) -> None:
@@ -299,7 +228,7 @@ def test_notes_of_what_is_not_alike(rows: Resolve) -> None:
         return "\n".join(notes(found, outcomes, {row.id: figures(row, outcomes[row.id]) for row in found}, scale, found[0].id, None))
 
     alike = said([done(1, 1.0), done(2, 1.0)], [done(1, 1.0), done(2, 1.0)])
-    assert "different" not in alike and "spread: sample standard deviation" in alike
+    assert "different" not in alike
     assert "different seeds" in said([done(1, 1.0), done(2, 1.0)], [done(1, 1.0), done(3, 1.0)]), "as many, yet others"
     assert "scored differently: s; t" in said([done(1, 1.0)], [done(1, 1.0, signature="t")])
     environments = said([done(1, 1.0, capsule={"git_commit": "x"})], [done(1, 1.0, capsule={"git_commit": "y"})])

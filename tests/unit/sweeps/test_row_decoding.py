@@ -14,6 +14,7 @@ from orchestrator.decoding import length_penalty, validation_bleu
 from orchestrator.decoding.beam import Hypothesis
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.run_files import Store
+from orchestrator.scoring.significance.sentence_statistics import unpack
 from orchestrator.specs.schema import DecodeSpec, ScoreSpec
 from orchestrator.sweeps import row
 from orchestrator.sweeps.task import Scoring
@@ -49,7 +50,10 @@ class Text:
     def sources(self, split):
         return [f"{split} one", f"{split} two", f"{split} three"]
 
-    def encode(self, lines):
+    def references(self, split):
+        return [self.sources(split)]
+
+    def encode(self, lines, side="src"):
         return [[len(word) for word in line.split()] for line in lines]
 
     def decode(self, outputs):
@@ -99,6 +103,7 @@ def test_a_decoding_says_how_fast_it_was_and_searches_as_the_scoring_asks(monkey
     ((ids, decode),) = calls
     assert ids == [[5, 3], [5, 3], [5, 5]] and decode.beam_size == 1
     assert books.texts == ["5 5", "5 5 5 5", "5 5 5 5 5 5"]
+    assert unpack(books.decoded["nll"], 2)[:, 1].tolist() == [3, 3, 3], "two words and an end of each reference"
 
 
 FIGURES = {0.0: 10.0, 0.5: 30.0, 1.0: 20.0}

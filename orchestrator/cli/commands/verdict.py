@@ -1,0 +1,94 @@
+"""`verdict`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from orchestrator.cli.commands.rows import open_ledger
+from orchestrator.cli.console import console
+from orchestrator.cli.output import print_json
+from orchestrator.errors import UserError
+from orchestrator.files.folders import need_folder
+from orchestrator.ledger import sweep_files
+from orchestrator.report import claims as judging
+from orchestrator.report.cells import interval, named_verdict
+from orchestrator.report.figures import short_id
+from orchestrator.report.find import Finder
+from orchestrator.report.table import starts
+from orchestrator.safe_text import log
+from orchestrator.scoring.significance.reader import StatisticsReader
+from orchestrator.specs import claims
+from orchestrator.specs.gc_pause import no_garbage_collection
+from orchestrator.specs.index import find_all
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
+from orchestrator.specs.table import SweepSpec
+from orchestrator.sweeps.options import RowOptions
+from orchestrator.sweeps.plan import Data
+from orchestrator.tables import cell, make_table
+
+
+@no_garbage_collection(freeze=True)
+def verdict(target: str, options: RowOptions, *, as_json: bool) -> None:
+    """Prints one record or line per claim. Exit codes: `report.claims.exit_code`."""
+    need_folder(options.data_dir, "--data-dir")
+    tables: dict[str, list[Row]] = {}
+    for row in resolve(target, sets=options.sets, profile=options.profile):
+        tables.setdefault("/".join(row.id.split("/")[:2]), []).append(row)
+    files = {found.table.address: found.table for found in find_all(target)}
+    finder = Finder(open_ledger(options.results), Data(options.data_dir, options.cache_dir))
+    roots = [finder.ledger.root, *finder.ledger.mirrors]
+    reader = StatisticsReader(finder.ledger, finder.prepared)
+    setting = ", ".join([*([options.profile] if options.profile else []), *(f"--set {text}" for text in options.sets or [])])
+    records: list[dict[str, Any]] = []
+    for address, rows in tables.items():
+        file = files.get(address) or next(iter(files.values()))
+        seeds = (file.sweep or SweepSpec()).seeds
+        start = starts(rows, None)
+        stated = claims.of_table(address, file.claims) or judging.reported_claims(rows, start)
+        outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
+        found = judging.judged(stated, rows, outcomes, start, reader, setting)
+        records += _with_history(found, file.claims, sweep_files.recorded_claims(roots, address))
+    if not records:
+        raise UserError(f"{target}: found no claim: no row of it reports a difference to another row, and no file has `claims`")
+    if as_json:
+        for record in records:
+            print_json(record)
+    else:
+        _print(records)
+    if code := judging.exit_code(records):
+        raise typer.Exit(code)
+
+
+def _with_history(records: list[dict[str, Any]], own: list[claims.Claim], recorded: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Adds {"recorded", "changed"} to claims of a file: when a sweep first recorded them, and the claim of then if it differs."""
+    for record, claim in zip(records, own, strict=False):
+        earlier = [r for r in recorded if (r["claim"].get("row"), r["claim"].get("metric")) == (claim.row, claim.metric)]
+        first = min(earlier, key=lambda each: each["recorded"], default=None)
+        now = claim.model_dump(mode="json")
+        record["recorded"] = None if first is None else first["recorded"]
+        record["changed"] = None if first is None or first["claim"] == now else first["claim"]
+    return records
+
+
+def _print(records: list[dict[str, Any]]) -> None:
+    table = make_table(("row", "against", "metric", "claim", "ours, 95 % interval", "p", "seeds", "verdict"), numeric=("claim", "p"))
+    for record in records:
+        effect = record["effect"] or {}
+        table.add_row(
+            cell(short_id(record["row"])),
+            cell(short_id(record["against"] or "")),
+            record["metric"],
+            f"{record['claim']:+.2f}",
+            cell(interval(effect)),
+            f"{effect['p']:.2g}" if effect.get("p") is not None else "",
+            ", ".join(map(str, effect.get("seeds", []))),
+            cell(named_verdict(record["verdict"], record["setting"])),
+        )
+    console().print(table)
+    for record in records:
+        log(f"{short_id(record['row'])}: {record['verdict']}: {record['reason']}")
+        if record.get("changed"):
+            log(f"{short_id(record['row'])}: the claim has changed since a sweep recorded it; it was {record['changed']}")

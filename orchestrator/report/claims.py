@@ -1,0 +1,81 @@
+"""The verdict on every claim of a table: the claims of its file, or else the differences that its paper reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.report.effects import Effect, Effects, Outcomes, claimed, failure_verdict, main_metric
+from orchestrator.scoring.significance.reader import StatisticsReader
+from orchestrator.scoring.significance.verdicts import MARGINS, ONE_SEED, UNDERPOWERED, Verdict
+from orchestrator.specs.claims import RowClaim
+from orchestrator.specs.row import Row
+from orchestrator.specs.table import FAILED
+
+NOT_RUN, NOT_COMPARED = "not run", "not compared"
+
+
+def reported_claims(rows: Sequence[Row], starts: Mapping[str, str]) -> list[RowClaim]:
+    """A claim for each row of kind run whose difference to the row it is compared with the paper reports, or that failed there."""
+    by_id = {row.id: row for row in rows}
+    found = []
+    for row in rows:
+        effect = claimed(row, by_id.get(starts.get(row.id, "")))
+        if row.spec is not None and row.id in starts and (effect is not None or row.expect.get("bleu") == FAILED):
+            found.append(RowClaim(row.id, starts[row.id], effect or 0.0, source="paper"))
+    return found
+
+
+def judged(
+    claims: Sequence[RowClaim],
+    rows: Sequence[Row],
+    outcomes: Outcomes,
+    starts: Mapping[str, str],
+    reader: StatisticsReader,
+    setting: str = "",
+) -> list[dict[str, Any]]:
+    """One record a claim: {"row", "against", "metric", "claim", "source", "verdict", "reason", "seeds_needed", "setting", "effect"}.
+
+    p-values are adjusted over the claims of one metric (Holm). setting: how our setting differs from the paper's.
+    """
+    by_id = {row.id: row for row in rows}
+    filled = [replace(c, against=c.against or starts.get(c.row), metric=c.metric or main_metric(by_id[c.row])) for c in claims]
+    effects: dict[str, dict[tuple[str, str], Effect]] = {}
+    for metric in dict.fromkeys(str(claim.metric) for claim in filled):
+        pairs = dict.fromkeys((c.row, c.against) for c in filled if c.metric == metric and c.against is not None)
+        effects[metric] = Effects(rows, outcomes, reader, metric).of(pairs)
+    records = []
+    for claim in filled:
+        effect = effects[str(claim.metric)].get((claim.row, str(claim.against)))
+        verdict = _verdict(claim, effect, by_id[claim.row], outcomes)
+        record = {"row": claim.row, "against": claim.against, "metric": claim.metric, "claim": claim.effect, "source": claim.source}
+        record |= {"margin": claim.margin} if claim.margin is not None else {}
+        record |= {"verdict": verdict.word, "reason": verdict.reason, "seeds_needed": verdict.seeds, "setting": setting}
+        records.append(record | {"effect": None if effect is None else effect.as_json()})
+    return records
+
+
+def _verdict(claim: RowClaim, effect: Effect | None, row: Row, outcomes: Outcomes) -> Verdict:
+    failed = failure_verdict(row, outcomes.get(claim.row, ()))
+    if failed is not None:
+        return failed
+    done = {name: [o for o in outcomes.get(name, ()) if o.status == "done"] for name in (claim.row, str(claim.against))}
+    lacking = [name for name, seeds in done.items() if not seeds]
+    if effect is None:
+        if lacking:
+            return Verdict(NOT_RUN, f"no finished run of {' and '.join(lacking)}")
+        return Verdict(NOT_COMPARED, "scored in another way than the row it is compared with, or without sentence statistics")
+    margin = claim.margin if claim.margin is not None else MARGINS.get(effect.metric)
+    found = effect.verdict(claim.effect, margin)
+    if found.word != ONE_SEED and min(effect.seeds) < claim.seeds:
+        return Verdict(UNDERPOWERED, f"{min(effect.seeds)} of the claim's {claim.seeds} seeds are done", found.seeds)
+    return found
+
+
+def exit_code(records: Sequence[Mapping[str, Any]]) -> int:
+    """0: all reproduced or in the same direction; 6: some contradicted; 7: none of these, but some undecided."""
+    words = {record["verdict"] for record in records}
+    if "contradicted" in words:
+        return 6
+    return 7 if words - {"reproduced", "same direction"} else 0

@@ -1,0 +1,135 @@
+"""The effect of each row of a table: its difference to the row it is compared with, over seeds and sentences, and the verdict on a claim.
+
+The variance over seeds is pooled over the rows that were scored alike, unless their variances differ; p-values are adjusted for the number
+of rows compared (Holm).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator.report.find import SeedResult
+from orchestrator.scoring.rouge import PRINCIPAL
+from orchestrator.scoring.significance import verdicts
+from orchestrator.scoring.significance.estimator import UNEQUAL, Answer, Arm, Difference, Spread, difference, equal_variances, holm, pooled
+from orchestrator.scoring.significance.reader import StatisticsReader
+from orchestrator.scoring.significance.sentence_statistics import score_of
+from orchestrator.specs.row import Row
+from orchestrator.specs.table import FAILED, number
+
+Outcomes = Mapping[str, Sequence[SeedResult]]
+Key = tuple[str, str]
+"""Corpus and signature of a score: runs with one key were scored alike."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """D of a row against another one. difference: None if an arm has one seed; p: adjusted for the table's rows."""
+
+    row: str
+    against: str
+    metric: str
+    delta: float
+    seeds: tuple[int, int]
+    difference: Difference | None = None
+    p: float | None = None
+
+    def verdict(self, claim: float, margin: float | None = None) -> verdicts.Verdict:
+        """The verdict on a claimed D; margin: by default the metric's own."""
+        return verdicts.judge(claim, self.difference, self.p, margin=verdicts.MARGINS.get(self.metric) if margin is None else margin)
+
+    def as_json(self) -> dict[str, Any]:
+        """{"against", "metric", "delta", "seeds"}, and with two seeds each both answers, the variances and the humans' agreement."""
+        plain: dict[str, Any] = {"against": self.against, "metric": self.metric, "delta": round(self.delta, 4), "seeds": list(self.seeds)}
+        if self.difference is None:
+            return plain
+        found = self.difference
+        plain |= {"p": _p(self.p), "sd": round(found.spread.sd, 4), "sd_df": found.spread.df, "sd_rows": found.spread.groups}
+        plain |= {"other_seeds": _answer(found.same_sentences), "other_seeds_and_sentences": _answer(found.other_sentences)}
+        share = verdicts.agreement(self.metric, self.delta)
+        return plain | ({} if share is None else {"human_agreement": round(share, 3)})
+
+
+class Effects:
+    """The arms of a table's rows for one metric."""
+
+    def __init__(self, rows: Sequence[Row], outcomes: Outcomes, reader: StatisticsReader, metric: str | None = None) -> None:
+        self.rows = {row.id: row for row in rows if row.spec is not None}
+        self.metrics = {row_id: metric or main_metric(row) for row_id, row in self.rows.items()}
+        self.arms: dict[str, Arm] = {}
+        self.keys: dict[str, Key] = {}
+        for row_id, row in self.rows.items():
+            self._add(row, outcomes.get(row_id, ()), reader)
+
+    def _add(self, row: Row, found: Sequence[SeedResult], reader: StatisticsReader) -> None:
+        assert row.spec is not None
+        done = [o for o in found if o.status == "done" and o.bleu is not None]
+        done = list({o.keys.score: o for o in done}.values())  # rows that share a run share its score
+        metric = self.metrics[row.id]
+        statistics = [each[metric] for o in done if metric in (each := reader.of(row.spec, o.keys))]
+        signatures = {str(o.signature) for o in done}
+        if not done or len(statistics) < len(done) or len(signatures) > 1:
+            return
+        self.arms[row.id] = Arm.of(statistics, score_of(metric, row.spec.score))
+        self.keys[row.id] = row.spec.data.corpus, f"{signatures.pop()} {row.spec.score.test} {len(statistics[0])}"
+
+    def spread(self, key: Key) -> Spread | None:
+        """The pooled variance of rows scored alike; None if their variances differ or no row has two seeds."""
+        scores = [arm.scores for row_id, arm in self.arms.items() if self.keys[row_id] == key]
+        return None if equal_variances(scores) < UNEQUAL else pooled(scores)
+
+    def between(self, row: str, against: str) -> Effect | None:
+        """The effect of a row against another, p unadjusted; None if one has no figures or they were scored differently."""
+        if row not in self.arms or against not in self.arms or self.keys[row] != self.keys[against]:
+            return None
+        ours, base = self.arms[row], self.arms[against]
+        found = difference(ours, base, self.spread(self.keys[row]))
+        delta = float(ours.scores.mean() - base.scores.mean())
+        return Effect(row, against, self.metrics[row], delta, (ours.k, base.k), found, None if found is None else found.other_sentences.p)
+
+    def of(self, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Effect]:
+        """(row, against) -> effect, for the pairs that have one, with p adjusted over all of them (Holm)."""
+        found = {pair: effect for pair in pairs if (effect := self.between(*pair)) is not None}
+        tested = {pair: effect.p for pair, effect in found.items() if effect.p is not None}
+        adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
+        return {pair: replace(effect, p=adjusted.get(pair)) for pair, effect in found.items()}
+
+
+def main_metric(row: Row) -> str:
+    """The metric of a row's own score: ROUGE-L for summaries, else BLEU."""
+    return PRINCIPAL if row.spec is not None and row.spec.score.metric == "rouge" else "bleu"
+
+
+def claimed(row: Row, base: Row | None) -> float | None:
+    """The difference that the paper reports: its `delta`, or else the difference of the two scores that it prints."""
+    if row.expect.get("delta") is not None:
+        return number(row.expect["delta"])
+    name = main_metric(row)
+    ours, theirs = number(row.expect.get(name)), None if base is None else number(base.expect.get(name))
+    return None if ours is None or theirs is None else round(ours - theirs, 4)
+
+
+def failure_verdict(row: Row, found: Sequence[SeedResult]) -> verdicts.Verdict | None:
+    """The verdict on a row that the paper shows as failed, or that failed here although the paper's did not. None for other rows."""
+    finished = [o for o in found if o.status == "done" or o.stated]
+    failed, stated = sum(o.stated for o in finished), row.expect.get("bleu") == FAILED
+    if not finished or (not stated and not failed):
+        return None
+    counts = f"{failed} of {len(finished)} seeds failed"
+    if len(finished) < 2:
+        return verdicts.Verdict(verdicts.ONE_SEED, counts)
+    if stated:
+        words = {len(finished): verdicts.REPRODUCED, 0: verdicts.CONTRADICTED}
+        return verdicts.Verdict(words.get(failed, verdicts.UNDERPOWERED), f"{counts}; the paper's failed")
+    return verdicts.Verdict(verdicts.CONTRADICTED, f"{counts}; the paper's did not") if failed == len(finished) else None
+
+
+def _answer(answer: Answer) -> dict[str, float]:
+    plain = {"se": answer.se, "df": min(answer.df, 1e9), "low": answer.low, "high": answer.high, "mde": answer.mde}
+    return {name: round(value, 4) for name, value in plain.items()} | {"p": float(f"{answer.p:.4g}")}
+
+
+def _p(p: float | None) -> float | None:
+    return None if p is None else float(f"{p:.4g}")

@@ -1,0 +1,219 @@
+"""The difference between two systems, each trained with several seeds and scored on the same sentences.
+
+Arms A and B have k_A and k_B seeds; D is the mean score of A minus the mean score of B.
+
+    V1 = s^2 (1/k_A + 1/k_B)    variance of D over seeds; s^2 is the variance of a score over seeds, pooled over the arms of a table
+    V2                          bootstrap variance of D over sentences, with the seeds kept
+    Ve = v (1/k_A + 1/k_B)      the part of V2 that differs from seed to seed: 2 v is the bootstrap variance of the difference of two seeds
+                                of an arm. V1 has it already
+    V  = V1 + max(0, V2 - Ve)
+
+D / sqrt(V1) answers "would other seeds agree, on this test set?", D / sqrt(V) answers "would other seeds agree, on other sentences?". Each
+has Student's t distribution with V^2 / (V1^2 / df) degrees of freedom (Satterthwaite 1946), df being those of s^2. A test over one of
+the two alone calls more differences significant than it says: see docs/verdicts.md.
+
+Shapes: k seeds, N sentences, S statistics per sentence, R resamples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import chdtrc, stdtr, stdtrit
+
+Floats = npt.NDArray[np.float64]
+Score = Callable[[npt.NDArray[Any]], Floats]
+"""Maps sums of statistics [..., S] to scores [...]."""
+
+RESAMPLES, DRAW = 2000, 12345
+"""Bootstrap resamples and the seed of their draw."""
+LEVEL, POWER = 0.05, 0.8
+UNEQUAL = 0.01
+"""Variances are not pooled if Bartlett's test says, below this p, that they differ."""
+MOST_SEEDS = 200
+INFINITE = 1e9
+"""Degrees of freedom from which Student's t is the normal distribution."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A system's seeds: their sentences' statistics [k, N, S] and the scores [k] of their sums."""
+
+    statistics: Floats
+    score: Score
+    scores: Floats
+
+    @property
+    def k(self) -> int:
+        return len(self.scores)
+
+    @classmethod
+    def of(cls, statistics: Sequence[npt.NDArray[Any]], score: Score) -> Arm:
+        """From the statistics [N, S] of each seed. Raises ValueError if the numbers of sentences differ or are 0."""
+        sizes = {len(each) for each in statistics}
+        if len(sizes) != 1 or not min(sizes):
+            raise ValueError(f"seeds with {sorted(sizes)} sentences; expected the same sentences, at least one")
+        stacked = np.stack(statistics).astype(np.float64)
+        return cls(stacked, score, np.asarray(score(stacked.sum(axis=1)), dtype=np.float64))
+
+    def resampled(self, times_RN: Floats, order: npt.NDArray[np.intp]) -> Floats:
+        """Scores [k, R] of resampled sentences; `order` [N] says which sentence each column of `times_RN` counts."""
+        return np.stack([self.score(times_RN @ each[order]) for each in self.statistics])
+
+
+@lru_cache(maxsize=4)
+def multiplicities(sentences: int, resamples: int = RESAMPLES, draw: int = DRAW) -> Floats:
+    """How often each resample has each sentence [R, N]; the same for all systems, so that comparisons are paired (Koehn 2004)."""
+    generator = np.random.default_rng(draw)
+    return generator.multinomial(sentences, np.full(sentences, 1.0 / sentences), size=resamples).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Variance of a score over seeds, with its degrees of freedom; `groups`: the number of arms that it is pooled over."""
+
+    variance: float
+    df: int
+    groups: int = 1
+
+    @property
+    def sd(self) -> float:
+        return math.sqrt(self.variance)
+
+
+def pooled(arms: Sequence[Floats]) -> Spread | None:
+    """The variance pooled over arms of scores [k]; those with one seed add nothing. None without any of two seeds."""
+    known = [scores for scores in arms if len(scores) > 1]
+    if not known:
+        return None
+    df = sum(len(scores) - 1 for scores in known)
+    return Spread(sum(float(((scores - scores.mean()) ** 2).sum()) for scores in known) / df, df, len(known))
+
+
+def equal_variances(arms: Sequence[Floats]) -> float:
+    """The p-value of Bartlett's test (1937) that all arms have one variance; 1 with fewer than two arms, 0 if only some do not vary."""
+    known = [scores for scores in arms if len(scores) > 1]
+    whole = pooled(known)
+    if len(known) < 2 or whole is None or whole.variance == 0:
+        return 1.0
+    df, variances = np.array([len(scores) - 1.0 for scores in known]), np.array([scores.var(ddof=1) for scores in known])
+    if not variances.all():
+        return 0.0
+    statistic = whole.df * math.log(whole.variance) - float((df * np.log(variances)).sum())
+    correction = 1 + (float((1 / df).sum()) - 1 / whole.df) / (3 * (len(known) - 1))
+    return float(chdtrc(len(known) - 1, max(statistic, 0.0) / correction))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A test of D = 0. se: standard error of D; p: two-sided; low, high: 95 % interval; mde: the smallest effect that 80 % power finds."""
+
+    se: float
+    df: float
+    p: float
+    low: float
+    high: float
+    mde: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """D with both answers. spread: s^2; v1, sentences: the two parts of V (V1 and max(0, V2 - Ve)); seeds: of each arm."""
+
+    delta: float
+    seeds: tuple[int, int]
+    spread: Spread
+    v1: float
+    sentences: float
+    same_sentences: Answer
+    other_sentences: Answer
+
+
+def difference(a: Arm, b: Arm, spread: Spread | None = None) -> Difference | None:
+    """D of arm A against arm B. spread: the pooled variance; None: of each arm its own (Welch). None if an arm has one seed.
+
+    Raises ValueError if the arms have other numbers of sentences.
+    """
+    sentences = a.statistics.shape[1]
+    if b.statistics.shape[1] != sentences:
+        raise ValueError(f"arms with {sentences} and {b.statistics.shape[1]} sentences; expected the same sentences")
+    if min(a.k, b.k) < 2:
+        return None
+    share = 1 / a.k + 1 / b.k
+    delta = float(a.scores.mean() - b.scores.mean())
+    if spread is not None:
+        v1, df = spread.variance * share, float(spread.df)
+    else:
+        parts = [(arm.scores.var(ddof=1) / arm.k, arm.k - 1) for arm in (a, b)]
+        v1 = float(sum(part for part, _ in parts))
+        df = v1**2 / sum(part**2 / n for part, n in parts) if v1 else float(a.k + b.k - 2)
+        spread = Spread(v1 / share, round(df), 1)
+    v2, v_within = _sentence_variances(a, b)
+    over_sentences = max(0.0, v2 - v_within * share)
+    v = v1 + over_sentences
+    return Difference(delta, (a.k, b.k), spread, v1, over_sentences, answer(delta, v1, df), answer(delta, v, satterthwaite(v, v1, df)))
+
+
+def _sentence_variances(a: Arm, b: Arm) -> tuple[float, float]:
+    """(V2, v): bootstrap variances of D, and of a seed about the mean of its arm."""
+    times_RN, order = multiplicities(a.statistics.shape[1]), _order(a, b)
+    resampled = [arm.resampled(times_RN, order) for arm in (a, b)]
+    v2 = float((resampled[0].mean(axis=0) - resampled[1].mean(axis=0)).var(ddof=1))
+    within = sum(float((scores - scores.mean(axis=0)).var(axis=1, ddof=1).sum()) for scores in resampled)
+    return v2, within / (a.k + b.k - 2)
+
+
+def _order(a: Arm, b: Arm) -> npt.NDArray[np.intp]:
+    """An order of the sentences [N] that depends on their statistics alone, so that no order of sentences or seeds changes a result."""
+    return np.lexsort([column for arm in (a, b) for seed in np.sort(arm.statistics, axis=0) for column in seed.T])
+
+
+def satterthwaite(v: float, v1: float, df: float) -> float:
+    """Degrees of freedom of V, of which only V1 is estimated from few values."""
+    return v**2 / (v1**2 / df) if v1 else math.inf
+
+
+def answer(delta: float, variance: float, df: float) -> Answer:
+    """Tests D = delta with this variance and these degrees of freedom."""
+    se = math.sqrt(variance)
+    half = quantile(1 - LEVEL / 2, df) * se
+    p = 2 * float(stdtr(min(df, INFINITE), -abs(delta) / se)) if se else float(delta == 0)
+    return Answer(se, df, p, delta - half, delta + half, detectable(se, df))
+
+
+def detectable(se: float, df: float, level: float = LEVEL) -> float:
+    """The smallest effect that a two-sided test finds with 80 % power: (t_(1 - level/2) + t_0.8) se."""
+    return (quantile(1 - level / 2, df) + quantile(POWER, df)) * se
+
+
+def quantile(p: float, df: float) -> float:
+    """Quantile of Student's t; of the normal distribution for infinite df."""
+    return float(stdtrit(min(df, INFINITE), p))
+
+
+def seeds_needed(effect: float, spread: Spread, sentences: float = 0.0) -> int | None:
+    """The fewest seeds of each arm that find `effect` with 80 % power; None if 200 do not.
+
+    Each of the spread's groups gets as many seeds, as in a table whose rows all have k. sentences: max(0, V2 - Ve), which seeds do not
+    reduce.
+    """
+    for k in range(2, MOST_SEEDS + 1):
+        v1, df = 2 * spread.variance / k, max(2, spread.groups) * (k - 1)
+        if detectable(math.sqrt(v1 + sentences), satterthwaite(v1 + sentences, v1, df)) <= abs(effect):
+            return k
+    return None
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """p-values adjusted for as many tests (Holm 1979), in the given order."""
+    adjusted, running = [0.0] * len(p), 0.0
+    for rank, i in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
+        running = max(running, min(1.0, p[i] * (len(p) - rank)))
+        adjusted[i] = running
+    return adjusted

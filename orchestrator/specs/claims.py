@@ -1,0 +1,80 @@
+"""Claims of a table's file: differences that its runs are expected to show, written down before they run.
+
+    claims:
+      - {row: fused, against: base, metric: bleu, effect: 0.8, margin: 0.3, seeds: 5}
+
+`against`: by default the row that the table compares with. `effect`: the expected difference in the metric's units (0: none, which needs
+a margin). `seeds`: the fewest that are to be judged. A file without claims is judged by the differences that its paper reports.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from orchestrator.specs.positions import Document, nearest, shown
+from orchestrator.specs.schema import Strict
+
+Metric = Literal["bleu", "chrf", "nll", "rougeL"]
+
+
+class Claim(Strict):
+    """One claim. margin: see `scoring.significance.verdicts.judge`."""
+
+    row: str
+    effect: Annotated[float, Field(gt=-1000, lt=1000)]
+    against: str | None = None
+    metric: Metric | None = None
+    margin: Annotated[float, Field(gt=0, lt=1000)] | None = None
+    seeds: Annotated[int, Field(ge=2, le=1000)] = 2
+
+    @model_validator(mode="after")
+    def _sound(self) -> Claim:
+        if self.effect == 0 and self.margin is None:
+            raise ValueError("margin is missing; expected one, because effect is 0")
+        if self.against == self.row:
+            raise ValueError(f"against is {self.against!r}, the row itself; expected another row")
+        return self
+
+
+@dataclass(frozen=True)
+class RowClaim:
+    """A claim with the addresses of its rows. source: `file`, or `paper` for a difference that the paper reports."""
+
+    row: str
+    against: str | None
+    effect: float
+    metric: str | None = None
+    margin: float | None = None
+    seeds: int = 2
+    source: str = "file"
+
+
+def problems_of(document: Document, claims: Sequence[Claim], rows: Collection[str]) -> list[str]:
+    """A line for each row that a claim names and the file does not have."""
+    return [
+        document.at(("claims", i, key)).line(f"found '{shown(name)}': no such row; {nearest(name, list(rows))}")
+        for i, claim in enumerate(claims)
+        for key in ("row", "against")
+        if (name := getattr(claim, key)) is not None and name not in rows
+    ]
+
+
+def of_table(address: str, claims: Sequence[Claim]) -> list[RowClaim]:
+    """The claims of the table at `address`."""
+
+    def full(name: str | None) -> str | None:
+        return None if name is None else f"{address}/{name}"
+
+    return [RowClaim(f"{address}/{c.row}", full(c.against), c.effect, c.metric, c.margin, c.seeds) for c in claims]
+
+
+def as_data(address: str, path: Path, claims: Sequence[Claim]) -> dict[str, Any]:
+    """What a sweep's file keeps of the claims of the table in the file `path`."""
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    return {"table": address, "file_sha256": sha256, "claims": [claim.model_dump(mode="json") for claim in claims]}

@@ -1,0 +1,161 @@
+"""Differences, intervals and verdicts of a table whose seeds have known scores and sentences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from orchestrator.ledger.results import Ledger
+from orchestrator.report.cells import cells
+from orchestrator.report.claims import exit_code, judged, reported_claims
+from orchestrator.report.effects import Effects, claimed
+from orchestrator.report.find import Finder
+from orchestrator.report.formats import FORMATS
+from orchestrator.report.table import Table, make, starts
+from orchestrator.scoring.significance.estimator import holm, pooled
+from orchestrator.scoring.significance.reader import StatisticsReader
+from orchestrator.scoring.significance.sentence_statistics import packed
+from orchestrator.specs.claims import RowClaim
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
+from orchestrator.sweeps.plan import Data, keys_for
+
+TABLE = """\
+source: {paper: demo, table: small}
+data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
+model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
+train: {max_steps: 4, validate_every: 2, checkpoint_every: 2}
+rows:
+  base: {label: Baseline, pinned: true, expect: {bleu: 27.0}}
+  better: {label: better, model: {d_ff: 40}, expect: {bleu: 32.0}}
+  less: {label: less, model: {d_ff: 48}, expect: {delta: 6.0}}
+  worse: {label: worse, model: {d_ff: 56}, expect: {bleu: 28.0}}
+  alone: {label: alone, model: {d_ff: 64}, expect: {bleu: 28.0}}
+  mine: {label: mine, model: {d_ff: 72}}
+  lost: {label: lost, model: {d_ff: 80}, failed_below: 5, expect: {bleu: failed}}
+  waiting: {label: waiting, model: {d_ff: 88}, expect: {bleu: 28.0}}
+"""
+MATCHES = {"base": 0.60, "better": 0.64, "less": 0.63, "worse": 0.55, "alone": 0.62, "mine": 0.60, "lost": 0.05}
+SENTENCES = 200
+
+
+def counts(share: float, seed: int) -> np.ndarray:
+    """Statistics [N, 10] of a system whose n-grams match with about this chance, a little different for each seed."""
+    generator = np.random.default_rng([seed, int(1000 * share)])
+    lengths = np.random.default_rng(0).integers(8, 20, size=SENTENCES)
+    found = np.zeros((SENTENCES, 10), dtype=np.int64)
+    found[:, 0] = found[:, 1] = lengths
+    for n in range(4):
+        found[:, 6 + n] = lengths - n
+        found[:, 2 + n] = generator.binomial(lengths - n, share ** (n + 1))
+    return found
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+    path = tmp_path_factory.mktemp("spec") / "demo.yaml"
+    path.write_text(TABLE, encoding="utf-8")
+    return resolve(path)
+
+
+@pytest.fixture(scope="module")
+def ledger(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """Three finished seeds of each row of MATCHES, one of `alone`."""
+    from orchestrator.scoring.significance.sentence_statistics import score_of
+
+    made = Ledger(tmp_path_factory.mktemp("results"))
+    for row in rows:
+        name = row.id.rsplit("/", 1)[1]
+        for seed in [] if name not in MATCHES else [1] if name == "alone" else [1, 2, 3]:
+            seeded = row.at(seed)
+            keys = keys_for(seeded, Data(None))
+            assert seeded.spec is not None and keys.train and keys.decode and keys.score
+            made.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": seeded.spec.model_dump(), "keys": keys.as_dict()})
+            made.write_train(keys.train, {"status": "done", "steps": 4, "params": 1000, "reason": ""})
+            found = counts(MATCHES[name], seed)
+            nll = np.stack([found[:, 0] * (2.0 - MATCHES[name] + 0.01 * seed), found[:, 0]], axis=1)
+            record = {"decode_key": keys.decode, "bleu": float(score_of("bleu", seeded.spec.score)(found.sum(0))), "signature": "BLEU|x"}
+            made.write_score(keys.train, keys.score, record | {"statistics": packed({"bleu": found, "nll": nll})})
+    return made
+
+
+@pytest.fixture(scope="module")
+def finder(ledger: Ledger) -> Finder:
+    return Finder(ledger, Data(None))
+
+
+@pytest.fixture(scope="module")
+def reader(ledger: Ledger) -> StatisticsReader:
+    return StatisticsReader(ledger, lambda data: None)
+
+
+def made(rows: list[Row], finder: Finder, reader: StatisticsReader, scale: str = "") -> Table:
+    return make("demo/small", rows, finder, ["bleu"], scale=scale, reader=reader)
+
+
+def named(table: Table) -> dict[str, dict[str, Any]]:
+    return {line.label: line.ours or {} for line in table.rows}
+
+
+def test_the_spread_is_pooled_over_rows_and_p_adjusted(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
+    outcomes = {row.id: finder.outcomes(row) for row in rows}
+    whole = Effects(rows, outcomes, reader)
+    pairs = starts(rows, None).items()
+    found = {pair[0].rsplit("/", 1)[1]: effect for pair, effect in whole.of(pairs).items()}
+    seeds = [[o.bleu for o in outcomes[row.id]] for row in rows if row.id in whole.arms]
+    spread = pooled([np.array(each) for each in seeds])
+    better = found["better"].difference
+    assert better is not None and spread is not None and better.spread == spread and spread.groups == len(found)
+    assert better.v1 == pytest.approx(spread.variance * 2 / 3)
+    tested = [name for name, effect in found.items() if effect.difference is not None]
+    plain = [whole.between(f"demo/small/{name}", "demo/small/base") for name in tested]
+    assert [found[name].p for name in tested] == pytest.approx(holm([effect.p for effect in plain]))
+    assert found["alone"].difference is None and found["alone"].p is None and "lost" not in found
+
+
+def test_columns_and_verdicts(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
+    table = made(rows, finder, reader, "profile mini")
+    headers, lines = cells(table)
+    cell = {line[0]: dict(zip(headers, line, strict=True)) for line in lines}
+    ours = named(table)
+    words = {name: one["verdict"]["word"] for name, one in ours.items() if "verdict" in one}
+    assert words == {
+        "better": "reproduced", "less": "same direction", "worse": "contradicted", "alone": "one seed", "mine": "undecided",
+        "lost": "reproduced",
+    }  # fmt: skip
+    assert cell["better"]["verdict"] == "reproduced (profile mini)" and cell["mine"]["verdict"] == "undecided"
+    interval = ours["better"]["effect"]["other_seeds_and_sentences"]
+    assert cell["better"]["delta (ours)"] == f"{ours['better']['delta']:+.2f} ({interval['low']:+.2f} to {interval['high']:+.2f})"
+    assert "±" in cell["base"]["BLEU (ours)"] and "±" not in cell["alone"]["BLEU (ours)"] and cell["base"]["seeds"] == "1-3"
+    assert ours["better"]["significant"] is True and ours["worse"]["significant"] is False
+    assert any("one seed: no interval" in note for note in table.notes) and any("Kocmi" in note for note in table.notes)
+    for form in FORMATS.values():
+        assert "reproduced" in form(table)
+
+
+def test_claims_of_the_paper_and_of_a_file(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
+    outcomes, start = {row.id: finder.outcomes(row) for row in rows}, starts(rows, None)
+    by_name = {row.id.rsplit("/", 1)[1]: row for row in rows}
+    assert claimed(by_name["better"], by_name["base"]) == 5.0 and claimed(by_name["less"], by_name["base"]) == 6.0
+    paper = judged(reported_claims(rows, start), rows, outcomes, start, reader, "mini")
+    assert {r["row"].rsplit("/", 1)[1]: r["verdict"] for r in paper} == {
+        "better": "reproduced", "less": "same direction", "worse": "contradicted", "alone": "one seed", "lost": "reproduced",
+        "waiting": "not run",
+    }  # fmt: skip
+    assert exit_code(paper) == 6 and exit_code(paper[:2]) == 0 and exit_code([paper[0], paper[3]]) == 7
+
+    def verdict(name: str, effect: float, **more: Any) -> str:
+        return str(judged([RowClaim(f"demo/small/{name}", None, effect, **more)], rows, outcomes, start, reader)[0]["verdict"])
+
+    assert verdict("better", -0.04, metric="nll") == "reproduced", "lower is better, and the sign is the metric's"
+    assert verdict("better", 0.04, metric="nll") == "contradicted"
+    assert verdict("better", 5.0, seeds=5) == "underpowered" and verdict("mine", 0.0, margin=5.0) == "reproduced"
+    assert verdict("better", 5.0, metric="chrf") == "not compared"
+
+
+def test_without_records_there_is_nothing_to_read(rows: list[Row], tmp_path: Path) -> None:
+    keys = keys_for(rows[0].at(1), Data(None))
+    assert rows[0].spec is not None and StatisticsReader(Ledger(tmp_path), lambda data: None).of(rows[0].spec, keys) == {}

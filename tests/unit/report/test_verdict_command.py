@@ -1,0 +1,53 @@
+"""`nmt-ablate verdict` after a sweep of a file with claims: records, exit codes, a claim that was changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., tuple[int, str, str]]
+TABLE = """\
+source: {paper: demo, table: small}
+data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
+model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
+train: {max_steps: 40, validate_every: 40, checkpoint_every: 40}
+sweep: {seeds: 2}
+claims:
+  - {row: half, metric: nll, effect: 0.01}
+rows:
+  base: {label: base, pinned: true}
+  half: {label: half of the updates, train: {max_steps: 8, validate_every: 8, checkpoint_every: 8}}
+"""
+
+
+@pytest.mark.timeout(120)
+def test_claims_are_judged_and_remembered(tmp_path: Path, cli: Run) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(TABLE, encoding="utf-8")
+    places = ("--results", tmp_path / "results", "--cache-dir", tmp_path / "cache")
+    code, _, err = cli("verdict", file, *places)
+    assert code == 7 and "not run: no finished run of demo/small/half and demo/small/base" in err
+    code, out, _ = cli("sweep", file, *places, "--no-tracking", "--engine", "local")
+    assert code == 0 and "verdict" in out and "delta" in out
+
+    def records() -> tuple[int, list[dict]]:
+        code, out, _ = cli("verdict", file, "--results", tmp_path / "results", "--cache-dir", tmp_path / "none", "--json")
+        return code, [json.loads(line) for line in out.splitlines()]
+
+    code, (record,) = records()
+    assert record["metric"] == "nll" and record["effect"]["seeds"] == [2, 2] and record["effect"]["delta"] > 0
+    assert (code, record["verdict"]) in [(0, "reproduced"), (0, "same direction"), (7, "underpowered")]
+    assert record["recorded"] is not None and record["changed"] is None
+    file.write_text(TABLE.replace("effect: 0.01", "effect: -0.5"), encoding="utf-8")
+    code, (record,) = records()
+    assert (code, record["verdict"]) == (6, "contradicted") and record["changed"]["effect"] == 0.01
+
+
+def test_a_table_without_claims(tmp_path: Path, cli: Run) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(TABLE.replace("claims:\n  - {row: half, metric: nll, effect: 0.01}\n", ""), encoding="utf-8")
+    code, _, err = cli("verdict", file, "--results", tmp_path / "results")
+    assert code == 2 and "found no claim" in err and "claims" in err

@@ -1,0 +1,158 @@
+"""The estimator against its definition, simulations with known variances, and sacreBLEU's paired bootstrap."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest
+from scipy import stats
+
+from orchestrator.scoring.significance.bleu_statistics import _sentence_statistics, corpus_bleu
+from orchestrator.scoring.significance.estimator import (
+    Arm,
+    Spread,
+    answer,
+    detectable,
+    difference,
+    equal_variances,
+    holm,
+    pooled,
+    seeds_needed,
+)
+from orchestrator.scoring.significance.paired_tests import bootstrap
+from orchestrator.specs.schema import ScoreSpec
+
+SPEC = ScoreSpec()
+
+
+def mean(sums):
+    return sums[..., 0] / sums[..., 1]
+
+
+def arm(values) -> Arm:
+    """Seeds [k, N] scored by their mean."""
+    return Arm.of([np.stack([seed, np.ones_like(seed)], axis=1) for seed in np.asarray(values, dtype=float)], mean)
+
+
+def noise(generator, k: int, n: int, seeds: float, sentences: float):
+    """Values [k, N]: a difficulty of each sentence, an offset of each seed, and noise of each seed and sentence."""
+    return generator.normal(size=(1, n)) + seeds * generator.normal(size=(k, 1)) + sentences * generator.normal(size=(k, n))
+
+
+def test_the_parts_of_the_variance_are_those_of_the_definition() -> None:
+    generator = np.random.default_rng(3)
+    shared = generator.normal(size=(1, 400))
+    a = shared + 0.3 * generator.normal(size=(1, 400)) + generator.normal(size=(4, 400))  # an effect that differs by sentence
+    b = shared + generator.normal(size=(3, 400))
+    found = difference(arm(a), arm(b), Spread(0.04, 7))
+    assert found is not None
+    assert found.delta == pytest.approx(a.mean() - b.mean()) and found.v1 == pytest.approx(0.04 * (1 / 4 + 1 / 3))
+    within = sum(((x - x.mean(0)).var(1, ddof=1)).sum() for x in (a, b)) / (7 - 2) / 400
+    v2 = (a.mean(0) - b.mean(0)).var() / 400
+    assert found.sentences == pytest.approx(v2 - within * (1 / 4 + 1 / 3), abs=0.05 * v2), "2,000 resamples are within some per cent"
+    v = found.v1 + found.sentences
+    test = found.other_sentences
+    assert test.se == pytest.approx(math.sqrt(v)) and test.df == pytest.approx(v**2 / (found.v1**2 / 7))
+    assert test.p == pytest.approx(2 * stats.t.sf(abs(found.delta) / test.se, test.df))
+    half = stats.t.ppf(0.975, test.df) * test.se
+    assert (test.low, test.high) == pytest.approx((found.delta - half, found.delta + half))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 4), st.integers(2, 4))
+def test_the_order_of_sentences_and_seeds_changes_nothing(draw: int, k: int, other: int) -> None:
+    generator = np.random.default_rng(draw)
+    counts = [generator.integers(1, 9, size=(n, 30, 10)) for n in (k, other)]
+    score = lambda sums: corpus_bleu(sums, SPEC)  # noqa: E731
+    plain = difference(*(Arm.of(list(each), score) for each in counts))
+    sentences = generator.permutation(30)
+    mixed = difference(*(Arm.of([each[i][sentences] for i in generator.permutation(len(each))], score) for each in counts))
+    assert plain is not None and mixed is not None
+    for one, again in ((plain.same_sentences, mixed.same_sentences), (plain.other_sentences, mixed.other_sentences)):
+        assert one.__dict__ == pytest.approx(again.__dict__, rel=1e-9)
+
+
+def test_one_seed_gives_no_answer() -> None:
+    two = np.random.default_rng(0).normal(size=(2, 9))
+    assert difference(arm(two[:1]), arm(two), Spread(1.0, 9)) is None and difference(arm(two), arm(two[1:])) is None
+    assert pooled([two[0][:1]]) is None
+
+
+def test_seeds_that_are_identical_give_the_paired_bootstrap() -> None:
+    """Then V1 and Ve are 0, and what is left is the bootstrap of Koehn (2004). sacreBLEU's p-value counts one side of it."""
+    words, generator = ["a", "b", "c", "d", "e", "f", "g", "h"], np.random.default_rng(8)
+    references = [" ".join(generator.choice(words, size=12)) for _ in range(200)]
+
+    def system(errors: float) -> list[str]:
+        return [" ".join(w if generator.random() > errors else "x" for w in line.split()) for line in references]
+
+    lines, metric = [system(0.30), system(0.31)], BLEU(tokenize="none")
+    counts = [_sentence_statistics(metric, each, [references]) for each in lines]
+    found = difference(*(Arm.of([each] * 3, lambda sums: corpus_bleu(sums, SPEC)) for each in counts))
+    assert found is not None and found.v1 == 0
+    _, scores = PairedTest([("b", lines[1]), ("a", lines[0])], {"BLEU": metric}, [references], test_type="bs", n_samples=2000)()
+    b, a = scores["BLEU"]
+    assert found.delta == pytest.approx(a.score - b.score, abs=1e-9)
+    test, resampled = found.other_sentences, bootstrap(*counts, SPEC, samples=4000)
+    assert (test.low, test.high) == pytest.approx((resampled.low, resampled.high), abs=0.1 * (test.high - test.low))
+    assert test.p / 2 == pytest.approx(a.p_value, abs=0.04)
+
+
+@pytest.mark.parametrize(("effect", "low", "high"), [(0.0, 0.035, 0.065), (0.5, 0.75, 1.0)])
+def test_false_positives_and_power(effect: float, low: float, high: float) -> None:
+    """Of 2,000 simulated comparisons of three seeds; the effect of each sentence and the spread over seeds are random."""
+    generator, rejected = np.random.default_rng(11), 0
+    for _ in range(2000):
+        by_sentence = 0.1 * generator.normal()  # of the mean over this test set, as resampled sentences would have it
+        a, b = (0.15 * generator.normal(size=3) for _ in range(2))
+        v1 = pooled([a, b, *(0.15 * generator.normal(size=3) for _ in range(4))])
+        assert v1 is not None
+        variance = v1.variance * 2 / 3 + 0.1**2
+        rejected += (
+            answer(a.mean() - b.mean() + by_sentence + effect, variance, variance**2 / ((v1.variance * 2 / 3) ** 2 / v1.df)).p < 0.05
+        )
+    assert low < rejected / 2000 < high
+
+
+def test_the_whole_estimator_on_simulated_sentences() -> None:
+    """With an effect that differs from sentence to sentence: the test over seeds alone rejects too often, the whole one does not."""
+    generator, rejected = np.random.default_rng(5), np.zeros(2)
+    for _ in range(300):
+        shared, by_sentence = generator.normal(size=(1, 120)), generator.normal(size=(1, 120))
+        a = shared + 0.5 * by_sentence + 0.03 * generator.normal(size=(3, 1)) + 0.3 * generator.normal(size=(3, 120))
+        b = shared + 0.03 * generator.normal(size=(3, 1)) + 0.3 * generator.normal(size=(3, 120))
+        found = difference(arm(a), arm(b), pooled([a.mean(1), b.mean(1)]))
+        assert found is not None
+        rejected += [found.same_sentences.p < 0.05, found.other_sentences.p < 0.05]
+    assert rejected[0] / 300 > 0.15 and 0.02 < rejected[1] / 300 < 0.09
+
+
+def test_pooling_and_unequal_variances() -> None:
+    arms = [np.array([1.0, 2.0, 3.0]), np.array([4.0, 4.5]), np.array([7.0])]
+    assert pooled(arms) == Spread((2.0 + 0.125) / 3, 3, 2)
+    other = [np.array([0.0, 1.0, 5.0, 9.0]), np.array([1.0, 1.1, 0.9]), np.array([2.0, 2.5, 1.5])]
+    assert equal_variances(other) == pytest.approx(stats.bartlett(*other).pvalue)
+    assert equal_variances(arms[2:]) == 1.0 and equal_variances([np.ones(3), arms[0]]) == 0.0 and equal_variances([np.ones(3)] * 2) == 1.0
+    a, b = (np.array([[1.0] * 5, [2.0] * 5, [4.0] * 5]), np.array([[1.0] * 5, [1.1] * 5]))
+    found = difference(arm(a), arm(b))
+    welch = stats.ttest_ind([1, 2, 4], [1, 1.1], equal_var=False)
+    assert (
+        found is not None and found.same_sentences.p == pytest.approx(welch.pvalue) and found.same_sentences.df == pytest.approx(welch.df)
+    )
+
+
+def test_detectable_effects_and_seeds() -> None:
+    """The figures of docs/verdicts.md: two arms alone and ten pooled rows, standard deviation 0.3."""
+    assert [round(detectable(0.3 * math.sqrt(2 / k), 2 * (k - 1)), 2) for k in (3, 5, 10)] == [0.91, 0.61, 0.4]
+    assert [round(detectable(0.3 * math.sqrt(2 / k), 10 * (k - 1)), 2) for k in (3, 5, 10)] == [0.72, 0.54, 0.38]
+    assert [seeds_needed(effect, Spread(0.09, 20, 2)) for effect in (1.0, 0.5, 0.3)] == [3, 7, 17]
+    assert seeds_needed(0.5, Spread(0.09, 20, 2), sentences=0.04) is None, "sentences alone hide it"
+
+
+def test_holm() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.5]) and holm([]) == []

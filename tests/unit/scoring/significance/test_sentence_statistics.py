@@ -1,0 +1,60 @@
+"""Corpus scores from sentence statistics equal those of the libraries, and survive the way through a record."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestrator.errors import UserError
+from orchestrator.scoring.scores import score
+from orchestrator.scoring.significance.sentence_statistics import of_translation, pack, packed, score_of, unpack, unpacked
+from orchestrator.specs.schema import ScoreSpec
+
+LINES = st.lists(st.text(alphabet="abc ,.'é", max_size=25), min_size=6, max_size=6)
+
+
+class Corpus:
+    """References as `References` gives them, one stream of plain text."""
+
+    target_language = "en"
+
+    def __init__(self, *streams: list[str]) -> None:
+        self.streams = [list(stream) for stream in streams]
+
+    def references(self, split: str) -> list[list[str]]:
+        return self.streams
+
+    reference_text = references
+
+    def tokenise(self, lines: list[str], side: str) -> list[str]:
+        return lines
+
+
+@pytest.mark.parametrize("metric", ["sacrebleu", "multi-bleu", "mteval", "rouge"])
+@settings(max_examples=30, deadline=None)
+@given(hypotheses=LINES, one=LINES, two=LINES)
+def test_scores_equal_the_librarys(metric: str, hypotheses: list[str], one: list[str], two: list[str]) -> None:
+    spec, corpus = ScoreSpec(metric=metric), Corpus(one, two)
+    whole = score(hypotheses, hypotheses, corpus, "test", spec)
+    found = unpacked({"statistics": packed(of_translation(hypotheses, hypotheses, corpus, "test", spec))})
+    main = "rougeL" if metric == "rouge" else "bleu"
+    assert set(found) == {main, "chrf"}
+    tolerance = 1e-4 if metric == "rouge" else 1e-9  # ROUGE's are kept in single precision
+    assert float(score_of(main, spec)(found[main].sum(0))) == pytest.approx(whole[main], abs=tolerance)
+    assert float(score_of("chrf", spec)(found["chrf"].sum(0))) == pytest.approx(whole["chrf"]["score"], abs=1e-9)
+
+
+def test_nll_is_the_mean_over_tokens() -> None:
+    spec = ScoreSpec()
+    found = of_translation(["a", "b"], ["a", "b"], Corpus(["a", "b"]), "test", spec, pack([[6.0, 2.0], [3.0, 1.0]]))
+    assert float(score_of("nll", spec)(found["nll"].sum(0))) == 3.0
+
+
+def test_damaged_statistics_are_a_line() -> None:
+    good = pack(np.arange(20).reshape(2, 10))
+    assert (unpack(good, 10) == np.arange(20).reshape(2, 10)).all() and unpacked(None) == {} and unpacked({"key": "a"}) == {}
+    for bad in (good[4:], "<i4:" + good[8:], good[:-8], "<f8:" + good[4:], pack([1, 2, 3])):
+        with pytest.raises(UserError, match="statistics are damaged"):
+            unpacked({"key": "k" * 64, "statistics": {"bleu": bad}})

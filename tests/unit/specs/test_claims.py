@@ -1,0 +1,77 @@
+"""Claims of a table's file: what is read, and one line for each mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import UserError
+from orchestrator.files import atomic
+from orchestrator.ledger.sweep_files import recorded_claims, with_claims
+from orchestrator.specs import claims
+from orchestrator.specs.index import find
+from orchestrator.specs.rows import resolve
+
+HEAD = """\
+source: {paper: demo, table: small}
+data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
+model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
+train: {max_steps: 4}
+rows:
+  base: {}
+  fused: {model: {d_ff: 48}}
+claims:
+"""
+
+
+def written(folder: Path, text: str) -> str:
+    (folder / "demo.yaml").write_text(HEAD + text, encoding="utf-8")
+    return str(folder / "demo.yaml")
+
+
+def test_claims_are_read_with_the_addresses_of_their_rows(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, "  - {row: fused, effect: 0.8, seeds: 5}\n  - {row: fused, against: base, metric: nll, effect: 0, margin: 0.1}\n"
+    )
+    resolve(path)
+    table = find(path).table
+    first, second = claims.of_table(table.address, table.claims)
+    assert (first.row, first.against, first.effect, first.seeds, first.metric) == ("demo/small/fused", None, 0.8, 5, None)
+    assert (second.against, second.metric, second.margin, second.seeds) == ("demo/small/base", "nll", 0.1, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "  - {row: fusd, effect: 1}\n",
+            "claims[0].row: found 'fusd': no such row; expected one of base, fused; did you mean fused?",
+        ),
+        ("  - {row: fused, against: bas, effect: 1}\n", "no such row; expected one of base, fused; did you mean base?"),
+        ("  - {row: fused}\n", "effect"),
+        ("  - {row: fused, effect: 0}\n", "margin is missing; expected one, because effect is 0"),
+        ("  - {row: fused, against: fused, effect: 1}\n", "the row itself"),
+        ("  - {row: fused, effect: 1, seeds: 1}\n", "seeds"),
+        ("  - {row: fused, effect: 1, metric: blue}\n", "bleu"),
+        ("  - {row: fused, effect: 1, margins: 2}\n", "margin"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(UserError) as error:
+        resolve(written(tmp_path, text))
+    assert words in str(error.value) and "demo.yaml:9" in str(error.value)
+
+
+def test_a_sweeps_file_keeps_every_version_of_a_claim(tmp_path: Path) -> None:
+    one, other = ({"table": "demo/small", "file_sha256": "a", "claims": [{"row": "fused", "effect": effect}]} for effect in (0.8, 0.2))
+    first = with_claims([], [one], 10.0)
+    assert with_claims(first, [one], 20.0) == first, "the first time counts"
+    both = with_claims(first, [other], 30.0)
+    assert [entry["recorded"] for entry in both] == [10.0, 30.0]
+    (tmp_path / "sweeps").mkdir()
+    atomic.write_json(tmp_path / "sweeps" / "a.json", {"claims": both})
+    (tmp_path / "sweeps" / "b.json").write_text("{")
+    found = recorded_claims([tmp_path], "demo/small")
+    assert [(each["recorded"], each["claim"]["effect"]) for each in found] == [(10.0, 0.8), (30.0, 0.2)]
+    assert recorded_claims([tmp_path], "demo/other") == []
