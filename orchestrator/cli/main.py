@@ -55,6 +55,7 @@ def _root(
 COMMANDS: dict[str, Callable[..., None]] = {
     "run": execution.run,
     "sweep": execution.sweep,
+    "noise": execution.noise,
     "plan": specs.plan,
     "show": specs.show,
     "list": specs.list_rows,

@@ -1,4 +1,4 @@
-"""`run`, `sweep` and `submit`: rows become results."""
+"""`run`, `sweep`, `noise` and `submit`: rows become results."""
 
 from __future__ import annotations
 
@@ -60,6 +60,22 @@ def sweep(
     from orchestrator.cli.commands.run import sweep
 
     sweep(target, seeds, replace(options, max_hours=max_hours))
+
+
+@expand_options(engine="ray")
+def noise(
+    target: Annotated[str, typer.Argument(metavar="ROW", help="paper/table/row or FILE.yaml#row: a cheap baseline.")],
+    options: ExecutionOptions,
+    seeds: Annotated[int, typer.Option("--seeds", min=2, max=1000, help="How many seeds, from 1.")] = 20,
+    max_hours: MaxHours = None,
+) -> None:
+    """Train one row with many seeds and keep how much its scores vary: the noise floor that plans and tables use.
+
+    Example:  nmt-ablate noise shen2018/table1/row1/de-en-e256 --profile mini --seeds 20
+    """
+    from orchestrator.cli.commands.noise import noise
+
+    noise(target, seeds, replace(options, max_hours=max_hours))
 
 
 def submit(

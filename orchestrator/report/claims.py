@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from orchestrator.report import noise_floor
 from orchestrator.report.effects import Effect, Effects, Outcomes, claimed, failure_verdict, main_metric
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.verdicts import MARGINS, ONE_SEED, UNDERPOWERED, Verdict
@@ -41,10 +42,11 @@ def judged(
     """
     by_id = {row.id: row for row in rows}
     filled = [replace(c, against=c.against or starts.get(c.row), metric=c.metric or main_metric(by_id[c.row])) for c in claims]
+    floor = noise_floor.floors(reader.ledger, by_id)
     effects: dict[str, dict[tuple[str, str], Effect]] = {}
     for metric in dict.fromkeys(str(claim.metric) for claim in filled):
         pairs = dict.fromkeys((c.row, c.against) for c in filled if c.metric == metric and c.against is not None)
-        effects[metric] = Effects(rows, outcomes, reader, metric).of(pairs)
+        effects[metric] = Effects(rows, outcomes, reader, metric, floor).of(pairs)
     records = []
     for claim in filled:
         effect = effects[str(claim.metric)].get((claim.row, str(claim.against)))

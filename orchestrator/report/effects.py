@@ -6,7 +6,7 @@ of rows compared (Holm).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from orchestrator.scoring.significance.estimator import UNEQUAL, Answer, Arm, Di
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import score_of
 from orchestrator.specs.row import Row
+from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.table import FAILED, number
 
 Outcomes = Mapping[str, Sequence[SeedResult]]
@@ -53,11 +54,19 @@ class Effect:
 
 
 class Effects:
-    """The arms of a table's rows for one metric."""
+    """The arms of a table's rows for one metric. floor: the spread of other rows of the same recipe, which is pooled with theirs."""
 
-    def __init__(self, rows: Sequence[Row], outcomes: Outcomes, reader: StatisticsReader, metric: str | None = None) -> None:
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        outcomes: Outcomes,
+        reader: StatisticsReader,
+        metric: str | None = None,
+        floor: Callable[[RunSpec, str], Spread | None] = lambda spec, metric: None,
+    ) -> None:
         self.rows = {row.id: row for row in rows if row.spec is not None}
         self.metrics = {row_id: metric or main_metric(row) for row_id, row in self.rows.items()}
+        self.floor = floor
         self.arms: dict[str, Arm] = {}
         self.keys: dict[str, Key] = {}
         for row_id, row in self.rows.items():
@@ -77,8 +86,13 @@ class Effects:
 
     def spread(self, key: Key) -> Spread | None:
         """The pooled variance of rows scored alike; None if their variances differ or no row has two seeds."""
-        scores = [arm.scores for row_id, arm in self.arms.items() if self.keys[row_id] == key]
-        return None if equal_variances(scores) < UNEQUAL else pooled(scores)
+        alike = [row_id for row_id in self.arms if self.keys[row_id] == key]
+        scores = [self.arms[row_id].scores for row_id in alike]
+        if equal_variances(scores) < UNEQUAL:
+            return None
+        own, spec = pooled(scores), self.rows[alike[0]].spec
+        floor = None if own is None or spec is None else self.floor(spec, self.metrics[alike[0]])
+        return own if own is None or floor is None else own.with_other(floor)
 
     def between(self, row: str, against: str) -> Effect | None:
         """The effect of a row against another, p unadjusted; None if one has no figures or they were scored differently."""

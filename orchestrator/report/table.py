@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.ledger import component_sources
-from orchestrator.report import speeds
+from orchestrator.report import noise_floor, speeds
 from orchestrator.report.effects import Effects, claimed, failure_verdict
 from orchestrator.report.figures import OURS, against, figures, short_id
 from orchestrator.report.find import Finder, SeedResult
@@ -153,7 +153,8 @@ def effects(
     """
     by_id = {row.id: row for row in rows}
     found: dict[str, dict[str, Any]] = {}
-    for (row_id, _), effect in Effects(rows, outcomes, reader).of(start.items()).items():
+    floor = noise_floor.floors(reader.ledger, by_id)
+    for (row_id, _), effect in Effects(rows, outcomes, reader, floor=floor).of(start.items()).items():
         claim = claimed(by_id[row_id], by_id.get(effect.against))
         one: dict[str, Any] = {"effect": effect.as_json()}
         if effect.p is not None:

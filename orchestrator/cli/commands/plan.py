@@ -17,6 +17,11 @@ from orchestrator.cost.probing import probed
 from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
 from orchestrator.ledger.component_sources import warnings
+from orchestrator.ledger.results import Ledger
+from orchestrator.report import noise_floor
+from orchestrator.report.claims import reported_claims
+from orchestrator.report.figures import short_id
+from orchestrator.report.table import baseline, starts
 from orchestrator.safe_text import log
 from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.grid.explain import summary
@@ -78,9 +83,12 @@ def plan(
     planned_rows = plan_rows(rows, requested or sorted(default_seeds), ledger=ledger, force=force, data=data)
     plan_costs.add_costs(planned_rows, rows, costs, ledger)
     comparison = cost_check.check(planned_rows, rows, costs, ledger) if check else None
+    power = _power(rows, requested or sorted(default_seeds), ledger)
     record = planned_rows.as_json()
     if as_json:
-        print_json(record | {"grids": [summary(grid) for grid in grids]} | ({} if comparison is None else {"check": comparison}))
+        print_json(
+            record | {"grids": [summary(grid) for grid in grids], "power": power} | ({} if comparison is None else {"check": comparison})
+        )
     else:
         console().print(_table(planned_rows, every_row))
 
@@ -95,12 +103,44 @@ def plan(
         *(line for grid in grids for line in _grid_lines(grid)),
         *planned_rows.notes,
         *plan_costs.lines(planned_rows, scheduler),
+        *(line for table, found in power.items() for line in _power_lines(table, found)),
         *([] if comparison is None else cost_check.lines(comparison)),
         *problems,
     ):
         log(line)
     if problems:
         raise typer.Exit(1)
+
+
+def _power(rows: list[Row], seeds: list[int], ledger: Ledger) -> dict[str, dict[str, Any]]:
+    """Table -> what these seeds can find, for tables whose recipe has a noise floor."""
+    tables: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.spec is not None:
+            tables.setdefault("/".join(row.id.split("/")[:2]), []).append(row)
+    found = {}
+    for table, own in tables.items():
+        base = baseline(own)
+        spec = next((row.spec for row in own if row.id == base), None)
+        floor = None if spec is None else noise_floor.load(ledger, spec, "bleu")
+        if floor is not None:
+            claims = {claim.row: claim.effect for claim in reported_claims(own, starts(own, None))}
+            found[table] = noise_floor.power(floor, len(own), len(seeds), claims)
+    return found
+
+
+def _power_lines(table: str, power: dict[str, Any]) -> list[str]:
+    whose = "" if power["same_family"] else ", another recipe on this test set"
+    lines = [f"{table}: BLEU varies by {power['sd']:.2f} over seeds ({power['df'] + 1} seeds of {power['floor']}{whose})"]
+    if power["mde"] is None:
+        lines.append(f"{table}: one seed decides nothing; give two or more (--seeds 1,2,3)")
+    else:
+        lines.append(f"{table}: {power['seeds']} seeds a row find {power['mde']:.2f} BLEU with 80 % power, on this test set")
+    known = {row: needed for row, needed in power["seeds_needed"].items() if needed is None or needed > power["seeds"]}
+    if known:
+        each = ", ".join(f"{short_id(row)} {'over 200' if needed is None else needed}" for row, needed in list(known.items())[:12])
+        lines.append(f"{table}: seeds that would find the paper's effects: {each}{', ..' if len(known) > 12 else ''}")
+    return lines
 
 
 def _grid_lines(table: TableFile) -> list[str]:

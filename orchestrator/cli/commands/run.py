@@ -41,7 +41,7 @@ def run(target: str, seed: int | None, options: ExecutionOptions) -> None:
     address = rows[0].id if len(rows) == 1 else address_of(target, rows)
     name = sweep_name(address, options.profile, options.sets) + "".join(f":{s}" for s in seeds)
     section = None if options.resources is None else {"resources": resources.parse(options.resources)}
-    _execute(rows, seeds, replace(options, name=name, sweep=section))
+    execute_rows(rows, seeds, replace(options, name=name, sweep=section))
 
 
 def sweep(target: str, seeds: str | None, options: ExecutionOptions) -> None:
@@ -53,11 +53,11 @@ def sweep(target: str, seeds: str | None, options: ExecutionOptions) -> None:
     name = sweep_name(address_of(target, rows), options.profile, options.sets)
     tables = {found.table.path: found.table for found in index.find_all(target) if found.table.claims}
     stated = [claims.as_data(table.address, path, table.claims) for path, table in tables.items()]
-    _execute(rows, requested or section.seeds, replace(options, name=name, sweep=settings, claims=stated))
+    execute_rows(rows, requested or section.seeds, replace(options, name=name, sweep=settings, claims=stated))
 
 
-def _execute(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> None:
-    """Runs rows and prints their records. Exit code 1 where one failed that was not expected to."""
+def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> None:
+    """Runs rows and prints their records. Exit code 1 (typer.Exit) where one failed that was not expected to."""
     check_engine(options.engine, options.workers)
     options = replace(
         options,

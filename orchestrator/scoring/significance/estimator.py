@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import chdtrc, stdtr, stdtrit
+from scipy.special import chdtrc, fdtr, fdtrc, stdtr, stdtrit
 
 Floats = npt.NDArray[np.float64]
 Score = Callable[[npt.NDArray[Any]], Floats]
@@ -85,6 +85,15 @@ class Spread:
     @property
     def sd(self) -> float:
         return math.sqrt(self.variance)
+
+    def with_other(self, other: Spread) -> Spread:
+        """Pooled with the variance of other runs, unless an F test says (p < 0.01) that the two differ."""
+        ratio = self.variance / other.variance if other.variance else math.inf
+        p = 2 * min(float(fdtr(self.df, other.df, ratio)), float(fdtrc(self.df, other.df, ratio)))
+        if p < UNEQUAL:
+            return self
+        df = self.df + other.df
+        return Spread((self.variance * self.df + other.variance * other.df) / df, df, self.groups)
 
 
 def pooled(arms: Sequence[Floats]) -> Spread | None:

@@ -1,0 +1,120 @@
+"""The noise floor of a recipe: how much scores vary over seeds of one row, measured by `nmt-ablate noise`, in RESULTS/noise/KEY16.json.
+
+Rows of one spec family differ in nothing but the model, its start and the seed, so that the spread of one row's seeds is a good guess of
+another's. Plans use it to say what their seeds can find, tables pool it with their own spread.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from orchestrator.files import atomic
+from orchestrator.files.canonical import digest
+from orchestrator.ledger.keys import short
+from orchestrator.ledger.results import Ledger
+from orchestrator.report.effects import Effects, Outcomes
+from orchestrator.scoring.significance.estimator import Arm, Spread, detectable, multiplicities, pooled, seeds_needed
+from orchestrator.scoring.significance.reader import StatisticsReader
+from orchestrator.scoring.significance.sentence_statistics import WIDTHS
+from orchestrator.specs.row import Row
+from orchestrator.specs.schema import RunSpec
+
+FOLDER = "noise"
+SECTIONS = ("data", "batch", "optim", "train", "decode", "score")
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The floor of one metric. same_family: False if it was measured with another recipe on the same test set."""
+
+    row: str
+    spread: Spread
+    same_family: bool
+
+
+def family(spec: RunSpec) -> dict[str, Any]:
+    """What rows of a family have in common."""
+    return {name: getattr(spec, name).model_dump(mode="json") for name in SECTIONS}
+
+
+def measure(row: Row, rows: Sequence[Row], outcomes: Outcomes, reader: StatisticsReader) -> dict[str, Any]:
+    """The record of a floor from the finished seeds of `row`.
+
+    Returns {"row", "seeds", "family", "metrics": {name: {"mean", "sd", "df", "sentences", "range", "signal_to_noise"}}}. sentences:
+    bootstrap standard error of one run over sentences; range: of the means of the table's rows (`rows`) that have two seeds; None with less
+    than two rows. signal_to_noise: range / sd.
+    """
+    assert row.spec is not None
+    record: dict[str, Any] = {"row": row.id, "family": family(row.spec), "metrics": {}}
+    for metric in WIDTHS:
+        effects = Effects(rows, outcomes, reader, metric)
+        arm, key = effects.arms.get(row.id), effects.keys.get(row.id)
+        spread = None if arm is None else pooled([arm.scores])
+        if arm is None or spread is None:
+            continue
+        means = [float(each.scores.mean()) for name, each in effects.arms.items() if effects.keys[name] == key and each.k > 1]
+        span = max(means) - min(means) if len(means) > 1 else None
+        found = {"mean": float(arm.scores.mean()), "sd": spread.sd, "sentences": _sentence_error(arm), "range": span}
+        found["signal_to_noise"] = None if span is None or not spread.sd else span / spread.sd
+        record["metrics"][metric] = {name: None if v is None else round(v, 5) for name, v in found.items()} | {"df": spread.df}
+        record["seeds"] = arm.k
+    return record
+
+
+def save(ledger: Ledger, record: Mapping[str, Any]) -> None:
+    """Writes the floor; one of the same family is replaced."""
+    key = digest(record["family"])
+    atomic.write_json(ledger.root / FOLDER / f"{short(key)}.json", {"key": key, **record})
+
+
+def load(ledger: Ledger, spec: RunSpec, metric: str) -> Floor | None:
+    """The floor of the spec's family, or else one of the same corpus and test set; of several the one with the most seeds."""
+    wanted = family(spec)
+    found: list[tuple[bool, int, Floor]] = []
+    for root in (ledger.root, *ledger.mirrors):
+        for path in sorted((root / FOLDER).glob("*.json")):
+            try:
+                record = json.loads(path.read_text(encoding="utf-8"))
+                own, of = record["metrics"][metric], record["family"]
+                spread = Spread(float(own["sd"]) ** 2, int(own["df"]))
+                alike = (of["data"]["corpus"], of["score"]) == (wanted["data"]["corpus"], wanted["score"])
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # absent for this metric, or damaged: it is measured again by `noise`
+            if alike:
+                found.append((of == wanted, spread.df, Floor(str(record["row"]), spread, of == wanted)))
+    return max(found, key=lambda each: each[:2], default=(False, 0, None))[2]
+
+
+def floors(ledger: Ledger, table: Collection[str]) -> Callable[[RunSpec, str], Spread | None]:
+    """The `floor` of `Effects`: of the same family, and not of a row of the table, whose seeds are pooled anyway."""
+
+    def floor(spec: RunSpec, metric: str) -> Spread | None:
+        found = load(ledger, spec, metric)
+        return found.spread if found is not None and found.same_family and found.row not in table else None
+
+    return floor
+
+
+def power(floor: Floor, rows: int, seeds: int, claims: Mapping[str, float]) -> dict[str, Any]:
+    """What a plan can find: {"floor", "sd", "df", "same_family", "seeds", "mde", "seeds_needed": {row: seeds or None}}.
+
+    rows: rows of the table, over which the spread is pooled; claims: row -> claimed difference. The part of the variance that sentences
+    add is not known before the runs.
+    """
+    spread = Spread(floor.spread.variance, floor.spread.df, rows)
+    mde = None if seeds < 2 else detectable(math.sqrt(2 * spread.variance / seeds), max(2, rows) * (seeds - 1))
+    needed = {row: seeds_needed(claim, spread) for row, claim in claims.items() if claim}
+    about = {"floor": floor.row, "sd": round(floor.spread.sd, 4), "df": floor.spread.df, "same_family": floor.same_family, "seeds": seeds}
+    return about | {"mde": None if mde is None else round(mde, 3), "seeds_needed": needed}
+
+
+def _sentence_error(arm: Arm) -> float:
+    """Standard error of one run's score over sentences: the bootstrap's, mean over seeds."""
+    size = arm.statistics.shape[1]
+    return float(np.sqrt(arm.resampled(multiplicities(size), np.arange(size)).var(axis=1, ddof=1).mean()))
