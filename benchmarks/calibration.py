@@ -126,27 +126,20 @@ def planted(base: list[Arm], other: list[Arm], k: int, tables: int) -> dict[str,
 
 def page(found: dict[str, Any]) -> str:
     """Two Markdown tables."""
-    about = f"{found['row']}, profile {found['profile']}, {found['seeds']} seeds: mean {found['mean']:.2f}, standard deviation {found['sd']:.2f}"
-    lines = [
-        about,
-        "",
-        "| seeds a row | differences | false positives, other seeds | other seeds and sentences | coverage | any in a table (Holm) |",
-    ]
+    lines = [f"{found['row']}, profile {found['profile']}, {found['seeds']} seeds: mean {found['mean']:.2f}, sd {found['sd']:.2f}", ""]
+    lines.append("| seeds a row | differences | false positives, other seeds | other seeds and sentences | coverage | any in a table |")
     lines.append("|---|---|---|---|---|---|")
     for k, each in found["null"].items():
-        rates = [each[question]["false_positives"] for question in QUESTIONS] + [
-            each["other_sentences"]["coverage"],
-            each["tables_with_any"],
-        ]
+        rates = [each[question]["false_positives"] for question in QUESTIONS]
+        rates += [each["other_sentences"]["coverage"], each["tables_with_any"]]
         lines.append(f"| {k} | {each['differences']:,} | " + " | ".join(f"{rate:.1%}" for rate in rates) + " |")
     lines += ["", "| planted by | seeds a row | effect | MDE of the plan | power, other seeds | other seeds and sentences | coverage |"]
     lines.append("|---|---|---|---|---|---|---|")
     for text, by_k in found["effects"].items():
         for k, each in by_k.items():
             rates = [*(each[question] for question in QUESTIONS), each["coverage"]]
-            lines.append(
-                f"| `{text}` | {k} | {each['effect']:+.2f} | {each['mde']:.2f} | " + " | ".join(f"{rate:.0%}" for rate in rates) + " |"
-            )
+            figures = f"{each['effect']:+.2f} | {each['mde']:.2f} | " + " | ".join(f"{rate:.0%}" for rate in rates)
+            lines.append(f"| `{text}` | {k} | {figures} |")
     return "\n".join(lines)
 
 
