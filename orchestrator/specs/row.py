@@ -10,6 +10,23 @@ from orchestrator.specs.schema import RunSpec, ScoreSpec
 
 
 @dataclass(frozen=True)
+class Control:
+    """What a control row matches: row `of` with the parameters (kind params) or the training operations (flops) of row `against`.
+
+    of, against: addresses. The control's own address is `name`.
+    """
+
+    kind: str
+    of: str
+    against: str
+
+    @property
+    def name(self) -> str:
+        """`paper/table/row1@params=row5`."""
+        return f"{self.of}@{self.kind}={'/'.join(self.against.split('/')[2:])}"
+
+
+@dataclass(frozen=True)
 class Row:
     """A resolved row of a table.
 
@@ -17,7 +34,8 @@ class Row:
     also: name -> another scoring of the same training. means: name -> the figures (named in `also`, or `bleu`) that it averages.
     of: addresses of the rows that an analysis reads. analysis: the kind of analysis that the row is, or is used by.
     significance: the tests whose p-values mark the row (`scoring.significance.rules`). failed_below: the BLEU below which a run counts as
-    failed (`ledger.outcome`).
+    failed (`ledger.outcome`). controls: kinds of matched controls that the row or its file asks for. control: of such a row itself
+    (`cost.controls`).
     """
 
     id: str
@@ -38,6 +56,8 @@ class Row:
     note: str = ""
     significance: str | None = None
     failed_below: float | None = None
+    controls: tuple[str, ...] = ()
+    control: Control | None = None
 
     def at(self, seed: int) -> Row:
         """Returns the row and its parents with another seed."""
