@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orchestrator.analysis import registry
 from orchestrator.analysis.base import Subject
+from orchestrator.cost import controls
 from orchestrator.decoding.length_penalty import tuned_spec
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
@@ -15,23 +16,27 @@ from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.report.find import Finder
+from orchestrator.safe_text import log
 from orchestrator.specs.analyses import KINDS
 from orchestrator.specs.positions import nearest
 from orchestrator.specs.row import Row
-from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 
 
 @dataclass(frozen=True)
 class RowSelection:
-    """Options that apply to the rows of every target, as for `run`."""
+    """Options that apply to the rows of every target, as for `run`. data: what matched controls depend on."""
 
     sets: list[str] = field(default_factory=list)
     profile: str | None = None
     seed: int = 1
+    data: Data = field(default_factory=lambda: Data(None), compare=False)
 
     def rows(self, target: str) -> list[Row]:
-        return resolve(target, sets=self.sets, profile=self.profile, seed=self.seed)
+        rows, left_out = controls.resolve(target, self.data, sets=self.sets, profile=self.profile, seed=self.seed)
+        for line in left_out:
+            log(line)
+        return rows
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,15 @@ Export = Annotated[
     Path | None,
     typer.Option("--export", parser=parser("--export"), help="Copy the JSON that tables read to this folder, e.g. docs/results/ledger."),
 ]
+Controls = Annotated[
+    str | None,
+    typer.Option(
+        "--controls",
+        metavar="params,flops",
+        help="Matched controls of each variant, in place of those in the file: its baseline with the variant's parameters, or trained for "
+        "its operations. Empty: none.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only on stdout; messages go to stderr.")]
 MaxHours = Annotated[
     float | None,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import AsJson, Export, NoTracking, Seed, TrackingUri, expand_options
+from orchestrator.cli.options import AsJson, Controls, Export, NoTracking, Seed, TrackingUri, expand_options
 from orchestrator.files.folders import parser
 from orchestrator.specs.analyses import KINDS
 from orchestrator.sweeps.options import RowOptions
@@ -49,6 +50,7 @@ def table(
     baseline: Annotated[
         str | None, typer.Option("--baseline", metavar="ROW", help="Compare with this row; default: the one that a row starts from.")
     ] = None,
+    controls: Controls = None,
 ) -> None:
     """A paper's table with its numbers beside ours. Rows that did not run are marked; stopped rows show no figure.
 
@@ -58,7 +60,7 @@ def table(
     """
     from orchestrator.cli.commands.table import table
 
-    table(target, form, baseline, options)
+    table(target, form, baseline, replace(options, controls=controls))
 
 
 @expand_options()

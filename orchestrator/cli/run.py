@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import MaxHours, Seed, Seeds, expand_options
+from orchestrator.cli.options import Controls, MaxHours, Seed, Seeds, expand_options
 from orchestrator.sweeps.options import ExecutionOptions
 
 Address = Annotated[
@@ -47,6 +47,7 @@ def sweep(
     target: Annotated[str, typer.Argument(metavar="FILE|TABLE|FOLDER", help="FILE.yaml, paper/table, or a folder of tables.")],
     options: ExecutionOptions,
     seeds: Seeds = None,
+    controls: Controls = None,
     max_hours: MaxHours = None,
 ) -> None:
     """Run every row of a file with every seed, under the scheduler of its sweep section. The same command resumes an interrupted sweep.
@@ -59,7 +60,7 @@ def sweep(
     """
     from orchestrator.cli.commands.run import sweep
 
-    sweep(target, seeds, replace(options, max_hours=max_hours))
+    sweep(target, seeds, replace(options, controls=controls, max_hours=max_hours))
 
 
 @expand_options(engine="ray")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import AsJson, Profile, Seed, Seeds, Sets, expand_options
-from orchestrator.sweeps.options import RowOptions
+from orchestrator.cli.options import AsJson, CacheDir, Controls, DataDir, Profile, Seed, Seeds, Sets, expand_options
+from orchestrator.sweeps.options import CACHE, RowOptions
 
 
 @expand_options()
@@ -16,6 +17,7 @@ def plan(
     targets: Annotated[list[str], typer.Argument(metavar="SPEC|ROW..", help="Files, folders, tables or rows.")],
     options: RowOptions,
     seeds: Seeds = None,
+    controls: Controls = None,
     force: Annotated[bool, typer.Option("--force", help="Allow more than 10,000 runs.")] = False,
     probe: Annotated[bool, typer.Option("--probe", help="Measure a few updates of each architecture on this machine.")] = False,
     probes: Annotated[int, typer.Option("--probes", min=1, help="Maximum number of new probes; other rows take the nearest's rate.")] = 12,
@@ -31,6 +33,7 @@ def plan(
     """
     from orchestrator.cli.commands.plan import plan
 
+    options = replace(options, controls=controls)
     plan(targets, options, seeds, force=force, max_probes=probes if probe else 0, check=check, every_row=rows, as_json=as_json)
 
 
@@ -39,18 +42,21 @@ def show(
     seed: Seed = None,
     profile: Profile = None,
     sets: Sets = None,
+    data_dir: DataDir = None,
+    cache_dir: CacheDir = CACHE,
 ) -> None:
-    """Print the resolved row as YAML that needs no other file; `nmt-ablate run` accepts it.
+    """Print the resolved row as YAML that needs no other file; `nmt-ablate run` accepts it. A matched control needs its data.
 
     Example:  nmt-ablate show dou2018/table1/row9 > row9.yaml
     """
     from orchestrator.cli.commands.specs import show
 
-    show(target, seed, profile, sets)
+    show(target, seed, RowOptions(profile=profile, sets=sets, data_dir=data_dir, cache_dir=cache_dir))
 
 
 def list_rows(
     prefix: Annotated[str, typer.Argument(help="Only addresses that start so (a table lists its rows), or the tables of a folder.")] = "",
+    controls: Controls = None,
     as_json: AsJson = False,
 ) -> None:
     """List tables, or the rows of one.
@@ -59,7 +65,7 @@ def list_rows(
     """
     from orchestrator.cli.commands.specs import list_rows
 
-    list_rows(prefix, as_json)
+    list_rows(prefix, as_json, controls)
 
 
 def explain(

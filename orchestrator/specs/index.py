@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orchestrator.errors import UserError
 from orchestrator.paths import SEARCH_SPACES
-from orchestrator.specs import table_file
+from orchestrator.specs import controls, table_file
 from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import display, shown
 from orchestrator.specs.table import segments
@@ -18,10 +18,11 @@ _APART = ("base", "data", "profiles")
 
 @dataclass(frozen=True)
 class Target:
-    """A table, and a row of it if the user named one."""
+    """A table, and a row of it if the user named one. control: the parts of a matched control's name (`controls.split`)."""
 
     table: TableFile
     row: str | None
+    control: tuple[str, str, str] | None = None
 
 
 def table_files() -> list[Path]:
@@ -50,12 +51,12 @@ def tables() -> tuple[dict[str, TableFile], list[str]]:
 def find(text: str) -> Target:
     """Finds the table or row that `text` names. Raises UserError if there is none.
 
-    Accepts `FILE.yaml`, `FILE.yaml#ROW`, `paper/table` and `paper/table/row[/part]`.
+    Accepts `FILE.yaml`, `FILE.yaml#ROW`, `paper/table` and `paper/table/row[/part]`. The row may be a matched control, `row1@params=row5`.
     """
     name, _, row = text.partition("#")
     if name.endswith((".yaml", ".yml")) or Path(name).is_file() or Path(name).is_absolute() or name.startswith("."):
         return _in_file(Path(name), row or None, bool(_))
-    if "#" in text or not segments(text, 2, 4):
+    if "#" in text or not segments(text.partition("@")[0], 2, 4):
         raise UserError(f"{shown(text, 200)}: found no file and no address; expected FILE.yaml, paper/table, paper/table/row or a folder")
     parts = text.split("/")
     table = _by_file_name(*parts[:2])
@@ -124,9 +125,11 @@ def _in_file(path: Path, row: str | None, named: bool) -> Target:
 
 
 def _in_table(table: TableFile, row: str, text: str) -> Target:
-    if row not in table.rows:
-        raise UserError(f"{shown(text, 200)}: no such row{_near(row, list(table.rows), 1)}", *table.problems)
-    return Target(table, row)
+    control = None if row in table.rows else controls.split(row)
+    for name in [row] if control is None else [control[0], control[2]]:
+        if name not in table.rows:
+            raise UserError(f"{shown(text, 200)}: no such row{_near(name, list(table.rows), 1)}", *table.problems)
+    return Target(table, row, control)
 
 
 def _near(text: str, known: list[str], parts: int) -> str:

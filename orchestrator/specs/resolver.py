@@ -63,6 +63,7 @@ class Resolver:
             note=head.note,
             significance=parsed.figures.significance,
             failed_below=self.bound(parsed.figures.failed_below),
+            controls=parsed.figures.controls,
         )
 
     def spec(self, row: Located, sets: list[Override], init_from: str | None, *, cross_checks: bool = True) -> RunSpec:

@@ -8,6 +8,7 @@ from orchestrator.errors import UserError
 from orchestrator.specs import index, overrides, profiles
 from orchestrator.specs.grid import rows as grid_rows
 from orchestrator.specs.parsed_table import TableFile
+from orchestrator.specs.positions import shown
 from orchestrator.specs.resolver import Resolver, check_written, refuse, written
 from orchestrator.specs.row import Row
 from orchestrator.specs.show import read_single
@@ -21,7 +22,8 @@ def resolve(
 ) -> list[Row]:
     """Returns the row, or all rows of a table, file or folder of tables. Raises UserError with one line per problem.
 
-    Accepts `paper/table`, `paper/table/row[/part]`, `FILE.yaml`, `FILE.yaml#row`, `FOLDER` and files printed by `show`.
+    Accepts `paper/table`, `paper/table/row[/part]`, `FILE.yaml`, `FILE.yaml#row`, `FOLDER` and files printed by `show`. Matched controls
+    are resolved by `cost.controls.resolve`.
     """
     resolver = Resolver(overrides.parse(list(sets or [])), profile, 1 if seed is None else seed)
     problems: list[str] = []
@@ -30,6 +32,8 @@ def resolve(
         if target.table.is_single:
             rows.append(read_single(target.table, resolver if sets or profile else None, seed))
             continue
+        if target.control is not None:
+            raise UserError(f"{shown(str(address_or_file), 200)}: a matched control; expected a row, such as {target.control[0]}")
         try:
             rows += _rows(target, resolver)
         except UserError as error:

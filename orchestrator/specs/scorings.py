@@ -1,5 +1,5 @@
 """Figures of a row besides its own score: other scorings of the same training (`also`), means of figures, its analysis, its significance
-test and the BLEU below which it counts as failed."""
+test, the BLEU below which it counts as failed, and its matched controls."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ class Figures:
     analysis: str | None = None
     significance: str | None = None
     failed_below: float | None = None
+    controls: tuple[str, ...] = ()
 
     def merged(self, document: Document, at: KeyPath, head: FigureHeader) -> Figures:
         """Returns a copy with the mapping at `at` of a document on top; null removes a figure."""
         also, means = (_over(below, document, (*at, name)) for below, name in ((self.also, "also"), (self.means, "means")))
         bound = head.failed_below if "failed_below" in head.model_fields_set else self.failed_below
-        return Figures(also, means, head.analysis or self.analysis, head.significance or self.significance, bound)
+        controls = self.controls if head.controls is None else tuple(head.controls)
+        return Figures(also, means, head.analysis or self.analysis, head.significance or self.significance, bound, controls)
 
 
 def of_row(file: Figures, document: Document, at: KeyPath, head: RowHeader, problems: list[str]) -> Figures:

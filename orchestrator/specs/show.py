@@ -10,7 +10,7 @@ import yaml
 
 from orchestrator.errors import UserError
 from orchestrator.safe_text import visible
-from orchestrator.specs import check, overrides, scorings, yaml_file
+from orchestrator.specs import check, controls, overrides, scorings, yaml_file
 from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import Located, shown
 from orchestrator.specs.resolver import Resolver
@@ -43,7 +43,8 @@ def read_single(table: TableFile, resolver: Resolver | None, seed: int | None) -
     head = head_of(document, (), SingleHead, list(document.data), problems)
     if head is None:
         raise UserError(*problems)
-    if not segments(head.id, 3, 4):
+    control = controls.of_address(head.id)
+    if control is None and not segments(head.id, 3, 4):
         problems.append(document.at(("id",)).line(f"found '{head.id[:80]}'; expected paper/table/row: {SEGMENT_WORDS} each"))
     problems += [
         document.at(("of", i)).line(f"found '{shown(address)}'; expected paper/table/row: {SEGMENT_WORDS} each")
@@ -63,7 +64,7 @@ def read_single(table: TableFile, resolver: Resolver | None, seed: int | None) -
         raise UserError(*dict.fromkeys(problems))
     row = Row(head.id, head.label, head.kind, spec, head.expect, head.assumed, head.workers, head.pinned, document.file, 1)
     row = replace(row, also=also, means=dict(figures.means.data), of=head.of, analysis=head.analysis, note=head.note)
-    row = replace(row, significance=head.significance, failed_below=head.failed_below)
+    row = replace(row, significance=head.significance, failed_below=head.failed_below, control=control)
     row = replace(row, parent=_chain(table, row, specs, ()))
     if resolver is not None:
         row = _reapply(table, row, resolver, ("spec",), resolver.sets)

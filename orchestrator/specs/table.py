@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -26,6 +26,7 @@ _UNIT = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 Kind = Literal["run", "quoted", "analysis"]
+ControlKind = Literal["params", "flops"]
 if TYPE_CHECKING:
     AnalysisName = str
 else:
@@ -163,6 +164,8 @@ class FigureHeader(Strict):
     significance: TestName | None = None
     failed_below: Annotated[float, Field(ge=0, le=100)] | None = None
     """BLEU below which a finished run counts as `failed`; a diverged run then does as well. null: neither does."""
+    controls: list[ControlKind] | None = None
+    """Matched controls of each variant: its baseline with the variant's parameters, or its training operations (see `cost.controls`)."""
 
     @model_validator(mode="after")
     def _names(self) -> FigureHeader:
@@ -207,6 +210,8 @@ class RowHeader(FigureHeader):
             raise ValueError(f"{'also' if self.also else 'means'} is given in a row of kind {self.kind}; expected only in rows of kind run")
         if self.kind != "run" and self.failed_below is not None:
             raise ValueError(f"failed_below is given in a row of kind {self.kind}; expected only in rows of kind run")
+        if self.kind != "run" and self.controls is not None:
+            raise ValueError(f"controls is given in a row of kind {self.kind}; expected only in rows of kind run")
         if not self.note.isprintable():
             raise ValueError("note has more than one line; expected one")
         return self
@@ -242,6 +247,7 @@ class TableHead(FigureHeader):
 class SingleHead(RowHeader):
     """A single resolved row printed by `show`, which needs no other file. `parents`: address -> spec of each row it starts from."""
 
+    controls: ClassVar[None] = None  # type: ignore[misc]  # the key is refused: controls are rows of a table
     id: str
     spec: dict[str, Any] | None = None
     parents: dict[str, dict[str, Any]] = Field(default_factory=dict)

@@ -19,8 +19,9 @@ def address_of(target: str, rows: Sequence[Row]) -> str:
     return (folder if SEGMENT.fullmatch(folder) else "folder") if folder else tables[0]
 
 
-def sweep_name(address: str, profile: str | None, sets: Sequence[str] | None) -> str:
-    """Name of a sweep, derived from its address, profile and overrides, so that the same command gives the same name."""
+def sweep_name(address: str, profile: str | None, sets: Sequence[str] | None, controls: Sequence[str] | None = None) -> str:
+    """Name of a sweep, derived from its address, profile, overrides and given controls: the same command gives the same name."""
+    sets = [*(sets or []), *([] if controls is None else [f"--controls {','.join(sorted(controls))}"])]
     digest = hashlib.sha256("\0".join(sorted(sets)).encode("utf-8", "replace")).hexdigest()[:8] if sets else ""
     return address + (f"@{profile}" if profile else "") + (f"+{digest}" if digest else "")
 

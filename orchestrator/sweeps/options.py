@@ -23,6 +23,7 @@ class RowOptions:
         data_dir: Folder of the corpora; None: the built-in corpora only.
         results: The ledger.
         cache_dir: Prepared corpora.
+        controls: `--controls`, kinds of matched controls in place of those in the files; None: as there.
     """
 
     profile: str | None = None
@@ -30,6 +31,7 @@ class RowOptions:
     data_dir: Path | None = None
     results: Path = RESULTS
     cache_dir: Path = CACHE
+    controls: str | None = None
 
     @property
     def arguments(self) -> str:

@@ -22,6 +22,7 @@ from orchestrator.files.folders import make, need_folder
 from orchestrator.safe_text import log, visible
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.options import RowOptions
+from orchestrator.sweeps.plan import Data
 from orchestrator.tables import cell, make_table
 from orchestrator.tracking.environment import checked_uri
 from orchestrator.tracking.sweeps import log_analysis
@@ -45,7 +46,7 @@ def analyse(targets: Sequence[str], kind: str | None, settings: Sequence[str], s
     """UserError where no kind of analysis could be done; the problems of single kinds are warnings."""
     need_folder(options.data_dir, "--data-dir")
     uri = checked_uri(outputs.tracking_uri)
-    selection = RowSelection(list(options.sets or []), options.profile, seed)
+    selection = RowSelection(list(options.sets or []), options.profile, seed, Data(options.data_dir, options.cache_dir))
     rows = rows_of(targets, selection)
     kinds = kinds_of(rows, kind)
     settings_of = {name: registry.options_of(name, list(settings)) for name in kinds}

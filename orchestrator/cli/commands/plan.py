@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from orchestrator.cli.commands.rows import open_ledger
+from orchestrator.cli.commands.rows import open_ledger, resolve_rows
 from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json
 from orchestrator.cost import check as cost_check
@@ -28,7 +28,7 @@ from orchestrator.specs.grid.explain import summary
 from orchestrator.specs.index import find_all
 from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.row import Row
-from orchestrator.specs.rows import resolve, sweep_of
+from orchestrator.specs.rows import sweep_of
 from orchestrator.sweeps.names import parse_seeds
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data, Plan
@@ -56,6 +56,7 @@ def plan(
 ) -> None:
     """Prints what the rows of `targets` would do and cost. max_probes: new probes; 0: none. every_row: print long tables whole."""
     need_folder(options.data_dir, "--data-dir")
+    data, ledger = Data(options.data_dir, options.cache_dir), open_ledger(options.results)
     requested = parse_seeds(seeds)
     errors: list[str] = []
     rows: list[Row] = []
@@ -64,7 +65,7 @@ def plan(
     grids: list[TableFile] = []
     for target in targets:
         try:
-            rows += resolve(target, sets=options.sets, profile=options.profile)
+            rows += resolve_rows(target, options, data=data, preparing=max_probes > 0)
             section = sweep_of(target, options.profile)
             default_seeds |= set(section.seeds)
             scheduler = section.model_dump()["scheduler"]
@@ -74,7 +75,6 @@ def plan(
     if errors:
         raise UserError(*dict.fromkeys(errors))
 
-    data, ledger = Data(options.data_dir, options.cache_dir), open_ledger(options.results)
     costs = Costs(data, options.results)
     problems: list[str] = []
     if max_probes:

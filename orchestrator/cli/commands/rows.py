@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.errors import UserError
+from orchestrator.files.folders import make, need_folder
 from orchestrator.ledger.results import Ledger
 from orchestrator.paths import PUBLISHED_LEDGER
+from orchestrator.safe_text import log
+from orchestrator.specs.controls import parse
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.options import RowOptions
+from orchestrator.sweeps.plan import Data
 
 
 def published_ledgers() -> list[Path]:
@@ -22,9 +26,30 @@ def open_ledger(results: Path) -> Ledger:
     return Ledger(results, published_ledgers())
 
 
+def resolve_rows(
+    target: str, options: RowOptions, *, seed: int | None = None, data: Data | None = None, preparing: bool = False
+) -> list[Row]:
+    """The rows of `target` with their matched controls; prints which of these could not be resolved. See `cost.controls.resolve`."""
+    given = parse(options.controls)
+    if "@" not in target:  # else perhaps the address of a control
+        rows = resolve(target, sets=options.sets, profile=options.profile, seed=seed)
+        if given is None and not any(row.controls for row in rows):
+            return rows
+    from orchestrator.cost import controls  # deferred: imports torch
+
+    need_folder(options.data_dir, "--data-dir")
+    if preparing:
+        make(options.cache_dir, "--cache-dir")
+    data = data or Data(options.data_dir, options.cache_dir)
+    rows, left_out = controls.resolve(target, data, sets=options.sets, profile=options.profile, seed=seed, given=given, preparing=preparing)
+    for line in left_out:
+        log(line)
+    return rows
+
+
 def resolve_one(target: str, seed: int | None, options: RowOptions) -> Row:
     """The only row of `target` that runs. UserError for none or several."""
-    rows = [row for row in resolve(target, sets=options.sets, profile=options.profile, seed=seed) if row.kind == "run"]
+    rows = [row for row in resolve_rows(target, options, seed=seed) if row.kind == "run"]
     if len(rows) != 1 or rows[0].spec is None:
         raise UserError(f"{target}: found {len(rows)} rows that run; expected one: {', '.join(row.id for row in rows[:24])}")
     return rows[0]

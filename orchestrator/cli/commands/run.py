@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from orchestrator.cli.commands.rows import published_ledgers
+from orchestrator.cli.commands.rows import published_ledgers, resolve_rows
 from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json, stdout_to_stderr
 from orchestrator.engines.execute import check_engine, execute
@@ -25,8 +25,9 @@ from orchestrator.report.table import effects, starts
 from orchestrator.safe_text import log, visible
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs import claims, index, resources
+from orchestrator.specs.controls import parse
 from orchestrator.specs.row import Row
-from orchestrator.specs.rows import resolve, runs, sweep_of
+from orchestrator.specs.rows import runs, sweep_of
 from orchestrator.sweeps import budget, retrain
 from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
 from orchestrator.sweeps.options import RESULTS, ExecutionOptions
@@ -36,7 +37,7 @@ from orchestrator.tracking.environment import checked_uri
 
 def run(target: str, seed: int | None, options: ExecutionOptions) -> None:
     """Runs every row of `target` with its own seed, or with `seed`."""
-    rows = resolve(target, sets=options.sets, profile=options.profile, seed=seed)
+    rows = resolve_rows(target, options, seed=seed, preparing=True)
     seeds = [seed] if seed is not None else sorted({row.spec.seed for row in rows if row.spec is not None} or {1})
     address = rows[0].id if len(rows) == 1 else address_of(target, rows)
     name = sweep_name(address, options.profile, options.sets) + "".join(f":{s}" for s in seeds)
@@ -47,10 +48,10 @@ def run(target: str, seed: int | None, options: ExecutionOptions) -> None:
 def sweep(target: str, seeds: str | None, options: ExecutionOptions) -> None:
     """Runs every row of `target` with every seed, under the scheduler of its sweep section."""
     requested, limits = parse_seeds(seeds), resources.parse(options.resources)
-    rows = resolve(target, sets=options.sets, profile=options.profile)
+    rows = resolve_rows(target, options, preparing=True)
     section = sweep_of(target, options.profile)
     settings = section.model_dump() | {"resources": section.resources.model_dump() | limits}
-    name = sweep_name(address_of(target, rows), options.profile, options.sets)
+    name = sweep_name(address_of(target, rows), options.profile, options.sets, parse(options.controls))
     tables = {found.table.path: found.table for found in index.find_all(target) if found.table.claims}
     stated = [claims.as_data(table.address, path, table.claims) for path, table in tables.items()]
     execute_rows(rows, requested or section.seeds, replace(options, name=name, sweep=settings, claims=stated))

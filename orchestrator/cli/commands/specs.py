@@ -8,31 +8,36 @@ from pathlib import Path
 
 import typer
 
+from orchestrator.cli.commands.rows import resolve_rows
 from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
 from orchestrator.safe_text import log, visible
 from orchestrator.specs import describe as components
+from orchestrator.specs.controls import WORDS, parse, wanted
 from orchestrator.specs.grid.ablate import ablation
 from orchestrator.specs.grid.explain import explain as explain_grid
 from orchestrator.specs.index import find_all, tables
 from orchestrator.specs.json_schema import json_schema
 from orchestrator.specs.positions import shown
 from orchestrator.specs.resolver import written
+from orchestrator.specs.row import Control
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.show import to_yaml
+from orchestrator.sweeps.options import RowOptions
 
 NOT_IN_GRID = 4
 """Exit code of `explain` where no requested combination is a row."""
 
 
-def show(target: str, seed: int | None, profile: str | None, sets: list[str] | None) -> None:
-    rows = resolve(target, sets=sets, profile=profile, seed=seed)
+def show(target: str, seed: int | None, options: RowOptions) -> None:
+    rows = resolve_rows(target, options, seed=seed)
     if len(rows) > 1:
         raise UserError(f"{target}: found {len(rows)} rows; expected one: {', '.join(row.id for row in rows[:24])}")
     sys.stdout.write(to_yaml(rows[0]))
 
 
-def list_rows(prefix: str, as_json: bool) -> None:
+def list_rows(prefix: str, as_json: bool, controls: str | None) -> None:
+    given = parse(controls)
     known, problems = tables()
     if prefix and prefix not in known and Path(prefix).is_dir():
         known, prefix = {target.table.address: target.table for target in find_all(prefix)}, ""
@@ -43,6 +48,11 @@ def list_rows(prefix: str, as_json: bool) -> None:
         for name, raw in (table.rows if address in inside else written(table)).items()
     ]
     chosen = [row for row in rows if row["id"].startswith(prefix)]
+    matched: dict[str, list[Control]] = {}
+    for address in {"/".join(row["id"].split("/")[:2]) for row in chosen if prefix}:
+        if given is not None or any(raw.figures.controls for raw in written(known[address]).values()):
+            matched |= wanted(resolve(str(known[address].path)), given)
+    chosen = [each for row in chosen for each in (row, *(_control(row, control) for control in matched.get(row["id"], ())))]
     grids = [
         {"table": address, "axes": ", ".join(axis.name for axis in table.grid.axes), "file": table.document.file}
         for address, table in known.items()
@@ -64,6 +74,12 @@ def list_rows(prefix: str, as_json: bool) -> None:
             typer.echo(visible(f"{address:<32} {len(written(table)):>3} rows   {table.document.file}{grid_too}"))
     for line in problems:
         log(f"warning: {line}")
+
+
+def _control(row: dict[str, str], control: Control) -> dict[str, str]:
+    """A matched control as `list_rows` lists it. row: its variant."""
+    of, against = ("/".join(address.split("/")[2:]) for address in (control.of, control.against))
+    return row | {"id": control.name, "label": f"{of}: {WORDS[control.kind]} of {against}"}
 
 
 def explain(target: str, choices: list[str], as_json: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from orchestrator.cli.commands.rows import open_ledger
+from orchestrator.cli.commands.rows import open_ledger, resolve_rows
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.report.find import Finder
@@ -17,7 +17,6 @@ from orchestrator.specs.index import find_all
 from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
-from orchestrator.specs.rows import resolve
 from orchestrator.specs.table import SweepSpec
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
@@ -29,11 +28,12 @@ def table(target: str, form: str, baseline: str | None, options: RowOptions) -> 
         raise UserError(f"--format {shown(form)}: {nearest(form, FORMATS)}")
     need_folder(options.data_dir, "--data-dir")
     tables: dict[str, list[Row]] = {}
-    for row in resolve(target, sets=options.sets, profile=options.profile):
+    data = Data(options.data_dir, options.cache_dir)
+    for row in resolve_rows(target, options, data=data):
         tables.setdefault("/".join(row.id.split("/")[:2]), []).append(row)
     if baseline is not None and len(tables) > 1:
         raise UserError(f"--baseline {shown(baseline)}: {shown(target)} has {len(tables)} tables; expected one")
-    finder = Finder(open_ledger(options.results), Data(options.data_dir, options.cache_dir))
+    finder = Finder(open_ledger(options.results), data)
     reader = StatisticsReader(finder.ledger, finder.prepared)
     files = {found.table.address: found.table for found in find_all(target)}
     made = [

@@ -102,7 +102,8 @@ class _Assembler:
         where, _, line = self.grid.position.where.rpartition(":")
         prefix, figures, workers = self.table.address, self.table.figures, self.grid.section.workers
         bound, means = self.resolver.bound(figures.failed_below), dict(figures.means.data)
-        marked = any(value is not None for value in (figures.analysis, figures.significance, bound))
+        marked: dict[str, Any] = {"analysis": figures.analysis, "significance": figures.significance, "failed_below": bound}
+        marked = {name: value for name, value in (marked | {"controls": figures.controls or None}).items() if value is not None}
         for name, values in self.grid.combinations().items():
             spec = self._spec(name, values)
             if spec is None:
@@ -113,8 +114,7 @@ class _Assembler:
                 self.bad.update(dict.fromkeys(error.lines))
                 continue
             row = Row(f"{prefix}/{name}", label(values), "run", spec, {}, assumed, workers, False, where, int(line), parent, also, means)
-            row = replace(row, analysis=figures.analysis, significance=figures.significance, failed_below=bound) if marked else row
-            self.found.rows.append(row)
+            self.found.rows.append(replace(row, **marked) if marked else row)
         if self.grid.section.unfit == "error":
             self.bad.update(dict.fromkeys(self.found.unfit))
         lines = list(self.bad)

@@ -13,6 +13,11 @@ from orchestrator.specs.rows import resolve
 
 # (rows or changed line of the head, line of the error, what the message says)
 ROWS = [
+    ("  r: {controls: [parms]}", 6, r"rows.r.controls\[0\]: found 'parms'; expected one of flops, params; did you mean params"),
+    ("  r: {controls: params}", 6, "rows.r.controls: found 'params'; expected a list"),
+    ("  r: {kind: quoted, controls: [params]}", 6, "controls is given in a row of kind quoted; expected only in rows of kind run"),
+    ("  r@params=s: {}", 6, "found the row name 'r@params=s'; expected letters, digits and"),
+    ("  r: {init_from: s@params=r}\n  s: {}", 6, "rows.r.init_from: found 's@params=r'; expected one of r, s"),
     ("  r: {use: [wide]}", 6, r"rows\.r\.use\[0\]: found 'wide'; expected none"),
     ("  r: {use: wide}", 6, "rows.r.use: found 'wide'; expected a list"),
     ("  r: {kind: quoted, use: [wide]}", 6, "use is given in a row of kind quoted"),

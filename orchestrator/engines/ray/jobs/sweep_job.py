@@ -14,6 +14,8 @@ from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import component_versions
 from orchestrator.specs import index, yaml_file
+from orchestrator.specs.controls import parse as parse_controls
+from orchestrator.specs.controls import wanted
 from orchestrator.specs.positions import shown
 from orchestrator.specs.resources import parse
 from orchestrator.specs.row import Row
@@ -53,13 +55,14 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     check_engine(options.get("engine", "ray"), options.get("workers"))
     parse(options.get("resources"))
     sets, profile = list(options.get("sets") or []), options.get("profile")
-    seeds = parse_seeds(options.get("seeds"))
+    seeds, controls = parse_seeds(options.get("seeds")), parse_controls(options.get("controls"))
     rows = resolve(target, sets=sets, profile=profile)
     section = sweep_of(target, profile)
     planned = runs(rows, seeds or section.seeds)
     if not planned:
         raise UserError(f"{rows[0].id}: found no row of kind run: nothing to execute")
-    name = sweep_name(address_of(target, rows), profile, sets)
+    matched = wanted(rows, controls)
+    name = sweep_name(address_of(target, rows), profile, sets, controls)
     content = {
         "name": name,
         "rows": [_row_content(row) for row in rows if row.spec is not None],
@@ -68,9 +71,11 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
         "components": [component_versions(row.spec.model) for row in rows if row.spec is not None],
         "options": {key: str(value) for key, value in sorted(options.items()) if key not in NOT_IN_ID},
     }
-    return SweepJob(
-        sweep_id(digest(content)), name, (_uploaded_target(root, target), *arguments), len(planned), tuple(_source_files(target, rows)), env
-    )
+    if matched:
+        content["controls"] = {row: [control.kind for control in each] for row, each in matched.items()}
+    number = len(planned) + sum(map(len, matched.values())) * len(seeds or section.seeds)
+    files = tuple(_source_files(target, rows))
+    return SweepJob(sweep_id(digest(content)), name, (_uploaded_target(root, target), *arguments), number, files, env)
 
 
 def _folders(options: Mapping[str, Any]) -> dict[str, str]:

@@ -1,0 +1,189 @@
+"""Matched controls: rows that say whether a variant gains more than its parameters or its operations would.
+
+`row1@params=row5` is row1, widened to the parameters of row5 and trained as row1 is. `row1@flops=row5` is row1, trained for as many
+operations as row5; if row5 starts from row1's trained weights, so does the control. Both are within TOLERANCE.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.console import Console
+
+from orchestrator.cost.flops import work
+from orchestrator.cost.lengths import Length, Lengths
+from orchestrator.cost.widths import TOLERANCE, widened
+from orchestrator.data import prepare
+from orchestrator.data.store import Prepared
+from orchestrator.errors import UserError
+from orchestrator.specs import check, index, rows
+from orchestrator.specs.controls import WORDS, wanted
+from orchestrator.specs.optim import Restart, Schedule
+from orchestrator.specs.positions import Located, Position
+from orchestrator.specs.row import Control, Row
+from orchestrator.specs.schema import RunSpec
+from orchestrator.sweeps import parameters
+from orchestrator.sweeps.plan import Data
+
+
+def resolve(
+    target: str,
+    data: Data,
+    *,
+    sets: list[str] | None = None,
+    profile: str | None = None,
+    seed: int | None = None,
+    given: Sequence[str] | None = None,
+    preparing: bool = False,
+) -> tuple[list[Row], list[str]]:
+    """Resolves rows as `specs.rows.resolve` does, matched controls too. Returns rows, and a line for controls that could not be resolved.
+
+    A table brings the controls that its rows ask for, each below its variant; a single row brings none unless they are `given`.
+
+    Args:
+        data: vocabulary sizes and lengths, on which controls depend.
+        given: kinds of controls in place of those in the files.
+        preparing: prepare corpora that controls need, as a command does that trains afterwards.
+
+    Raises UserError as `specs.rows.resolve` does, and if `target` is a control that cannot be resolved.
+    """
+    resolved = lambda text: rows.resolve(text, sets=sets, profile=profile, seed=seed)  # noqa: E731
+    first, matcher = index.find_all(target)[0], Matcher(data, preparing=preparing)
+    if first.control is not None:
+        (of,), (against,) = (resolved(f"{first.table.path}#{first.control[place]}") for place in (0, 2))
+        control = Control(first.control[1], of.id, against.id)
+        if of.spec is None or against.spec is None:
+            raise UserError(f"{control.name}: found rows of kind {of.kind} and {against.kind}; expected rows of kind run")
+        try:
+            return [matcher.row(control, of, against)], []
+        except UserError as error:
+            raise UserError(*(f"{control.name}: {line}" for line in error.lines)) from error
+    named = resolved(target)
+    if first.row is not None and given is None:
+        return named, []
+    whole = named if first.row is None else resolved(str(first.table.path))
+    return _beside(named, whole, wanted(whole, given), matcher)
+
+
+def _beside(named: list[Row], whole: list[Row], controls: dict[str, list[Control]], matcher: Matcher) -> tuple[list[Row], list[str]]:
+    by_id, found = {row.id: row for row in whole}, []
+    left_out: dict[str, list[str]] = {}
+    for row in named:
+        found.append(row)
+        for control in controls.get(row.id, ()):
+            try:
+                found.append(matcher.row(control, by_id[control.of], row))
+            except UserError as error:
+                left_out.setdefault("; ".join(error.lines), []).append(control.name.partition("/")[2].partition("/")[2])
+    return found, [f"{_several(names)} left out: {reason}" for reason, names in left_out.items()]
+
+
+def _several(names: list[str]) -> str:
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return f"control{'s' if len(names) > 1 else ''} {', '.join(names[:2])}{more}"
+
+
+class Matcher:
+    """Makes controls from resolved rows of kind run."""
+
+    def __init__(self, data: Data, *, preparing: bool = False) -> None:
+        self.data, self.preparing = data, preparing
+        self.lengths = Lengths()
+        self._tried: set[str] = set()
+
+    def row(self, control: Control, of: Row, against: Row) -> Row:
+        """The control. UserError if it cannot be resolved."""
+        make = self._widened if control.kind == "params" else self._trained
+        spec, parent, how = make(of, against)
+        checked, problems = check.check(
+            Located(spec.model_dump(exclude={"seed", "init_from"}), Position(control.name, ())), seed=spec.seed, init_from=spec.init_from
+        )
+        if checked is None:
+            raise UserError(*problems)
+        label = f"{_short(of)}, {how}: {WORDS[control.kind]} of {_short(against)}"
+        plain = replace(of, expect={}, pinned=False, note="", controls=(), control=control)
+        return replace(plain, id=control.name, label=label, spec=checked, parent=parent)
+
+    def _widened(self, of: Row, against: Row) -> tuple[RunSpec, Row | None, str]:
+        assert of.spec is not None and against.spec is not None
+        sizes, target = self._sizes(of.spec), parameters.params(against.spec, *self._sizes(against.spec))
+        model, how = widened(of.spec, sizes, target)
+        return of.spec.model_copy(update={"model": model}), of.parent, how
+
+    def _trained(self, of: Row, against: Row) -> tuple[RunSpec, Row | None, str]:
+        assert of.spec is not None and against.spec is not None
+        continued = against.spec.init_from == of.id
+        base = of.spec.model_copy(update={"init_from": of.id}) if continued else of.spec
+        (target, _), (own, length) = self._operations(against.spec), self._operations(base)
+        updates = max(1, round(length.updates * target / own))
+        spec = lengthened(base, length.updates, updates)
+        if spec is not base:  # epochs with batches of another size change the mean update
+            updates = max(1, round(updates * target / self._operations(spec)[0]))
+            spec = lengthened(base, length.updates, updates)
+        error = self._operations(spec)[0] / target - 1
+        how = f"{'continued for ' if continued else ''}{updates:,} updates" + (f" ({error:+.1%})" if abs(error) > TOLERANCE else "")
+        return spec, of if continued else of.parent, how
+
+    def _operations(self, spec: RunSpec) -> tuple[float, Length]:
+        """Operations of the training itself, as `plan` counts them. UserError if they are not known beforehand."""
+        prepared = self._prepared(spec)
+        if prepared is None:
+            raise UserError(f"operations need the lengths of prepared data: prepare {spec.data.corpus} (nmt-ablate data prepare)")
+        length = self.lengths.training(spec, prepared)
+        cuts = spec.optim.schedule.cuts_to_end()
+        for key, most in (("train.patience", spec.train.patience), ("optim.schedule", cuts or None)):
+            if most is not None and length.validations > most:
+                raise UserError(f"operations are not known beforehand: {key} may end the training early")
+        return work(spec.model, prepared.src_size, prepared.tgt_size).training(length.tokens) * length.updates, length
+
+    def _sizes(self, spec: RunSpec) -> tuple[int, int]:
+        prepared = self._prepared(spec)
+        sizes = parameters.declared(spec) if prepared is None else (prepared.src_size, prepared.tgt_size)
+        if sizes is None:
+            raise UserError(
+                f"parameters need vocabulary sizes: prepare {spec.data.corpus} (nmt-ablate data prepare) or give "
+                "--set data.vocab.src=N --set data.vocab.tgt=N"
+            )
+        return sizes
+
+    def _prepared(self, spec: RunSpec) -> Prepared | None:
+        section = spec.data.model_dump_json()
+        if self.preparing and self.data.cache_dir is not None and section not in self._tried and self.data.manifest(spec.data) is not None:
+            with Console(file=sys.stderr).status(f"preparing {spec.data.corpus}"):
+                prepare.prepare(spec.data, self.data.data_dir, self.data.cache_dir)
+        self._tried.add(section)
+        return self.data.prepared(spec.data)
+
+
+def lengthened(spec: RunSpec, updates: int, to: int) -> RunSpec:
+    """The spec with a training of `to` updates in place of `updates`; whatever it counts in updates is scaled alike, so that ratios stay.
+
+    noam's `factor` keeps the peak of the learning rate.
+    """
+    if to == updates:
+        return spec
+    scaled = lambda value: value if not isinstance(value, int) else max(1, round(value * to / updates)) if value else 0  # noqa: E731
+    train = {name: scaled(getattr(spec.train, name)) for name in ("validate_every", "checkpoint_every", "snapshot_every")}
+
+    def schedule(old: Schedule) -> Schedule:
+        warmup = scaled(old.warmup)
+        factor = old.factor if old.kind != "noam" or not warmup else round(old.factor * (warmup / old.warmup) ** 0.5, 6)
+        return old.model_copy(update={"warmup": warmup, "factor": factor})
+
+    def restart(old: Restart) -> Restart:
+        after = {name: scaled(getattr(old, name)) for name in ("after_steps", "after_epochs")}
+        return old.model_copy(update={**after, "schedule": schedule(old.schedule)})
+
+    optim = {"schedule": schedule(spec.optim.schedule), "restart": spec.optim.restart and restart(spec.optim.restart)}
+    changed = {
+        "train": spec.train.model_copy(update={**train, "max_steps": to, "max_epochs": None}),
+        "optim": spec.optim.model_copy(update=optim),
+    }
+    return spec.model_copy(update=changed)
+
+
+def _short(row: Row) -> str:
+    """The row's name in its table."""
+    return row.id.partition("/")[2].partition("/")[2]

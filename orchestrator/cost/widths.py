@@ -1,0 +1,119 @@
+"""Models widened or narrowed to a number of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from orchestrator.errors import UserError
+from orchestrator.specs.check import MAX_WIDTH
+from orchestrator.specs.schema import ModelSpec, RunSpec
+from orchestrator.sweeps import parameters
+
+TOLERANCE = 0.005
+"""Largest relative difference between a control and what it matches."""
+MAX_TRIES = 30
+Width = Callable[[ModelSpec, int], ModelSpec]
+"""Sets one width of a model."""
+NEAR = 8
+"""Steps of d_model on either side of the nearest that are tried."""
+
+
+def widened(spec: RunSpec, sizes: tuple[int, int], target: int) -> tuple[ModelSpec, str]:
+    """The model of `spec` with `target` parameters within TOLERANCE, and its widths in words.
+
+    `d_ff` alone changes; `widths` of layers without a feed-forward network, as convolutions are. Where that cannot land, d_model changes in
+    steps of twice `num_heads`, the other width with it, and then the other width alone.
+
+    Args:
+        sizes: source and target vocabulary sizes.
+
+    UserError if nothing can be widened or nothing lands.
+    """
+    count = lambda model: parameters.params(spec.model_copy(update={"model": model}), *sizes)  # noqa: E731
+    model = spec.model
+    inner = next((width for width in (_d_ff, _layer_widths) if _changes(count, model, width)), None)
+    if inner is None:
+        raise UserError("nothing of it can be widened: its layers have no feed-forward network and no widths")
+    best: dict[int, ModelSpec] = {}
+    for made in _candidates(model, inner, count, target):
+        best.setdefault(abs(count(made) - target), made)
+        if min(best) <= TOLERANCE * target:
+            return made, _in_words(model, made, inner)
+    raise UserError(f"no width has {target:,} parameters within {TOLERANCE:.1%}; the nearest has {count(best[min(best)]):,}")
+
+
+def _candidates(model: ModelSpec, inner: Width, count: Callable[[ModelSpec], int], target: int) -> Iterator[ModelSpec]:
+    """The model with the nearest inner width, then with other d_model, from the nearest outwards."""
+    yield inner(model, nearest(lambda n: count(inner(model, n)), _start(model, inner), 1, target))
+    step = 2 * model.num_heads
+    outer = nearest(lambda n: count(_d_model(model, n)), model.d_model, step, target)
+    for steps in sorted(range(-NEAR, NEAR + 1), key=abs):
+        if outer + steps * step > 0:
+            base = _d_model(model, outer + steps * step)
+            yield inner(base, nearest(lambda n, base=base: count(inner(base, n)), _start(base, inner), 1, target))  # type: ignore[misc]
+
+
+def nearest(count: Callable[[int], int], start: int, step: int, target: int) -> int:
+    """The width start + k * step, of 1 to MAX_WIDTH, whose count is nearest to `target`. `count` rises with the width (secant method)."""
+    known = {start: count(start), start + step: count(start + step)}
+    before, now = start, start + step
+    for _ in range(MAX_TRIES):
+        slope = (known[now] - known[before]) / (now - before)
+        steps = round((target - known[now]) / slope / step)
+        wanted = now + step * max(-((now - 1) // step), min(steps, (MAX_WIDTH - now) // step))
+        if wanted in known:
+            break
+        known[wanted] = count(wanted)
+        before, now = now, wanted
+    best = min(known, key=lambda width: abs(known[width] - target))
+    for width in (best - step, best + step):
+        if 1 <= width <= MAX_WIDTH and width not in known:
+            known[width] = count(width)
+    return min(known, key=lambda width: abs(known[width] - target))
+
+
+def _changes(count: Callable[[ModelSpec], int], model: ModelSpec, width: Width) -> bool:
+    start = _start(model, width)
+    return start > 0 and count(width(model, start + 1)) != count(model)
+
+
+def _start(model: ModelSpec, width: Width) -> int:
+    return model.d_ff if width is _d_ff else max((w for side in ("encoder", "decoder") for w in _widths(model, side)), default=0)
+
+
+def _d_ff(model: ModelSpec, to: int) -> ModelSpec:
+    return model.model_copy(update={"d_ff": to})
+
+
+def _layer_widths(model: ModelSpec, to: int) -> ModelSpec:
+    """`to`: the largest width of any layer; the others in proportion."""
+    factor = to / _start(model, _layer_widths)
+    changed: dict[str, Any] = {}
+    for side in ("encoder", "decoder"):
+        section = getattr(model, side)
+        if widths := _widths(model, side):
+            scaled = [max(1, round(width * factor)) for width in widths]
+            layer = section.layer | {"widths": scaled if isinstance(section.layer["widths"], list) else scaled[0]}
+            changed[side] = section.model_copy(update={"layer": layer})
+    return model.model_copy(update=changed)
+
+
+def _d_model(model: ModelSpec, to: int) -> ModelSpec:
+    """d_model, d_ff and widths of layers in proportion."""
+    factor = to / model.d_model
+    wider = model.model_copy(update={"d_model": to, "d_ff": max(1, round(model.d_ff * factor))})
+    start = _start(model, _layer_widths)
+    return wider if not start else _layer_widths(wider, max(1, round(start * factor)))
+
+
+def _widths(model: ModelSpec, side: str) -> list[int]:
+    widths = getattr(model, side).layer.get("widths", [])
+    return list(widths) if isinstance(widths, list) else [widths]
+
+
+def _in_words(before: ModelSpec, after: ModelSpec, inner: Width) -> str:
+    """`d_ff 1100`, `d_model 544, d_ff 2100`."""
+    name = "d_ff" if inner is _d_ff else "widths"
+    widths = f"{name} {_start(after, inner)}"
+    return widths if after.d_model == before.d_model else f"d_model {after.d_model}, {widths}"

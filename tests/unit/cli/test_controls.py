@@ -1,0 +1,53 @@
+"""Matched controls on the command line: `--controls`, addresses, and a sweep that trains them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+Cli = Callable[..., tuple[int, str, str]]
+Write = Callable[..., Path]
+ROWS = "  base: {pinned: true}\n  wide: {model: {d_ff: 70}, init_from: base}\n"
+
+
+def test_a_sweep_trains_controls(cli: Cli, spec: Write, tmp_path: Path) -> None:
+    """It prepares the corpus that decides on them; the table has them below their variant; the same work has the same keys."""
+    head = spec().read_text(encoding="utf-8").replace(", vocab: {src: 200, tgt: 200}", "").replace("  base: {}\n", "")
+    path, places = spec(ROWS, head=head), ("--results", tmp_path / "r", "--cache-dir", tmp_path / "c")
+    code, out, err = cli("plan", path, "--controls", "params,flops", "--json", *places)
+    assert code == 0 and len(json.loads(out)["rows"]) == 2
+    assert "control base@params=wide left out: parameters need vocabulary sizes" in err and "control base@flops=wide left out" in err
+    code, out, err = cli("sweep", path, "--controls", "params,flops", "--engine", "local", "--no-tracking", "--json", *places)
+    assert code == 0, err
+    done = [json.loads(line) for line in out.splitlines()]
+    names = [f"demo/small/{name}" for name in ("base", "wide", "base@params=wide", "base@flops=wide")]
+    assert sorted(record["id"] for record in done) == sorted(names) and {record["status"] for record in done} == {"done"}
+    of = {record["id"]: record for record in done}
+    assert abs(of[names[2]]["params"] / of[names[1]]["params"] - 1) <= 0.005
+    assert cli("sweep", path, "--engine", "local", "--no-tracking", *places)[2].count("nothing to do") == 1
+    assert len(list((tmp_path / "r/sweeps").glob("demo-small*.json"))) == 4, "two sweeps, each with its lock"
+    table = json.loads(cli("table", path, "--controls", "params,flops", "--format", "json", *places)[1])
+    assert [row["id"] for row in table["rows"]] == names and {row["ours"]["status"] for row in table["rows"]} == {"done"}
+    assert table["rows"][2]["label"] == "base, d_ff 70: parameters of wide" and table["rows"][2]["reported"] == {}
+    assert [row["id"] for row in json.loads(cli("table", path, "--format", "json", *places)[1])["rows"]] == names[:2]
+    for name in ("base@params=wide", "base@flops=wide"):
+        code, out, err = cli("run", f"{path}#{name}", "--no-tracking", *places)
+        assert code == 0 and "nothing to do" in err, err
+    shown = cli("show", f"{path}#base@flops=wide", "--cache-dir", tmp_path / "c")[1]
+    (tmp_path / "shown.yaml").write_text(shown, encoding="utf-8")
+    assert "nothing to do" in cli("run", tmp_path / "shown.yaml", "--no-tracking", *places)[2]
+
+
+def test_list(cli: Cli) -> None:
+    code, out, _ = cli("list", "dou2018/table3", "--controls", "params,flops", "--json")
+    found = [row["id"].removeprefix("dou2018/table3/") for row in json.loads(out)["rows"]]
+    plain = [row["id"].removeprefix("dou2018/table3/") for row in json.loads(cli("list", "dou2018/table3", "--json")[1])["rows"]]
+    assert code == 0 and [name for name in found if "@" not in name] == plain and any("@params=" in name for name in found)
+    assert all(found[found.index(name) - 1] == name.partition("=")[2] for name in found if "@params=" in name)
+
+
+def test_unknown_kinds(cli: Cli, spec: Write) -> None:
+    for command in ("plan", "sweep", "table", "list"):
+        code, out, err = cli(command, spec() if command != "list" else "dou2018/table1", "--controls", "parms")
+        assert (code, out) == (2, "") and "--controls parms: found 'parms'; expected one of flops, params; did you mean params?" in err
