@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
@@ -13,7 +14,9 @@ from orchestrator.specs.controls import parse
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.options import RowOptions
-from orchestrator.sweeps.plan import Data
+
+if TYPE_CHECKING:
+    from orchestrator.sweeps.plan import Data
 
 
 def published_ledgers() -> list[Path]:
@@ -35,7 +38,9 @@ def resolve_rows(
         rows = resolve(target, sets=options.sets, profile=options.profile, seed=seed)
         if given is None and not any(row.controls for row in rows):
             return rows
-    from orchestrator.cost import controls  # deferred: imports torch
+    # deferred: they import torch and numpy, which `show` and `list` do without
+    from orchestrator.cost import controls
+    from orchestrator.sweeps.plan import Data
 
     need_folder(options.data_dir, "--data-dir")
     if preparing:
