@@ -20,6 +20,7 @@ _TITLES = {
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
     "delta": "delta",
+    "pareto": "Pareto front",
     "tokens_per_second": "tokens/s",
     "sentences_per_second": "sentences/s",
 }

@@ -12,6 +12,7 @@ from orchestrator.report.effects import Effects, claimed, failure_verdict
 from orchestrator.report.figures import OURS, against, figures, short_id
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.notes import changed_since_training, earlier_results, metric_doubts, notes, parameter_differences
+from orchestrator.report.pareto import front
 from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.scoring.significance.estimator import LEVEL
 from orchestrator.scoring.significance.reader import StatisticsReader
@@ -100,6 +101,8 @@ def make(
     rates, measured = _speeds(rows, finder, seeds, first)
     for row_id, speed in rates.items():
         ours[row_id] = (ours[row_id] or {"status": "not run", "reason": "not run", "seeds": []}) | speed
+    for row_id, best in front(ours).items():
+        ours[row_id] = {**(ours[row_id] or {}), "pareto": best}
     changed = changed_since_training(rows, outcomes, finder, seeds)
     for row in rows:
         names = sorted({name for (row_id, _), each in changed.items() if row_id == row.id for name in each})

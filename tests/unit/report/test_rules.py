@@ -165,8 +165,8 @@ def test_every_figure_stands_under_its_own_heading(rows: Resolve, monkeypatch: p
     table = {line[0]: dict(zip(headers, line, strict=True)) for line in lines}
     assert table["base"] == {
         "row": "base", "system": "base", "params (paper)": "88.0M", "params (ours)": "2.00M", "BLEU (paper)": "27.64",
-        "BLEU (ours)": "30.50 ± 0.71", "rank (paper)": "3", "delta": "", "params added": "", "data": "toy-smoke", "steps": "4",
-        "seeds": "1, 2", "status": "done",
+        "BLEU (ours)": "30.50 ± 0.71", "rank (paper)": "3", "delta": "", "params added": "", "Pareto front": "yes", "data": "toy-smoke",
+        "steps": "4", "seeds": "1, 2", "status": "done",
     }  # fmt: skip
     new, off = table["new"], table["off"]
     assert (new["params (paper)"], new["params (ours)"], new["params added"]) == ("", "2.50M", "+0.50M")
