@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from models.dropout import Dropout
 from models.linear import linear
 from models.site import Site
+from models.widths import output_dim
 
 
 def sinusoids(start: int, stop: int, d_model: int, device: torch.device) -> Tensor:
@@ -70,3 +71,23 @@ class InputEmbedding(nn.Module):
         elif self.positions == "sinusoidal":
             x_BTD = x_BTD + sinusoids(past, past + x_BTD.shape[1], x_BTD.shape[-1], x_BTD.device).to(x_BTD.dtype)
         return self.dropout(x_BTD)
+
+
+class Embeddings(nn.Module):
+    """The modules whose sizes are vocabularies: both embeddings and the output layer, with one table where `embeddings` says so.
+
+    width: of the decoder's states; a linear map follows where the output layer reads another one.
+    """
+
+    def __init__(self, site: Site, src_vocab: int, tgt_vocab: int, width: int) -> None:
+        super().__init__()
+        config, out = site.config, output_dim(site.config)
+        src_words = nn.Embedding(src_vocab, config.word_dim or config.d_model)
+        tgt_words = src_words if config.embeddings == "three-way" else nn.Embedding(tgt_vocab, config.word_dim or config.d_model)
+        self.src = InputEmbedding(site, src_words, bias=config.encoder_embedding_bias)
+        self.tgt = InputEmbedding(site, tgt_words, bias=False)
+        self.before_output = linear(config, width, out) if width != out else nn.Identity()
+        tied = config.embeddings != "separate"
+        self.output = linear(config, out, tgt_vocab, bias=config.output_bias, dropped=config.dropout.residual, tied=tied)
+        if tied:
+            self.output.weight = tgt_words.weight

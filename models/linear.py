@@ -27,12 +27,19 @@ class NormedLinear(nn.Linear):
 
 
 def linear(
-    config: ModelConfig, in_features: int, out_features: int, *, bias: bool = True, dropped: float = 0.0, gated: bool = False
+    config: ModelConfig,
+    in_features: int,
+    out_features: int,
+    *,
+    bias: bool = True,
+    dropped: float = 0.0,
+    gated: bool = False,
+    tied: bool = False,
 ) -> nn.Linear:
-    """A linear map, with weight normalisation where the model has it.
+    """A linear map, with weight normalisation where the model has it. `tied`: without, because the weight is another module's.
 
     `dropped`: dropout of its input; `gated`: a GLU follows. Both are for the initial values (`init: convs2s`) alone.
     """
-    made = (NormedLinear if config.weight_norm else nn.Linear)(in_features, out_features, bias)
+    made = (NormedLinear if config.weight_norm and not tied else nn.Linear)(in_features, out_features, bias)
     made.initial_variance = (4.0 if gated else 1.0) * (1.0 - dropped) / in_features  # type: ignore[assignment]
     return made

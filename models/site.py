@@ -54,6 +54,12 @@ class Site:
     def norm(self) -> str:
         return self.config.norm
 
+    def at(self, **fields: Any) -> Site:
+        """A copy with other fields. Unlike `dataclasses.replace` it reads none: where reads are recorded, the copy records its own."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__, **fields)
+        return copy
+
     def layer_norm(self, width: int | None = None) -> nn.LayerNorm:
         return nn.LayerNorm(width or self.d_model, eps=self.config.norm_eps)
 

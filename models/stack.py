@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from models.memory import Memory
 from models.registry import AGGREGATIONS, CONNECTIONS, LAYERS
-from models.seams import Aggregation, Connection, Context, Layer, packable
+from models.seams import Aggregation, Connection, Context, Layer
 from models.site import Flow, History, Site
 
 
@@ -31,10 +30,10 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         config = site.stack
-        site = replace(site, output=output)
+        site = site.at(output=output)
         self.connection: Connection = CONNECTIONS.create(config.connection, site)
         self.layers = nn.ModuleList(
-            LAYERS.create(config.layer, replace(site, layer=l, memory_dims=dims, input_width=self.connection.width(l)))
+            LAYERS.create(config.layer, site.at(layer=l, memory_dims=dims, input_width=self.connection.width(l)))
             for l, dims in enumerate(memory_dims, start=1)
         )
         self.self_attends: bool = LAYERS.get(config.layer["kind"]).self_attends
@@ -49,7 +48,6 @@ class Stack(nn.Module):
             if len(memory_dims) % blocks or self.aggregation is None or not self.aggregation.top_alone:
                 raise ValueError(f"{blocks} blocks need a multiple of {blocks} layers and aggregation top")
             self.block_layers = len(memory_dims) // blocks
-        self.packable = packable(self)
 
     def forward(self, h_0: Tensor, flow: Flow, memories: list[tuple[Memory, ...]] | None = None) -> tuple[Tensor, History]:
         """h_0 [B, T, D] -> (output [B, T, D], the pass's history)."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -15,9 +16,8 @@ from torch import Tensor, nn
 from models.attention import causal_bias, padding_bias
 from models.cache import Cache
 from models.config import ModelConfig
-from models.embedding import InputEmbedding
+from models.embedding import Embeddings
 from models.initialise import initialise
-from models.linear import linear
 from models.memory import Encoded
 from models.packing import Packing, may_pack, worth_packing
 from models.registry import BRIDGES, CONTEXTS, ENCODERS, REGULARIZERS, construct
@@ -25,7 +25,6 @@ from models.seams import Bridge, ExtraEncoder, Regularizer, WeightPenalty, packa
 from models.sentences import Sentences
 from models.site import Flow, History, Site
 from models.stack import Stack
-from models.widths import output_dim
 
 PAD = 0
 
@@ -67,42 +66,33 @@ class Transformer(nn.Module):
         encoder_site = Site("encoder", 0, config.encoder.num_layers, config, shared=shared)
         decoder_site = Site("decoder", 0, config.decoder.num_layers, config, shared=shared)
 
-        src_words = nn.Embedding(src_vocab, config.word_dim or config.d_model)
-        tgt_words = src_words if config.embeddings == "three-way" else nn.Embedding(tgt_vocab, config.word_dim or config.d_model)
-        self.src_embedding = InputEmbedding(encoder_site, src_words, bias=config.encoder_embedding_bias)
-        self.tgt_embedding = InputEmbedding(decoder_site, tgt_words, bias=False)
-
-        self.extra_encoder: ExtraEncoder | None = None
+        extra_encoder: ExtraEncoder | None = None
         if config.extra_encoder is not None:
-            self.extra_encoder = ENCODERS.create(config.extra_encoder, encoder_site)
-            decoder_site = replace(decoder_site, extra_width=self.extra_encoder.width)
-        self.bridge: Bridge = BRIDGES.create(config.bridge, decoder_site)
+            extra_encoder = ENCODERS.create(config.extra_encoder, encoder_site)
+            decoder_site = replace(decoder_site, extra_width=extra_encoder.width)
+        bridge: Bridge = BRIDGES.create(config.bridge, decoder_site)
         context = None if config.context is None else CONTEXTS.create(config.context, encoder_site)
-        blocks = self.bridge.blocks if context is None else context.blocks
-        if self.bridge.blocks not in (0, blocks):
-            raise ValueError(f"bridge with {self.bridge.blocks} blocks, context with {blocks}; expected one number")
+        blocks = bridge.blocks if context is None else context.blocks
+        if bridge.blocks not in (0, blocks):
+            raise ValueError(f"bridge with {bridge.blocks} blocks, context with {blocks}; expected one number")
         layers: list[tuple[int, ...]] = [()] * config.encoder.num_layers
-        self.encoder: Stack = construct(Stack, encoder_site, layers, context, blocks=blocks, output=self.bridge.needs_output)
-        self.decoder: Stack = construct(Stack, decoder_site, [self.bridge.memory_dims(l + 1) for l in range(config.decoder.num_layers)])
+        encoder: Stack = construct(Stack, encoder_site, layers, context, blocks=blocks, output=bridge.needs_output)
+        decoder: Stack = construct(Stack, decoder_site, [bridge.memory_dims(l + 1) for l in range(config.decoder.num_layers)])
+        width = decoder.connection.width(config.decoder.num_layers + 1) or config.d_model
+        words: Embeddings = construct(Embeddings, encoder_site, src_vocab, tgt_vocab, width)
 
-        width, out = self.decoder.connection.width(config.decoder.num_layers + 1) or config.d_model, output_dim(config)
-        self.before_output = linear(config, width, out) if width != out else nn.Identity()
-        tied = config.embeddings != "separate"
-        self.output = linear(
-            replace(config, weight_norm=False) if tied else config,
-            out,
-            tgt_vocab,
-            bias=config.output_bias,
-            dropped=config.dropout.residual,
-        )
-        if tied:
-            self.output.weight = tgt_words.weight
+        # in the order in which optimisers and sums over parameters see them
+        self.src_embedding, self.tgt_embedding = words.src, words.tgt
+        self.extra_encoder, self.bridge = extra_encoder, bridge
+        self.encoder, self.decoder = encoder, decoder
+        self.before_output, self.output = words.before_output, words.output
         self.regularizers = nn.ModuleList(REGULARIZERS.create(r, encoder_site) for r in config.regularizers)
+
+    @cached_property
+    def packable(self) -> dict[str, bool]:
+        """Whether all components that meet the states of a side take packed rows."""
         both = packable(self.regularizers)
-        self.packable = {
-            "encoder": both and self.encoder.packable and packable(self.bridge),
-            "decoder": both and self.decoder.packable,
-        }
+        return {"encoder": both and packable(self.encoder) and packable(self.bridge), "decoder": both and packable(self.decoder)}
 
     def recompute(self, on: bool) -> None:
         """Whether training keeps only each layer's input and runs the layer again backwards: less memory, more time, the same numbers."""

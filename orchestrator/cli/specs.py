@@ -9,10 +9,12 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.options import AsJson, CacheDir, Controls, DataDir, Profile, Seed, Seeds, Sets, expand_options
+from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.sweeps.options import CACHE, RowOptions
 
 
 @expand_options()
+@no_garbage_collection(freeze=True)  # the imports too
 def plan(
     targets: Annotated[list[str], typer.Argument(metavar="SPEC|ROW..", help="Files, folders, tables or rows.")],
     options: RowOptions,

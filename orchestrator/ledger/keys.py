@@ -16,6 +16,7 @@ import functools
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any
 
 from models.registry import REGISTRIES
@@ -214,7 +215,7 @@ def _model_parts(model: ModelSpec) -> dict[str, str]:
     names = _scalar_names()
     dumped = lambda: without_grown("model", model.model_dump(mode="json", include=set(names)))  # noqa: E731
     make = lambda: {name: canonical(value) for name, value in dumped().items()}  # noqa: E731
-    parts = dict(memoised_by_value(("scalars", *(getattr(model, name) for name in names)), make))
+    parts = dict(memoised_by_value(("scalars", attrgetter(*names)(model)), make))
     for side in ("encoder", "decoder"):
         section = getattr(model, side)
         parts[side] = memoised(f"model.{side}", section, lambda side=side, section=section: canonical(_side_meaning(side, section)))  # type: ignore[misc]

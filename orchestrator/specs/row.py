@@ -63,7 +63,10 @@ class Row:
         """Returns the row and its parents with another seed."""
         if self.spec is None:
             return self
-        return replace(self, spec=self.spec.model_copy(update={"seed": seed}), parent=self.parent and self.parent.at(seed))
+        parent = self.parent and self.parent.at(seed)
+        if seed == self.spec.seed and parent is self.parent:
+            return self
+        return replace(self, spec=self.spec.model_copy(update={"seed": seed}), parent=parent)
 
 
 def as_data(row: Row) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from models.config import ModelConfig
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import model_text
 from orchestrator.specs.schema import ModelSpec, RunSpec
@@ -13,17 +14,16 @@ from orchestrator.specs.schema import ModelSpec, RunSpec
 if TYPE_CHECKING:
     from orchestrator.sweeps.parts import Counts
 
-_counts: dict[tuple[str, int, int], Counts] = {}
+_known: dict[tuple[str, int, int], tuple[ModelConfig, Counts]] = {}
 _ANY_SIZE = 8
 """Placeholder for an unknown vocabulary size, which does not affect initial values."""
 
 
 def params(spec: RunSpec, src_vocab: int, tgt_vocab: int) -> int:
     """Returns the number of distinct trainable parameters of the row's model. Raises UserError as `counts` does."""
-    model = spec.model
-    whole = counts(model, src_vocab, tgt_vocab).whole
+    config, known = _counted(spec.model, src_vocab, tgt_vocab)
     # searches vary regularizer weights, which should not cause the rest of the model to be counted again
-    return whole + (_parts().count_regularizers(model.model_dump()) if model.regularizers else 0)
+    return known.whole + (_parts().count_regularizers(config, spec.model.regularizers) if spec.model.regularizers else 0)
 
 
 def counts(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Counts:
@@ -31,10 +31,16 @@ def counts(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Counts:
 
     Raises UserError for a parameter without a declared initial value.
     """
+    return _counted(model, src_vocab, tgt_vocab)[1]
+
+
+def _counted(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> tuple[ModelConfig, Counts]:
+    """The model without its regularizers, and its counts."""
     key = (model_text(model, without="regularizers"), src_vocab, tgt_vocab)
-    if key not in _counts:
-        _counts[key] = _parts().count(model.model_dump(exclude={"regularizers"}), src_vocab, tgt_vocab)
-    return _counts[key]
+    if key not in _known:
+        config = ModelConfig.of(model.model_dump(exclude={"regularizers"}))
+        _known[key] = config, _parts().count(config, src_vocab, tgt_vocab)
+    return _known[key]
 
 
 def _parts() -> ModuleType:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from models.config import ModelConfig, StackConfig
+from models.config import Component, ModelConfig, StackConfig
 from models.initialise import NoInitialValueError, require
 from models.registry import REGULARIZERS, constructor
 from models.site import Site
@@ -26,7 +26,7 @@ from models.transformer import Transformer
 from orchestrator.errors import UserError
 
 _FACTORIES = frozenset({torch.empty, torch.zeros, torch.ones, torch.full, torch.tensor, torch.arange, torch.rand, torch.randn})
-_FILLS = frozenset({"uniform_", "normal_", "trunc_normal_", "kaiming_uniform_", "xavier_uniform_"})
+_FILLS = frozenset({"fill_", "zero_", "uniform_", "normal_", "trunc_normal_", "kaiming_uniform_", "xavier_uniform_"})
 
 
 class Counts(NamedTuple):
@@ -37,22 +37,21 @@ class Counts(NamedTuple):
     decoder: int
 
 
-def count(model: Mapping[str, Any], src_vocab: int, tgt_vocab: int) -> Counts:
+def count(config: ModelConfig, src_vocab: int, tgt_vocab: int) -> Counts:
     """Counts the distinct trainable parameters of a model; `whole` equals `models.count_parameters`.
 
     Raises UserError for a parameter without a declared initial value.
     """
     with _counting():
-        transformer = Transformer(ModelConfig.of(model), src_vocab, tgt_vocab)
+        transformer = Transformer(config, src_vocab, tgt_vocab)
         return Counts(*(_PARTS.count(module).total for module in (transformer, transformer.encoder, transformer.decoder)))
 
 
-def count_regularizers(model: Mapping[str, Any]) -> int:
-    """Counts the distinct trainable parameters of a model's regularizers. Raises UserError as `count` does."""
-    config = ModelConfig.of(model)
+def count_regularizers(config: ModelConfig, regularizers: Iterable[Component]) -> int:
+    """Counts the distinct trainable parameters of regularizers of a model. Raises UserError as `count` does."""
     site = Site("encoder", 0, config.encoder.num_layers, config)
     with _counting():
-        return sum(_PARTS.count(REGULARIZERS.create(component, site)).total for component in config.regularizers)
+        return sum(_PARTS.count(REGULARIZERS.create(component, site)).total for component in regularizers)
 
 
 @contextmanager
@@ -90,25 +89,27 @@ class _Parts:
 
     def construct(self, cls: Any, site: Site, *arguments: Any, **options: Any) -> nn.Module:
         known = self._modules.setdefault((cls, _key(arguments), repr(options)), {})
-        for fields, modules in known.items():
-            if (module := modules.get(repr(_getter(fields)(site)))) is not None:
+        for fields in reversed(known):  # the latest first: layers of one stack are alike
+            if (module := known[fields].get(repr(_getter(fields)(site)))) is not None:
+                known[fields] = known.pop(fields)
                 return module
         reads = {"side": None}  # attrgetter needs at least one field
         shared: dict[str, nn.Module] = {}
-        made: nn.Module = cls(_recording(dataclasses.replace(site, shared=shared), reads), *arguments, **options)
+        made: nn.Module = cls(_recording(site.at(shared=shared), reads), *arguments, **options)
         try:
             self._counts[id(made)] = self.count(made, shared)
         except NoInitialValueError as error:
             raise NoInitialValueError(f"{cls.registry} {cls.kind}: {error}") from error
-        fields = tuple(reads)
+        fields = tuple(sorted(reads))
         known.setdefault(fields, {})[repr(_getter(fields)(site))] = made
         return made
 
     def count(self, module: nn.Module, shared: Mapping[str, nn.Module] | None = None) -> _Count:
         """Counts a part once per place where it occurs, and every other parameter once. shared: modules to count separately, by name."""
         seen: set[int] = set()
-        names = {name: self._sum(each, seen, {}) for name, each in (shared or {}).items()}
-        return _Count(self._sum(module, seen, names), names)
+        with torch._C.DisableTorchFunction():
+            names = {name: self._sum(each, seen, {}) for name, each in (shared or {}).items()}
+            return _Count(self._sum(module, seen, names), names)
 
     def _sum(self, module: nn.Module, seen: set[int], shared: dict[str, int]) -> int:
         if (known := self._counts.get(id(module))) is not None:
@@ -129,18 +130,23 @@ class _Parts:
 _PARTS = _Parts()
 
 
-class _Recording:
-    """A site or configuration that records which of its fields are read. `dataclasses.replace` reads all, and its copy records none."""
+class _Field:
+    """A field of a recording. The first read is recorded, and the value stays in the instance, where later reads find it.
 
-    def __getattribute__(self, name: str) -> Any:
-        own = object.__getattribute__(self, "__dict__")
-        if "_target" not in own or name not in own["_target"].__dataclass_fields__:
-            return object.__getattribute__(self, name)
-        value, path = getattr(own["_target"], name), own["_prefix"] + name
+    A copy by `dataclasses.replace` reads all fields and records none; a copy by `Site.at` records what is read of it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, recording: Any, owner: type) -> Any:
+        own = recording.__dict__
+        value, path = getattr(own["_target"], self.name), own["_prefix"] + self.name
         if isinstance(value, (ModelConfig, StackConfig)):
-            return _recording(value, own["_reads"], f"{path}.")
-        if name != "shared":
+            value = _recording(value, own["_reads"], f"{path}.")
+        elif self.name != "shared":
             own["_reads"][path] = None
+        own[self.name] = value
         return value
 
 
@@ -153,7 +159,8 @@ def _recording(target: Any, reads: dict[str, None], prefix: str = "") -> Any:
 
 @functools.cache
 def _recording_class(cls: type) -> type:
-    return cls if issubclass(cls, _Recording) else type(cls.__name__, (_Recording, cls), {})
+    names = [each.name for each in dataclasses.fields(cls)]
+    return cls if isinstance(vars(cls).get(names[0]), _Field) else type(cls.__name__, (cls,), {name: _Field(name) for name in names})
 
 
 @functools.cache

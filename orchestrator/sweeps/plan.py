@@ -158,7 +158,9 @@ def plan(
     uncounted: list[str] = []
     for row, seed in runs(list(rows), list(seeds), force):
         seeded = row.at(seed)
-        result.rates |= {each.id: each.spec.optim.summary() for each in (row, *_ancestors(row)) if each.spec is not None}
+        for each in (row, *_ancestors(row)):
+            if each.spec is not None:
+                result.rates[each.id] = memoised("summary", each.spec.optim, each.spec.optim.summary)
         for parent in _ancestors(seeded):
             if (parent.id, seed) not in requested | added:
                 added.add((parent.id, seed))

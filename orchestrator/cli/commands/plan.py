@@ -23,7 +23,6 @@ from orchestrator.report.claims import reported_claims
 from orchestrator.report.figures import short_id
 from orchestrator.report.table import baseline, starts
 from orchestrator.safe_text import log
-from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.grid.explain import summary
 from orchestrator.specs.index import find_all
 from orchestrator.specs.parsed_table import TableFile
@@ -42,7 +41,6 @@ COLUMNS = ("row", "seed", "params", "FLOP/update", "FLOP", "time", "memory", "ra
 STATUSES = ("new", "shared", "done", "failed", "stopped", "needs-data")
 
 
-@no_garbage_collection(freeze=True)
 def plan(
     targets: list[str],
     options: RowOptions,

@@ -65,11 +65,15 @@ class CompiledAxis:
     targets: list[tuple[tuple[str, ...], Position]] = field(default_factory=list)
     drawn: dict[float, Value] = field(default_factory=dict)
 
+    @cached_property
+    def random(self) -> bool:
+        return self.axis.random
+
     @property
     def plain(self) -> list[Any] | None:
         return None if self.range is not None else [value.plain for value in self.values]
 
-    @property
+    @cached_property
     def range(self) -> Range | None:
         return self.axis.uniform or self.axis.loguniform
 

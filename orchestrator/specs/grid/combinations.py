@@ -129,11 +129,11 @@ class Grid:
                     return
                 down(depth + 1, self._excluded(last[depth], chosen, excluded), sample)
                 return
-            if axis.axis.random and sample is None:  # the first random axis on this path: draw each sample from here
+            if axis.random and sample is None:  # the first random axis on this path: draw each sample from here
                 for each in range(self.section.samples):
                     down(depth, excluded, each)
                 return
-            if axis.axis.random:
+            if axis.random:
                 place = "|".join((str(self.section.seed), str(sample), *(f"{name}={text(plain)}" for name, plain in chosen.items())))
                 options = [axis.draw(place)]
             else:

@@ -52,7 +52,7 @@ def explain(target: str, given: list[str]) -> dict[str, Any]:
     grid.walk(take, only, inapplicable)
     names = list(dict.fromkeys(rows))
     if not names and not reasons:
-        random = {axis.name for axis in grid.axes if axis.axis.random}
+        random = {axis.name for axis in grid.axes if axis.random}
         drawn = ", ".join(item for item in given if item.partition("=")[0] in random)
         reasons[grid.position.line(f"no sample drew {drawn}; expected a value of one of the rows, or more samples")] += 1
     return {

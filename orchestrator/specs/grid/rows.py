@@ -30,7 +30,9 @@ Part = tuple[str, ...]
 Key = tuple["Bound", ...]
 """The bound values that set keys of a part."""
 
-NETWORK: tuple[Part, ...] = tuple(("model", name) for name in ("encoder", "decoder", "bridge", "extra_encoder", "context", "regularizers"))
+UNREGULARIZED: tuple[Part, ...] = tuple(("model", name) for name in ("encoder", "decoder", "bridge", "extra_encoder", "context"))
+REGULARIZERS: Part = ("model", "regularizers")
+NETWORK: tuple[Part, ...] = (*UNREGULARIZED, REGULARIZERS)
 WIDTHS: Part = ("model",)
 """Everything of the model outside NETWORK."""
 AROUND: tuple[Part, ...] = (WIDTHS, ("data",))
@@ -84,6 +86,8 @@ class _Assembler:
         self.table, self.grid, self.resolver = table, grid, resolver
         self.bounds: dict[tuple[Value, tuple[Value, ...]], Bound] = {}
         self.parts: dict[tuple[Part, Key, Key], RunSpec | None] = {}
+        self.sections: dict[tuple[Key, ...], dict[str, Any] | None] = {}
+        self.unregularized: dict[tuple[Key, ...], ModelSpec | None] = {}
         self.models: dict[tuple[Any, ...], tuple[ModelSpec, list[Problem]] | None] = {}
         self.refusals: dict[tuple[Any, ...], str | None] = {}
         self.wholes: dict[tuple[Any, ...], list[Problem]] = {}
@@ -162,16 +166,18 @@ class _Assembler:
         if network not in self.models:
             self.models[network] = self._model(keys, around)
         made = self.models[network]
-        sections = {part[0]: self._part(part, keys.get(part, ()), around) for part in SECTIONS}
-        if made is None or any(spec is None for spec in sections.values()):
+        settings = (around, *(keys.get(part, ()) for part in SECTIONS))
+        if settings not in self.sections:
+            self.sections[settings] = self._sections(keys, around)
+        sections = self.sections[settings]
+        if made is None or sections is None:
             return None
         model, problems = made
         if problems:
             self._refused(name, values, problems[0])
             return None
-        data = {name: getattr(spec, name) for name, spec in sections.items()} | {"model": model}
-        spec = RunSpec.model_validate(data | {"seed": self.resolver.seed, "init_from": self.address})
-        asked = (around, model.encoder.num_layers, model.decoder.num_layers, *(keys.get(part, ()) for part in SECTIONS))
+        spec = RunSpec.model_validate(sections | {"model": model, "seed": self.resolver.seed, "init_from": self.address})
+        asked = (model.encoder.num_layers, model.decoder.num_layers, *settings)
         if asked not in self.wholes:
             self.wholes[asked] = check.whole(spec)
         if self.wholes[asked]:
@@ -200,16 +206,31 @@ class _Assembler:
                 self.bad.update(dict.fromkeys(error.lines))
         return self.parts[known]
 
+    def _sections(self, keys: dict[Part, Key], around: Key) -> dict[str, Any] | None:
+        """Returns the sections beside the model; None if one is invalid on its own."""
+        found = {part[0]: self._part(part, keys.get(part, ()), around) for part in SECTIONS}
+        return None if any(spec is None for spec in found.values()) else {name: getattr(spec, name) for name, spec in found.items()}
+
     def _model(self, keys: dict[Part, Key], around: Key) -> tuple[ModelSpec, list[Problem]] | None:
         """Returns the model assembled from its parts, and its incompatibilities; None if a part is invalid on its own."""
+        settings = (around, *(keys.get(part, ()) for part in UNREGULARIZED))
+        if settings not in self.unregularized:
+            self.unregularized[settings] = self._unregularized(keys, around)
+        model, regularized = self.unregularized[settings], self._part(REGULARIZERS, keys.get(REGULARIZERS, ()), around)
+        if model is None or regularized is None:
+            return None
+        model = model.model_copy(update={"regularizers": regularized.model.regularizers})
+        return model, self._unfit(model)
+
+    def _unregularized(self, keys: dict[Part, Key], around: Key) -> ModelSpec | None:
+        """Returns the model without regularizers, whose weights many searches vary; None if a part is invalid on its own."""
         base = self._part(WIDTHS, keys.get(WIDTHS, ()), around)
-        found = {part[1]: self._part(part, keys.get(part, ()), around) for part in NETWORK}
+        found = {part[1]: self._part(part, keys.get(part, ()), around) for part in UNREGULARIZED}
         if base is None or any(spec is None for spec in found.values()):
             return None
-        parts = {name: getattr(spec.model, name) for name, spec in found.items() if spec is not None}
+        parts = {name: getattr(spec.model, name) for name, spec in found.items() if spec is not None} | {REGULARIZERS[1]: []}
         rest = {name: getattr(base.model, name) for name in ModelSpec.model_fields if name not in parts}
-        model = ModelSpec.model_validate(rest | parts)
-        return model, self._unfit(model)
+        return ModelSpec.model_validate(rest | parts)
 
     def _unfit(self, model: ModelSpec) -> list[Problem]:
         """Returns the first component that refuses its site, or the first incompatibility between components."""
