@@ -235,6 +235,7 @@ def test_what_has_no_width_is_not_widened(spec: Write, monkeypatch: pytest.Monke
 
 
 def test_nearest_width() -> None:
+    assert nearest(lambda n: n * n, 300, 1, 39_005) == 197, "the secant ends beside it"
     assert [nearest(lambda n: 10 + 7 * n, 5, 1, target) for target in (10 + 7 * 40 + 3, 10 + 7 * 40 + 4, 3, 10**9)] == [40, 41, 1, 100_000]
     assert nearest(lambda n: n * n, 12, 4, 50 * 50) in (48, 52) and nearest(lambda n: n * n, 12, 4, 1) == 4
 
