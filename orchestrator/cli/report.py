@@ -67,6 +67,7 @@ def table(
 def verdict(
     target: Annotated[str, typer.Argument(metavar="TABLE", help="paper/table, FILE.yaml, or a folder of search_spaces: all its tables.")],
     options: RowOptions,
+    controls: Controls = None,
     as_json: AsJson = False,
 ) -> None:
     """Say of each claim of a table whether our runs reproduce or contradict it.
@@ -79,4 +80,4 @@ def verdict(
     """
     from orchestrator.cli.commands.verdict import verdict
 
-    verdict(target, options, as_json=as_json)
+    verdict(target, replace(options, controls=controls), as_json=as_json)

@@ -46,6 +46,9 @@ def cells(table: Table) -> tuple[list[str], list[list[str]]]:
             headers.append(f"{title} (ours)" if column in reported else title)
             picks.append((column, True))
     rows = [[_short(line, table), line.label, *(_cell(table, line, column, ours) for column, ours in picks)] for line in table.rows]
+    for kind in sorted({kind for line in table.rows for kind in (line.ours or {}).get("controls", {})}):
+        headers.append(f"delta to {kind} control")
+        rows = [[*row, _control((line.ours or {}).get("controls", {}).get(kind, {}))] for row, line in zip(rows, table.rows, strict=True)]
     if measured:
         headers += ["data", "steps", "seeds"]
         rows = [row + _conditions(line) for row, line in zip(rows, table.rows, strict=True)]
@@ -121,6 +124,13 @@ def _measured(ours: dict[str, Any], kind: str, column: str) -> str:
     if column == "bleu" and ours.get("bleu_spread") is not None:
         return f"{text} ± {ours['bleu_spread']:.2f}"
     return interval(ours["effect"]) if column == "delta" and "effect" in ours else text
+
+
+def _control(found: Mapping[str, Any]) -> str:
+    """The difference to a matched control and its verdict: `+0.10 (-0.20 to +0.40), underpowered (mini)`."""
+    word = found.get("verdict", {})
+    judged = f", {named_verdict(word['word'], word.get('setting', ''))}" if word else ""
+    return interval(found.get("effect", {})) + judged
 
 
 def interval(effect: Mapping[str, Any]) -> str:

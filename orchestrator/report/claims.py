@@ -23,7 +23,7 @@ def reported_claims(rows: Sequence[Row], starts: Mapping[str, str]) -> list[RowC
     found = []
     for row in rows:
         effect = claimed(row, by_id.get(starts.get(row.id, "")))
-        if row.spec is not None and row.id in starts and (effect is not None or row.expect.get("bleu") == FAILED):
+        if row.spec is not None and row.control is None and row.id in starts and (effect is not None or row.expect.get("bleu") == FAILED):
             found.append(RowClaim(row.id, starts[row.id], effect or 0.0, source="paper"))
     return found
 
@@ -38,24 +38,42 @@ def judged(
 ) -> list[dict[str, Any]]:
     """One record a claim: {"row", "against", "metric", "claim", "source", "verdict", "reason", "seeds_needed", "setting", "effect"}.
 
-    p-values are adjusted over the claims of one metric (Holm). setting: how our setting differs from the paper's.
+    A claim on a row with matched controls among `rows` has {"controls": {kind: {"against", "verdict", "reason", "effect"}}} too. p-values
+    are adjusted over the comparisons of one metric (Holm). setting: how our setting differs from the paper's.
     """
     by_id = {row.id: row for row in rows}
     filled = [replace(c, against=c.against or starts.get(c.row), metric=c.metric or main_metric(by_id[c.row])) for c in claims]
+    controls: dict[str, dict[str, str]] = {}  # row -> control's address -> its kind
+    for row in rows:
+        if row.control is not None:
+            controls.setdefault(row.control.against, {})[row.id] = row.control.kind
     floor = noise_floor.floors(reader.ledger, by_id)
     effects: dict[str, dict[tuple[str, str], Effect]] = {}
     for metric in dict.fromkeys(str(claim.metric) for claim in filled):
-        pairs = dict.fromkeys((c.row, c.against) for c in filled if c.metric == metric and c.against is not None)
+        own = [c for c in filled if c.metric == metric]
+        pairs = [(c.row, c.against) for c in own if c.against is not None] + [
+            (c.row, base) for c in own for base in controls.get(c.row, {})
+        ]
         effects[metric] = Effects(rows, outcomes, reader, metric, floor).of(pairs)
     records = []
     for claim in filled:
-        effect = effects[str(claim.metric)].get((claim.row, str(claim.against)))
-        verdict = _verdict(claim, effect, by_id[claim.row], outcomes)
-        record = {"row": claim.row, "against": claim.against, "metric": claim.metric, "claim": claim.effect, "source": claim.source}
-        record |= {"margin": claim.margin} if claim.margin is not None else {}
-        record |= {"verdict": verdict.word, "reason": verdict.reason, "seeds_needed": verdict.seeds, "setting": setting}
-        records.append(record | {"effect": None if effect is None else effect.as_json()})
+        found = effects[str(claim.metric)]
+        about = {"row": claim.row, "against": claim.against, "metric": claim.metric, "claim": claim.effect, "source": claim.source}
+        about |= {"margin": claim.margin} if claim.margin is not None else {}
+        record = about | _judged(claim, found, by_id[claim.row], outcomes) | {"setting": setting}
+        matched = {
+            kind: {"against": base} | _judged(replace(claim, against=base), found, by_id[claim.row], outcomes)
+            for base, kind in controls.get(claim.row, {}).items()
+        }
+        records.append(record | ({"controls": matched} if matched else {}))
     return records
+
+
+def _judged(claim: RowClaim, effects: Mapping[tuple[str, str], Effect], row: Row, outcomes: Outcomes) -> dict[str, Any]:
+    effect = effects.get((claim.row, str(claim.against)))
+    verdict = _verdict(claim, effect, row, outcomes)
+    plain = {"verdict": verdict.word, "reason": verdict.reason, "seeds_needed": verdict.seeds}
+    return plain | {"effect": None if effect is None else effect.as_json()}
 
 
 def _verdict(claim: RowClaim, effect: Effect | None, row: Row, outcomes: Outcomes) -> Verdict:

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.ledger import component_sources
 from orchestrator.report import noise_floor, speeds
-from orchestrator.report.effects import Effects, claimed, failure_verdict
+from orchestrator.report.effects import Effect, Effects, claimed, failure_verdict
 from orchestrator.report.figures import OURS, against, figures, short_id
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.notes import changed_since_training, earlier_results, metric_doubts, notes, parameter_differences
@@ -149,34 +149,46 @@ def starts(rows: Sequence[Row], base: str | None) -> dict[str, str]:
 def effects(
     rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]], start: Mapping[str, str], reader: StatisticsReader, setting: str = ""
 ) -> dict[str, dict[str, Any]]:
-    """Row -> {"effect", "significant", "verdict"} of each row that has an effect or failed.
+    """Row -> {"effect", "significant", "verdict", "controls"} of each row that has an effect or failed.
 
-    setting: how ours differs from the paper's setting. A verdict is {"word", "reason", "claim", "seeds_needed", "setting"}; the word of a
-    row without a claim is higher, lower or undecided.
+    controls: kind -> the same against the row's matched control. setting: how ours differs from the paper's. A verdict is {"word",
+    "reason", "claim", "seeds_needed", "setting"}; the word of a row without a claim is higher, lower or undecided.
     """
     by_id = {row.id: row for row in rows}
+    controls = {(row.control.against, row.id): row.control.kind for row in rows if row.control is not None}
+    plain = {pair: "" for pair in start.items() if by_id[pair[0]].control is None}
+    measured = Effects(rows, outcomes, reader, floor=noise_floor.floors(reader.ledger, by_id)).of([*plain, *controls])
     found: dict[str, dict[str, Any]] = {}
-    floor = noise_floor.floors(reader.ledger, by_id)
-    for (row_id, _), effect in Effects(rows, outcomes, reader, floor=floor).of(start.items()).items():
-        claim = claimed(by_id[row_id], by_id.get(effect.against))
-        one: dict[str, Any] = {"effect": effect.as_json()}
-        if effect.p is not None:
-            one["significant"] = effect.p < LEVEL and effect.delta > 0
-        if claim is not None:
-            judged = effect.verdict(claim)
-            one["verdict"] = {"word": judged.word, "reason": judged.reason, "claim": claim, "seeds_needed": judged.seeds}
-        elif effect.p is not None:
-            word = "undecided" if effect.p >= LEVEL else "higher" if effect.delta > 0 else "lower"
-            one["verdict"] = {"word": word, "reason": f"no claim; p = {effect.p:.2g}"}
-        found[row_id] = one
+    for pair, kind in (plain | controls).items():
+        if pair in measured:
+            base = start.get(pair[0], pair[1])
+            one = _judged(measured[pair], claimed(by_id[pair[0]], by_id.get(base)))
+            if kind:
+                found.setdefault(pair[0], {}).setdefault("controls", {})[kind] = one
+            else:
+                found[pair[0]] = found.get(pair[0], {}) | one
     for row in rows:
         failed = failure_verdict(row, outcomes[row.id])
         if failed is not None:
             found[row.id] = found.get(row.id, {}) | {"verdict": {"word": failed.word, "reason": failed.reason}}
-    for one in found.values():
+    for one in (each for row in found.values() for each in (row, *row.get("controls", {}).values())):
         if setting and "verdict" in one:
             one["verdict"]["setting"] = setting
     return found
+
+
+def _judged(effect: Effect, claim: float | None) -> dict[str, Any]:
+    """{"effect", "significant", "verdict"} of one difference."""
+    one: dict[str, Any] = {"effect": effect.as_json()}
+    if effect.p is not None:
+        one["significant"] = effect.p < LEVEL and effect.delta > 0
+    if claim is not None:
+        judged = effect.verdict(claim)
+        one["verdict"] = {"word": judged.word, "reason": judged.reason, "claim": claim, "seeds_needed": judged.seeds}
+    elif effect.p is not None:
+        word = "undecided" if effect.p >= LEVEL else "higher" if effect.delta > 0 else "lower"
+        one["verdict"] = {"word": word, "reason": f"no claim; p = {effect.p:.2g}"}
+    return one
 
 
 def _untested(
@@ -184,7 +196,8 @@ def _untested(
 ) -> list[str]:
     """A note about rows that have figures, as their base rows do, but were not tested."""
     done = {row_id for row_id, one in ours.items() if one is not None and "bleu" in one}
-    lacking = [row.id for row in rows if {row.id, start.get(row.id)} <= done and "effect" not in (ours[row.id] or {})]
+    own = [row.id for row in rows if row.control is None]
+    lacking = [row for row in own if {row, start.get(row)} <= done and "effect" not in (ours[row] or {})]
     if reader is None or not lacking:
         return []
     names = ", ".join(short_id(row_id) for row_id in lacking)

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from orchestrator.cli.commands.rows import open_ledger
+from orchestrator.cli.commands.rows import open_ledger, resolve_rows
 from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
@@ -23,7 +23,6 @@ from orchestrator.specs import claims
 from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.index import find_all
 from orchestrator.specs.row import Row
-from orchestrator.specs.rows import resolve
 from orchestrator.specs.table import SweepSpec
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
@@ -35,10 +34,11 @@ def verdict(target: str, options: RowOptions, *, as_json: bool) -> None:
     """Prints one record or line per claim. Exit codes: `report.claims.exit_code`."""
     need_folder(options.data_dir, "--data-dir")
     tables: dict[str, list[Row]] = {}
-    for row in resolve(target, sets=options.sets, profile=options.profile):
+    data = Data(options.data_dir, options.cache_dir)
+    for row in resolve_rows(target, options, data=data):
         tables.setdefault("/".join(row.id.split("/")[:2]), []).append(row)
     files = {found.table.address: found.table for found in find_all(target)}
-    finder = Finder(open_ledger(options.results), Data(options.data_dir, options.cache_dir))
+    finder = Finder(open_ledger(options.results), data)
     roots = [finder.ledger.root, *finder.ledger.mirrors]
     reader = StatisticsReader(finder.ledger, finder.prepared)
     setting = ", ".join([*([options.profile] if options.profile else []), *(f"--set {text}" for text in options.sets or [])])
@@ -90,5 +90,7 @@ def _print(records: list[dict[str, Any]]) -> None:
     console().print(table)
     for record in records:
         log(f"{short_id(record['row'])}: {record['verdict']}: {record['reason']}")
+        for matched in record.get("controls", {}).values():
+            log(f"{short_id(record['row'])}, {interval(matched['effect'] or {})} to {short_id(matched['against'])}: {matched['verdict']}")
         if record.get("changed"):
             log(f"{short_id(record['row'])}: the claim has changed since a sweep recorded it; it was {record['changed']}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from orchestrator.scoring.significance.estimator import holm, pooled
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import packed
 from orchestrator.specs.claims import RowClaim
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Control, Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
 
@@ -38,7 +39,7 @@ rows:
   lost: {label: lost, model: {d_ff: 80}, failed_below: 5, expect: {bleu: failed}}
   waiting: {label: waiting, model: {d_ff: 88}, expect: {bleu: 28.0}}
 """
-MATCHES = {"base": 0.60, "better": 0.64, "less": 0.63, "worse": 0.55, "alone": 0.62, "mine": 0.60, "lost": 0.05}
+MATCHES = {"base": 0.60, "better": 0.64, "less": 0.63, "worse": 0.55, "alone": 0.62, "mine": 0.641, "lost": 0.05}
 SENTENCES = 200
 
 
@@ -123,10 +124,10 @@ def test_columns_and_verdicts(rows: list[Row], finder: Finder, reader: Statistic
     ours = named(table)
     words = {name: one["verdict"]["word"] for name, one in ours.items() if "verdict" in one}
     assert words == {
-        "better": "reproduced", "less": "same direction", "worse": "contradicted", "alone": "one seed", "mine": "undecided",
+        "better": "reproduced", "less": "same direction", "worse": "contradicted", "alone": "one seed", "mine": "higher",
         "lost": "reproduced",
     }  # fmt: skip
-    assert cell["better"]["verdict"] == "reproduced (profile mini)" and cell["mine"]["verdict"] == "undecided"
+    assert cell["better"]["verdict"] == "reproduced (profile mini)" and cell["mine"]["verdict"] == "higher"
     interval = ours["better"]["effect"]["other_seeds_and_sentences"]
     assert cell["better"]["delta (ours)"] == f"{ours['better']['delta']:+.2f} ({interval['low']:+.2f} to {interval['high']:+.2f})"
     assert "±" in cell["base"]["BLEU (ours)"] and "±" not in cell["alone"]["BLEU (ours)"] and cell["base"]["seeds"] == "1-3"
@@ -152,8 +153,27 @@ def test_claims_of_the_paper_and_of_a_file(rows: list[Row], finder: Finder, read
 
     assert verdict("better", -0.04, metric="nll") == "reproduced", "lower is better, and the sign is the metric's"
     assert verdict("better", 0.04, metric="nll") == "contradicted"
-    assert verdict("better", 5.0, seeds=5) == "underpowered" and verdict("mine", 0.0, margin=5.0) == "reproduced"
+    assert verdict("better", 5.0, seeds=5) == "underpowered" and verdict("less", 0.0, margin=9.0) == "reproduced"
     assert verdict("better", 5.0, metric="chrf") == "not compared"
+
+
+def test_a_matched_control_has_a_verdict_of_its_own(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
+    """`better` against `mine` as its control with as many parameters: 5 BLEU over the baseline, hardly any over the control."""
+    controlled = [
+        replace(row, control=Control("params", "demo/small/base", "demo/small/better")) if row.label == "mine" else row for row in rows
+    ]
+    table = made(controlled, finder, reader, "mini")
+    matched = named(table)["better"]["controls"]["params"]
+    assert matched["effect"]["against"] == "demo/small/mine" and matched["verdict"]["word"] == "underpowered"
+    assert named(table)["better"]["verdict"]["word"] == "reproduced" and "effect" not in named(table)["mine"]
+    headers, lines = cells(table)
+    (cell,) = [line[headers.index("delta to params control")] for line in lines if line[0] == "better"]
+    assert cell.endswith("underpowered (mini)") and "mine" not in " ".join(note for note in table.notes if note.startswith("not compared"))
+    outcomes, start = {row.id: finder.outcomes(row) for row in rows}, starts(controlled, None)
+    records = judged(reported_claims(controlled, start), controlled, outcomes, start, reader)
+    (record,) = [record for record in records if record["row"] == "demo/small/better"]
+    assert record["verdict"] == "reproduced" and record["controls"]["params"]["verdict"] == "underpowered"
+    assert "demo/small/mine" not in [each["row"] for each in records], "a control claims nothing"
 
 
 def test_without_records_there_is_nothing_to_read(rows: list[Row], tmp_path: Path) -> None:
