@@ -16,6 +16,7 @@ from orchestrator.report.pareto import front
 from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.scoring.significance.estimator import LEVEL
 from orchestrator.scoring.significance.reader import StatisticsReader
+from orchestrator.specs.baselines import baseline, starts
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED, number
 
@@ -124,26 +125,6 @@ def make(
     if full_size:  # the paper's added parameters are relative to its own baseline, not to `base`
         made += parameter_differences(rows, finder, starts(rows, None))
     return Table(name, list(dict.fromkeys(order)), lines, made + _untested(rows, ours, start, reader), first, frozenset(scores), warned)
-
-
-def baseline(rows: Sequence[Row]) -> str | None:
-    """The first pinned row (baselines are pinned so that a search never stops them), else the first that runs."""
-    runs = [row for row in rows if row.kind == "run"]
-    return next((row.id for row in runs if row.pinned), runs[0].id if runs else None)
-
-
-def starts(rows: Sequence[Row], base: str | None) -> dict[str, str]:
-    """Maps each row to the row it is compared with, on the same corpus."""
-    corpora = {row.id: row.spec.data.corpus for row in rows if row.spec is not None}
-    found = {}
-    for row in rows:
-        if row.spec is None:
-            continue
-        same_corpus = [other for other in rows if corpora.get(other.id) == row.spec.data.corpus]
-        start = base or (row.spec.init_from if row.spec.init_from in corpora else baseline(same_corpus))
-        if start is not None and start != row.id and corpora[start] == row.spec.data.corpus:
-            found[row.id] = start
-    return found
 
 
 def effects(

@@ -21,10 +21,10 @@ from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
-from orchestrator.report.table import baseline
 from orchestrator.scoring.significance.compare import Comparer
 from orchestrator.scoring.significance.paired_tests import Comparison
 from orchestrator.scoring.significance.rules import RULES, Rule, rule_of, tests_in_words
+from orchestrator.specs.baselines import baseline
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve

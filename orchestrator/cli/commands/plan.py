@@ -21,8 +21,8 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.report import noise_floor
 from orchestrator.report.claims import reported_claims
 from orchestrator.report.figures import short_id
-from orchestrator.report.table import baseline, starts
 from orchestrator.safe_text import log
+from orchestrator.specs.baselines import baseline, starts
 from orchestrator.specs.grid.explain import summary
 from orchestrator.specs.index import find_all
 from orchestrator.specs.parsed_table import TableFile

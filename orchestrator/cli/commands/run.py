@@ -21,10 +21,11 @@ from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.report.summary import reasons, summary
-from orchestrator.report.table import effects, starts
+from orchestrator.report.table import effects
 from orchestrator.safe_text import log, visible
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs import claims, index, resources
+from orchestrator.specs.baselines import starts
 from orchestrator.specs.controls import parse
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import runs, sweep_of

@@ -16,10 +16,10 @@ from orchestrator.report import claims as judging
 from orchestrator.report.cells import interval, named_verdict
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
-from orchestrator.report.table import starts
 from orchestrator.safe_text import log
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs import claims
+from orchestrator.specs.baselines import starts
 from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.index import find_all
 from orchestrator.specs.row import Row

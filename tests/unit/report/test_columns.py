@@ -14,8 +14,9 @@ from orchestrator.report.cells import cells
 from orchestrator.report.find import Finder, rescored
 from orchestrator.report.formats import several
 from orchestrator.report.notes import unit
-from orchestrator.report.table import Table, baseline, make
+from orchestrator.report.table import Table, make
 from orchestrator.scoring.significance.reader import StatisticsReader
+from orchestrator.specs.baselines import baseline
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for

@@ -15,10 +15,11 @@ from orchestrator.report.claims import exit_code, judged, reported_claims
 from orchestrator.report.effects import Effects, claimed
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS
-from orchestrator.report.table import Table, make, starts
+from orchestrator.report.table import Table, make
 from orchestrator.scoring.significance.estimator import holm, pooled
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import packed
+from orchestrator.specs.baselines import starts
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Control, Row
 from orchestrator.specs.rows import resolve

@@ -19,9 +19,10 @@ from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.notes import notes, parameter_differences, unit
 from orchestrator.report.speeds import ratio_of, ratios
 from orchestrator.report.summary import summary
-from orchestrator.report.table import Table, baseline, make
+from orchestrator.report.table import Table, make
 from orchestrator.scoring.significance.paired_tests import Bootstrap, Comparison, Sign
 from orchestrator.scoring.significance.rules import rule_of
+from orchestrator.specs.baselines import baseline
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
