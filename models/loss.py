@@ -37,7 +37,7 @@ class _ChunkedLoss(torch.autograd.Function):
             d_hidden = torch.empty_like(hidden_PD) if needs_grad else None
             d_weight = torch.zeros_like(weight_VD) if needs_grad else None
             d_bias = torch.zeros_like(bias_V) if needs_grad and bias_V is not None else None
-            for rows in _chunks(h_PD):
+            for rows in chunks(h_PD):
                 h, gold = h_PD[rows], target_P[rows, None]
                 real = None if real_P is None else real_P[rows, None]
                 z = (h @ weight.t()).to(full)
@@ -85,7 +85,8 @@ class _ChunkedLoss(torch.autograd.Function):
         return d_hidden, d_weight, d_bias, None, None, None, None
 
 
-def _chunks(h_PD: Tensor) -> list[slice]:
+def chunks(h_PD: Tensor) -> list[slice]:
+    """The rows of [P, D] whose logits exist at the same time, one slice after another."""
     size = CHUNK_CUDA if h_PD.is_cuda else CHUNK
     return [slice(start, start + size) for start in range(0, h_PD.shape[0], size)]
 

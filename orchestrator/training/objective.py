@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from models.loss import label_smoothed_loss
+from models.loss import chunks, label_smoothed_loss
 from models.transformer import PAD, Output, Transformer
 
 SAMPLE = 16
@@ -71,8 +72,17 @@ class Objective(nn.Module):
 
 @torch.no_grad()
 def token_nll(model: Transformer, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """(sum of nll, number of correct greedy predictions) over real target positions."""
-    logits = model.logits(model(src_BS, tgt_in_BT).real_hidden()).float()
-    gold = tgt_out_BT[tgt_out_BT != PAD]
-    nll = torch.nn.functional.cross_entropy(logits, gold, reduction="sum")
-    return nll.double(), (logits.argmax(-1) == gold).sum().double()
+    """(sum of nll, number of correct greedy predictions) over real target positions, both float64 [].
+
+    The logits of one chunk of positions exist at a time; the sum has the bits of one cross entropy over all of them.
+    """
+    hidden_PD = model(src_BS, tgt_in_BT).real_hidden()
+    gold_P = tgt_out_BT[tgt_out_BT != PAD]
+    log_p_P1 = torch.empty(len(gold_P), 1, device=gold_P.device)
+    right = torch.zeros((), dtype=torch.float64, device=gold_P.device)
+    for rows in chunks(hidden_PD):
+        logits = model.logits(hidden_PD[rows]).float()
+        right += (logits.argmax(-1) == gold_P[rows]).sum()
+        log_p_P1[rows] = logits.log_softmax(-1).gather(1, gold_P[rows, None])
+    nll = F.nll_loss(log_p_P1, torch.zeros_like(gold_P), reduction="sum")  # adds in cross entropy's order
+    return nll.double(), right
