@@ -21,14 +21,15 @@ OURS = (
     "significant",
     "verdict",
     "pareto",
+    "compute_to_equal_loss",
     "tokens_per_second",
     "sentences_per_second",
 )
 """Measured columns, besides the row's `also` and `means`.
 
-bleu: mean over seeds (bleu_spread: their standard deviation, null for one seed); delta: with its 95 % interval;
-pareto: see `report.pareto`; train_speed, decode_speed: ratios to the baseline, measured in one run; tokens_per_second,
-sentences_per_second: rates of the runs themselves, which are not comparable.
+bleu: mean over seeds (bleu_spread: their standard deviation, null for one seed); delta: with its 95 % interval; pareto,
+compute_to_equal_loss: see `report.pareto`, `report.equal_loss`; train_speed, decode_speed: ratios to the baseline, measured in one run;
+tokens_per_second, sentences_per_second: rates of the runs themselves, which are not comparable.
 """
 
 

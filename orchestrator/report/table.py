@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.ledger import component_sources
-from orchestrator.report import noise_floor, speeds
+from orchestrator.report import equal_loss, noise_floor, speeds
 from orchestrator.report.effects import Effect, Effects, claimed, failure_verdict
 from orchestrator.report.figures import OURS, against, figures, short_id
 from orchestrator.report.find import Finder, SeedResult
@@ -19,6 +19,7 @@ from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.baselines import baseline, starts
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED, number
+from orchestrator.sweeps.cost import Cost
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ def make(
     *,
     base: str | None = None,
     reader: StatisticsReader | None = None,
+    costs: Callable[[Row], Cost] | None = None,
     full_size: bool = False,
     given: str = "",
 ) -> Table:
@@ -87,6 +89,7 @@ def make(
         scale: how our setting differs from the published one, for a note.
         base: row to compare with; by default the row that a row starts from if it is in the table, else the table's `baseline`.
         reader: reads the sentence statistics that intervals and verdicts need; None for none of them.
+        costs: estimates the cost of a row, which the compute to equal loss needs.
         full_size: the models are as published, so their parameters are compared with the reported ones.
         given: options that the rows need on a command line besides their address.
     """
@@ -97,11 +100,14 @@ def make(
     found = {row.id: figures(row, outcomes[row.id]) for row in rows}
     ours = {row_id: against(one, found[start[row_id]]) if one is not None and row_id in start else one for row_id, one in found.items()}
     if reader is not None:
-        for row_id, effect in effects(rows, outcomes, start, reader, scale).items():
+        for row_id, effect in effects(rows, outcomes, start, reader, scale.removeprefix("profile ")).items():
             ours[row_id] = (ours[row_id] or {}) | effect
     rates, measured = _speeds(rows, finder, seeds, first)
     for row_id, speed in rates.items():
         ours[row_id] = (ours[row_id] or {"status": "not run", "reason": "not run", "seeds": []}) | speed
+    if reader is not None and costs is not None and any(row.control is not None for row in rows):
+        for row_id, ratio in equal_loss.ratios(rows, outcomes, start, reader, costs, ours).items():
+            ours[row_id] = {**(ours[row_id] or {}), equal_loss.NAME: ratio}
     for row_id, best in front(ours).items():
         ours[row_id] = {**(ours[row_id] or {}), "pareto": best}
     changed = changed_since_training(rows, outcomes, finder, seeds)

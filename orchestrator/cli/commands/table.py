@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from orchestrator.cli.commands.rows import open_ledger, resolve_rows
+from orchestrator.cost.estimate import Costs
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.report.find import Finder
@@ -60,4 +62,6 @@ def _make(
     scale = ", ".join([f"profile {options.profile}"] * bool(options.profile) + [f"--set {text}" for text in sets])
     full = options.profile is None and all(text.startswith("data.vocab.") for text in sets)
     seeds = (file.sweep or SweepSpec()).seeds
-    return make(address, rows, finder, file.columns, seeds, scale, base=base, reader=reader, full_size=full, given=options.arguments)
+    costs = Costs(finder.data, options.results).of
+    more: dict[str, Any] = {"base": base, "reader": reader, "costs": costs, "full_size": full, "given": options.arguments}
+    return make(address, rows, finder, file.columns, seeds, scale, **more)

@@ -128,7 +128,7 @@ def test_columns_and_verdicts(rows: list[Row], finder: Finder, reader: Statistic
         "better": "reproduced", "less": "same direction", "worse": "contradicted", "alone": "one seed", "mine": "higher",
         "lost": "reproduced",
     }  # fmt: skip
-    assert cell["better"]["verdict"] == "reproduced (profile mini)" and cell["mine"]["verdict"] == "higher"
+    assert cell["better"]["verdict"] == "reproduced (mini)" and cell["mine"]["verdict"] == "higher"
     interval = ours["better"]["effect"]["other_seeds_and_sentences"]
     assert cell["better"]["delta (ours)"] == f"{ours['better']['delta']:+.2f} ({interval['low']:+.2f} to {interval['high']:+.2f})"
     assert "±" in cell["base"]["BLEU (ours)"] and "±" not in cell["alone"]["BLEU (ours)"] and cell["base"]["seeds"] == "1-3"
