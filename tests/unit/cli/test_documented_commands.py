@@ -23,6 +23,7 @@ PARSED_ALONE = {
     "analyse": "needs every row of a table trained: tests/integration/test_smoke_matrix.py",
     "data get": "downloads a corpus",
     "plan .*fusion-grid": "plans thousands of rows: tests/specs/test_fusion_grid.py",
+    "noise": "trains one row with 20 seeds: tests/unit/report/test_noise_command.py",
     "plan .*--probe": "measures training steps: tests/integration/test_cost.py",
     "plan .*--check": "needs finished runs with probes: tests/integration/test_cost.py",
     "reconcile": "writes to an MLflow server: tests/unit/tracking",

@@ -1,0 +1,70 @@
+"""`nmt-ablate noise` on a tiny row, and what plans and tables make of the floor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.ledger.results import Ledger
+from orchestrator.report import noise_floor
+from orchestrator.scoring.significance.estimator import Spread
+from orchestrator.specs.rows import resolve
+
+Run = Callable[..., tuple[int, str, str]]
+TABLE = """\
+source: {paper: demo, table: small}
+data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
+model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
+train: {max_steps: 4, validate_every: 4, checkpoint_every: 4}
+rows:
+  base: {pinned: true, expect: {bleu: 27.0}}
+  fused: {model: {d_ff: 40}, expect: {bleu: 27.5}}
+  other: {train: {max_steps: 5}}
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    (tmp_path / "demo.yaml").write_text(TABLE, encoding="utf-8")
+    return tmp_path / "demo.yaml"
+
+
+@pytest.mark.timeout(120)
+def test_a_floor_is_measured_and_used_by_plans(table: Path, tmp_path: Path, cli: Run) -> None:
+    places = ("--results", tmp_path / "results", "--cache-dir", tmp_path / "cache")
+    code, out, err = cli("noise", f"{table}#base", "--seeds", "3", *places, "--engine", "local", "--no-tracking")
+    assert code == 0 and "sd over seeds" in out and "test nll" in out, err
+    (file,) = (tmp_path / "results" / "noise").glob("*.json")
+    record = json.loads(file.read_text())
+    assert record["row"] == "demo/small/base" and record["seeds"] == 3 and record["metrics"]["nll"]["sd"] > 0
+    code, out, err = cli("plan", table, *places, "--seeds", "1,2,3,4,5", "--json")
+    power = json.loads(out)["power"]["demo/small"]
+    assert (power["floor"], power["same_family"], power["seeds"], power["df"]) == ("demo/small/base", True, 5, 2)
+    assert power["mde"] is not None and list(power["seeds_needed"]) == ["demo/small/fused"]
+    _, _, err = cli("plan", table, *places, "--seeds", "1")
+    assert "BLEU varies by" in err and "one seed decides nothing" in err
+    assert cli("noise", table, *places, "--no-tracking", "--engine", "local")[0] == 2, "several rows"
+
+
+def test_floors_of_the_same_recipe_come_first(table: Path, tmp_path: Path) -> None:
+    base, fused, other = resolve(table)
+    ledger = Ledger(tmp_path / "results")
+    assert base.spec is not None and fused.spec is not None and other.spec is not None
+    for spec, sd, df in ((base.spec, 0.3, 4), (other.spec, 0.5, 19)):
+        noise_floor.save(ledger, {"row": f"sd{sd}", "family": noise_floor.family(spec), "metrics": {"bleu": {"sd": sd, "df": df}}})
+    found = noise_floor.load(ledger, fused.spec, "bleu")
+    assert found == noise_floor.Floor("sd0.3", Spread(0.09, 4), True) and noise_floor.load(ledger, fused.spec, "nll") is None
+    third = fused.spec.model_copy(update={"train": fused.spec.train.model_copy(update={"max_steps": 6})})
+    near = noise_floor.load(ledger, third, "bleu")
+    assert near is not None and (near.row, near.same_family) == ("sd0.5", False), "of other recipes the one with the most seeds"
+    floor = noise_floor.floors(ledger, ["demo/small/base"])
+    assert floor(fused.spec, "bleu") == Spread(0.09, 4) and floor(third, "bleu") is None
+    assert noise_floor.floors(ledger, ["sd0.3"])(fused.spec, "bleu") is None, "its seeds are pooled as the table's own"
+
+
+def test_spreads_are_pooled_unless_they_differ() -> None:
+    assert Spread(1.0, 4).with_other(Spread(2.0, 12)) == Spread(1.75, 16)
+    assert Spread(1.0, 10).with_other(Spread(0.01, 10)) == Spread(1.0, 10)
