@@ -24,6 +24,7 @@ from orchestrator.report.find import Finder
 from orchestrator.scoring.significance.estimator import LEVEL, Arm, Difference, detectable, difference, holm, pooled
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import score_of
+from orchestrator.scoring.significance.verdicts import judge
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 
@@ -56,6 +57,7 @@ def main() -> None:
         "mean": float(scores(base).mean()),
         "sd": float(scores(base).std(ddof=1)),
         "null": {str(k): null(base, k, arguments.tables) for k in arguments.seeds if ROWS * k <= len(base)},
+        "agent": {str(k): agent(base, k, arguments.tables // 10) for k in arguments.seeds if ROWS * k <= len(base)},
         "effects": {text: {str(k): planted(base, other, k, arguments.tables) for k in arguments.seeds} for text, other in effects.items()},
     }
     print(json.dumps(found, indent=1) if arguments.json else page(found))
@@ -107,6 +109,18 @@ def null(base: list[Arm], k: int, tables: int) -> dict[str, Any]:
     return rates | {"differences": total, "tables_with_any": family / tables}
 
 
+def agent(base: list[Arm], k: int, loops: int) -> dict[str, Any]:
+    """Of twenty changes that change nothing, judged one by one against a claim of +0.5: how many are accepted, mean and most over loops."""
+    generator, accepted = np.random.default_rng(200 + k), []
+    for _ in range(loops):
+        order = generator.permutation(len(base))
+        baseline, rest = joined(base, order[:k]), order[k:]
+        arms = [joined(base, generator.choice(rest, size=k, replace=False)) for _ in range(20)]
+        words = [judge(0.5, table([baseline, arm])[0], margin=0.5).word for arm in arms]
+        accepted.append(sum(word in ("reproduced", "same direction") for word in words))
+    return {"mean": float(np.mean(accepted)), "most": max(accepted), "at_most_one": float(np.mean([n <= 1 for n in accepted]))}
+
+
 def planted(base: list[Arm], other: list[Arm], k: int, tables: int) -> dict[str, Any]:
     """Power and coverage where the first compared row has an effect."""
     true = float(scores(other).mean() - scores(base).mean())
@@ -133,6 +147,9 @@ def page(found: dict[str, Any]) -> str:
         rates = [each[question]["false_positives"] for question in QUESTIONS]
         rates += [each["other_sentences"]["coverage"], each["tables_with_any"]]
         lines.append(f"| {k} | {each['differences']:,} | " + " | ".join(f"{rate:.1%}" for rate in rates) + " |")
+    for k, each in found["agent"].items():
+        share = f"at most one in {each['at_most_one']:.0%} of loops"
+        lines += ["", f"{k} seeds: of 20 changes that change nothing {each['mean']:.1f} are accepted, {share}"]
     lines += ["", "| planted by | seeds a row | effect | MDE of the plan | power, other seeds | other seeds and sentences | coverage |"]
     lines.append("|---|---|---|---|---|---|---|")
     for text, by_k in found["effects"].items():
