@@ -12,7 +12,7 @@ from models.paths import PATHS
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc malloc.h
 
-PRODUCTS = 128
+PRODUCTS = 64
 """Shapes of matrix products whose compiled code is kept, in place of 1,024. An update has some 60 of them, nearly all new in the next one,
 whose batch has other lengths. The code of each takes 0.3 MB or more in either cache."""
 CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")

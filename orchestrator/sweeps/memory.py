@@ -23,10 +23,10 @@ STATES_D, STATES_FF = {"encoder": 14, "decoder": 24}, 3
 SENTENCE = 50
 """Assumed tokens per sentence if the batch size is in sentences."""
 
-PROCESS = {"cpu": 2700 * 10**6, "cuda": 600 * 10**6}
-"""CPU: an upper bound for Python, torch and Ray (0.4 GB) and what oneDNN and malloc retain for up to 1,024 shapes of matrix products,
-which depend on the batches. Measured above the tensors (dou2018/table1/row1): 1.0 GB after 60 updates under the profile smoke, 1.1 and
-1.5 GB after 30 and 90 under cpu. The largest reported peak of a whole run under cpu, 2.68 GB, is below the bound.
+PROCESS = {"cpu": 1000 * 10**6, "cuda": 600 * 10**6}
+"""CPU: an upper bound for Python, torch and Ray (0.4 GB) and what oneDNN and malloc retain for the matrix products whose code is kept
+(`orchestrator.cpu.PRODUCTS`). Peaks less the estimate of the tensors: 0.30 to 0.36 GB of rows under the profile smoke, 0.39 to 0.66 GB of
+rows under mini, whose d_model is 128; half as much again is the margin. Wide models were not measured.
 GPU: memory of the context and libraries (assumed, not measured)."""
 
 LOGITS = {"cpu": 512, "cuda": 8192}
