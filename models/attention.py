@@ -37,31 +37,33 @@ class MultiHeadAttention(nn.Module):
         self.output = nn.Linear(d, d)
         self.dropout = Dropout(site.config.dropout.attention)
 
-    def forward(self, x_NTD: Tensor, keys_NSD: Tensor, flow: Flow) -> Tensor:
-        """Self-attention of `x` over `keys` (both of this side); with a cache, `keys` holds only the new positions."""
+    def forward(self, x_NTD: Tensor, keys_NSD: Tensor, flow: Flow, values_NSD: Tensor | None = None) -> Tensor:
+        """Self-attention of `x` over `keys` (both of this side), which are the values too unless those are given; with a cache, `keys`
+        holds only the new positions."""
+        values_NSD = keys_NSD if values_NSD is None else values_NSD
         if flow.cache is not None:
-            return self._step(x_NTD, keys_NSD, flow)
-        if self.joint is not None and x_NTD is keys_NSD:
+            return self._step(x_NTD, keys_NSD, values_NSD, flow)
+        if self.joint is not None and x_NTD is keys_NSD is values_NSD:
             q, k, v = (self._split(part) for part in _unpacked(self.joint(x_NTD), flow.packing).chunk(3, dim=-1))
-        elif PATHS.joint_maps and x_NTD is keys_NSD and self.query.in_features == self.key.in_features:
+        elif PATHS.joint_maps and x_NTD is keys_NSD is values_NSD and self.query.in_features == self.key.in_features:
             weight = torch.cat((self.query.weight, self.key.weight, self.value.weight))
             bias = torch.cat((self.query.bias, self.key.bias, self.value.bias))
             q, k, v = (self._split(part) for part in _unpacked(F.linear(x_NTD, weight, bias), flow.packing).chunk(3, dim=-1))
         else:
-            maps = (self.query(x_NTD), self.key(keys_NSD), self.value(keys_NSD))
+            maps = (self.query(x_NTD), self.key(keys_NSD), self.value(values_NSD))
             q, k, v = (self._split(_unpacked(part, flow.packing)) for part in maps)
         return self.output(_packed(self._attend(q, k, v, flow.bias, flow, causal=flow.causal), flow.packing))
 
     joint: Callable[[Tensor], Tensor] | None = None
     """x -> [q; k; v] in one product, where `models.inference` has prepared one."""
 
-    def _step(self, x_NTD: Tensor, keys_NTD: Tensor, flow: Flow) -> Tensor:
+    def _step(self, x_NTD: Tensor, keys_NTD: Tensor, values_NTD: Tensor, flow: Flow) -> Tensor:
         """New positions over all cached ones: the W hypotheses of a sentence are W*T queries over the cells they share."""
         assert flow.cache is not None
-        if self.joint is not None and x_NTD is keys_NTD:
+        if self.joint is not None and x_NTD is keys_NTD is values_NTD:
             q, k, v = self.joint(x_NTD).chunk(3, dim=-1)
         else:
-            q, k, v = self.query(x_NTD), self.key(keys_NTD), self.value(keys_NTD)
+            q, k, v = self.query(x_NTD), self.key(keys_NTD), self.value(values_NTD)
         if self._plain(q, flow):
             return self.output(flow.cache.attend(self, q, k, v, self.num_heads))
         heads = (self.num_heads, self.d_head)

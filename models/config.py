@@ -26,6 +26,7 @@ class StackConfig:
     layer: Component = field(default_factory=lambda: {"kind": "transformer"})
     connection: Component = field(default_factory=lambda: {"kind": "residual"})
     aggregation: Component = field(default_factory=lambda: {"kind": "top"})
+    residual: Component = field(default_factory=lambda: {"kind": "plain"})
     self_attention: Component = field(default_factory=lambda: {"kind": "single"})
     cross_attention: Component | None = None
 

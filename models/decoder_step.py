@@ -13,8 +13,10 @@ from models.lazy_map import AtFirstUse
 from models.memory import Memory
 from models.native.decoder import DecoderLayer, Scratch
 from models.native.linear import Linear
+from models.residuals.plain import Plain
 from models.self_attention.single import SingleSelfAttention
 from models.site import Flow
+from models.sublayer import SubLayer
 
 
 def stands_alone(module: nn.Module) -> bool:
@@ -26,7 +28,14 @@ def stands_alone(module: nn.Module) -> bool:
         and type(module.self_attention.attention) is type(module.cross_attention.attention) is MultiHeadAttention
         and type(module.feed_forward) is FeedForward
         and module.feed_forward.activation is nn.functional.relu
+        and all(type(each.residual) is Plain for each in _sublayers(module))
     )
+
+
+def _sublayers(layer: nn.Module) -> tuple[SubLayer, ...]:
+    assert isinstance(layer, TransformerLayer)
+    assert isinstance(layer.self_attention, SingleSelfAttention) and isinstance(layer.cross_attention, SingleCrossAttention)
+    return layer.self_attention.sublayer, layer.cross_attention.sublayer, layer.sublayer
 
 
 class DecoderStep:
@@ -37,7 +46,7 @@ class DecoderStep:
         assert isinstance(layer.self_attention, SingleSelfAttention) and isinstance(layer.cross_attention, SingleCrossAttention)
         self.layer, self.scratch = layer, scratch
         self.attention, self.over = layer.self_attention.attention, layer.cross_attention.attention
-        self.sublayers = (layer.self_attention.sublayer, layer.cross_attention.sublayer, layer.sublayer)
+        self.sublayers = _sublayers(layer)
         self.made: DecoderLayer | None = None
         self.possible = self.attention.d_head in native.HEADS
 
@@ -61,5 +70,5 @@ class DecoderStep:
         linear = [made for made in maps if isinstance(made, Linear)]
         self.possible = len(linear) == len(lazy)
         if self.possible:
-            norms = [sublayer.norm for sublayer in self.sublayers]
+            norms = [sublayer.norm for sublayer in self.sublayers if isinstance(sublayer.norm, nn.LayerNorm)]
             self.made = DecoderLayer(linear, norms, self.attention.num_heads, pre=self.layer.sublayer.pre, scratch=self.scratch)

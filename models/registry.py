@@ -73,6 +73,7 @@ class Registry:
 
 CONNECTIONS = Registry("connection", "models.connections")
 AGGREGATIONS = Registry("aggregation", "models.aggregations")
+RESIDUALS = Registry("residual", "models.residuals")
 SELF_ATTENTIONS = Registry("self_attention", "models.self_attention")
 CROSS_ATTENTIONS = Registry("cross_attention", "models.cross_attention")
 LAYERS = Registry("layer", "models.layers")
@@ -83,5 +84,16 @@ REGULARIZERS = Registry("regularizer", "models.regularizers")
 
 REGISTRIES = {
     registry.kind: registry
-    for registry in (CONNECTIONS, AGGREGATIONS, SELF_ATTENTIONS, CROSS_ATTENTIONS, LAYERS, BRIDGES, ENCODERS, CONTEXTS, REGULARIZERS)
+    for registry in (
+        CONNECTIONS,
+        AGGREGATIONS,
+        RESIDUALS,
+        SELF_ATTENTIONS,
+        CROSS_ATTENTIONS,
+        LAYERS,
+        BRIDGES,
+        ENCODERS,
+        CONTEXTS,
+        REGULARIZERS,
+    )
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from models.dropout import Dropout
 from models.memory import Memory
 from models.site import Flow, History, Site
 
@@ -72,10 +73,61 @@ class Aggregation(Component):
         raise NotImplementedError
 
 
+class Residual(Component):
+    """How a sub-layer reads the stack's stream s and how its output joins it. One instance a sub-layer (site.place >= 1).
+
+    `norms`: the model's orders of norm that it may stand in. `streams`: s is not one tensor [B, T, D] but what `start` makes; one more
+    instance, at place 0, starts and ends it, and nothing but sub-layers reads s. `views` (of an instance): how many states `read` gives
+    the function, 1 or 3 (queries, keys, values). `gain`: factor of the initial values of the function's maps, those of queries and keys
+    excepted. `takes_views`: the class has instances with three views.
+    """
+
+    takes_views = False
+    norms: tuple[str, ...] = ("pre", "post")
+    streams = False
+    views = 1
+    gain = 1.0
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        if site["norm"] in cls.norms:
+            return None
+        return f"found norm {site['norm']}; expected {' or '.join(cls.norms)} with residual {cls.kind}"
+
+    @classmethod
+    def order(cls, norm: str, **options: Any) -> str:
+        """Where the norms of the stack stand: pre, post or none; the model's `norm` by default."""
+        return norm
+
+    def start(self, h_0: Tensor) -> Any:
+        """h_0 [B, T, D] -> s"""
+        return h_0
+
+    def read(self, s: Any) -> tuple[Any, Any]:
+        """(what the function reads, a tensor or three; s as it goes on)"""
+        return s, s
+
+    def write(self, s: Any, y: Tensor, x: Tensor, drop: Dropout) -> Any:
+        """s behind the sub-layer; y [B, T, D]: the function's output before dropout, x: what it was given (the first view)."""
+        return drop.add(s, y)
+
+    def normed(self, s: Any, norm: nn.Module) -> Any:
+        """s through post-norm."""
+        return norm(s)
+
+    def end(self, s: Any) -> Tensor:
+        """s -> [B, T, D], before the stack's final norm"""
+        assert isinstance(s, Tensor)
+        return s
+
+
 class SelfAttention(Component):
     """Owns its residual and norm. `reads`: how many states below this layer it is given in `lower` (h_{l-1}, h_{l-2}, ...).
-    `reads_context`: the context below its block is read."""
+    `reads_context`: the context below its block is read. `reads_stream`: more of the stream than the sub-layer's residual gives it.
+    `takes_views`: queries, keys and values may come from three states."""
 
+    reads_stream = False
+    takes_views = False
     reads = 0
     reads_context = False
 
@@ -86,10 +138,17 @@ class SelfAttention(Component):
 class CrossAttention(Component):
     """Owns its residual and norm; `memories` is every memory the bridge gave this layer, at most `max_memories`.
 
-    `bare`: without them, for a layer that `adds_attended`; it takes keys and values as they are, from a bridge that has them `mapped`."""
+    `bare`: without them, for a layer that `adds_attended`; it takes keys and values as they are, from a bridge that has them `mapped`.
+    `reads_stream`: more of the stream than the sub-layer's residual gives it."""
 
     max_memories = 1
     bare = False
+    reads_stream = False
+
+    @classmethod
+    def sublayers(cls, site: Site) -> int:
+        """How many sub-layers it is."""
+        return 1
 
     def forward(self, x: Tensor, memories: tuple[Memory, ...], flow: Flow) -> Tensor:
         raise NotImplementedError
@@ -99,12 +158,18 @@ class Layer(Component):
     """One layer: (x_l, lower states, context, memories) -> (h_l, a_l); a_l is what it attended to, None in an encoder.
 
     `any_width`: h_l may be of another width than d_model (Site.width: that of x_l). `adds_attended`: cross-attention is `bare`.
-    `self_attends` False: no position attends to others of its side."""
+    `self_attends` False: no position attends to others of its side. `takes_residual`: its sub-layers are joined by the side's residual."""
 
     reads = 0
+    takes_residual = False
     any_width = False
     adds_attended = False
     self_attends = True
+
+    @classmethod
+    def sublayers(cls, site: Site) -> int:
+        """How many sub-layers the side's residual joins."""
+        return 0
 
     def forward(
         self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, memories: tuple[Memory, ...], flow: Flow
@@ -118,7 +183,10 @@ class Bridge(Component):
     `blocks`: into how many blocks the encoder is cut (history.blocks); `reads_context`: their contexts are memories more.
     `by_sentence`: the encoder sees one sentence of a document at a time, positions starting again with each (flow.segments).
     `any_width`: the encoder's layers may have other widths than d_model. `mapped`: memories are keys and values as they are.
+    `reads_layers`: states of the encoder's layers are read, not its output alone.
     """
+
+    reads_layers = False
 
     needs_output = True
     any_width = False
@@ -164,6 +232,7 @@ class Regularizer(Component):
     """A term of the loss on a stack's states; runs inside the wrapped forward. The loss adds `weight` times the mean of what it returns."""
 
     weight: float
+    reads_layers = True
 
     def forward(self, history: History, mask: Tensor) -> tuple[Tensor, Tensor]:
         """(sum, count) over the real positions of one stack."""
@@ -177,6 +246,7 @@ class WeightPenalty(Component):
     """A term of the loss on the encoder's weights, once per update: the loss adds `weight` times what it returns."""
 
     weight: float
+    reads_layers = False
 
     def forward(self, encoder: nn.Module) -> Tensor:
         raise NotImplementedError

@@ -21,6 +21,9 @@ class Site:
     `extra_width` is the width of the extra encoder's memory, where there is one (for bridges).
     `output` False: nobody reads what the stack returns.
     `input_width` is the width of a layer's input where its connection sets one (`width`: that, or d_model).
+    `before`: sub-layers of the stack below this layer; `place`: of a sub-layer in its layer, from 1, `role` its function: self, cross or
+    ffn (0 and "": of none that the side's residual joins). `sublayers`: of the whole stack.
+    `order`: the place of the norms where it is not the model's, from the side's residual.
     `shared` holds modules that several sites use (the first site that asks makes them).
     """
 
@@ -32,6 +35,11 @@ class Site:
     extra_width: int | None = None
     input_width: int | None = None
     output: bool = True
+    before: int = 0
+    place: int = 0
+    role: str = ""
+    sublayers: int = 0
+    order: str | None = None
     shared: dict[str, nn.Module] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -52,7 +60,12 @@ class Site:
 
     @property
     def norm(self) -> str:
-        return self.config.norm
+        return self.order or self.config.norm
+
+    @property
+    def sublayer(self) -> int:
+        """Number of a sub-layer in its stack, from 1; 0 for the stack."""
+        return self.before + self.place
 
     def at(self, **fields: Any) -> Site:
         """A copy with other fields. Unlike `dataclasses.replace` it reads none: where reads are recorded, the copy records its own."""

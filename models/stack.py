@@ -8,14 +8,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from models.config import options
 from models.memory import Memory
-from models.registry import AGGREGATIONS, CONNECTIONS, LAYERS
-from models.seams import Aggregation, Connection, Context, Layer
+from models.registry import AGGREGATIONS, CONNECTIONS, LAYERS, RESIDUALS
+from models.seams import Aggregation, Connection, Context, Layer, Residual
 from models.site import Flow, History, Site
 
 
 class Stack(nn.Module):
     """x_l = connection(l); h_l, a_l = layer_l(x_l); output = aggregation(connection(L+1)).
+
+    Where the side's residual has several streams, x_l and h_l are what its `start` makes, and its `end` stands before the aggregation.
 
     `memory_dims`: per layer the widths of its memories (empty tuples in an encoder). `output` False: the aggregation is not built.
     `blocks` N > 0: behind every L/N layers b^n = aggregation(x), x what the next layer reads, and C^n = context(C^{n-1}, b^n), C^0 = h_0.
@@ -31,12 +34,20 @@ class Stack(nn.Module):
         super().__init__()
         config = site.stack
         site = site.at(output=output)
+        layer, residual = LAYERS.get(config.layer["kind"]), RESIDUALS.get(config.residual["kind"])
+        numbers = [layer.sublayers(site.at(memory_dims=dims)) for dims in memory_dims]
+        if (order := residual.order(site.norm, **options(config.residual))) != site.norm:
+            site = site.at(order=order)
+        site = site.at(sublayers=sum(numbers))
         self.connection: Connection = CONNECTIONS.create(config.connection, site)
         self.layers = nn.ModuleList(
-            LAYERS.create(config.layer, site.at(layer=l, memory_dims=dims, input_width=self.connection.width(l)))
+            LAYERS.create(
+                config.layer, site.at(layer=l, memory_dims=dims, input_width=self.connection.width(l), before=sum(numbers[: l - 1]))
+            )
             for l, dims in enumerate(memory_dims, start=1)
         )
-        self.self_attends: bool = LAYERS.get(config.layer["kind"]).self_attends
+        self.residual: Residual | None = RESIDUALS.create(config.residual, site) if residual.streams else None
+        self.self_attends: bool = layer.self_attends
         self.aggregation: Aggregation | None = None
         if output:
             self.aggregation = AGGREGATIONS.create(config.aggregation, site)
@@ -51,7 +62,7 @@ class Stack(nn.Module):
 
     def forward(self, h_0: Tensor, flow: Flow, memories: list[tuple[Memory, ...]] | None = None) -> tuple[Tensor, History]:
         """h_0 [B, T, D] -> (output [B, T, D], the pass's history)."""
-        history = History(h_0)
+        history = History(h_0 if self.residual is None else self.residual.start(h_0))
         if self.context is not None:
             history.contexts.append(h_0)
         layer: Layer
@@ -69,6 +80,8 @@ class Stack(nn.Module):
         if self.aggregation is None:
             return history.kept[-1], history
         top = self.connection(len(self.layers) + 1, history, flow) if self.reads_top else history.kept[-1]
+        if self.residual is not None:
+            top = self.residual.end(top)
         if self.block_layers:
             return self._end_block(top, history, flow), history
         return self.aggregation(top, history, flow), history

@@ -1,25 +1,43 @@
-"""Residual, norm and dropout around a function: the order is the model's `norm`."""
+"""Residual, norm and dropout around a function: the order is the model's `norm`, the joining the side's `residual`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor, nn
 
+from models.config import options
 from models.dropout import Dropout
+from models.registry import RESIDUALS
+from models.seams import Residual
 from models.site import Site
 
 
 class SubLayer(nn.Module):
-    """pre: x + drop(f(LN(x))); post: LN(x + drop(f(x))) (Vaswani et al. 2017, section 3.1 and its pre-norm form)."""
+    """pre: x + drop(f(LN(x))); post: LN(x + drop(f(x))) (Vaswani et al. 2017, section 3.1 and its pre-norm form); none: without LN.
+
+    Where the side has another residual than `plain`, it says what f reads and how its output joins; each view has a norm of its own.
+    """
 
     def __init__(self, site: Site, width: int | None = None) -> None:
         super().__init__()
-        self.norm = site.layer_norm(width)
+        component = site.stack.residual if site.place else {"kind": "plain"}
+        self.residual: Residual = RESIDUALS.get(component["kind"])(site, **options(component))
+        self.norm: nn.Module = nn.Identity() if site.norm == "none" else site.layer_norm(width)
         self.dropout = Dropout(site.config.dropout.residual)
         self.pre = site.norm == "pre"
+        self.others = nn.ModuleList(site.layer_norm(width) for _ in range(self.residual.views - 1 if self.pre else 0))
 
-    def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        if self.pre:
-            return self.dropout.add(x, function(self.norm(x)))
-        return self.norm(self.dropout.add(x, function(x)))
+    def forward(self, s: Any, function: Callable[..., Tensor]) -> Any:
+        """s: the stream, [B, T, D] unless the residual has several -> the stream behind the sub-layer"""
+        residual = self.residual
+        x, s = residual.read(s)
+        if residual.views > 1:
+            x, *others = (norm(v) for norm, v in zip((self.norm, *self.others), x, strict=True)) if self.pre else x
+            y = function(x, *others)
+        else:
+            x = self.norm(x) if self.pre else x
+            y = function(x)
+        s = residual.write(s, y, x, self.dropout)
+        return s if self.pre else residual.normed(s, self.norm)

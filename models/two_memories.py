@@ -21,7 +21,11 @@ class TwoMemories(SingleCrossAttention):
         self.extra_attention: MultiHeadAttention | None = None
         if len(site.memory_dims) == 2:
             self.extra_attention = MultiHeadAttention(site, d_memory=site.memory_dims[1])
-            self.extra_sublayer = SubLayer(site)
+            self.extra_sublayer = SubLayer(site.at(place=site.place + 1))
+
+    @classmethod
+    def sublayers(cls, site: Site) -> int:
+        return len(site.memory_dims)
 
     def extra(self, x: Tensor, memory: Memory, flow: Flow) -> Tensor:
         """SubLayer(x, q -> MHA(q, H_r, H_r))"""

@@ -21,6 +21,7 @@ class MultiscaleBridge(Bridge):
     """
 
     reads_context = True
+    reads_layers = True
 
     def __init__(self, site: Site, *, blocks: int = 6) -> None:
         super().__init__(site)

@@ -24,6 +24,7 @@ class MultistepBridge(Bridge):
     packable = False
     any_width = True
     mapped = True
+    reads_layers = True
 
     def __init__(self, site: Site, *, scale_gradient: bool = True) -> None:
         super().__init__(site)

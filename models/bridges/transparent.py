@@ -42,6 +42,7 @@ class TransparentBridge(Bridge):
     """
 
     needs_output = False
+    reads_layers = True
 
     def __init__(self, site: Site, *, dropout: float = 0.1) -> None:
         super().__init__(site)

@@ -20,6 +20,8 @@ class ContextualCrossAttention(SingleCrossAttention):
 
     max_memories = 2
 
+    reads_stream = True
+
     def __init__(self, site: Site, *, gate: Gate = "sigmoid", ctx_norms: CtxNorms = 1) -> None:
         super().__init__(site)
         two = len(site.memory_dims) == 2

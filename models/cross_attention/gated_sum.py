@@ -18,6 +18,8 @@ class GatedSumCrossAttention(TwoMemories):
     (Hao et al. 2019, section 3.3, gated sum).
     """
 
+    reads_stream = True
+
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         self.gate = None if self.extra_attention is None else nn.Linear(2 * site.d_model, site.d_model)

@@ -18,21 +18,30 @@ from models.sublayer import SubLayer
 class TransformerLayer(Layer):
     """C = SelfAttention(x); D = CrossAttention(C, memories) on the decoder side; h = SubLayer(D, FFN) (Vaswani et al. 2017)."""
 
+    takes_residual = True
+
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         stack = site.stack
-        self.self_attention: SelfAttention = SELF_ATTENTIONS.get(stack.self_attention["kind"])(site, **options(stack.self_attention))
+        make = SELF_ATTENTIONS.get(stack.self_attention["kind"])
+        self.self_attention: SelfAttention = make(site.at(place=1, role="self"), **options(stack.self_attention))
         self.cross_attention: CrossAttention | None = None
         if stack.cross_attention is not None and site.memory_dims:
-            self.cross_attention = CROSS_ATTENTIONS.get(stack.cross_attention["kind"])(site, **options(stack.cross_attention))
+            make = CROSS_ATTENTIONS.get(stack.cross_attention["kind"])
+            self.cross_attention = make(site.at(place=2, role="cross"), **options(stack.cross_attention))
         self.feed_forward = FeedForward(site)
-        self.sublayer = SubLayer(site)
+        self.sublayer = SubLayer(site.at(place=self.sublayers(site), role="ffn"))
         self.reads = self.self_attention.reads
         for part in self.modules() if site.config.zero_residual else ():
             if isinstance(part, MultiHeadAttention):
                 part.output.starts_at_zero = True  # type: ignore[assignment]
             elif isinstance(part, FeedForward):
                 part.outer.starts_at_zero = True  # type: ignore[assignment]
+
+    @classmethod
+    def sublayers(cls, site: Site) -> int:
+        cross = site.stack.cross_attention
+        return 2 + (CROSS_ATTENTIONS.get(cross["kind"]).sublayers(site) if cross is not None and site.memory_dims else 0)
 
     def forward(
         self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, memories: tuple[Memory, ...], flow: Flow

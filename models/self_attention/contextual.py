@@ -25,6 +25,8 @@ class ContextualSelfAttention(SelfAttention):
 
     reads_context = True
 
+    reads_stream = True
+
     def __init__(self, site: Site, *, gate: Gate = "sigmoid", ctx_norms: CtxNorms = 1) -> None:
         super().__init__(site)
         if site.side != "encoder" or site.config.context is None:

@@ -21,6 +21,8 @@ class MultiLayerSelfAttention(SelfAttention):
     Layers l <= k are vanilla. Each MHA_i is complete and separate. In pre-norm each lower state has a norm of its own.
     """
 
+    reads_stream = True
+
     def __init__(self, site: Site, *, k: int = 2) -> None:
         super().__init__(site)
         self.reads = k if site.layer > k else 0

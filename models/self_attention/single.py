@@ -13,7 +13,9 @@ from models.sublayer import SubLayer
 
 @SELF_ATTENTIONS.register("single")
 class SingleSelfAttention(SelfAttention):
-    """C = SubLayer(x, q -> MHA(q, q, q)) (Vaswani et al. 2017)."""
+    """C = SubLayer(x, q -> MHA(q, q, q)) (Vaswani et al. 2017); MHA(q, k, v) where the side's residual gives three views."""
+
+    takes_views = True
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
@@ -21,4 +23,4 @@ class SingleSelfAttention(SelfAttention):
         self.sublayer = SubLayer(site)
 
     def forward(self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, flow: Flow) -> Tensor:
-        return self.sublayer(x, lambda q: self.attention(q, q, flow))
+        return self.sublayer(x, lambda q, k=None, v=None: self.attention(q, q if k is None else k, flow, v))

@@ -39,6 +39,8 @@ GROWN: dict[str, Any] = {
     "model.output_dim": None,
     "model.weight_norm": False,
     "model.zero_residual": False,
+    "model.encoder.residual": {"kind": "plain"},
+    "model.decoder.residual": {"kind": "plain"},
     **{f"{phase}{name}": value for phase in ("", "optim.restart.") for name, value in _BATCH.items()},
     **{f"optim.{phase}schedule.{name}": None for phase in ("", "restart.") for name in _SCHEDULE},
     "optim.momentum": None,
@@ -63,7 +65,7 @@ GROWN: dict[str, Any] = {
 
 A field with that value is left out of the key, so that a new option does not rename finished runs."""
 
-_SIDE = ("connection", "aggregation", "self_attention", "layer", "cross_attention")
+_SIDE = ("connection", "aggregation", "residual", "self_attention", "layer", "cross_attention")
 _WHOLE = ("bridge", "extra_encoder", "context")
 
 
@@ -250,8 +252,9 @@ def _component(path: str, registry: str, component: Mapping[str, Any]) -> str:
 
 
 def _components(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    for side in (model.encoder, model.decoder):
-        yield from ((name, getattr(side, name)) for name in _SIDE if getattr(side, name) is not None)
+    for side in ("encoder", "decoder"):
+        found = ((name, getattr(getattr(model, side), name)) for name in _SIDE)
+        yield from ((name, value) for name, value in found if value is not None and not _as_before(f"model.{side}.{name}", value))
     yield from ((name, getattr(model, name)) for name in _WHOLE if getattr(model, name) is not None)
     yield from (("regularizer", component) for component in model.regularizers)
 

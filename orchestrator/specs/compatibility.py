@@ -18,6 +18,8 @@ def check_compatibility(components: Components) -> list[Problem]:
     return (
         _check_side("encoder", components)
         or _check_side("decoder", components)
+        or _check_residual("encoder", components)
+        or _check_residual("decoder", components)
         or _check_encoder_states(components)
         or _check_cross_attention(components)
         or _check_contexts(components)
@@ -48,6 +50,39 @@ def _check_side(side: str, components: Components) -> list[Problem]:
     for path, component in components.items():
         if component["kind"] == "diversity" and component["sides"] in ("both", side) and len(set(widths)) > 1:
             return [Problem((*path, "kind"), f"found diversity over {side} layers of unequal widths; expected one width")]
+    return []
+
+
+def _check_residual(side: str, components: Components) -> list[Problem]:
+    """Checks a side's residual against its layer and against the components that would read a stream of several tensors."""
+    residual, residual_class = _find(components, (side, "residual"), "plain")
+    layer, layer_class = _find(components, (side, "layer"), "transformer")
+    name = residual["kind"]
+    if name != "plain" and not layer_class.takes_residual:
+        return [Problem((side, "residual", "kind"), f"found {name} with layer {layer['kind']}; expected plain")]
+    norm = "pre"
+    own_order = residual_class.order(norm, **{key: value for key, value in residual.items() if key != "kind"}) != norm
+    if not residual_class.streams and not own_order:
+        return []
+    why = f"with residual {name}, whose " + ("stream is several tensors" if residual_class.streams else "layers have no norms")
+    for slot, default in (("connection", "residual"), ("aggregation", "top")):
+        found = components.get((side, slot), {"kind": default})["kind"]
+        if found != default:
+            return [Problem((side, slot, "kind"), f"found {found} {why}; expected {default}")]
+    for slot in ("self_attention", "cross_attention") if side == "decoder" else ("self_attention",):
+        found, attention = _find(components, (side, slot), "single")
+        if attention.reads_stream or (residual_class.takes_views and slot == "self_attention" and not attention.takes_views):
+            return [Problem((side, slot, "kind"), f"found {found['kind']} {why}; expected single")]
+    bridge, bridge_class = _find(components, ("bridge",), "top")
+    if side == "encoder" and bridge_class.reads_layers:
+        expected = _names("bridge", lambda b: not b.reads_layers)
+        return [Problem(("bridge", "kind"), f"found {bridge['kind']} {why}; expected {expected}")]
+    if side == "encoder" and ("context",) in components:
+        return [Problem(("context", "kind"), f"found {components[('context',)]['kind']} {why}; expected no context")]
+    for path, component in components.items():
+        reads = path[0] == "regularizers" and REGISTRIES["regularizer"].get(component["kind"]).reads_layers
+        if reads and component.get("sides", side) in ("both", side):
+            return [Problem((*path, "kind"), f"found {component['kind']} {why}; expected no such term on the {side}")]
     return []
 
 

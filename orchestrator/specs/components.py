@@ -21,7 +21,7 @@ from orchestrator.specs.messages import Problem, problems_of
 from orchestrator.specs.positions import KeyPath, describe, nearest
 
 MAX_INT = 1_000_000
-SIDE_SLOTS = ("layer", "connection", "aggregation", "self_attention")
+SIDE_SLOTS = ("layer", "connection", "aggregation", "residual", "self_attention")
 SLOTS: dict[KeyPath, str] = (
     {("encoder", slot): slot for slot in SIDE_SLOTS}
     | {("decoder", slot): slot for slot in (*SIDE_SLOTS, "cross_attention")}

@@ -13,7 +13,18 @@ from orchestrator.safe_text import visible
 
 KeyPath = tuple[str | int, ...]
 _COMPONENT_KEYS = frozenset(
-    {"layer", "connection", "aggregation", "self_attention", "cross_attention", "bridge", "extra_encoder", "context", "schedule"}
+    {
+        "layer",
+        "connection",
+        "aggregation",
+        "residual",
+        "self_attention",
+        "cross_attention",
+        "bridge",
+        "extra_encoder",
+        "context",
+        "schedule",
+    }
 )
 
 

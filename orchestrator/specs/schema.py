@@ -115,6 +115,7 @@ class EncoderSpec(Strict, StackConfig):
     layer: Component = _STACK.layer
     connection: Component = _STACK.connection
     aggregation: Component = _STACK.aggregation
+    residual: Component = _STACK.residual
     self_attention: Component = _STACK.self_attention
     cross_attention: ClassVar[None] = None  # type: ignore[misc]  # the key is refused
 

@@ -14,7 +14,7 @@ from models.registry import REGISTRIES
 VOCAB = 23
 TWO_MEMORIES: dict[str, Any] = {"bridge": {"kind": "extra"}, "extra_encoder": {"kind": "biarn", "steps": 3}}
 STACKED: dict[str, Any] = {"num_layers": 4, "cross_attention": {"kind": "stacked"}}
-STACK_KINDS = ("connection", "aggregation", "self_attention", "layer")
+STACK_KINDS = ("connection", "aggregation", "residual", "self_attention", "layer")
 
 
 def config(norm: str, **changes: Any) -> dict[str, Any]:
@@ -43,6 +43,8 @@ def variant(kind: str, name: str, norm: str) -> dict[str, Any]:
         check, at = REGISTRIES[kind].get(kind_name).check, {"num_layers": 4, "d_model": 16, "num_heads": 2, "norm": norm}
         plain = {key: value for key, value in component.items() if key != "kind"}
         stands = {side: check(at | {"side": side}, **plain) is None for side in ("encoder", "decoder")}
+        if kind == "residual" and not any(stands.values()):
+            return variant(kind, name, "pre" if norm == "post" else "post")
         return config(norm, **{side: {"num_layers": 4} | ({kind: component} if here else {}) for side, here in stands.items()})
     if kind == "cross_attention":
         two = {} if kind_name == "single" else TWO_MEMORIES
