@@ -35,7 +35,7 @@ def initialise(model: nn.Module, scheme: str, seed: int) -> None:
     keeps 1 - p, N(0, sqrt((1 - p) / n)), before a GLU twice that; biases 0 (Gehring et al. 2017, section 3.5). Gains of weight
     normalisation: ||v||, so that the map starts as the plain one. With `zero_residual` the last maps of attention and feed-forward in
     Transformer layers are 0: each sublayer starts as the identity, or its norm, and a deep post-norm stack passes gradients at once
-    (Zhang et al. 2019, Fixup). A module with `initialise(name, generator)` draws its own.
+    (Zhang et al. 2019, Fixup). A residual's `gain` multiplies what it says. A module with `initialise(name, generator)` draws its own.
     NoInitialValueError: for a parameter that none of these covers; what its constructor put there does not count.
     """
     require_all(model)
@@ -92,5 +92,7 @@ def _draw(module: nn.Module, name: str, parameter: Tensor, scheme: str, generato
     if scheme == "convs2s":
         variance = getattr(module, "initial_variance", 1.0 / module.in_features)
         return value.normal_(0.0, math.sqrt(variance), generator=generator)
-    bound = uniform_bound(scheme, module.in_features, module.out_features)
+    bound = uniform_bound(scheme, module.in_features, module.out_features) * (
+        getattr(module, "initial_gain", 1.0) if name == "weight" else 1.0
+    )
     return value.uniform_(-bound, bound, generator=generator)

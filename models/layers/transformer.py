@@ -32,6 +32,12 @@ class TransformerLayer(Layer):
         self.feed_forward = FeedForward(site)
         self.sublayer = SubLayer(site.at(place=self.sublayers(site), role="ffn"))
         self.reads = self.self_attention.reads
+        if (gain := self.sublayer.residual.gain) != 1.0:
+            for part in self.modules():
+                if isinstance(part, MultiHeadAttention):
+                    part.value.initial_gain = part.output.initial_gain = gain  # type: ignore[assignment]
+                elif isinstance(part, FeedForward):
+                    part.inner.initial_gain = part.outer.initial_gain = gain  # type: ignore[assignment]
         for part in self.modules() if site.config.zero_residual else ():
             if isinstance(part, MultiHeadAttention):
                 part.output.starts_at_zero = True  # type: ignore[assignment]

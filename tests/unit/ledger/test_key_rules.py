@@ -24,10 +24,12 @@ MANIFEST = {
 PLACES = {  # place below `model` -> (registry, kind): a component of its own at every place
     ("encoder", "connection"): ("connection", "dense"),
     ("encoder", "aggregation"): ("aggregation", "linear"),
+    ("encoder", "residual"): ("residual", "rezero"),
     ("encoder", "self_attention"): ("self_attention", "relative"),
     ("encoder", "layer"): ("layer", "convolution"),
     ("decoder", "connection"): ("connection", "dlcl"),
     ("decoder", "aggregation"): ("aggregation", "mlrf-avg"),
+    ("decoder", "residual"): ("residual", "laurel"),
     ("decoder", "self_attention"): ("self_attention", "directional"),
     ("decoder", "layer"): ("layer", "transformer"),
     ("decoder", "cross_attention"): ("cross_attention", "stacked"),
@@ -69,6 +71,12 @@ def test_the_version_of_a_component_is_in_the_key_wherever_it_stands(monkeypatch
             assert component_versions(spec(model()).model)[f"{registry}/{kind}"] == 2
     assert len(found) == 1 + len(PLACES), "each of them makes a key of its own"
     assert train_key(model()) == before
+
+
+def test_the_plain_residual_is_in_no_key():
+    plain = {side: {"residual": {"kind": "plain"}} for side in ("encoder", "decoder")}
+    assert train_key(plain) == train_key({}) != train_key(plain | {"encoder": {"residual": {"kind": "laurel"}}})
+    assert "residual/plain" not in component_versions(spec(plain).model)
 
 
 def test_a_class_is_registered_with_the_version_it_states(monkeypatch):

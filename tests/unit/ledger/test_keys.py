@@ -40,7 +40,7 @@ def stubs(monkeypatch):
     """A registry of our own: its kinds and versions are known here."""
     sides = ("connection", "aggregation", "residual", "self_attention", "cross_attention", "layer")
     names = (*sides, "bridge", "extra_encoder", "context", "regularizer")
-    kinds = dict.fromkeys(("residual", "top", "single", "transformer", "dense", "birnn", "gru", "diversity"), Plain)
+    kinds = dict.fromkeys(("residual", "top", "plain", "single", "transformer", "dense", "birnn", "gru", "diversity"), Plain)
     registries = {name: type("Registry", (), {"get": staticmethod(dict(kinds).__getitem__)}) for name in names}
     monkeypatch.setattr("orchestrator.ledger.keys.REGISTRIES", registries)
     return registries

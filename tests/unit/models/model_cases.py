@@ -10,6 +10,7 @@ import torch
 
 from models import build
 from models.registry import REGISTRIES
+from models.seams import Residual
 
 VOCAB = 23
 TWO_MEMORIES: dict[str, Any] = {"bridge": {"kind": "extra"}, "extra_encoder": {"kind": "biarn", "steps": 3}}
@@ -115,6 +116,12 @@ OPTIONS = [
     ("aggregation", "mlrf-fnn word_embedding=false"),
     ("aggregation", 'mlrf-self-attention w1="layer" layer_embedding=false'),
     ("aggregation", 'mlrf-self-attention w1="hop" word_embedding=false n_hop=3'),
+    ("residual", 'rezero per="layer"'),
+    ("residual", 'rezero norms="keep"'),
+    ("residual", 'deepnorm gain="torchscale"'),
+    ("residual", 'laurel rank=3 squash="sigmoid"'),
+    ("residual", "laurel rank=3 weights=false"),
+    ("residual", 'delta value="constant"'),
     ("self_attention", "multi_layer k=3"),
     ("extra_encoder", 'birnn num_layers=3 gru="torch"'),
     ("extra_encoder", "birnn rec_input_pos=true"),
@@ -143,7 +150,17 @@ ONCE = POST + [case for case in PRE if (*case[:2], "post") not in POST] + [("con
 
 
 def fresh(case: tuple[str, str, str], seed: int = 3):
-    return build(variant(*case), VOCAB, VOCAB + 2, seed).eval()
+    return off_start(build(variant(*case), VOCAB, VOCAB + 2, seed)).eval()
+
+
+def off_start(model):
+    """Residuals start where some of their parameters, or the whole layer, have no part in the output: they are moved a little."""
+    generator = torch.Generator().manual_seed(11)
+    with torch.no_grad():
+        for module in model.modules():
+            for p in module.parameters() if isinstance(module, Residual) else ():
+                p.add_(0.2 * torch.randn(p.shape, generator=generator))
+    return model
 
 
 @functools.cache

@@ -90,6 +90,7 @@ def test_layers_between_which_a_connection_combines_run_in_c_too(calls):
         {"self_attention": {"kind": "relative", "k": 3}},
         {"self_attention": {"kind": "multi_layer", "k": 2}},
         {"cross_attention": {"kind": "multistep"}},
+        {"residual": {"kind": "laurel"}},
     ],
 )
 def test_a_layer_of_other_components_keeps_its_own_forward(calls, decoder):

@@ -9,7 +9,7 @@ from safetensors.torch import load, save
 from models import Cache, build, count_parameters
 from models.loss import label_smoothed_loss
 from models.paths import PATHS
-from tests.unit.models.model_cases import CASES, ONCE, VOCAB, batch, fresh, full, tiny, variant
+from tests.unit.models.model_cases import CASES, ONCE, VOCAB, batch, fresh, full, off_start, tiny, variant
 
 every_case = pytest.mark.parametrize("case", CASES, ids="-".join)
 
@@ -80,7 +80,7 @@ def test_padding_changes_nothing(case):
     with torch.no_grad():
         alone = model(src[:1, :4], tgt[:1, :5]).hidden
         padded = model(torch.nn.functional.pad(src[:1], (0, 3)), torch.nn.functional.pad(tgt[:1, :5], (0, 2))).hidden[:, :5]
-    torch.testing.assert_close(padded, alone, atol=2e-6, rtol=1e-4)
+    torch.testing.assert_close(padded, alone, atol=5e-6, rtol=1e-4)
 
 
 @every_case
@@ -103,7 +103,7 @@ def _loss(model, src, tgt_in, tgt_out):
 @every_case
 def test_every_parameter_gets_a_gradient_and_packed_rows_give_the_same(case, monkeypatch):
     config = variant(*case) | {"dropout": {"embedding": 0.0, "residual": 0.0}}
-    model = build(config, VOCAB, VOCAB + 2, seed=3).train()
+    model = off_start(build(config, VOCAB, VOCAB + 2, seed=3)).train()
     src, tgt = batch()
 
     def run(pack):
@@ -156,9 +156,10 @@ def test_bf16_autocast_stays_close(case):
 
 @every_case
 def test_a_new_module_shifts_no_other_initial_value(case):
-    """Named streams: what this variant shares with the plain model starts from the same numbers."""
+    """Named streams: what this variant shares with the plain model starts from the same numbers, unless it scales them."""
     plain = dict(tiny(("connection", "residual", case[2])).named_parameters())
-    shared = [(n, p) for n, p in tiny(case).named_parameters() if n in plain and plain[n].shape == p.shape]
+    scaled = {f"{name}.weight" for name, module in tiny(case).named_modules() if hasattr(module, "initial_gain")}
+    shared = [(n, p) for n, p in tiny(case).named_parameters() if n in plain and plain[n].shape == p.shape and n not in scaled]
     assert shared
     assert all(torch.equal(p, plain[n]) for n, p in shared)
 

@@ -1,0 +1,207 @@
+"""Residuals: each against its equation and its start, their sizes, where they may stand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from models import build, count_parameters
+from models.config import ModelConfig
+from models.initialise import initialise
+from models.site import Site
+from models.sublayer import SubLayer
+from orchestrator.specs.components import check_components
+from tests.unit.models.model_cases import VOCAB, batch, config, off_start
+
+
+def sublayer(norm: str = "pre", place: int = 1, **residual: Any) -> SubLayer:
+    """Sub-layer `place` of the first of two encoder layers, d_model 8, with its initial values."""
+    settings = ModelConfig.of({"d_model": 8, "num_heads": 2, "norm": norm, "encoder": {"num_layers": 2, "residual": residual}})
+    site = Site("encoder", 1, 2, settings, place=place, role="self", sublayers=4)
+    made = SubLayer(site.at(order="none") if residual == {"kind": "rezero"} else site).eval()
+    initialise(made, "xavier", 1)
+    return made.requires_grad_(False)
+
+
+def both(norm: str, layers: int = 4, **residual: Any) -> dict[str, Any]:
+    return config(norm, **{side: {"num_layers": layers, "residual": residual} for side in ("encoder", "decoder")})
+
+
+def model_of(norm: str, layers: int = 4, **residual: Any):
+    return build(both(norm, layers, **residual), VOCAB, VOCAB, 1).eval().requires_grad_(False)
+
+
+def hidden(model) -> torch.Tensor:
+    return model(*batch()).hidden
+
+
+def x_and_y() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    return torch.randn(2, 3, 8, generator=generator), torch.randn(2, 3, 8, generator=generator)
+
+
+# ---------------------------------------------------------------- what equals the plain network
+
+SAME = [
+    ("pre", {"kind": "laurel"}, 0.0),
+    ("post", {"kind": "laurel", "rank": 3}, 0.0),
+    ("pre", {"kind": "laurel", "rank": 3, "weights": False}, 0.0),
+    ("post", {"kind": "laurel", "squash": "sigmoid"}, 0.0),
+]
+
+
+@pytest.mark.parametrize(("norm", "residual", "error"), SAME)
+def test_it_starts_as_the_plain_network(norm, residual, error):
+    torch.testing.assert_close(hidden(model_of(norm, **residual)), hidden(model_of(norm, kind="plain")), atol=error, rtol=error)
+    assert not torch.equal(hidden(off_start(model_of(norm, **residual))), hidden(model_of(norm, kind="plain")))
+
+
+# ---------------------------------------------------------------- single streams
+
+
+def test_rezero_starts_as_the_identity_and_has_no_norms():
+    model = build(both("pre", kind="rezero"), VOCAB, VOCAB, 1)
+    assert not [name for name, _ in model.named_parameters() if "norm" in name]
+    output = model(*batch())
+    assert torch.equal(output.encoder.outputs[0], output.encoder.outputs[-1])
+    output.hidden.square().sum().backward()
+    grads = {name: p.grad for name, p in model.decoder.layers.named_parameters()}
+    assert all(bool(grad.any()) == ("scale" in name) for name, grad in grads.items() if grad is not None)
+
+
+def test_rezero_adds_a_share_of_the_function():
+    one, (x, y) = sublayer(kind="rezero"), x_and_y()
+    one.residual.scale.alpha.fill_(0.25)
+    torch.testing.assert_close(one(x, lambda q: q + y), x + 0.25 * (x + y))
+    kept = sublayer("post", kind="rezero", norms="keep")
+    torch.testing.assert_close(kept(x, lambda q: y), kept.norm(x))
+
+
+def test_rezero_by_layer_shares_one_scalar():
+    own, shared = (model_of("pre", kind="rezero", per=per) for per in ("sublayer", "layer"))
+    scalars = [sum("alpha" in name for name, _ in model.named_parameters()) for model in (own, shared)]
+    assert scalars == [4 * 2 + 4 * 3, 4 + 4]
+
+
+@pytest.mark.parametrize(
+    ("layers", "encoder", "decoder"), [((6, 6), (1.418, 0.497), (2.060, 0.343)), ((18, 6), (1.866, 0.378), (2.060, 0.343))]
+)
+def test_deepnorms_constants(layers, encoder, decoder):
+    sides = {side: {"num_layers": n, "residual": {"kind": "deepnorm"}} for side, n in zip(("encoder", "decoder"), layers, strict=True)}
+    model, plain = (
+        build(config("post", **{s: sides[s] | r for s in sides}), VOCAB, VOCAB, 1) for r in ({}, {"residual": {"kind": "plain"}})
+    )
+    for side, (alpha, beta) in (("encoder", encoder), ("decoder", decoder)):
+        layer, other = getattr(model, side).layers[0], getattr(plain, side).layers[0]
+        assert layer.sublayer.residual.alpha == pytest.approx(alpha, abs=5e-4)
+        for (name, p), q in zip(layer.named_parameters(), other.parameters(), strict=True):
+            scaled = name.endswith(("value.weight", "output.weight", "inner.weight", "outer.weight"))
+            torch.testing.assert_close(p, q * (beta if scaled else 1.0), atol=1e-4, rtol=2e-3)
+    x, y = x_and_y()
+    one = sublayer("post", kind="deepnorm")
+    torch.testing.assert_close(one(x, lambda q: y), one.norm(one.residual.alpha * x + y))
+    one.residual.alpha = 1.0
+    assert torch.equal(one(x, lambda q: y), sublayer("post", kind="plain")(x, lambda q: y))
+
+
+def test_torchscales_gain_of_the_encoder_is_larger():
+    paper, other = (sublayer("post", kind="deepnorm", gain=gain).residual.gain for gain in ("paper", "torchscale"))
+    assert other / paper == pytest.approx(1.15 / 0.87)
+
+
+@pytest.mark.parametrize("squash", ["softmax", "sigmoid"])
+def test_laurel_weighs_both_terms_and_adds_a_low_rank_map(squash):
+    one, (x, y) = off_start(sublayer(kind="laurel", rank=3, squash=squash, total=1.5)), x_and_y()
+    l = [float(v) for v in one.residual.logits]
+    a, b = (math.exp(v) / sum(map(math.exp, l)) for v in l) if squash == "softmax" else (1 / (1 + math.exp(-v)) for v in l)
+    low = x @ one.residual.inner.weight.T @ one.residual.outer.weight.T
+    torch.testing.assert_close(one(x, lambda q: y), 1.5 * (a * y + b * (x + low)))
+
+
+def test_delta_replaces_the_streams_part_along_the_functions_output():
+    """x' = (I - beta k k^T) x + beta v k, token by token; the matrix has the eigenvalues 1 and 1 - beta."""
+    one, (x, y) = off_start(sublayer(kind="delta")), x_and_y()
+    r, got = one.residual, one(x, lambda q: y)
+    for b in range(2):
+        for t in range(3):
+            k = y[b, t] / y[b, t].norm()
+            beta = 2 * torch.sigmoid(r.step @ one.norm(x)[b, t] + r.step_bias)
+            v = 4 * torch.sigmoid(r.value @ x[b, t] + r.value_bias)
+            matrix = torch.eye(8) - beta * torch.outer(k, k)
+            eigenvalues = torch.cat((torch.ones(7), 1 - beta)).sort().values
+            torch.testing.assert_close(torch.linalg.eigvalsh(matrix).sort().values, eigenvalues, atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(got[b, t], matrix @ x[b, t] + beta * v * k, atol=1e-5, rtol=1e-4)
+    r.step_bias.fill_(-100.0)
+    torch.testing.assert_close(one(x, lambda q: y), x)
+
+
+# ---------------------------------------------------------------- sizes
+
+SIZES = {"base": (512, 2048, 6, 6), "mini": (256, 1024, 4, 2), "small": (128, 512, 6, 6)}
+COUNTS = [
+    ("pre", {"kind": "rezero"}, (-32_738, -8_178, -8_162)),
+    ("post", {"kind": "deepnorm"}, (0, 0, 0)),
+    ("pre", {"kind": "laurel"}, (60, 28, 60)),
+    ("pre", {"kind": "laurel", "rank": 16, "weights": False}, (491_520, 114_688, 122_880)),
+    ("pre", {"kind": "delta"}, (30_780, 7_196, 7_740)),
+]
+
+
+@pytest.mark.parametrize(("norm", "residual", "own"), COUNTS, ids=lambda v: str(v.get("kind", "")) if isinstance(v, dict) else None)
+def test_own_parameters(norm, residual, own):
+    found = []
+    for d, f, encoder, decoder in SIZES.values():
+        sides = {"encoder": encoder, "decoder": decoder}
+        sizes = []
+        for kind in (residual, {"kind": "plain"}):
+            model = {side: {"num_layers": n, "residual": kind} for side, n in sides.items()}
+            with torch.device("meta"):
+                sizes.append(count_parameters(build({"d_model": d, "d_ff": f, "num_heads": 4, "norm": norm} | model, 9, 9)))
+        found.append(sizes[0] - sizes[1])
+    assert tuple(found) == own
+
+
+# ---------------------------------------------------------------- where they stand
+
+
+def problems(**changes: Any) -> list[tuple[tuple[str | int, ...], str]]:
+    model = ModelConfig()
+    sides: dict[str, Any] = {side: {"num_layers": 4} | changes.pop(side, {}) for side in ("encoder", "decoder")}
+    base = {"d_model": 16, "num_heads": 2, "norm": "pre"} | sides
+    assert model.norm == "post"
+    return [(problem.path, problem.message) for problem in check_components(base | changes)[1]]
+
+
+def test_one_line_where_a_residual_cannot_stand():
+    convolution = {"kind": "convolution", "widths": 16}
+    path, line = problems(norm="post", encoder={"layer": convolution, "connection": {"kind": "projected"}, "residual": {"kind": "laurel"}})[
+        0
+    ]
+    assert (path, line) == (("encoder", "residual", "kind"), "found laurel with layer convolution; expected plain")
+    ((path, line),) = problems(encoder={"residual": {"kind": "deepnorm"}})
+    assert (path, line) == (("encoder", "residual"), "found norm pre; expected post with residual deepnorm")
+    ((path, line),) = problems(norm="post", decoder={"residual": {"kind": "rezero"}})
+    assert path == ("decoder", "residual") and "expected norm pre" in line
+    ((path, line),) = problems(encoder={"residual": {"kind": "laurel", "weights": False}})
+    assert "expected weights true or rank" in line
+
+
+def test_without_norms_no_component_reads_the_layers():
+    rezero = {"residual": {"kind": "rezero"}}
+    ((path, line),) = problems(encoder=rezero | {"connection": {"kind": "dlcl"}})
+    assert path == ("encoder", "connection", "kind") and line.endswith("whose layers have no norms; expected residual")
+    ((path, line),) = problems(encoder=rezero, bridge={"kind": "transparent"})
+    assert path == ("bridge", "kind") and "expected" in line
+    assert problems(encoder=rezero, decoder=rezero) == []
+    assert problems(encoder={"residual": {"kind": "rezero", "norms": "keep"}, "connection": {"kind": "dlcl"}}) == []
+
+
+def test_every_sub_layer_of_a_layer_has_a_residual():
+    two = {"bridge": {"kind": "extra"}, "extra_encoder": {"kind": "biarn", "steps": 3}}
+    stacked = {"num_layers": 2, "cross_attention": {"kind": "stacked"}, "residual": {"kind": "laurel"}}
+    model = build(config("pre", decoder=stacked, encoder={"num_layers": 2, "residual": {"kind": "laurel"}}, **two), VOCAB, VOCAB, 1)
+    names = [name for name, _ in model.named_parameters() if name.endswith("logits")]
+    assert len(names) == 2 * 2 + 2 * 3 + 1, "the recurrent encoder's sub-layers keep x + y"
