@@ -252,8 +252,8 @@ def _component(path: str, registry: str, component: Mapping[str, Any]) -> str:
 
 
 def _components(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    for side in ("encoder", "decoder"):
-        found = ((name, getattr(getattr(model, side), name)) for name in _SIDE)
+    for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
+        found = ((name, getattr(stack, name)) for name in _SIDE)
         yield from ((name, value) for name, value in found if value is not None and not _as_before(f"model.{side}.{name}", value))
     yield from ((name, getattr(model, name)) for name in _WHOLE if getattr(model, name) is not None)
     yield from (("regularizer", component) for component in model.regularizers)
