@@ -49,6 +49,13 @@ def sweep(
     seeds: Seeds = None,
     controls: Controls = None,
     max_hours: MaxHours = None,
+    until_decided: Annotated[
+        bool,
+        typer.Option(
+            "--until-decided",
+            help="Run the first 3 seeds, then all seeds of the rows whose claims these do not decide. Needs a cap on hours.",
+        ),
+    ] = False,
 ) -> None:
     """Run every row of a file with every seed, under the scheduler of its sweep section. The same command resumes an interrupted sweep.
 
@@ -60,7 +67,7 @@ def sweep(
     """
     from orchestrator.cli.commands.run import sweep
 
-    sweep(target, seeds, replace(options, controls=controls, max_hours=max_hours))
+    sweep(target, seeds, replace(options, controls=controls, max_hours=max_hours, until_decided=until_decided))
 
 
 @expand_options(engine="ray")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.report import noise_floor
+from orchestrator.report import looks, noise_floor
 from orchestrator.report.effects import Effect, Effects, Outcomes, claimed, failure_verdict, main_metric
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.verdicts import MARGINS, ONE_SEED, UNDERPOWERED, Verdict
@@ -35,11 +35,15 @@ def judged(
     starts: Mapping[str, str],
     reader: StatisticsReader,
     setting: str = "",
+    level: float | None = None,
 ) -> list[dict[str, Any]]:
-    """One record a claim: {"row", "against", "metric", "claim", "source", "verdict", "reason", "seeds_needed", "setting", "effect"}.
+    """One record a claim.
+
+    {"row", "against", "metric", "claim", "source", "verdict", "reason", "seeds_needed", "level", "setting", "effect"}.
 
     A claim on a row with matched controls among `rows` has {"controls": {kind: {"against", "verdict", "reason", "effect"}}} too. p-values
     are adjusted over the comparisons of one metric (Holm). setting: how our setting differs from the paper's.
+    level: of significance; None: that of the looks that the sweep of these rows took, else 0.05.
     """
     by_id = {row.id: row for row in rows}
     filled = [replace(c, against=c.against or starts.get(c.row), metric=c.metric or main_metric(by_id[c.row])) for c in claims]
@@ -47,6 +51,7 @@ def judged(
     for row in rows:
         if row.control is not None:
             controls.setdefault(row.control.against, {})[row.id] = row.control.kind
+    level = looks.level(reader.ledger, outcomes) if level is None else level
     floor = noise_floor.floors(reader.ledger, by_id)
     effects: dict[str, dict[tuple[str, str], Effect]] = {}
     for metric in dict.fromkeys(str(claim.metric) for claim in filled):
@@ -60,23 +65,23 @@ def judged(
         found = effects[str(claim.metric)]
         about = {"row": claim.row, "against": claim.against, "metric": claim.metric, "claim": claim.effect, "source": claim.source}
         about |= {"margin": claim.margin} if claim.margin is not None else {}
-        record = about | _judged(claim, found, by_id[claim.row], outcomes) | {"setting": setting}
+        record = about | _judged(claim, found, by_id[claim.row], outcomes, level) | {"setting": setting}
         matched = {
-            kind: {"against": base} | _judged(replace(claim, against=base), found, by_id[claim.row], outcomes)
+            kind: {"against": base} | _judged(replace(claim, against=base), found, by_id[claim.row], outcomes, level)
             for base, kind in controls.get(claim.row, {}).items()
         }
         records.append(record | ({"controls": matched} if matched else {}))
     return records
 
 
-def _judged(claim: RowClaim, effects: Mapping[tuple[str, str], Effect], row: Row, outcomes: Outcomes) -> dict[str, Any]:
+def _judged(claim: RowClaim, effects: Mapping[tuple[str, str], Effect], row: Row, outcomes: Outcomes, level: float) -> dict[str, Any]:
     effect = effects.get((claim.row, str(claim.against)))
-    verdict = _verdict(claim, effect, row, outcomes)
-    plain = {"verdict": verdict.word, "reason": verdict.reason, "seeds_needed": verdict.seeds}
+    verdict = _verdict(claim, effect, row, outcomes, level)
+    plain = {"verdict": verdict.word, "reason": verdict.reason, "seeds_needed": verdict.seeds, "level": level}
     return plain | {"effect": None if effect is None else effect.as_json()}
 
 
-def _verdict(claim: RowClaim, effect: Effect | None, row: Row, outcomes: Outcomes) -> Verdict:
+def _verdict(claim: RowClaim, effect: Effect | None, row: Row, outcomes: Outcomes, level: float) -> Verdict:
     failed = failure_verdict(row, outcomes.get(claim.row, ()))
     if failed is not None:
         return failed
@@ -87,7 +92,7 @@ def _verdict(claim: RowClaim, effect: Effect | None, row: Row, outcomes: Outcome
             return Verdict(NOT_RUN, f"no finished run of {' and '.join(lacking)}")
         return Verdict(NOT_COMPARED, "scored in another way than the row it is compared with, or without sentence statistics")
     margin = claim.margin if claim.margin is not None else MARGINS.get(effect.metric)
-    found = effect.verdict(claim.effect, margin)
+    found = effect.verdict(claim.effect, margin, level)
     if found.word != ONE_SEED and min(effect.seeds) < claim.seeds:
         return Verdict(UNDERPOWERED, f"{min(effect.seeds)} of the claim's {claim.seeds} seeds are done", found.seeds)
     return found

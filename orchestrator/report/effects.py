@@ -13,7 +13,18 @@ from typing import Any
 from orchestrator.report.find import SeedResult
 from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance import verdicts
-from orchestrator.scoring.significance.estimator import UNEQUAL, Answer, Arm, Difference, Spread, difference, equal_variances, holm, pooled
+from orchestrator.scoring.significance.estimator import (
+    LEVEL,
+    UNEQUAL,
+    Answer,
+    Arm,
+    Difference,
+    Spread,
+    difference,
+    equal_variances,
+    holm,
+    pooled,
+)
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import score_of
 from orchestrator.specs.row import Row
@@ -37,9 +48,10 @@ class Effect:
     difference: Difference | None = None
     p: float | None = None
 
-    def verdict(self, claim: float, margin: float | None = None) -> verdicts.Verdict:
-        """The verdict on a claimed D; margin: by default the metric's own."""
-        return verdicts.judge(claim, self.difference, self.p, margin=verdicts.MARGINS.get(self.metric) if margin is None else margin)
+    def verdict(self, claim: float, margin: float | None = None, level: float = LEVEL) -> verdicts.Verdict:
+        """The verdict on a claimed D at a level of significance; margin: by default the metric's own."""
+        margin = verdicts.MARGINS.get(self.metric) if margin is None else margin
+        return verdicts.judge(claim, self.difference, self.p, margin=margin, level=level)
 
     def as_json(self) -> dict[str, Any]:
         """{"against", "metric", "delta", "seeds"}, and with two seeds each both answers, the variances and the humans' agreement."""

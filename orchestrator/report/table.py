@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.ledger import component_sources
-from orchestrator.report import equal_loss, noise_floor, speeds
+from orchestrator.report import equal_loss, looks, noise_floor, speeds
 from orchestrator.report.effects import Effect, Effects, claimed, failure_verdict
 from orchestrator.report.figures import OURS, against, figures, short_id
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.notes import changed_since_training, earlier_results, metric_doubts, notes, parameter_differences
 from orchestrator.report.pareto import front
 from orchestrator.scoring.rouge import FIGURES as ROUGE
-from orchestrator.scoring.significance.estimator import LEVEL
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.baselines import baseline, starts
 from orchestrator.specs.row import Row
@@ -125,6 +124,7 @@ def make(
     made = [
         *warned,
         *notes(rows, outcomes, ours, scale, first, measured),
+        *looks.notes(finder.ledger, outcomes),
         *earlier_results(rows, outcomes),
         *metric_doubts(rows, outcomes, finder),
     ]
@@ -146,10 +146,11 @@ def effects(
     plain = {pair: "" for pair in start.items() if by_id[pair[0]].control is None}
     measured = Effects(rows, outcomes, reader, floor=noise_floor.floors(reader.ledger, by_id)).of([*plain, *controls])
     found: dict[str, dict[str, Any]] = {}
+    level = looks.level(reader.ledger, outcomes)
     for pair, kind in (plain | controls).items():
         if pair in measured:
             base = start.get(pair[0], pair[1])
-            one = _judged(measured[pair], claimed(by_id[pair[0]], by_id.get(base)))
+            one = _judged(measured[pair], claimed(by_id[pair[0]], by_id.get(base)), level)
             if kind:
                 found.setdefault(pair[0], {}).setdefault("controls", {})[kind] = one
             else:
@@ -164,16 +165,16 @@ def effects(
     return found
 
 
-def _judged(effect: Effect, claim: float | None) -> dict[str, Any]:
-    """{"effect", "significant", "verdict"} of one difference."""
+def _judged(effect: Effect, claim: float | None, level: float) -> dict[str, Any]:
+    """{"effect", "significant", "verdict"} of one difference, at a level of significance."""
     one: dict[str, Any] = {"effect": effect.as_json()}
     if effect.p is not None:
-        one["significant"] = effect.p < LEVEL and effect.delta > 0
+        one["significant"] = effect.p < level and effect.delta > 0
     if claim is not None:
-        judged = effect.verdict(claim)
+        judged = effect.verdict(claim, level=level)
         one["verdict"] = {"word": judged.word, "reason": judged.reason, "claim": claim, "seeds_needed": judged.seeds}
     elif effect.p is not None:
-        word = "undecided" if effect.p >= LEVEL else "higher" if effect.delta > 0 else "lower"
+        word = "undecided" if effect.p >= level else "higher" if effect.delta > 0 else "lower"
         one["verdict"] = {"word": word, "reason": f"no claim; p = {effect.p:.2g}"}
     return one
 

@@ -209,6 +209,7 @@ class Sweep:
         }
         if claims := with_claims(existing.get("claims", []), self.options.claims, time.time()):
             record["claims"] = claims
+        record |= {"looks": existing["looks"]} if "looks" in existing else {}
         atomic.write_json(path, record, points="sweep")
 
     @contextmanager

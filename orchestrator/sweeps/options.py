@@ -61,6 +61,8 @@ class ExecutionOptions(RowOptions):
         mirrors: Read-only ledgers that complement `results`.
         max_hours: Device-hours that the sweep may use (see `sweeps.budget`).
         again: Train requested rows again (see `sweeps.rerun`).
+        until_decided: Look at the rows twice (see `sweeps.looks`).
+        dropped: Runs, as `ROW:SEED`, that a look has dropped.
     """
 
     engine: str = "local"
@@ -77,6 +79,8 @@ class ExecutionOptions(RowOptions):
     mirrors: tuple[Path, ...] = ()
     max_hours: float | None = None
     again: bool = False
+    until_decided: bool = False
+    dropped: frozenset[str] = frozenset()
 
     @property
     def slug(self) -> str:

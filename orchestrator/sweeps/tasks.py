@@ -60,7 +60,8 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
 
     for row in rows:
         for seed in seeds:
-            add(row.at(seed))
+            if f"{row.id}:{seed}" not in options.dropped:
+                add(row.at(seed))
     if missing:
         raise UserError(*dict.fromkeys(missing))
     return _with_rungs(tasks.values(), {f"{row.id}:{seed}" for row in rows for seed in seeds}, options.scheduler)

@@ -11,6 +11,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from orchestrator.cli.commands.looks import execute_looks
 from orchestrator.cli.commands.rows import published_ledgers, resolve_rows
 from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json, stdout_to_stderr
@@ -29,7 +30,7 @@ from orchestrator.specs.baselines import starts
 from orchestrator.specs.controls import parse
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import runs, sweep_of
-from orchestrator.sweeps import budget, retrain
+from orchestrator.sweeps import budget, looks, retrain
 from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
 from orchestrator.sweeps.options import RESULTS, ExecutionOptions
 from orchestrator.sweeps.plan import Data
@@ -49,8 +50,10 @@ def run(target: str, seed: int | None, options: ExecutionOptions) -> None:
 def sweep(target: str, seeds: str | None, options: ExecutionOptions) -> None:
     """Runs every row of `target` with every seed, under the scheduler of its sweep section."""
     requested, limits = parse_seeds(seeds), resources.parse(options.resources)
-    rows = resolve_rows(target, options, preparing=True)
     section = sweep_of(target, options.profile)
+    if options.until_decided:
+        looks.check(target, section, requested or section.seeds, options.max_hours)
+    rows = resolve_rows(target, options, preparing=True)
     settings = section.model_dump() | {"resources": section.resources.model_dump() | limits}
     name = sweep_name(address_of(target, rows), options.profile, options.sets, parse(options.controls))
     tables = {found.table.path: found.table for found in index.find_all(target) if found.table.claims}
@@ -76,7 +79,7 @@ def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions) -
     retrain.check_seeds(retrained, seeds)
 
     with stdout_to_stderr(), _exit_at_cap():
-        records = execute(trainable, seeds, options)
+        records = (execute_looks if options.until_decided else execute)(trainable, seeds, options)
     out = console(stderr=options.as_json)
     _print_records(records, trainable, out, options)
     if retrained and all(record["status"] in ("done", "stopped", "diverged") for record in records):

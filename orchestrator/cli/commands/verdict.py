@@ -13,6 +13,7 @@ from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.ledger import sweep_files
 from orchestrator.report import claims as judging
+from orchestrator.report import looks
 from orchestrator.report.cells import interval, named_verdict
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
@@ -43,12 +44,14 @@ def verdict(target: str, options: RowOptions, *, as_json: bool) -> None:
     reader = StatisticsReader(finder.ledger, finder.prepared)
     setting = ", ".join([*([options.profile] if options.profile else []), *(f"--set {text}" for text in options.sets or [])])
     records: list[dict[str, Any]] = []
+    notes: list[str] = []
     for address, rows in tables.items():
         file = files.get(address) or next(iter(files.values()))
         seeds = (file.sweep or SweepSpec()).seeds
         start = starts(rows, None)
         stated = claims.of_table(address, file.claims) or judging.reported_claims(rows, start)
         outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
+        notes += looks.notes(finder.ledger, outcomes)
         found = judging.judged(stated, rows, outcomes, start, reader, setting)
         records += _with_history(found, file.claims, sweep_files.recorded_claims(roots, address))
     if not records:
@@ -58,6 +61,8 @@ def verdict(target: str, options: RowOptions, *, as_json: bool) -> None:
             print_json(record)
     else:
         _print(records)
+    for line in notes:
+        log(f"note: {line}")
     if code := judging.exit_code(records):
         raise typer.Exit(code)
 

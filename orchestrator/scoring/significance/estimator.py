@@ -206,7 +206,7 @@ def quantile(p: float, df: float) -> float:
     return float(stdtrit(min(df, INFINITE), p))
 
 
-def seeds_needed(effect: float, spread: Spread, sentences: float = 0.0) -> int | None:
+def seeds_needed(effect: float, spread: Spread, sentences: float = 0.0, level: float = LEVEL) -> int | None:
     """The fewest seeds of each arm that find `effect` with 80 % power; None if 200 do not.
 
     Each of the spread's groups gets as many seeds, as in a table whose rows all have k. sentences: max(0, V2 - Ve), which seeds do not
@@ -214,7 +214,7 @@ def seeds_needed(effect: float, spread: Spread, sentences: float = 0.0) -> int |
     """
     for k in range(2, MOST_SEEDS + 1):
         v1, df = 2 * spread.variance / k, max(2, spread.groups) * (k - 1)
-        if detectable(math.sqrt(v1 + sentences), satterthwaite(v1 + sentences, v1, df)) <= abs(effect):
+        if detectable(math.sqrt(v1 + sentences), satterthwaite(v1 + sentences, v1, df), level) <= abs(effect):
             return k
     return None
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from orchestrator.scoring.significance.estimator import LEVEL, Difference, quantile, seeds_needed
+from orchestrator.scoring.significance.estimator import LEVEL, Difference, detectable, quantile, seeds_needed
 
 REPRODUCED, SAME, CONTRADICTED, UNDERPOWERED, ONE_SEED = "reproduced", "same direction", "contradicted", "underpowered", "one seed"
 MARGINS = {"bleu": 0.5, "chrf": 0.5, "rougeL": 0.5}
@@ -37,7 +37,7 @@ class Verdict:
         return self.word in (REPRODUCED, SAME, CONTRADICTED)
 
 
-def judge(claim: float, found: Difference | None, p: float | None = None, *, margin: float | None = None) -> Verdict:
+def judge(claim: float, found: Difference | None, p: float | None = None, *, margin: float | None = None, level: float = LEVEL) -> Verdict:
     """The verdict on a claimed difference.
 
     Args:
@@ -46,15 +46,16 @@ def judge(claim: float, found: Difference | None, p: float | None = None, *, mar
         p: the p-value of "other seeds, other sentences", adjusted for the table's other rows; by default unadjusted.
         margin: largest effect that a claim of no effect allows, and below which an effect is too small to be the claimed one, as one
             below half the claim is.
+        level: of significance, and of the one-sided bounds.
     """
     if found is None:
         return Verdict(ONE_SEED, "an arm has one seed; two are the least for a verdict")
     test = found.other_sentences
     p = test.p if p is None else p
-    significant = p < LEVEL
+    significant = p < level
     if claim == 0:
-        return _no_effect(found, significant, margin or 0.0)
-    needed = seeds_needed(claim, found.spread, found.sentences)
+        return _no_effect(found, significant, margin or 0.0, level)
+    needed = seeds_needed(claim, found.spread, found.sentences, level)
     sign = math.copysign(1.0, claim)
     effect = sign * found.delta
     if significant and effect > 0:
@@ -64,13 +65,14 @@ def judge(claim: float, found: Difference | None, p: float | None = None, *, mar
         return Verdict(SAME, f"significant (p = {p:.2g}), outside the replication's interval {low:+.2f} to {high:+.2f}", needed)
     if significant:
         return Verdict(CONTRADICTED, f"significant with the opposite sign (p = {p:.2g})", needed)
-    bound, small = effect + quantile(1 - LEVEL, test.df) * test.se, min(abs(claim) / 2, math.inf if margin is None else margin)
+    bound, small = effect + quantile(1 - level, test.df) * test.se, min(abs(claim) / 2, math.inf if margin is None else margin)
     if bound < small:
-        return Verdict(CONTRADICTED, f"the effect is at most {sign * bound:+.2f} (one-sided 95 %), under {sign * small:+.2f}", needed)
+        reason = f"the effect is at most {sign * bound:+.2f} (one-sided {100 * (1 - level):.0f} %), under {sign * small:+.2f}"
+        return Verdict(CONTRADICTED, reason, needed)
     more = (
         f"{needed} seeds would find {claim:+.2f}" if needed is not None else f"no number of seeds would find {claim:+.2f} on this test set"
     )
-    return Verdict(UNDERPOWERED, f"80 % power finds {test.mde:.2f}; {more}", needed)
+    return Verdict(UNDERPOWERED, f"80 % power finds {detectable(test.se, test.df, level):.2f}; {more}", needed)
 
 
 def prediction(claim: float, found: Difference) -> tuple[float, float]:
@@ -89,14 +91,13 @@ def agreement(metric: str, delta: float) -> float | None:
     return a / (1 + math.exp(-b * abs(delta)))
 
 
-def _no_effect(found: Difference, significant: bool, margin: float) -> Verdict:
+def _no_effect(found: Difference, significant: bool, margin: float, level: float) -> Verdict:
     test = found.other_sentences
-    half = quantile(1 - LEVEL, test.df) * test.se
-    needed = seeds_needed(margin, found.spread, found.sentences)
+    half = quantile(1 - level, test.df) * test.se
+    needed = seeds_needed(margin, found.spread, found.sentences, level)
     if abs(found.delta) + half <= margin:
-        return Verdict(
-            REPRODUCED, f"the 90 % interval {found.delta - half:+.2f} to {found.delta + half:+.2f} is within {margin:.2f}", needed
-        )
+        interval = f"{found.delta - half:+.2f} to {found.delta + half:+.2f}"
+        return Verdict(REPRODUCED, f"the {100 * (1 - 2 * level):.0f} % interval {interval} is within {margin:.2f}", needed)
     if significant and abs(found.delta) > margin:
         return Verdict(CONTRADICTED, f"significant and over the margin of {margin:.2f}", needed)
-    return Verdict(UNDERPOWERED, f"80 % power finds {test.mde:.2f}; the margin is {margin:.2f}", needed)
+    return Verdict(UNDERPOWERED, f"80 % power finds {detectable(test.se, test.df, level):.2f}; the margin is {margin:.2f}", needed)

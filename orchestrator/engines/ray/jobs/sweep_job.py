@@ -20,6 +20,7 @@ from orchestrator.specs.positions import shown
 from orchestrator.specs.resources import parse
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve, runs, sweep_of
+from orchestrator.sweeps import looks
 from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
 
 FOLDERS = {"results": "NMT_RESULTS", "data_dir": "NMT_DATA_DIR", "cache_dir": "NMT_CACHE_DIR"}
@@ -59,6 +60,8 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     rows = resolve(target, sets=sets, profile=profile)
     section = sweep_of(target, profile)
     planned = runs(rows, seeds or section.seeds)
+    if options.get("until_decided"):
+        looks.check(target, section, seeds or section.seeds, options.get("max_hours"))
     if not planned:
         raise UserError(f"{rows[0].id}: found no row of kind run: nothing to execute")
     matched = wanted(rows, controls)

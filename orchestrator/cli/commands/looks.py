@@ -1,0 +1,178 @@
+"""`sweep --until-decided`: more seeds for the rows whose claims the first seeds do not decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.engines.execute import execute
+from orchestrator.errors import UserError
+from orchestrator.files import atomic
+from orchestrator.files.documents import read_document
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_lock import RunLock
+from orchestrator.report import noise_floor
+from orchestrator.report.claims import judged, reported_claims
+from orchestrator.report.effects import Effects, Outcomes, failure_verdict
+from orchestrator.report.figures import short_id
+from orchestrator.report.find import Finder
+from orchestrator.report.looks import Look
+from orchestrator.safe_text import log
+from orchestrator.scoring.significance.estimator import seeds_needed
+from orchestrator.scoring.significance.reader import StatisticsReader
+from orchestrator.scoring.significance.verdicts import CONTRADICTED, REPRODUCED, SAME, UNDERPOWERED
+from orchestrator.specs.baselines import starts
+from orchestrator.specs.claims import Claim, RowClaim, of_table
+from orchestrator.specs.positions import display
+from orchestrator.specs.row import Row
+from orchestrator.sweeps.looks import FIRST, LEVEL
+from orchestrator.sweeps.options import ExecutionOptions
+from orchestrator.sweeps.plan import Data
+
+HIGHER, LOWER, UNDECIDED = "higher", "lower", "undecided"
+DECIDED = (REPRODUCED, SAME, CONTRADICTED, HIGHER, LOWER)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim on a row, or its difference without a claim. needed: seeds of each row that would find it; None: over 200."""
+
+    against: str | None
+    word: str
+    reason: str
+    needed: int | None
+
+    def ends(self, most: int) -> str | None:
+        """Why no more seeds than now, of `most` in all, are needed; None if they are."""
+        if self.word in DECIDED:
+            return f"{self.word}, {self.reason}"
+        if self.word in (UNDERPOWERED, UNDECIDED) and (self.needed is None or self.needed > most):
+            return f"{self.word}, {self.needed or 'over 200'} seeds needed and {most} are the most"
+        return None
+
+
+def execute_looks(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> list[dict[str, Any]]:
+    """Runs every row with the first seeds, then those that the first look left with all seeds. Returns the records of `execute`.
+
+    A look that was taken stays. None is taken while a run has failed.
+    """
+    path = options.results / "sweeps" / f"{options.slug}.json"
+    taken = _taken(path, seeds)
+    if not taken:
+        records = execute(rows, seeds[:FIRST], options)
+        if _failed(records):
+            return records
+        taken = _keep(path, [take(rows, seeds[:FIRST], seeds, options)])
+    _print(taken[0], 1)
+    ended = _ended(taken[0], rows, seeds, options)
+    dropped = {f"{row_id}:{seed}" for row_id in ended for seed in seeds[FIRST:]}
+    records = execute(rows, seeds, replace(options, dropped=frozenset(dropped)))
+    if _failed(records) or len(ended) == len(rows):
+        return records
+    if len(taken) == 1:
+        taken = _keep(path, [*taken, take(rows, seeds, seeds, options, ended)])
+    _print(taken[1], 2)
+    return records
+
+
+def _failed(records: Sequence[dict[str, Any]]) -> bool:
+    return any(record["status"] not in ("done", "diverged") and not record.get("failed_as_stated") for record in records)
+
+
+def _keep(path: Path, looks: list[Look]) -> list[Look]:
+    """Writes the looks into the sweep's file."""
+    with RunLock(path.with_suffix(".lock")):
+        atomic.write_json(path, {**(read_document(path) or {}), "looks": looks}, points="sweep")
+    return looks
+
+
+def _print(look: Look, number: int) -> None:
+    for row_id, one in look["rows"].items():
+        end = "goes on" if one["continue"] else "ends"
+        log(f"{short_id(row_id)}: look {number} of 2, {look['seeds']} seeds: {end}: {one['reason']}")
+
+
+def take(rows: Sequence[Row], some: Sequence[int], seeds: Sequence[int], options: ExecutionOptions, ended: Sequence[str] = ()) -> Look:
+    """A look at the rows that have not `ended`, with the finished runs of the seeds `some`, the first ones or all of `seeds`."""
+    finder = Finder(Ledger(options.results, list(options.mirrors)), Data(options.data_dir, options.cache_dir))
+    reader = StatisticsReader(finder.ledger, finder.prepared)
+    stated = {entry["table"]: [Claim.model_validate(claim) for claim in entry["claims"]] for entry in options.claims}
+    tables: dict[str, list[Row]] = {}
+    for row in rows:
+        tables.setdefault("/".join(row.id.split("/")[:2]), []).append(row)
+    found: dict[str, Any] = {}
+    for address, own in tables.items():
+        outcomes = {row.id: [o for o in finder.outcomes(row, some) if o.seed in some] for row in own}
+        start, ids = starts(own), {row.id for row in own}
+        claims = [claim for claim in of_table(address, stated.get(address, [])) if claim.row in ids] or reported_claims(own, start)
+        decisions = _decide(own, _judge(own, outcomes, start, claims, reader), start, len(seeds), last=len(some) == len(seeds))
+        for row in own:
+            keys = finder.keys(row.at(seeds[0]))
+            found |= {} if row.id in ended else {row.id: {"score": None if keys is None else keys.score, **decisions[row.id]}}
+    return {"seeds": len(some), "all_seeds": list(seeds), "level": LEVEL, "rows": found}
+
+
+def _judge(
+    rows: Sequence[Row], outcomes: Outcomes, start: dict[str, str], claims: Sequence[RowClaim], reader: StatisticsReader
+) -> dict[str, list[Judged]]:
+    """Row -> its claims, or else its difference to the row that it is compared with; rows without runs to compare have none."""
+    found: dict[str, list[Judged]] = {}
+    for record in judged(claims, rows, outcomes, start, reader, level=LEVEL):
+        one = Judged(record["against"], record["verdict"], record["reason"], record["seeds_needed"])
+        found.setdefault(record["row"], []).append(one)
+    for row in rows:
+        failed = failure_verdict(row, outcomes[row.id])
+        if failed is not None and row.id not in found:
+            found[row.id] = [Judged(start.get(row.id), failed.word, failed.reason, None)]
+    effects = Effects(rows, outcomes, reader, floor=noise_floor.floors(reader.ledger, outcomes)).of(start.items())
+    for (row_id, against), effect in effects.items():
+        if row_id not in found and effect.difference is not None and effect.p is not None:
+            word = UNDECIDED if effect.p >= LEVEL else HIGHER if effect.delta > 0 else LOWER
+            needed = seeds_needed(effect.delta, effect.difference.spread, effect.difference.sentences, LEVEL)
+            found[row_id] = [Judged(against, word, f"no claim; p = {effect.p:.2g}", needed)]
+    return found
+
+
+def _decide(rows: Sequence[Row], found: dict[str, list[Judged]], start: dict[str, str], most: int, last: bool) -> dict[str, dict[str, Any]]:
+    """Row -> {"verdict", "reason", "continue"}. A row goes on for its own sake, or because one that does is compared with it or starts
+    from it."""
+    decisions: dict[str, dict[str, Any]] = {}
+    open_of: dict[str, list[Judged]] = {}
+    for row in rows:
+        judgements = found.get(row.id) or ([Judged(start[row.id], "no verdict", "no runs to compare", 1)] if row.id in start else [])
+        open_of[row.id] = [] if last else [one for one in judgements if one.ends(most) is None]
+        words = ", ".join(dict.fromkeys(one.word for one in judgements)) or "baseline"
+        reasons = [one.ends(most) or f"{one.word}, {one.reason}" for one in open_of[row.id] or judgements]
+        decisions[row.id] = {"verdict": words, "reason": "; ".join(reasons) or "baseline", "continue": bool(open_of[row.id])}
+    parents = {row.id: row.parent for row in rows}
+    for row_id in [row_id for row_id, left in open_of.items() if left]:
+        todo = [row_id, *(one.against for one in open_of[row_id])]
+        while todo:
+            name = todo.pop()
+            if name in decisions and not decisions[name]["continue"]:
+                decisions[name] |= {"continue": True, "reason": f"{short_id(row_id)} needs it; {decisions[name]['reason']}"}
+            parent = parents.get(name or "")
+            todo += [] if parent is None else [parent.id]
+    return decisions
+
+
+def _taken(path: Path, seeds: Sequence[int]) -> list[Look]:
+    """The looks of earlier calls. UserError if they were for other seeds: a third look would not keep the level."""
+    taken: list[Look] = (read_document(path) or {}).get("looks", [])
+    for look in taken:
+        if look["all_seeds"] != list(seeds):
+            raise UserError(
+                f"{display(path)}: looks: found looks for the seeds {look['all_seeds']}; expected the same seeds, as each further look "
+                f"would need another level; found --seeds or sweep.seeds {list(seeds)}"
+            )
+    return taken
+
+
+def _ended(look: Look, rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[str]:
+    """Rows that the look ended. One whose spec has changed since goes on."""
+    finder = Finder(Ledger(options.results, list(options.mirrors)), Data(options.data_dir, options.cache_dir))
+    ends = {row_id: one["score"] for row_id, one in look["rows"].items() if not one["continue"]}
+    keys = {row.id: finder.keys(row.at(seeds[0])) for row in rows if row.id in ends}
+    return [row_id for row_id, found in keys.items() if found is not None and found.score == ends[row_id]]
