@@ -17,6 +17,8 @@ from orchestrator.report.find import SeedResult
 from orchestrator.scoring.significance.estimator import LEVEL
 
 Look = dict[str, Any]
+BASELINE = "baseline"
+"""In place of the verdict on a row that is compared with no other."""
 
 
 def recorded(ledger: Ledger, outcomes: Mapping[str, Sequence[SeedResult]]) -> list[Look]:
@@ -44,6 +46,7 @@ def notes(ledger: Ledger, outcomes: Mapping[str, Sequence[SeedResult]]) -> list[
     if not taken:
         return []
     first = taken[0]
-    ended = [f"{short_id(row)} ({one['verdict']})" for row, one in first["rows"].items() if not one["continue"]]
+    left = {row: one for row, one in first["rows"].items() if not one["continue"] and one["verdict"] != BASELINE}
+    ended = [f"{short_id(row)} ({one['verdict']})" for row, one in left.items()]
     line = f"looks after {first['seeds']} and {len(first['all_seeds'])} seeds: p-values are compared with {first['level']} (Pocock 1977)"
     return [line + (f"; ended at the first look: {', '.join(ended)}" if ended else "")]

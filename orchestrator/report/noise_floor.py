@@ -6,14 +6,16 @@ another's. Plans use it to say what their seeds can find, tables pool it with th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import short
@@ -46,9 +48,11 @@ def family(spec: RunSpec) -> dict[str, Any]:
 def measure(row: Row, rows: Sequence[Row], outcomes: Outcomes, reader: StatisticsReader) -> dict[str, Any]:
     """The record of a floor from the finished seeds of `row`.
 
-    Returns {"row", "seeds", "family", "metrics": {name: {"mean", "sd", "df", "sentences", "range", "signal_to_noise"}}}. sentences:
-    bootstrap standard error of one run over sentences; range: of the means of the table's rows (`rows`) that have two seeds; None with less
-    than two rows. signal_to_noise: range / sd.
+    Returns {"row", "seeds", "family", "metrics": {name: {"mean", "sd", "df", "sentences", "range", "signal_to_noise"}}, "rungs"}.
+
+    sentences: bootstrap standard error of one run over sentences; range: of the means of the table's rows (`rows`) that have two seeds;
+    None with less than two rows. signal_to_noise: range / sd. rungs: metric -> {step: standard deviation over seeds} at the steps at
+    which two seeds were validated.
     """
     assert row.spec is not None
     record: dict[str, Any] = {"row": row.id, "family": family(row.spec), "metrics": {}}
@@ -64,7 +68,23 @@ def measure(row: Row, rows: Sequence[Row], outcomes: Outcomes, reader: Statistic
         found["signal_to_noise"] = None if span is None or not spread.sd else span / spread.sd
         record["metrics"][metric] = {name: None if v is None else round(v, 5) for name, v in found.items()} | {"df": spread.df}
         record["seeds"] = arm.k
-    return record
+    keys = dict.fromkeys(o.keys.train for o in outcomes.get(row.id, ()) if o.status == "done" and o.keys.train is not None)
+    return record | {"rungs": _rungs(reader.ledger, keys)}
+
+
+def _rungs(ledger: Ledger, train_keys: Collection[str]) -> dict[str, dict[str, float]]:
+    """Metric -> {step: standard deviation over these runs} of their rungs and other validations; of steps that two runs have."""
+    values: dict[str, dict[int, list[float]]] = {}
+    for key in train_keys:
+        reports = {int(report["step"]): report for report in ledger.history(key)} | ledger.read_rungs(key)
+        for step, report in sorted(reports.items()):
+            for name, value in report.items():
+                if name.startswith("valid/") and isinstance(value, (int, float)) and math.isfinite(value):
+                    values.setdefault(name, {}).setdefault(step, []).append(float(value))
+    return {
+        name: {str(step): round(float(np.std(each, ddof=1)), 6) for step, each in sorted(steps.items()) if len(each) > 1}
+        for name, steps in values.items()
+    }
 
 
 def save(ledger: Ledger, record: Mapping[str, Any]) -> None:
@@ -77,18 +97,42 @@ def load(ledger: Ledger, spec: RunSpec, metric: str) -> Floor | None:
     """The floor of the spec's family, or else one of the same corpus and test set; of several the one with the most seeds."""
     wanted = family(spec)
     found: list[tuple[bool, int, Floor]] = []
-    for root in (ledger.root, *ledger.mirrors):
-        for path in sorted((root / FOLDER).glob("*.json")):
-            try:
-                record = json.loads(path.read_text(encoding="utf-8"))
-                own, of = record["metrics"][metric], record["family"]
-                spread = Spread(float(own["sd"]) ** 2, int(own["df"]))
-                alike = (of["data"]["corpus"], of["score"]) == (wanted["data"]["corpus"], wanted["score"])
-            except (OSError, ValueError, KeyError, TypeError):
-                continue  # absent for this metric, or damaged: it is measured again by `noise`
-            if alike:
-                found.append((of == wanted, spread.df, Floor(str(record["row"]), spread, of == wanted)))
+    for record in _records(ledger):
+        try:
+            own, of = record["metrics"][metric], record["family"]
+            spread = Spread(float(own["sd"]) ** 2, int(own["df"]))
+            alike = (of["data"]["corpus"], of["score"]) == (wanted["data"]["corpus"], wanted["score"])
+        except (ValueError, KeyError, TypeError):
+            continue  # absent for this metric, or damaged: it is measured again by `noise`
+        if alike:
+            found.append((of == wanted, spread.df, Floor(str(record["row"]), spread, of == wanted)))
     return max(found, key=lambda each: each[:2], default=(False, 0, None))[2]
+
+
+def _records(ledger: Ledger) -> Iterator[Any]:
+    for path in (path for root in (ledger.root, *ledger.mirrors) for path in sorted((root / FOLDER).glob("*.json"))):
+        with contextlib.suppress(OSError, ValueError):
+            yield json.loads(path.read_text(encoding="utf-8"))
+
+
+def tolerance(ledger: Ledger, row: Row, metric: str, rungs: Sequence[int], target: str) -> dict[str, float]:
+    """Rung -> sqrt(2) standard deviations of the metric over seeds, from the floor of the row's family: that of two runs' difference.
+
+    UserError without such a floor. target: the row and its options on a command line.
+    """
+    assert row.spec is not None
+    wanted = family(row.spec)
+    found: dict[str, float] = {}
+    for record in _records(ledger):
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            if record["family"] == wanted:
+                found |= {step: float(sd) for step, sd in record["rungs"][metric].items() if step not in found}
+    if not found:
+        raise UserError(f"no noise floor of {row.id} has {metric}; expected one: nmt-ablate noise {target}")
+    if missing := [rung for rung in rungs if str(rung) not in found]:
+        steps = ", ".join(sorted(found, key=int))
+        raise UserError(f"the noise floor of {row.id} has no {metric} at step {missing[0]}; expected rungs among its validations, {steps}")
+    return {str(rung): round(math.sqrt(2) * found[str(rung)], 6) for rung in rungs}
 
 
 def floors(ledger: Ledger, table: Collection[str]) -> Callable[[RunSpec, str], Spread | None]:

@@ -77,7 +77,11 @@ class Retrain(Strict):
 
 
 class Scheduler(Strict):
-    """asha compares a run at each rung (in steps) with the runs that reached it before; fifo gives every run its full budget."""
+    """asha compares a run at each rung (in steps) with the runs that reached it before; fifo gives every run its full budget.
+
+    tolerance: how much worse than the cutoff, in the metric's units, a run may be at a rung and go on. noise: sqrt(2) times the standard
+    deviation over seeds at the rung, of the baseline's noise floor.
+    """
 
     kind: Literal["asha", "fifo"] = "asha"
     metric: Literal["valid/nll", "valid/ppl", "valid/accuracy", "valid/bleu"] = "valid/nll"
@@ -85,6 +89,7 @@ class Scheduler(Strict):
     rungs: list[Positive] = Field(default_factory=list)
     reduction_factor: Annotated[float, Field(gt=1)] = 2.0
     shuffle_seed: Natural = 0
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["noise"] = 0.0
     retrain: Retrain | None = None
 
     @model_validator(mode="after")

@@ -1,13 +1,15 @@
 """Asynchronous successive halving (Li et al. 2020) as deterministic, durable decisions, independent of Ray.
 
-At each rung a run is compared with those that reached it before, and continues if it is among the best 1/eta of them. The first run
-always continues. Decisions are stored in a file, so that a resumed sweep decides as the interrupted one did.
+At each rung a run is compared with those that reached it before, and continues if it is among the best 1/eta of them, or worse than these
+by no more than a tolerance. The first run always continues. Decisions are stored in a file, so that a resumed sweep decides as the
+interrupted one did.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,22 @@ from orchestrator.specs.positions import display
 
 
 class Asha:
-    """rungs: steps. eta: reduction factor. pinned: runs that count in comparisons but are stopped only if their metric is not finite."""
+    """rungs: steps. eta: reduction factor. pinned: runs that count in comparisons but are stopped only if their metric is not finite.
 
-    def __init__(self, rungs: list[int], eta: float, mode: str, pinned: set[str], path: Path | None = None) -> None:
+    tolerance: how much worse than the cutoff a run may be, in the metric's units; at all rungs, or for each rung.
+    """
+
+    def __init__(
+        self,
+        rungs: list[int],
+        eta: float,
+        mode: str,
+        pinned: set[str],
+        path: Path | None = None,
+        tolerance: float | Mapping[str, float] = 0.0,
+    ) -> None:
         self.rungs, self.eta, self.sign, self.pinned, self.path = sorted(rungs), eta, (1.0 if mode == "max" else -1.0), pinned, path
+        self.tolerance = {rung: float(tolerance[str(rung)] if isinstance(tolerance, Mapping) else tolerance) for rung in self.rungs}
         self.records: dict[int, list[dict[str, Any]]] = {rung: [] for rung in self.rungs}
         if path is not None and path.exists():
             try:
@@ -38,7 +52,7 @@ class Asha:
                 return bool(record["continue"])
         finite = isinstance(value, (int, float)) and math.isfinite(value)
         cutoff = self._cutoff([r["value"] for r in earlier if r["value"] is not None])
-        promoted = finite and (cutoff is None or self.sign * value >= cutoff or run in self.pinned)
+        promoted = finite and (cutoff is None or self.sign * value >= cutoff - self.tolerance[rung] or run in self.pinned)
         earlier.append(
             {
                 "run": run,
@@ -67,14 +81,15 @@ class Asha:
     def _save(self) -> None:
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            atomic.write_json(
-                self.path, {"eta": self.eta, "sign": self.sign, "rungs": {str(k): v for k, v in self.records.items()}}, points="asha"
-            )
+            record = {"eta": self.eta, "sign": self.sign, "rungs": {str(k): v for k, v in self.records.items()}}
+            if any(self.tolerance.values()):
+                record["tolerance"] = {str(rung): value for rung, value in self.tolerance.items()}
+            atomic.write_json(self.path, record, points="asha")
 
     def _load(self, data: dict[str, Any]) -> None:
         if data["eta"] == self.eta and data["sign"] == self.sign:
             for rung, records in data["rungs"].items():
-                if int(rung) in self.records:
+                if self.tolerance.get(int(rung)) == data.get("tolerance", {}).get(rung, 0.0):
                     self.records[int(rung)] = [_checked(record) for record in records]
 
 

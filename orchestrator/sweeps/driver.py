@@ -148,7 +148,8 @@ class Sweep:
             return None
         pinned = {task.name for task in self.tasks if task.pinned}
         path = self.options.results / "sweeps" / f"{self.options.slug}.asha.json"
-        return Asha(list(s["rungs"]), float(s.get("reduction_factor", 3)), s.get("mode", "min"), pinned, path)
+        tolerance = s.get("tolerance", 0.0)
+        return Asha(list(s["rungs"]), float(s.get("reduction_factor", 3)), s.get("mode", "min"), pinned, path, tolerance)
 
     def _record_stopped(self) -> None:
         """Records the runs that ASHA stopped, whose Ray workers have ended by now."""

@@ -70,7 +70,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
 def _with_rungs(tasks: Iterable[Task], requested: set[str], scheduler: dict[str, Any]) -> list[Task]:
     """Assigns rungs to the requested rows. Rows from which others start are pinned, since a stopped run has no final weights."""
     tasks = list(tasks)
-    rungs = list(scheduler.get("rungs", [])) if scheduler["kind"] == "asha" else []
+    rungs = list(scheduler.get("rungs", []))
     parents = {task.parent_key for task in tasks}
     bleu = bool(rungs) and scheduler.get("metric") == "valid/bleu"
     return [

@@ -7,8 +7,10 @@ are stopped. `decisions` is the file of a sweep that ran under ASHA (results/swe
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -21,7 +23,10 @@ from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row
 from orchestrator.analysis.registry import register
 from orchestrator.errors import UserError
+from orchestrator.report import noise_floor
+from orchestrator.specs.baselines import baseline
 from orchestrator.specs.positions import shown
+from orchestrator.specs.row import Row
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.asha_replay import Curve, Replay, replay, rungs_of
 from orchestrator.tracking.history import number
@@ -37,9 +42,11 @@ OPTIONS = {
     "seed": "1",
     "cost": "updates",
     "decisions": "none",
+    "tolerance": "0",
 }
 """rank: rank the full runs by metric (at their end) or by bleu (on the test set). rungs: steps, or auto for T/r, T/r^2, ... cost: `updates`
-(all updates cost the same) or `seconds` (each run's measured time per update). orders: number of shuffles, drawn with `seed`."""
+(all updates cost the same) or `seconds` (each run's measured time per update). orders: number of shuffles, drawn with `seed`.
+tolerance: as in `sweep.scheduler`, a number or noise."""
 COLUMNS = ["measure", "reduction_factor", "rungs", "row", "label", "seed", "value", "low", "high", "orders"]
 SHOWN = ["measure", "reduction_factor", "rungs", "row", "value", "low", "high"]
 METRICS = ("valid/nll", "valid/ppl", "valid/accuracy")
@@ -64,7 +71,8 @@ def analyse(context: AnalysisContext) -> Analysis:
     records: Records = []
     for factor in context.numbers("reduction_factor", least=2):
         rungs = _rungs(context, curves, factor)
-        scheduler = partial(Asha, rungs, float(factor), mode, pinned)
+        tolerance = _tolerance(context, [subject.row for subject in subjects.values()], metric, rungs)
+        scheduler = partial(Asha, rungs, float(factor), mode, pinned, tolerance=tolerance)
         replays = [replay(curves, scheduler(), order, workers) for order in _orders(list(curves), pinned, orders, seed)]
         columns = {"reduction_factor": factor, "rungs": " ".join(str(rung) for rung in rungs)}
         records += _measures(replays, best, top, columns) + _survival(replays, subjects, columns)
@@ -162,6 +170,18 @@ def _rungs(context: AnalysisContext, curves: Mapping[str, Curve], factor: int) -
     if missing:
         raise UserError(f"--option rungs={shown(text)}: {missing[0][1]} was not validated at step {missing[0][0]}")
     return rungs
+
+
+def _tolerance(context: AnalysisContext, rows: list[Row], metric: str, rungs: list[int]) -> float | dict[str, float]:
+    """Returns the option's number, or each rung's tolerance from the noise floor of the rows' baseline."""
+    text = context.options["tolerance"]
+    if text == "noise":
+        base = next(row for row in rows if row.id == baseline(rows))
+        return noise_floor.tolerance(context.ledger, base, metric, rungs, base.id)
+    with suppress(ValueError):
+        if 0 <= float(text) < math.inf:
+            return float(text)
+    raise UserError(f"--option tolerance={shown(text)}: expected a number >= 0, or noise")
 
 
 def _orders(runs: list[str], pinned: set[str], count: int, seed: int) -> list[list[str]]:

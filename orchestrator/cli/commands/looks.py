@@ -18,7 +18,7 @@ from orchestrator.report.claims import judged, reported_claims
 from orchestrator.report.effects import Effects, Outcomes, failure_verdict
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
-from orchestrator.report.looks import Look
+from orchestrator.report.looks import BASELINE, Look
 from orchestrator.safe_text import log
 from orchestrator.scoring.significance.estimator import seeds_needed
 from orchestrator.scoring.significance.reader import StatisticsReader
@@ -105,7 +105,8 @@ def take(rows: Sequence[Row], some: Sequence[int], seeds: Sequence[int], options
     found: dict[str, Any] = {}
     for address, own in tables.items():
         outcomes = {row.id: [o for o in finder.outcomes(row, some) if o.seed in some] for row in own}
-        start, ids = starts(own), {row.id for row in own}
+        ids = {row.id for row in own if row.control is None}  # a control is compared with the row that it matches
+        start = {row_id: base for row_id, base in starts(own).items() if row_id in ids}
         claims = [claim for claim in of_table(address, stated.get(address, [])) if claim.row in ids] or reported_claims(own, start)
         decisions = _decide(own, _judge(own, outcomes, start, claims, reader), start, len(seeds), last=len(some) == len(seeds))
         for row in own:
@@ -117,21 +118,24 @@ def take(rows: Sequence[Row], some: Sequence[int], seeds: Sequence[int], options
 def _judge(
     rows: Sequence[Row], outcomes: Outcomes, start: dict[str, str], claims: Sequence[RowClaim], reader: StatisticsReader
 ) -> dict[str, list[Judged]]:
-    """Row -> its claims, or else its difference to the row that it is compared with; rows without runs to compare have none."""
+    """Row -> its claims, or else its differences to the row that it is compared with and to its matched controls."""
     found: dict[str, list[Judged]] = {}
     for record in judged(claims, rows, outcomes, start, reader, level=LEVEL):
-        one = Judged(record["against"], record["verdict"], record["reason"], record["seeds_needed"])
-        found.setdefault(record["row"], []).append(one)
+        for one in (record, *record.get("controls", {}).values()):
+            judgement = Judged(one["against"], one["verdict"], one["reason"], one["seeds_needed"])
+            found.setdefault(record["row"], []).append(judgement)
     for row in rows:
         failed = failure_verdict(row, outcomes[row.id])
         if failed is not None and row.id not in found:
             found[row.id] = [Judged(start.get(row.id), failed.word, failed.reason, None)]
-    effects = Effects(rows, outcomes, reader, floor=noise_floor.floors(reader.ledger, outcomes)).of(start.items())
+    pairs = [*start.items(), *((row.control.against, row.id) for row in rows if row.control is not None)]
+    claimed = set(found)
+    effects = Effects(rows, outcomes, reader, floor=noise_floor.floors(reader.ledger, outcomes)).of(pairs)
     for (row_id, against), effect in effects.items():
-        if row_id not in found and effect.difference is not None and effect.p is not None:
+        if row_id not in claimed and effect.difference is not None and effect.p is not None:
             word = UNDECIDED if effect.p >= LEVEL else HIGHER if effect.delta > 0 else LOWER
             needed = seeds_needed(effect.delta, effect.difference.spread, effect.difference.sentences, LEVEL)
-            found[row_id] = [Judged(against, word, f"no claim; p = {effect.p:.2g}", needed)]
+            found.setdefault(row_id, []).append(Judged(against, word, f"no claim; p = {effect.p:.2g}", needed))
     return found
 
 
@@ -143,16 +147,16 @@ def _decide(rows: Sequence[Row], found: dict[str, list[Judged]], start: dict[str
     for row in rows:
         judgements = found.get(row.id) or ([Judged(start[row.id], "no verdict", "no runs to compare", 1)] if row.id in start else [])
         open_of[row.id] = [] if last else [one for one in judgements if one.ends(most) is None]
-        words = ", ".join(dict.fromkeys(one.word for one in judgements)) or "baseline"
+        words = ", ".join(dict.fromkeys(one.word for one in judgements)) or BASELINE
         reasons = [one.ends(most) or f"{one.word}, {one.reason}" for one in open_of[row.id] or judgements]
-        decisions[row.id] = {"verdict": words, "reason": "; ".join(reasons) or "baseline", "continue": bool(open_of[row.id])}
+        decisions[row.id] = {"verdict": words, "reason": "; ".join(reasons) or BASELINE, "continue": bool(open_of[row.id])}
     parents = {row.id: row.parent for row in rows}
     for row_id in [row_id for row_id, left in open_of.items() if left]:
         todo = [row_id, *(one.against for one in open_of[row_id])]
         while todo:
             name = todo.pop()
             if name in decisions and not decisions[name]["continue"]:
-                decisions[name] |= {"continue": True, "reason": f"{short_id(row_id)} needs it; {decisions[name]['reason']}"}
+                decisions[name] |= {"continue": True, "reason": f"{decisions[name]['reason']}; {short_id(row_id)} needs it"}
             parent = parents.get(name or "")
             todo += [] if parent is None else [parent.id]
     return decisions

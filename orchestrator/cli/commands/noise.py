@@ -14,7 +14,7 @@ from orchestrator.report import noise_floor
 from orchestrator.report.find import Finder
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import TITLES
-from orchestrator.specs.rows import resolve
+from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.sweeps.names import sweep_name
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data
@@ -27,7 +27,9 @@ def noise(target: str, seeds: int, options: ExecutionOptions) -> None:
     if len(rows) != 1:
         raise UserError(f"{target}: found {len(rows)} rows; expected one row, the baseline")
     row, wanted = rows[0], list(range(1, seeds + 1))
-    execute_rows(rows, wanted, replace(options, name=f"{sweep_name(row.id, options.profile, options.sets)}:noise"))
+    scheduler = sweep_of(_table(target, row.id), options.profile).scheduler.model_dump() | {"kind": "fifo", "retrain": None}
+    name = f"{sweep_name(row.id, options.profile, options.sets)}:noise"
+    execute_rows(rows, wanted, replace(options, name=name, sweep={"scheduler": scheduler}))
     finder = Finder(open_ledger(options.results), Data(options.data_dir, options.cache_dir))
     table = [other for other in resolve(_table(target, row.id), sets=options.sets, profile=options.profile) if other.kind == "run"]
     outcomes = {other.id: finder.outcomes(other, wanted if other.id == row.id else ()) for other in table}

@@ -17,16 +17,18 @@ from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json, stdout_to_stderr
 from orchestrator.engines.execute import check_engine, execute
 from orchestrator.errors import UserError
+from orchestrator.files.documents import read_document
 from orchestrator.files.folders import need_folder
 from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
+from orchestrator.report import noise_floor
 from orchestrator.report.find import Finder
 from orchestrator.report.summary import reasons, summary
 from orchestrator.report.table import effects
 from orchestrator.safe_text import log, visible
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs import claims, index, resources
-from orchestrator.specs.baselines import starts
+from orchestrator.specs.baselines import baseline, starts
 from orchestrator.specs.controls import parse
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import runs, sweep_of
@@ -58,7 +60,26 @@ def sweep(target: str, seeds: str | None, options: ExecutionOptions) -> None:
     name = sweep_name(address_of(target, rows), options.profile, options.sets, parse(options.controls))
     tables = {found.table.path: found.table for found in index.find_all(target) if found.table.claims}
     stated = [claims.as_data(table.address, path, table.claims) for path, table in tables.items()]
-    execute_rows(rows, requested or section.seeds, replace(options, name=name, sweep=settings, claims=stated))
+    options = replace(options, name=name, sweep=settings, claims=stated)
+    if section.scheduler.kind == "asha" and section.scheduler.tolerance == "noise":
+        settings["scheduler"]["tolerance"] = _tolerance(target, rows, options)
+    execute_rows(rows, requested or section.seeds, options)
+
+
+def _tolerance(target: str, rows: list[Row], options: ExecutionOptions) -> dict[str, float]:
+    """Rung -> tolerance: those that the sweep's file has, so that a resumed sweep decides alike, else those of the noise floor."""
+    scheduler = options.scheduler
+    known = (read_document(options.results / "sweeps" / f"{options.slug}.json") or {}).get("scheduler") or {}
+    recorded = known.get("tolerance")
+    if isinstance(recorded, dict) and (known.get("metric"), {*recorded}) == (scheduler["metric"], {str(r) for r in scheduler["rungs"]}):
+        return recorded
+    base = next(row for row in rows if row.id == baseline(rows))
+    ledger, command = Ledger(options.results, published_ledgers()), f"{_target(base)[1]}{options.arguments}"
+    try:
+        return noise_floor.tolerance(ledger, base, scheduler["metric"], scheduler["rungs"], command)
+    except UserError as error:
+        (table,) = (found.table for found in index.find_all(target))
+        raise UserError(table.document.at(("sweep", "scheduler", "tolerance")).line(f"found noise: {error}")) from None
 
 
 def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> None:
