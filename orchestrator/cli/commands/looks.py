@@ -140,8 +140,7 @@ def _judge(
 
 
 def _decide(rows: Sequence[Row], found: dict[str, list[Judged]], start: dict[str, str], most: int, last: bool) -> dict[str, dict[str, Any]]:
-    """Row -> {"verdict", "reason", "continue"}. A row goes on for its own sake, or because one that does is compared with it or starts
-    from it."""
+    """Row -> {"verdict", "reason", "continue"}. A row goes on if it is open, or if an open one is compared with it or starts from it."""
     decisions: dict[str, dict[str, Any]] = {}
     open_of: dict[str, list[Judged]] = {}
     for row in rows:
@@ -167,10 +166,8 @@ def _taken(path: Path, seeds: Sequence[int]) -> list[Look]:
     taken: list[Look] = (read_document(path) or {}).get("looks", [])
     for look in taken:
         if look["all_seeds"] != list(seeds):
-            raise UserError(
-                f"{display(path)}: looks: found looks for the seeds {look['all_seeds']}; expected the same seeds, as each further look "
-                f"would need another level; found --seeds or sweep.seeds {list(seeds)}"
-            )
+            known = look["all_seeds"]
+            raise UserError(f"{display(path)}: looks: its seeds are {known}, found {list(seeds)}; expected the same")
     return taken
 
 

@@ -53,9 +53,9 @@ def sweep(target: str, seeds: str | None, options: ExecutionOptions) -> None:
     """Runs every row of `target` with every seed, under the scheduler of its sweep section."""
     requested, limits = parse_seeds(seeds), resources.parse(options.resources)
     section = sweep_of(target, options.profile)
+    rows = resolve_rows(target, options, preparing=True)
     if options.until_decided:
         looks.check(target, section, requested or section.seeds, options.max_hours)
-    rows = resolve_rows(target, options, preparing=True)
     settings = section.model_dump() | {"resources": section.resources.model_dump() | limits}
     name = sweep_name(address_of(target, rows), options.profile, options.sets, parse(options.controls))
     tables = {found.table.path: found.table for found in index.find_all(target) if found.table.claims}

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from orchestrator.analysis.kinds.asha import analyse
 from orchestrator.errors import UserError
+from orchestrator.report import noise_floor
 
 FINALS = {"base": 3.0, "hier": 1.0, "iter": 2.0, "hop1": 4.0}
 
@@ -67,6 +68,17 @@ def test_a_sweep_of_its_own_is_judged_by_the_full_runs(grid, tmp_path):
         analyse(grid.context("asha", "base", "hier", "iter", options=[f"decisions={file}", "top=2"]))
 
 
+def test_a_replay_has_a_tolerance(grid):
+    strict, wide = (analyse(grid.context("asha", *FINALS, options=["orders=20", *more])) for more in ([], ["tolerance=9"]))
+    assert min(values(strict, "share").values()) < 1.0 and set(values(wide, "share").values()) == {1.0}
+    with pytest.raises(UserError, match="no noise floor of demo/small/base has valid/nll"):
+        analyse(grid.context("asha", *FINALS, options=["orders=2", "tolerance=noise"]))
+    grid.ledger.root.joinpath("noise").mkdir()
+    record = {"row": "x", "family": noise_floor.family(grid.rows["base"].spec), "rungs": {"valid/nll": dict.fromkeys("2468", 6.5)}}
+    (grid.ledger.root / "noise" / "x.json").write_text(json.dumps(record))
+    assert values(analyse(grid.context("asha", *FINALS, options=["orders=20", "tolerance=noise"])), "share") == values(wide, "share")
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [
@@ -75,6 +87,9 @@ def test_a_sweep_of_its_own_is_judged_by_the_full_runs(grid, tmp_path):
         ("top=9", "expected at most 4"),
         ("decisions=nowhere.json", "found no decisions of ASHA"),
         ("reduction_factor=1", "expected whole numbers >= 2"),
+        ("tolerance=-1", "expected a number >= 0, or noise"),
+        ("tolerance=nan", "expected a number >= 0, or noise"),
+        ("tolerance=much", "expected a number >= 0, or noise"),
     ],
 )
 def test_bad_options(grid, option, message):

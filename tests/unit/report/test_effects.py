@@ -18,7 +18,7 @@ from orchestrator.report.formats import FORMATS
 from orchestrator.report.table import Table, make
 from orchestrator.scoring.significance.estimator import holm, pooled
 from orchestrator.scoring.significance.reader import StatisticsReader
-from orchestrator.scoring.significance.sentence_statistics import packed
+from orchestrator.scoring.significance.sentence_statistics import packed, score_of
 from orchestrator.specs.baselines import starts
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Control, Row
@@ -56,6 +56,19 @@ def counts(share: float, seed: int) -> np.ndarray:
     return found
 
 
+def finish(ledger: Ledger, row: Row, seed: int, share: float) -> str:
+    """Puts a finished seed of the row into the ledger. Returns its train key."""
+    seeded, found = row.at(seed), counts(share, seed)
+    keys = keys_for(seeded, Data(None))
+    assert seeded.spec is not None and keys.train and keys.decode and keys.score
+    ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": seeded.spec.model_dump(), "keys": keys.as_dict()})
+    ledger.write_train(keys.train, {"status": "done", "steps": 4, "params": 1000, "reason": ""})
+    nll = np.stack([found[:, 0] * (2.0 - share + 0.01 * seed), found[:, 0]], axis=1)
+    record = {"decode_key": keys.decode, "bleu": float(score_of("bleu", seeded.spec.score)(found.sum(0))), "signature": "BLEU|x"}
+    ledger.write_score(keys.train, keys.score, record | {"statistics": packed({"bleu": found, "nll": nll})})
+    return keys.train
+
+
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     path = tmp_path_factory.mktemp("spec") / "demo.yaml"
@@ -66,21 +79,11 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
 @pytest.fixture(scope="module")
 def ledger(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     """Three finished seeds of each row of MATCHES, one of `alone`."""
-    from orchestrator.scoring.significance.sentence_statistics import score_of
-
     made = Ledger(tmp_path_factory.mktemp("results"))
     for row in rows:
         name = row.id.rsplit("/", 1)[1]
         for seed in [] if name not in MATCHES else [1] if name == "alone" else [1, 2, 3]:
-            seeded = row.at(seed)
-            keys = keys_for(seeded, Data(None))
-            assert seeded.spec is not None and keys.train and keys.decode and keys.score
-            made.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": seeded.spec.model_dump(), "keys": keys.as_dict()})
-            made.write_train(keys.train, {"status": "done", "steps": 4, "params": 1000, "reason": ""})
-            found = counts(MATCHES[name], seed)
-            nll = np.stack([found[:, 0] * (2.0 - MATCHES[name] + 0.01 * seed), found[:, 0]], axis=1)
-            record = {"decode_key": keys.decode, "bleu": float(score_of("bleu", seeded.spec.score)(found.sum(0))), "signature": "BLEU|x"}
-            made.write_score(keys.train, keys.score, record | {"statistics": packed({"bleu": found, "nll": nll})})
+            finish(made, row, seed, MATCHES[name])
     return made
 
 

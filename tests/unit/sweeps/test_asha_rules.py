@@ -41,6 +41,28 @@ def test_the_cutoff_is_the_quantile_of_all_earlier_arrivals(values, eta, mode, c
     assert asha.records[10][0]["cutoff"] is None and asha.records[10][0]["continue"] is True
 
 
+@pytest.mark.parametrize(("mode", "inside", "outside"), [("min", 5.19, 5.21), ("max", 4.81, 4.79)])
+def test_a_run_within_the_tolerance_of_the_cutoff_goes_on(mode, inside, outside):
+    asha = Asha([10, 30], 2.0, mode, set(), tolerance={"10": 0.2, "30": 0.0})
+    assert asha.decide("first", 10, 5.0) and asha.decide("first", 30, 5.0)
+    assert asha.decide("near", 10, inside) is True
+    asha = Asha([10, 30], 2.0, mode, set(), tolerance={"10": 0.2, "30": 0.0})
+    assert asha.decide("first", 10, 5.0) and asha.decide("first", 30, 5.0)
+    assert asha.decide("far", 10, outside) is False and asha.decide("near", 30, inside) is False
+    assert asha.records[10][-1]["cutoff"] == 5.0, "the tolerance is no part of the cutoff"
+
+
+def test_decisions_with_another_tolerance_are_not_taken_over(tmp_path):
+    path = tmp_path / "asha.json"
+    for tolerance in (0.0, 0.5):
+        path.unlink(missing_ok=True)
+        old = Asha([10], 3.0, "min", set(), path, tolerance)
+        assert old.decide("a", 10, 1.0) and not old.decide("b", 10, 5.0)
+        assert ("tolerance" in path.read_text()) is bool(tolerance)
+        assert Asha([10], 3.0, "min", set(), path, tolerance).stopped() == {"b": 10}
+        assert Asha([10], 3.0, "min", set(), path, 0.7).stopped() == {}
+
+
 def test_each_rung_has_its_own_arrivals_and_its_stopped_runs():
     asha = Asha([10, 30], 2.0, "min", set())
     assert [asha.decide(run, 10, value) for run, value in (("a", 1.0), ("b", 9.0), ("c", 0.5))] == [True, False, True]

@@ -58,3 +58,16 @@ def test_agreement_with_humans() -> None:
     """The figures of Kocmi et al. (2024)."""
     assert agreement("bleu", 1.0) == pytest.approx(0.64, abs=0.005) and agreement("bleu", -2.34) == pytest.approx(0.80, abs=0.005)
     assert agreement("chrf", 1.0) is None
+
+
+def test_a_stricter_level_asks_for_more() -> None:
+    """p is between the levels; the one-sided bound and the interval of no effect are wider too."""
+    weak = found(0.9, 0.4)
+    assert 0.0294 < weak.other_sentences.p < 0.05
+    assert judge(1.0, weak).word == "reproduced" and judge(1.0, weak, level=0.0294).word == "underpowered"
+    assert judge(-1.0, weak).word == judge(-1.0, weak, level=0.02).word == "contradicted", "by its sign, then by its bound"
+    small = found(0.3, 0.1)
+    assert "one-sided 95 %" in judge(1.0, found(0.1, 0.1)).reason and "one-sided 97 %" in judge(1.0, found(0.1, 0.1), level=0.0294).reason
+    assert judge(0.0, small, margin=0.49).word == "reproduced" and judge(0.0, small, margin=0.49, level=0.0294).word == "underpowered"
+    loose, strict = (judge(0.5, found(0.2, 0.4), margin=0.1, level=level) for level in (0.05, 0.0294))
+    assert loose.seeds is not None and strict.seeds is not None and loose.seeds < strict.seeds and loose.reason != strict.reason

@@ -1,0 +1,200 @@
+"""`sweep --until-decided`: what a look decides, and that decisions stay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.cli.commands import looks
+from orchestrator.cli.commands.looks import Judged, take
+from orchestrator.ledger.results import Ledger
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import resolve
+from orchestrator.sweeps.options import ExecutionOptions
+from tests.unit.report.test_effects import TABLE, finish
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.mark.parametrize(
+    ("word", "needed", "ends"),
+    [
+        ("reproduced", 9, "reproduced, why"),
+        ("contradicted", None, "contradicted, why"),
+        ("lower", None, "lower, why"),
+        ("underpowered", 6, None),
+        ("underpowered", 7, "underpowered, 7 seeds needed and 6 are the most"),
+        ("undecided", None, "undecided, over 200 seeds needed and 6 are the most"),
+        ("one seed", None, None),
+        ("not run", None, None),
+    ],
+)
+def test_a_claim_ends_if_it_is_decided_or_hopeless(word: str, needed: int | None, ends: str | None) -> None:
+    assert Judged("base", word, "why", needed).ends(6) == ends
+
+
+def test_rows_that_open_ones_need_go_on(tmp_path: Path) -> None:
+    file = tmp_path / "family.yaml"
+    rows = "rows:\n  base: {pinned: true}\n  root: {}\n  child: {init_from: root}\n  other: {}\n  alone: {}\n"
+    file.write_text(TABLE.partition("rows:")[0] + rows)
+    found = {name: f"demo/small/{name}" for name in ("base", "root", "child", "other", "alone")}
+    start = {found[name]: found["base"] for name in ("root", "child", "other", "alone")}
+    done = [Judged(found["base"], "reproduced", "p", 2)]
+    judged = {
+        found["root"]: done,
+        found["child"]: [*done, Judged(found["other"], "underpowered", "p", 5)],
+        found["other"]: done,
+        found["alone"]: done,
+    }
+    decisions = looks._decide(resolve(file), judged, start, 6, last=False)
+    assert {name: decisions[row]["continue"] for name, row in found.items()} == {
+        "base": False, "root": True, "child": True, "other": True, "alone": False,
+    }  # fmt: skip
+    assert decisions[found["child"]]["verdict"] == "reproduced, underpowered" and "child needs it" in decisions[found["root"]]["reason"]
+    judged[found["alone"]] = []
+    decisions = looks._decide(resolve(file), judged, start, 6, last=False)
+    assert decisions[found["alone"]]["continue"] and decisions[found["base"]]["continue"], "no runs to compare yet: more may be found"
+    last = looks._decide(resolve(file), judged, start, 6, last=True)
+    assert not any(one["continue"] for one in last.values()), "after the last look nothing goes on"
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+    path = tmp_path_factory.mktemp("spec") / "demo.yaml"
+    path.write_text(TABLE, encoding="utf-8")
+    return resolve(path)
+
+
+SHARES = {"base": 0.60, "better": 0.64, "less": 0.58, "mine": 0.70, "worse": 0.60, "alone": 0.6}
+
+
+def test_a_look_reads_the_first_seeds_and_the_claims(rows: list[Row], tmp_path: Path) -> None:
+    """base and its claims of the paper: better +5, less +6, worse +1 (found 0); mine has none; alone's seeds are not in the ledger."""
+    ledger = Ledger(tmp_path)
+    for row in rows:
+        name = row.id.rpartition("/")[2]
+        for seed in [] if name not in SHARES or name == "alone" else [1, 2, 3]:
+            finish(ledger, row, seed, SHARES[name])
+        if name in ("base", "better"):
+            finish(ledger, row, 4, 0.9)  # no seed of the first look
+    look = take(rows, [1, 2, 3], [1, 2, 3, 4], ExecutionOptions(name="demo", results=tmp_path))
+    assert (look["seeds"], look["all_seeds"], look["level"]) == (3, [1, 2, 3, 4], 0.0294)
+    found = {name.rpartition("/")[2]: one for name, one in look["rows"].items()}
+    assert found["better"]["verdict"] == "reproduced" and not found["better"]["continue"]
+    assert found["less"]["verdict"] == "contradicted" and not found["less"]["continue"]
+    assert found["mine"]["verdict"] == "higher" and not found["mine"]["continue"]
+    assert found["alone"]["verdict"] == "not run" and found["alone"]["continue"] and found["base"]["continue"]
+    assert found["base"]["verdict"] == "baseline" and "needs it" in found["base"]["reason"]
+    again = take(rows, [1, 2, 3, 4], [1, 2, 3, 4], ExecutionOptions(name="demo", results=tmp_path), ended=["demo/small/better"])
+    assert "demo/small/better" not in again["rows"] and not any(one["continue"] for one in again["rows"].values())
+
+
+def test_a_row_without_a_claim_is_hopeless_by_the_effect_that_it_shows(rows: list[Row], tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    by_name = {row.id.rpartition("/")[2]: row for row in rows}
+    for seed, ours, theirs in ((1, 0.60, 0.61), (2, 0.66, 0.62), (3, 0.63, 0.60)):
+        finish(ledger, by_name["base"], seed, theirs)
+        finish(ledger, by_name["mine"], seed, ours)
+    few, many = (
+        take([by_name["base"], by_name["mine"]], [1, 2, 3], list(range(1, most + 1)), ExecutionOptions(name="demo", results=tmp_path))
+        for most in (4, 200)
+    )
+    (hopeless, open_) = (look["rows"]["demo/small/mine"] for look in (few, many))
+    assert hopeless["verdict"] == open_["verdict"] == "undecided"
+    assert not hopeless["continue"] and "seeds needed and 4 are the most" in hopeless["reason"] and open_["continue"]
+
+
+# ---------------------------------------------------------------- the command
+
+FILE = """\
+source: {paper: demo, table: small}
+data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
+model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 1}, decoder: {num_layers: 1}}
+train: {max_steps: 4, validate_every: 4, checkpoint_every: 4}
+sweep: {seeds: 4}
+claims:
+  - {row: short, metric: nll, effect: 0.9}
+  - {row: wide, metric: nll, effect: 0.9, seeds: 4}
+rows:
+  base: {label: base, pinned: true}
+  short: {label: half of the updates, train: {max_steps: 2, validate_every: 2, checkpoint_every: 2}}
+  wide: {label: a little wider, model: {d_ff: 36}}
+"""
+
+
+@pytest.mark.timeout(180)
+def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path: Path, cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """short is contradicted at the first look; wide, whose claim asks for four seeds, and its base go on."""
+    file, results = tmp_path / "mine.yaml", tmp_path / "results"
+    file.write_text(FILE, encoding="utf-8")
+    call = ["sweep", file, "--engine", "local", "--no-tracking", "--json", "--until-decided", "--max-core-hours", 1]
+    call += ["--results", results, "--cache-dir", tmp_path / "cache"]
+    execute, calls = looks.execute, []
+
+    def interrupted(rows: Any, seeds: Any, options: Any) -> Any:
+        calls.append(list(seeds))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return execute(rows, seeds, options)
+
+    monkeypatch.setattr(looks, "execute", interrupted)
+    code, _, err = cli(*call)
+    assert code == 130 and calls == [[1, 2, 3], [1, 2, 3, 4]]
+    assert "short: look 1 of 2, 3 seeds: ends: contradicted" in err
+    assert "wide: look 1 of 2, 3 seeds: goes on: underpowered, 3 of the claim's 4 seeds" in err
+    assert "base: look 1 of 2, 3 seeds: goes on: baseline; wide needs it" in err
+    path = results / "sweeps" / "demo-small.json"
+    (first,) = json.loads(path.read_text())["looks"]
+    monkeypatch.setattr(looks, "execute", execute)
+    monkeypatch.setattr(looks, "judged", lambda *rest, **more: [])  # other decisions, were they taken again
+    monkeypatch.setattr(looks, "Effects", lambda *rest, **more: type("None", (), {"of": staticmethod(lambda pairs: {})}))
+    code, out, err = cli(*call)
+    assert code == 0 and "short: look 1 of 2, 3 seeds: ends: contradicted" in err and "look 2 of 2, 4 seeds" in err
+    ran = {(record["id"].rpartition("/")[2], record["seed"]) for record in map(json.loads, out.splitlines())}
+    assert ran == {(name, seed) for name in ("base", "short", "wide") for seed in (1, 2, 3, 4)} - {("short", 4)}
+    taken = json.loads(path.read_text())["looks"]
+    assert taken[0] == first and [one["seeds"] for one in taken] == [3, 4] and {*taken[1]["rows"]} == {"demo/small/base", "demo/small/wide"}
+
+    code, out, err = cli("verdict", file, "--results", results, "--cache-dir", tmp_path / "cache", "--json")
+    assert {record["level"] for record in map(json.loads, out.splitlines())} == {0.0294}
+    assert "looks after 3 and 4 seeds: p-values are compared with 0.0294" in err and "short (contradicted)" in err
+    code, out, _ = cli("table", file, "--results", results, "--cache-dir", tmp_path / "cache")
+    assert code == 0 and "looks after 3 and 4 seeds" in out
+
+    code, _, err = cli(*call, "--seeds", "1,2,3,4,5")
+    assert code == 2 and "its seeds are [1, 2, 3, 4], found [1, 2, 3, 4, 5]" in err
+    (again,) = [row for row in resolve(file) if row.id.endswith("/short")]
+    options = ExecutionOptions(name="demo/small", results=results)
+    assert looks._ended(first, [again], [1, 2, 3, 4], options) == [again.id]
+    assert again.spec is not None
+    other = replace(again, spec=again.spec.model_copy(update={"train": again.spec.train.model_copy(update={"max_steps": 3})}))
+    assert looks._ended(first, [other], [1, 2, 3, 4], options) == [], "a row that was changed was not looked at"
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ((), (), "--until-decided: found no cap; expected --max-core-hours"),
+        (
+            ("sweep: {seeds: 4", "sweep: {seeds: 3"),
+            ("--max-core-hours", 1),
+            "--until-decided: found 3 seeds; expected more than the 3",
+        ),
+        (
+            ("sweep: {seeds: 4", "sweep: {seeds: 4, scheduler: {kind: asha, rungs: [2]}"),
+            ("--max-core-hours", 1),
+            "mine.yaml:5: sweep.scheduler.kind: found asha, which stops runs; expected fifo",
+        ),
+    ],
+)
+def test_what_it_needs(tmp_path: Path, cli: Run, change: Any, options: Any, message: str) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(FILE.replace(*change) if change else FILE, encoding="utf-8")
+    code, _, err = cli("sweep", file, "--engine", "local", "--results", tmp_path / "results", "--until-decided", *options)
+    assert code == 2 and message in err and len(err.splitlines()) == 1
+    assert not (tmp_path / "results").exists()
