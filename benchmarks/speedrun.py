@@ -131,8 +131,8 @@ def line(name: str, rows: dict[str, Row], figures: dict[str, Any]) -> str:
     other = re.match(r"\[([\w.-]+)\]", label)
     if other and other[1] in figures:
         reference = scores(figures[other[1]])
-        test = stats.ttest_ind(bleu, reference, equal_var=False)
-        cells += [other[1], f"{statistics.mean(bleu) - statistics.mean(reference):+.2f}", f"{test.pvalue:.3f}"]
+        p = f"{stats.ttest_ind(bleu, reference, equal_var=False).pvalue:.3f}" if min(len(bleu), len(reference)) > 1 else ""
+        cells += [other[1], f"{statistics.mean(bleu) - statistics.mean(reference):+.2f}", p]
     else:
         cells += ["", "", ""]
     return f"| {' | '.join(map(str, cells))} |"
