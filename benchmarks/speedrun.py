@@ -112,7 +112,15 @@ other sentences would).
 | row | what changes | parameters | minutes | BLEU | s.d. | seeds | against | difference | p |
 |---|---|---|---|---|---|---|---|---|---|
 {table}
+
+Tried and no better than the row that they change: {", ".join(no_better(attempts, rows, figures)) or "none"}.
 """
+
+
+def no_better(attempts: list[str], rows: dict[str, Row], figures: dict[str, Any]) -> list[str]:
+    """Attempts whose mean BLEU is not above that of the row named in their label's brackets."""
+    against = {name: other[1] for name in attempts if (other := re.match(r"\[([\w.-]+)\]", rows[name].label)) and other[1] in figures}
+    return [name for name, other in against.items() if statistics.mean(scores(figures[name])) <= statistics.mean(scores(figures[other]))]
 
 
 def line(name: str, rows: dict[str, Row], figures: dict[str, Any]) -> str:
