@@ -78,15 +78,15 @@ class Residual(Component):
 
     `norms`: the model's orders of norm that it may stand in. `streams`: s is not one tensor [B, T, D] but what `start` makes; one more
     instance, at place 0, starts and ends it, and nothing but sub-layers reads s. `views` (of an instance): how many states `read` gives
-    the function, 1 or 3 (queries, keys, values). `gain`: factor of the initial values of the function's maps, those of queries and keys
-    excepted. `takes_views`: the class has instances with three views.
+    the function, 1 or 3 (queries, keys, values); `takes_views`: the class has instances with three. `initial_gain`: factor of the
+    initial values of the function's maps, those of queries and keys excepted.
     """
 
     takes_views = False
     norms: tuple[str, ...] = ("pre", "post")
     streams = False
     views = 1
-    gain = 1.0
+    initial_gain = 1.0
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:

@@ -32,7 +32,7 @@ class TransformerLayer(Layer):
         self.feed_forward = FeedForward(site)
         self.sublayer = SubLayer(site.at(place=self.sublayers(site), role="ffn"))
         self.reads = self.self_attention.reads
-        if (gain := self.sublayer.residual.gain) != 1.0:
+        if (gain := self.sublayer.residual.initial_gain) != 1.0:
             for part in self.modules():
                 if isinstance(part, MultiHeadAttention):
                     part.value.initial_gain = part.output.initial_gain = gain  # type: ignore[assignment]

@@ -29,7 +29,7 @@ class DeepNorm(Residual):
         both = (n**4 * m) ** (1 / 16)
         encoder = site.side == "encoder"
         self.alpha = 0.81 * both if encoder else (3 * m) ** 0.25
-        self.gain = (0.87 if gain == "paper" else 1.15) / both if encoder else (12 * m) ** -0.25
+        self.initial_gain = (0.87 if gain == "paper" else 1.15) / both if encoder else (12 * m) ** -0.25
 
     def write(self, s: Tensor, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
         return drop.add(self.alpha * s, y)

@@ -116,6 +116,17 @@ OPTIONS = [
     ("aggregation", "mlrf-fnn word_embedding=false"),
     ("aggregation", 'mlrf-self-attention w1="layer" layer_embedding=false'),
     ("aggregation", 'mlrf-self-attention w1="hop" word_embedding=false n_hop=3'),
+    ("residual", "hyper dynamic=false streams=2"),
+    ("residual", 'hyper first="layer" tanh=false stream_norm="rms"'),
+    ("residual", 'manifold_hyper start="identity" manifold="permutations"'),
+    ("residual", 'manifold_hyper positive="sigmoid" last="columns" streams=2'),
+    ("residual", "depth_attention blocks=2"),
+    ("residual", 'depth_attention query="input" weights="sigmoid" key_norm=false'),
+    ("residual", 'depth_attention sources="states" final="top"'),
+    ("residual", 'depth_attention weights="scalars"'),
+    ("residual", "mudd ways=1 round=64"),
+    ("residual", "mudd dynamic=false"),
+    ("residual", "deep_cross_attention last=1"),
     ("residual", 'rezero per="layer"'),
     ("residual", 'rezero norms="keep"'),
     ("residual", 'deepnorm gain="torchscale"'),
@@ -159,7 +170,7 @@ def off_start(model):
     with torch.no_grad():
         for module in model.modules():
             for p in module.parameters() if isinstance(module, Residual) else ():
-                p.add_(0.2 * torch.randn(p.shape, generator=generator))
+                p.add_(0.1 * torch.randn(p.shape, generator=generator))
     return model
 
 

@@ -80,7 +80,8 @@ def test_padding_changes_nothing(case):
     with torch.no_grad():
         alone = model(src[:1, :4], tgt[:1, :5]).hidden
         padded = model(torch.nn.functional.pad(src[:1], (0, 3)), torch.nn.functional.pad(tgt[:1, :5], (0, 2))).hidden[:, :5]
-    torch.testing.assert_close(padded, alone, atol=5e-6, rtol=1e-4)
+    atol = 1e-5 if case[0] == "residual" else 2e-6  # some divide by the size of a state
+    torch.testing.assert_close(padded, alone, atol=atol, rtol=1e-4)
 
 
 @every_case
@@ -158,7 +159,11 @@ def test_bf16_autocast_stays_close(case):
 def test_a_new_module_shifts_no_other_initial_value(case):
     """Named streams: what this variant shares with the plain model starts from the same numbers, unless it scales them."""
     plain = dict(tiny(("connection", "residual", case[2])).named_parameters())
-    scaled = {f"{name}.weight" for name, module in tiny(case).named_modules() if hasattr(module, "initial_gain")}
+    scaled = {
+        f"{name}.weight"
+        for name, module in tiny(case).named_modules()
+        if isinstance(module, torch.nn.Linear) and hasattr(module, "initial_gain")
+    }
     shared = [(n, p) for n, p in tiny(case).named_parameters() if n in plain and plain[n].shape == p.shape and n not in scaled]
     assert shared
     assert all(torch.equal(p, plain[n]) for n, p in shared)

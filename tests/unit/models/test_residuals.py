@@ -3,45 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
 
 from models import build, count_parameters
-from models.config import ModelConfig
-from models.initialise import initialise
-from models.site import Site
-from models.sublayer import SubLayer
-from orchestrator.specs.components import check_components
 from tests.unit.models.model_cases import VOCAB, batch, config, off_start
-
-
-def sublayer(norm: str = "pre", place: int = 1, **residual: Any) -> SubLayer:
-    """Sub-layer `place` of the first of two encoder layers, d_model 8, with its initial values."""
-    settings = ModelConfig.of({"d_model": 8, "num_heads": 2, "norm": norm, "encoder": {"num_layers": 2, "residual": residual}})
-    site = Site("encoder", 1, 2, settings, place=place, role="self", sublayers=4)
-    made = SubLayer(site.at(order="none") if residual == {"kind": "rezero"} else site).eval()
-    initialise(made, "xavier", 1)
-    return made.requires_grad_(False)
-
-
-def both(norm: str, layers: int = 4, **residual: Any) -> dict[str, Any]:
-    return config(norm, **{side: {"num_layers": layers, "residual": residual} for side in ("encoder", "decoder")})
-
-
-def model_of(norm: str, layers: int = 4, **residual: Any):
-    return build(both(norm, layers, **residual), VOCAB, VOCAB, 1).eval().requires_grad_(False)
-
-
-def hidden(model) -> torch.Tensor:
-    return model(*batch()).hidden
-
-
-def x_and_y() -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(2)
-    return torch.randn(2, 3, 8, generator=generator), torch.randn(2, 3, 8, generator=generator)
-
+from tests.unit.models.residual_cases import both, hidden, model_of, problems, sublayer, x_and_y
 
 # ---------------------------------------------------------------- what equals the plain network
 
@@ -50,6 +18,19 @@ SAME = [
     ("post", {"kind": "laurel", "rank": 3}, 0.0),
     ("pre", {"kind": "laurel", "rank": 3, "weights": False}, 0.0),
     ("post", {"kind": "laurel", "squash": "sigmoid"}, 0.0),
+    ("pre", {"kind": "hyper"}, 2e-5),
+    ("pre", {"kind": "hyper", "dynamic": False, "streams": 3}, 2e-5),
+    ("post", {"kind": "hyper", "streams": 2}, 2e-5),
+    ("pre", {"kind": "depth_attention"}, 5e-5),
+    ("pre", {"kind": "depth_attention", "blocks": 3}, 5e-5),
+    ("pre", {"kind": "depth_attention", "query": "input"}, 5e-5),
+    ("pre", {"kind": "depth_attention", "weights": "scalars"}, 5e-5),
+    ("pre", {"kind": "depth_attention", "weights": "sigmoid"}, 5e-5),
+    ("pre", {"kind": "mudd"}, 2e-6),
+    ("post", {"kind": "mudd"}, 2e-6),
+    ("pre", {"kind": "mudd", "ways": 1, "dynamic": False}, 2e-6),
+    ("pre", {"kind": "deep_cross_attention", "gate_start": "zero"}, 2e-5),
+    ("pre", {"kind": "deep_cross_attention", "gate_start": "zero", "last": 1}, 2e-5),
 ]
 
 
@@ -108,7 +89,7 @@ def test_deepnorms_constants(layers, encoder, decoder):
 
 
 def test_torchscales_gain_of_the_encoder_is_larger():
-    paper, other = (sublayer("post", kind="deepnorm", gain=gain).residual.gain for gain in ("paper", "torchscale"))
+    paper, other = (sublayer("post", kind="deepnorm", gain=gain).residual.initial_gain for gain in ("paper", "torchscale"))
     assert other / paper == pytest.approx(1.15 / 0.87)
 
 
@@ -147,6 +128,17 @@ COUNTS = [
     ("pre", {"kind": "laurel"}, (60, 28, 60)),
     ("pre", {"kind": "laurel", "rank": 16, "weights": False}, (491_520, 114_688, 122_880)),
     ("pre", {"kind": "delta"}, (30_780, 7_196, 7_740)),
+    ("pre", {"kind": "hyper"}, (92_940, 21_868, 23_820)),
+    ("pre", {"kind": "hyper", "dynamic": False}, (720, 336, 720)),
+    ("pre", {"kind": "manifold_hyper"}, (1_475_370, 344_442, 369_450)),
+    ("pre", {"kind": "depth_attention"}, (30_720, 7_168, 7_680)),
+    ("pre", {"kind": "depth_attention", "blocks": 6}, (30_720, 7_168, 7_680)),
+    ("pre", {"kind": "depth_attention", "query": "input"}, (7_895_040, 924_672, 499_200)),
+    ("pre", {"kind": "mudd"}, (134_518, 24_268, 36_214)),
+    ("pre", {"kind": "mudd", "ways": 1}, (49_778, 11_196, 12_914)),
+    ("pre", {"kind": "mudd", "dynamic": False}, (20_654, 4_148, 5_294)),
+    ("pre", {"kind": "deep_cross_attention"}, (105_472, 18_176, 26_368)),
+    ("pre", {"kind": "deep_cross_attention", "last": 2}, (93_184, 17_920, 23_296)),
 ]
 
 
@@ -165,14 +157,6 @@ def test_own_parameters(norm, residual, own):
 
 
 # ---------------------------------------------------------------- where they stand
-
-
-def problems(**changes: Any) -> list[tuple[tuple[str | int, ...], str]]:
-    model = ModelConfig()
-    sides: dict[str, Any] = {side: {"num_layers": 4} | changes.pop(side, {}) for side in ("encoder", "decoder")}
-    base = {"d_model": 16, "num_heads": 2, "norm": "pre"} | sides
-    assert model.norm == "post"
-    return [(problem.path, problem.message) for problem in check_components(base | changes)[1]]
 
 
 def test_one_line_where_a_residual_cannot_stand():

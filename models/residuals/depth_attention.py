@@ -1,0 +1,104 @@
+"""Attention residuals of the Kimi team 2026."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from models.dropout import Dropout
+from models.full_precision import full_precision, rms
+from models.registry import RESIDUALS
+from models.seams import Residual
+from models.site import Site
+
+Sources = tuple[Tensor, ...]
+
+
+@RESIDUALS.register("depth_attention")
+class DepthAttention(Residual):
+    """x_i = sum_{j<i} a_ij v_j, a_i = softmax_j(w_i^T (g_i * rms(v_j))), v_0 = h_0, v_j = y_j (Kimi team 2026, AttnRes, Eq. 2-4).
+
+    There is no other residual. The stack's output is one more such sum, over all sources (assumed). w = 0 at the start: the uniform mean.
+    blocks N > 0: sources are h_0, the sums of y in each of N blocks of ceil(M / N) sub-layers, and the running sum of the own block.
+    query input: w + W rms(newest source), W = 0 at the start (assumed). weights sigmoid: in place of softmax; scalars: a_i = softmax of
+    learned numbers, without content. key_norm false: keys are v_j. sources states, final top: sources are the running sums x + y, and the
+    output is the last (wdlctc/open-attention-residuals). In fp32.
+    """
+
+    norms = ("pre",)
+    streams = True
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        blocks: int = 0,
+        query: Literal["learned", "input"] = "learned",
+        weights: Literal["softmax", "sigmoid", "scalars"] = "softmax",
+        key_norm: bool = True,
+        sources: Literal["outputs", "states"] = "outputs",
+        final: Literal["mix", "top"] = "mix",
+    ) -> None:
+        super().__init__(site)
+        d, m = site.d_model, site.sublayers
+        size = -(-m // blocks) if blocks else 1
+        below = site.sublayer - 1 if site.place else m
+        self.ends_block = below % size == size - 1 or below == m - 1
+        self.weights, self.key_norm, self.states, self.eps = weights, key_norm, sources == "states", site.config.norm_eps
+        self.number = 1 + (below // size if site.place else -(-m // size)) + int(below % size > 0 and site.place > 0)
+        self.mixes = self.number > 1 and (site.place > 0 or final == "mix")
+        content = self.mixes and weights != "scalars"
+        self.query = nn.Parameter(torch.zeros(d)) if content else None
+        self.gain = nn.Parameter(torch.zeros(d)) if content else None
+        self.map = nn.Parameter(torch.zeros(d, d)) if content and query == "input" else None
+        self.logits = nn.Parameter(torch.zeros(self.number)) if self.mixes and not content else None
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        if options.get("final", "mix") == "top" and options.get("sources", "outputs") == "outputs":
+            return "found final top with sources outputs, of which the last is no output of a stack; expected sources states"
+        scalars = options.get("weights", "softmax") == "scalars"
+        if scalars and (options.get("query", "learned") != "learned" or not options.get("key_norm", True)):
+            return "found weights scalars with options of queries or keys, which they do not read; expected softmax or sigmoid"
+        return super().check(site, **options)
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        shape = getattr(self, name).shape
+        return torch.ones(shape) if name == "gain" else torch.zeros(shape)
+
+    def start(self, h_0: Tensor) -> tuple[Sources, Tensor | None]:
+        """(finished sources, the block's running sum)"""
+        return (h_0,), None
+
+    def read(self, s: tuple[Sources, Tensor | None]) -> tuple[Tensor, tuple[Sources, Tensor | None]]:
+        sources, running = s
+        return self.mix(sources if running is None else (*sources, running)), s
+
+    def mix(self, sources: Sources) -> Tensor:
+        """J sources [B, T, D] -> [B, T, D]"""
+        if not self.mixes:
+            return sources[-1]
+        with full_precision(sources[0]):
+            v = torch.stack(sources, dim=-2).float()
+            return (self.shares(v)[..., None, :] @ v).squeeze(-2)
+
+    def shares(self, v: Tensor) -> Tensor:
+        """a_i: [B, T, J, D] -> [B, T, J]; [1, J] for scalars."""
+        if self.query is None or self.gain is None:
+            assert self.logits is not None
+            return self.logits.softmax(-1)[None].expand(v.shape[:-1])
+        q = self.query if self.map is None else self.query + rms(v[..., -1, :], self.eps) @ self.map.T
+        keys = rms(v, self.eps) if self.key_norm else v
+        logits = (keys @ (q * self.gain)[..., None]).squeeze(-1)
+        return logits.sigmoid() if self.weights == "sigmoid" else logits.softmax(-1)
+
+    def write(self, s: tuple[Sources, Tensor | None], y: Tensor, x: Tensor, drop: Dropout) -> tuple[Sources, Tensor | None]:
+        sources, running = s
+        base = sources[-1] if running is None and self.states else running
+        running = drop(y) if base is None else drop.add(base, y)
+        return ((*sources, running), None) if self.ends_block else (sources, running)
+
+    def end(self, s: tuple[Sources, Tensor | None]) -> Tensor:
+        return self.mix(s[0])

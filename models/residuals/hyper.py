@@ -1,0 +1,99 @@
+"""Hyper-connections of Zhu et al. 2025."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.dropout import Dropout
+from models.full_precision import full_precision, rms
+from models.registry import RESIDUALS
+from models.seams import Residual
+from models.site import Site
+
+
+@RESIDUALS.register("hyper")
+class Hyper(Residual):
+    """x = sum_a m_a H_a; H'_b = sum_a R_ab H_a + w_b y (Zhu et al. 2025, Eq. 1-5): n streams H [B, T, n, D], at the start n times h_0.
+
+    dynamic: m, R and w are s * tanh(norm(H_a) W) plus a static part, a token and stream at a time, else the static part alone. At the
+    start W = 0, s = .01, R = I, w = 1 and m picks stream i - 1 modulo n in sub-layer i. The stack's output is the streams' sum, or mean
+    in post-norm, where each stream goes through the norm (assumed). Coefficients and streams in fp32.
+
+    tanh false: the paper's second form. first layer: m picks by layer (corl-team/lime), not by sub-layer. stream_norm: LayerNorm without
+    gain (lime), or rms with a gain (lucidrains). The output maps are not scaled by sqrt(n): its direction is not clear from the text.
+    """
+
+    streams = True
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        streams: int = 4,
+        dynamic: bool = True,
+        tanh: bool = True,
+        first: Literal["sublayer", "layer"] = "sublayer",
+        stream_norm: Literal["layer", "rms"] = "layer",
+    ) -> None:
+        super().__init__(site)
+        n, d = streams, site.d_model
+        self.n, self.tanh, self.eps, self.mean = n, tanh, site.config.norm_eps, site.norm == "post"
+        if not site.place:
+            return
+        self.first = ((site.layer if first == "layer" else site.sublayer) - 1) % n
+        self.static = nn.Parameter(torch.zeros(n, n + 2))  # of stream a: m_a, R_a1 .. R_an, w_a
+        self.weight = nn.Parameter(torch.zeros(d, n + 2)) if dynamic else None
+        self.scale = nn.Parameter(torch.zeros(2)) if dynamic else None  # of m and R, of w
+        self.gain = nn.Parameter(torch.zeros(d)) if dynamic and stream_norm == "rms" else None
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        n, dynamic = options.get("streams", 4), options.get("dynamic", True)
+        if not 1 <= n <= 64:
+            return f"streams is {n}; expected 1 to 64"
+        for name, value in (("tanh", True), ("stream_norm", "layer")):
+            if not dynamic and options.get(name, value) != value:
+                return f"found {name} with dynamic false, where it does nothing; expected dynamic true"
+        return super().check(site, **options)
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        if name != "static":
+            shape = getattr(self, name).shape
+            return torch.full(shape, {"scale": 0.01, "gain": 1.0, "weight": 0.0}[name])
+        n = self.n
+        return torch.cat((F.one_hot(torch.tensor(self.first), n)[:, None], torch.eye(n), torch.ones(n, 1)), dim=1)
+
+    def start(self, h_0: Tensor) -> Tensor:
+        return h_0[..., None, :].expand(*h_0.shape[:-1], self.n, h_0.shape[-1])
+
+    def read(self, s: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """(x, (sum_a R_ab H_a [B, T, n, D], w [B, T, n]))"""
+        with full_precision(s):
+            s = s.float()
+            c = self._coefficients(s)
+            mixed = c[..., :-1].transpose(-1, -2) @ s
+        return mixed[..., 0, :], (mixed[..., 1:, :], c[..., -1])
+
+    def _coefficients(self, s: Tensor) -> Tensor:
+        """[B, T, n, n + 2], or [n, n + 2] where they are static."""
+        if self.weight is None or self.scale is None:
+            return self.static
+        if self.gain is None:
+            normed = F.layer_norm(s, s.shape[-1:], eps=self.eps)
+        else:
+            normed = rms(s, self.eps) * self.gain
+        c = normed @ self.weight
+        c = torch.tanh(c) if self.tanh else c
+        scale = torch.cat((self.scale[:1].expand(self.n + 1), self.scale[1:]))
+        return scale * c + self.static
+
+    def write(self, s: tuple[Tensor, Tensor], y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
+        mixed, w = s
+        return mixed + w[..., None] * drop(y)[..., None, :]
+
+    def end(self, s: Tensor) -> Tensor:
+        return s.mean(-2) if self.mean else s.sum(-2)

@@ -1,0 +1,133 @@
+"""Manifold-constrained hyper-connections of Xie et al. 2025."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from models.dropout import Dropout
+from models.full_precision import full_precision, rms
+from models.initialise import uniform_bound
+from models.registry import RESIDUALS
+from models.seams import Residual
+from models.site import Site
+
+MAX_PERMUTED = 5
+
+
+@RESIDUALS.register("manifold_hyper")
+class ManifoldHyper(Residual):
+    """x = sum_a p_a X_a; X'_a = sum_b R_ab X_b + q_a y, R doubly stochastic (Xie et al. 2025, mHC): n streams X [B, T, n, D], at the start
+    n times h_0, at the end their sum (assumed).
+
+    p = s(l_p), q = post_scale * s(l_q), R = Sinkhorn(l_R): exp, then `iterations` times columns and rows to sum 1. The logits l are
+    a * (rms(vec X) phi) + b with a scalar a = .01 for each of the three, or b where dynamic is false. start (not printed): xavier: phi by
+    Glorot, b = 0 (Megatron); identity: phi = 0, b = 1 for stream i - 1 modulo n in sub-layer i and -1 for others, of R 0 on the diagonal
+    and -8 off it (mhc-lite's baseline). In fp32.
+
+    manifold permutations: R = sum over the n! permutations, weights softmax(l_R) (mHC-lite). positive sigmoid: in place of exp, with
+    post_scale 1: the first release of DeepSeek-V4 in Hugging Face's library. last: which margin is exact, rows (paper) or columns
+    (Megatron, MaxText).
+    """
+
+    norms = ("pre",)
+    streams = True
+    matrices: Tensor
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        streams: int = 4,
+        dynamic: bool = True,
+        iterations: int = 20,
+        start: Literal["xavier", "identity"] = "xavier",
+        manifold: Literal["sinkhorn", "permutations"] = "sinkhorn",
+        positive: Literal["exp", "sigmoid"] = "exp",
+        post_scale: float = 2.0,
+        last: Literal["rows", "columns"] = "rows",
+    ) -> None:
+        super().__init__(site)
+        n = self.n = streams
+        self.iterations, self.positive, self.post_scale, self.last = iterations, positive, post_scale, last
+        self.starts, self.eps = start, site.config.norm_eps
+        if not site.place:
+            return
+        self.first = (site.sublayer - 1) % n
+        self.permuted = manifold == "permutations"
+        if self.permuted:
+            orders = itertools.permutations(range(n))
+            matrices = torch.tensor([[float(b == c) for b in order for c in range(n)] for order in orders])
+            self.register_buffer("matrices", matrices, persistent=False)
+        self.width = math.factorial(n) if self.permuted else n * n
+        logits = 2 * n + self.width
+        self.bias = nn.Parameter(torch.zeros(logits))
+        self.phi = nn.Parameter(torch.zeros(n * site.d_model, logits)) if dynamic else None
+        self.scale = nn.Parameter(torch.zeros(3)) if dynamic else None
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        n, manifold = options.get("streams", 4), options.get("manifold", "sinkhorn")
+        most = MAX_PERMUTED if manifold == "permutations" else 64
+        if not 1 <= n <= most:
+            return f"streams is {n}; expected 1 to {most} with manifold {manifold}"
+        if options.get("post_scale", 2.0) <= 0:
+            return f"post_scale is {options['post_scale']}; expected more than 0"
+        return super().check(site, **options)
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        n, identity = self.n, self.starts == "identity"
+        if name == "scale":
+            return torch.full((3,), 0.01)
+        if name == "phi":
+            assert self.phi is not None
+            value = torch.zeros(self.phi.shape)
+            bound = uniform_bound("xavier", *self.phi.shape)
+            return value if identity else value.uniform_(-bound, bound, generator=generator)
+        bias = torch.zeros(2 * n + self.width)
+        if identity:
+            bias[: 2 * n] = -1.0
+            bias[[self.first, n + self.first]] = 1.0
+            bias[2 * n :] = -8.0
+            bias[2 * n :][[0] if self.permuted else [a * (n + 1) for a in range(n)]] = 0.0
+        return bias
+
+    def start(self, h_0: Tensor) -> Tensor:
+        return h_0[..., None, :].expand(*h_0.shape[:-1], self.n, h_0.shape[-1])
+
+    def read(self, s: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """(x, (R X [B, T, n, D], q [B, T, n]))"""
+        with full_precision(s):
+            s, n = s.float(), self.n
+            logits: Tensor = self.bias
+            if self.phi is not None and self.scale is not None:
+                scale = torch.cat((self.scale[:1].expand(n), self.scale[1:2].expand(n), self.scale[2:].expand(self.width)))
+                logits = scale * (rms(s.flatten(-2), self.eps) @ self.phi) + self.bias
+            x = (torch.sigmoid(logits[..., :n])[..., None] * s).sum(-2)
+            q = self.post_scale * torch.sigmoid(logits[..., n : 2 * n])
+            return x, (self.mixing(logits[..., 2 * n :]) @ s, q)
+
+    def mixing(self, logits: Tensor) -> Tensor:
+        """R [..., n, n] from its logits."""
+        if self.permuted:
+            return (logits.softmax(-1) @ self.matrices).unflatten(-1, (self.n, self.n))
+        logits = logits.unflatten(-1, (self.n, self.n))
+        if self.positive == "exp":
+            r = torch.exp(logits - logits.amax((-1, -2), keepdim=True))  # a factor changes nothing
+        else:
+            r = torch.sigmoid(logits) + 1e-6
+        for _ in range(self.iterations):
+            for axis in (-2, -1) if self.last == "rows" else (-1, -2):
+                r = r / r.sum(axis, keepdim=True)
+        return r
+
+    def write(self, s: tuple[Tensor, Tensor], y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
+        mixed, q = s
+        return mixed + q[..., None] * drop(y)[..., None, :]
+
+    def end(self, s: Tensor) -> Tensor:
+        return s.sum(-2)

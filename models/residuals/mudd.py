@@ -1,0 +1,94 @@
+"""Multiway dynamic dense connections of Xiao et al. 2025."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.dropout import Dropout
+from models.full_precision import full_precision, rms
+from models.registry import RESIDUALS
+from models.seams import Residual
+from models.site import Site
+
+State = tuple[tuple[Tensor, ...], Tensor]
+
+
+@RESIDUALS.register("mudd")
+class Mudd(Residual):
+    """X^c_l = sum_{j<=l} (a^c_lj + A^c_lj) X_j, A_l = GELU(rms(X_l) W1) W2 (Xiao et al. 2025, Eq. 3-7); X_l: outputs of layers, X_0 = h_0.
+
+    ways 4: queries, keys and values of layer l+1's self-attention read X^q, X^k, X^v, each through a norm of its own in pre-norm; the
+    stream goes on from X^r, which cross-attention and FFN read (assumed). ways 1: the stream alone, X^r, is mixed. The stack's output is
+    one such sum. Inner width K = ways (l + 1), 4 (L + 1) at the end. At the start W2 = 0, a_ll = 1, others 0: the plain network.
+    W1 N(0, 1 / sqrt(D)). Layer 1 reads h_0. Post-norm is not published. Coefficients and sums in fp32.
+
+    dynamic false: a alone. round n: K becomes (K // n + 1) n, as in the authors' code, n = 64. Not here: norms before and behind the sums
+    (PrePost), a d_ff that grows with l.
+    """
+
+    takes_views = True
+    streams = True
+
+    def __init__(self, site: Site, *, ways: Literal[1, 4] = 4, dynamic: bool = True, round: int = 0) -> None:
+        super().__init__(site)
+        d, ends = site.d_model, site.place == 0
+        below = site.num_layers if ends else site.layer - 1
+        self.reads_first, self.mixes = site.role == "self", (ends or site.role == "self") and below > 0
+        self.ways, self.eps, self.number = 1 if ends else ways, site.config.norm_eps, below + 1
+        self.views = 3 if self.mixes and self.ways == 4 else 1
+        inner = 4 * self.number if ends else ways * self.number
+        inner = (inner // round + 1) * round if round else inner
+        self.static = nn.Parameter(torch.zeros(self.ways, self.number)) if self.mixes else None
+        self.inner = nn.Parameter(torch.zeros(d, inner)) if self.mixes and dynamic else None
+        self.outer = nn.Parameter(torch.zeros(inner, self.ways * self.number)) if self.mixes and dynamic else None
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        if options.get("round", 0) and not options.get("dynamic", True):
+            return "found round with dynamic false, where it does nothing; expected round 0"
+        return super().check(site, **options)
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        value = torch.zeros(getattr(self, name).shape)
+        if name == "inner":
+            return value.normal_(0.0, value.shape[0] ** -0.5, generator=generator)
+        if name == "static":
+            value[:, -1] = 1.0
+        return value
+
+    def start(self, h_0: Tensor) -> State:
+        """(X_0 .. of the layers below, the stream)"""
+        return (), h_0
+
+    def read(self, s: State) -> tuple[Any, State]:
+        below, x = s
+        if not self.reads_first:
+            return x, s
+        below = (*below, x)
+        if not self.mixes:
+            return x, (below, x)
+        *views, r = self.mix(below)
+        return (tuple(views) or r), (below, r)
+
+    def mix(self, below: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """X_0 .. X_l [B, T, D] -> X^c for each way"""
+        assert self.static is not None
+        with full_precision(below[0]):
+            weights = self.static
+            if self.inner is not None and self.outer is not None:
+                own = F.gelu(rms(below[-1], self.eps) @ self.inner) @ self.outer
+                weights = weights + own.unflatten(-1, (self.ways, self.number))
+            return (weights @ torch.stack(below, dim=-2).float()).unbind(-2)
+
+    def write(self, s: State, y: Tensor, x: Tensor, drop: Dropout) -> State:
+        return s[0], drop.add(s[1], y)
+
+    def normed(self, s: State, norm: nn.Module) -> State:
+        return s[0], norm(s[1])
+
+    def end(self, s: State) -> Tensor:
+        return self.mix((*s[0], s[1]))[0]

@@ -1,0 +1,256 @@
+"""Residuals whose stream is several tensors: each against its equation and its start, and what may stand beside them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from models import build
+from models.residuals.hyper import Hyper
+from models.residuals.manifold_hyper import ManifoldHyper
+from tests.unit.models.model_cases import VOCAB, batch, off_start
+from tests.unit.models.residual_cases import both, hidden, model_of, problems, sublayer, x_and_y
+
+# ---------------------------------------------------------------- hyper-connections
+
+
+@pytest.mark.parametrize("options", [{}, {"dynamic": False}, {"tanh": False}, {"stream_norm": "rms"}])
+def test_hyper_connections_mix_streams_by_their_equation(options):
+    one, (_, y) = off_start(sublayer(kind="hyper", streams=3, **options)), x_and_y()
+    s, r, seen = torch.randn(2, 3, 3, 8, generator=torch.Generator().manual_seed(3)), one.residual, []
+    got = one(s, lambda q: seen.append(q) or y)
+    for b in range(2):
+        for t in range(3):
+            c = []
+            for a in range(3):
+                h = s[b, t, a]
+                if options.get("dynamic", True):
+                    rms = h / (h.square().mean() + 1e-6).sqrt() * r.gain if "stream_norm" in options else None
+                    normed = (h - h.mean()) / (h.var(unbiased=False) + 1e-6).sqrt() if rms is None else rms
+                    z = normed @ r.weight if "tanh" in options else torch.tanh(normed @ r.weight)
+                    c.append(r.static[a] + z * torch.tensor([r.scale[0]] * 4 + [r.scale[1]]))
+                else:
+                    c.append(r.static[a])
+            x = sum(c[a][0] * s[b, t, a] for a in range(3))
+            torch.testing.assert_close(seen[0][b, t], one.norm(x), atol=1e-5, rtol=1e-4)
+            for new in range(3):
+                want = sum(c[a][1 + new] * s[b, t, a] for a in range(3)) + c[new][-1] * y[b, t]
+                torch.testing.assert_close(got[b, t, new], want, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["hyper", "manifold_hyper"])
+def test_the_names_of_streams_mean_nothing(kind):
+    model = off_start(model_of("pre", kind=kind, streams=3))
+    before, order = hidden(model), [2, 0, 1]
+    for module in model.modules():
+        if isinstance(module, Hyper) and hasattr(module, "static"):
+            columns = [0, *(1 + i for i in order), 4]
+            module.static.copy_(module.static[order][:, columns])
+            module.weight.copy_(module.weight[:, columns])
+        elif isinstance(module, ManifoldHyper) and hasattr(module, "bias"):
+            logits = [*order, *(3 + i for i in order), *(6 + 3 * a + b for a in order for b in order)]
+            module.bias.copy_(module.bias[logits])
+            module.phi.copy_(module.phi[:, logits].unflatten(0, (3, -1))[order].flatten(0, 1))
+    torch.testing.assert_close(hidden(model), before, atol=2e-5, rtol=1e-4)
+
+
+def test_sub_layers_take_turns_in_what_stream_they_read_first():
+    def firsts(**options):
+        layers = model_of("pre", **options).decoder.layers
+        return [s.residual.first for l in layers for s in (l.self_attention.sublayer, l.cross_attention.sublayer, l.sublayer)]
+
+    assert firsts(kind="hyper", streams=4) == [0, 1, 2, 3] * 3
+    assert firsts(kind="hyper", streams=3, first="layer") == [0] * 3 + [1] * 3 + [2] * 3 + [0] * 3
+    assert firsts(kind="manifold_hyper", streams=5) == [i % 5 for i in range(12)]
+
+
+@pytest.mark.parametrize("options", [{}, {"dynamic": False}, {"positive": "sigmoid", "post_scale": 1.0}, {"manifold": "permutations"}])
+def test_manifold_hyper_connections_by_their_equation(options):
+    one, (_, y) = off_start(sublayer(kind="manifold_hyper", streams=3, **options)), x_and_y()
+    s, r, seen = torch.randn(2, 3, 3, 8, generator=torch.Generator().manual_seed(3)), one.residual, []
+    got = one(s, lambda q: seen.append(q) or y)
+    for b in range(2):
+        for t in range(3):
+            logits = r.bias
+            if options.get("dynamic", True):
+                v = s[b, t].flatten()
+                raw = (v / (v.square().mean() + 1e-6).sqrt()) @ r.phi
+                logits = torch.cat((r.scale[0] * raw[:3], r.scale[1] * raw[3:6], r.scale[2] * raw[6:])) + r.bias
+            pre, post = 1 / (1 + (-logits[:3]).exp()), options.get("post_scale", 2.0) / (1 + (-logits[3:6]).exp())
+            if "manifold" in options:
+                share, m = logits[6:].exp() / logits[6:].exp().sum(), torch.zeros(3, 3)
+                for p, order in zip(share, itertools.permutations(range(3)), strict=True):
+                    for a in range(3):
+                        m[a, order[a]] += p
+            else:
+                m = (logits[6:].exp() if "positive" not in options else 1 / (1 + (-logits[6:]).exp())).view(3, 3)
+                for _ in range(20):
+                    m = m / m.sum(0)
+                    m = m / m.sum(1)[:, None]
+            torch.testing.assert_close(seen[0][b, t], one.norm(pre @ s[b, t]), atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(got[b, t], m @ s[b, t] + post[:, None] * y[b, t], atol=1e-5, rtol=1e-4)
+
+
+def test_the_mixing_matrix_is_doubly_stochastic():
+    logits = 3 * torch.randn(200, 16, generator=torch.Generator().manual_seed(1))
+    for last, exact in (("rows", -1), ("columns", -2)):
+        m = sublayer(kind="manifold_hyper", last=last).residual.mixing(logits)
+        margins = {axis: (m.sum(axis) - 1).abs().max() for axis in (-1, -2)}
+        assert margins[exact] < 1e-6 and margins[-3 - exact] < 4e-2
+        assert torch.linalg.matrix_norm(m, 2).max() < 1.005
+    exact_m = sublayer(kind="manifold_hyper", manifold="permutations").residual.mixing(torch.cat((logits, logits[:, :8]), 1))
+    assert max((exact_m.sum(axis) - 1).abs().max() for axis in (-1, -2)) < 1e-6
+
+
+def test_mhc_without_logits_is_the_plain_network_and_does_not_learn_to_mix():
+    model = build(both("pre", kind="manifold_hyper"), VOCAB, VOCAB, 1).eval()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if name.endswith("phi"):
+                p.zero_()
+    got = hidden(model)
+    torch.testing.assert_close(got, hidden(model_of("pre", kind="plain")), atol=2e-5, rtol=1e-4)
+    got.square().sum().backward()
+    bias = model.encoder.layers[1].sublayer.residual.bias.grad
+    assert bias[8:].abs().max() < 1e-6 * max(1.0, float(bias[4:8].abs().max()))
+
+
+@pytest.mark.parametrize("manifold", ["sinkhorn", "permutations"])
+def test_mhc_may_start_near_the_identity(manifold):
+    for place in (1, 2):
+        r = sublayer(kind="manifold_hyper", start="identity", manifold=manifold, place=place).residual
+        assert not r.phi.any() and r.bias[:8].tolist() == [1.0 if i % 4 == place - 1 else -1.0 for i in range(8)]
+        assert (r.mixing(r.bias[8:]) - torch.eye(4)).abs().max() < 0.01
+
+
+# ---------------------------------------------------------------- attention over depth
+
+
+def test_depth_attention_by_its_equation_and_without_norms_of_values():
+    r = off_start(sublayer(kind="depth_attention", place=3)).residual
+    v = torch.randn(2, 3, 3, 8, generator=torch.Generator().manual_seed(4))
+    got = r.mix(v.unbind(-2))
+    for b in range(2):
+        for t in range(3):
+            scores = [float(r.query @ (r.gain * h / (h.square().mean() + 1e-6).sqrt())) for h in v[b, t]]
+            shares = [math.exp(z) / sum(map(math.exp, scores)) for z in scores]
+            torch.testing.assert_close(got[b, t], sum(a * h for a, h in zip(shares, v[b, t], strict=True)), atol=1e-5, rtol=1e-4)
+    louder = v * torch.tensor([1.0, 5.0, 1.0])[:, None]
+    torch.testing.assert_close(r.shares(louder), r.shares(v), atol=1e-5, rtol=1e-4)
+    assert torch.equal(sublayer(kind="depth_attention", place=3).residual.shares(v), torch.full((2, 3, 3), 1 / 3))
+    sigmoid = sublayer(kind="depth_attention", place=3, weights="sigmoid").residual
+    assert torch.equal(sigmoid.shares(v), torch.full((2, 3, 3), 0.5))
+
+
+def test_sources_of_blocks():
+    full, one_each = (off_start(model_of("pre", 2, kind="depth_attention", blocks=blocks)) for blocks in (0, 6))
+    assert {n: p.shape for n, p in full.named_parameters()} == {n: p.shape for n, p in one_each.named_parameters()}
+    assert torch.equal(hidden(full), hidden(one_each))
+
+    def numbers(**options):
+        model = model_of("pre", 4, kind="depth_attention", weights="scalars", **options)
+        return [len(p) for n, p in model.encoder.named_parameters() if n.endswith("logits")]
+
+    assert numbers() == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert numbers(blocks=2) == [2, 2, 2, 2, 3, 3, 3, 3], "h_0, then the partial sum too; at the end h_0 and two blocks"
+    assert numbers(sources="states", final="top") == [2, 3, 4, 5, 6, 7, 8]
+
+
+def test_running_states_are_sources():
+    a, b = sublayer(kind="depth_attention", sources="states", final="top"), sublayer(kind="depth_attention")
+    x, y = x_and_y()
+    assert torch.equal(a.residual.write(((x,), None), y, x, a.dropout)[0][1], x + y)
+    assert torch.equal(b.residual.write(((x,), None), y, x, b.dropout)[0][1], y)
+
+
+# ---------------------------------------------------------------- dense connections
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_mudd_mixes_layers_four_ways(dynamic):
+    one = off_start(sublayer(kind="mudd", layer=2, dynamic=dynamic))
+    r, (x_0, x_1) = one.residual, x_and_y()
+    seen: list[torch.Tensor] = []
+    state = one(((x_0,), x_1), lambda q, k, v: seen.extend((q, k, v)) or x_0)
+    for b in range(2):
+        for t in range(3):
+            weights = r.static
+            if dynamic:
+                h = x_1[b, t] / (x_1[b, t].square().mean() + 1e-6).sqrt()
+                inner = torch.tensor([float(z) * (1 + math.erf(float(z) / 2**0.5)) / 2 for z in h @ r.inner])
+                weights = weights + (inner @ r.outer).view(4, 2)
+            ways = [w[0] * x_0[b, t] + w[1] * x_1[b, t] for w in weights]
+            for got, norm, way in zip(seen, (one.norm, *one.others), ways[:3], strict=True):
+                torch.testing.assert_close(got[b, t], norm(way), atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(state[1][b, t], ways[3] + x_0[b, t], atol=1e-5, rtol=1e-4)
+    assert len(state[0]) == 2
+
+
+def test_mudds_inner_width():
+    widths = [sublayer(kind="mudd", layer=2, round=n).residual.inner.shape[1] for n in (0, 3, 8, 64)]
+    assert widths == [8, 9, 16, 64]
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_deep_cross_attention_by_its_equation(last):
+    one = off_start(sublayer(kind="deep_cross_attention", layer=4, last=last))
+    r, g = one.residual, torch.randn(4, 2, 3, 8, generator=torch.Generator().manual_seed(6))
+    got = r.mix(tuple(g))
+    sources = [g[0], g[1] + g[2], g[3]] if last else list(g)
+    for c in range(3):
+        want = sum((r.weight[c, j] + torch.relu(h @ r.gate[c])[..., None]) * h for j, h in enumerate(sources))
+        torch.testing.assert_close(got[c], want, atol=1e-5, rtol=1e-4)
+
+
+def test_a_gate_of_zeros_never_opens():
+    model = build(both("pre", 2, kind="deep_cross_attention", gate_start="zero"), VOCAB, VOCAB, 1)
+    model(*batch()).hidden.square().sum().backward()
+    gates = [p.grad for name, p in model.named_parameters() if name.endswith("gate")]
+    assert gates and not any(grad.any() for grad in gates)
+
+
+def test_no_component_reads_a_stream_of_several_tensors():
+    hyper: dict[str, Any] = {"residual": {"kind": "hyper"}}
+    cases: list[tuple[tuple[str, ...], dict[str, Any]]] = [
+        (("encoder", "connection"), {"encoder": hyper | {"connection": {"kind": "dlcl"}}}),
+        (("decoder", "aggregation"), {"decoder": hyper | {"aggregation": {"kind": "linear"}}}),
+        (("decoder", "self_attention"), {"decoder": hyper | {"self_attention": {"kind": "multi_layer"}}}),
+        (("encoder", "self_attention"), {"encoder": {"residual": {"kind": "mudd"}, "self_attention": {"kind": "relative"}}}),
+        (("bridge",), {"encoder": hyper, "bridge": {"kind": "transparent"}}),
+        (("context",), {"encoder": hyper, "context": {"kind": "multiscale", "blocks": 2}}),
+        (("regularizers", 0), {"encoder": hyper, "regularizers": [{"kind": "diversity"}]}),  # type: ignore[list-item]
+    ]
+    for path, changes in cases:
+        ((found, line),) = problems(**changes)
+        assert found == (*path, "kind") and "whose stream is several tensors; expected" in line, line
+    assert problems(encoder=hyper, decoder=hyper | {"self_attention": {"kind": "relative"}}) == []
+    assert problems(encoder=hyper, regularizers=[{"kind": "diversity", "sides": "decoder"}]) == []
+
+
+@pytest.mark.parametrize("kind", ["hyper", "manifold_hyper", "depth_attention", "mudd", "deep_cross_attention", "delta"])
+def test_coefficients_and_streams_are_fp32_under_autocast(kind):
+    model = off_start(model_of("pre", kind=kind))
+    with torch.autocast("cpu", torch.bfloat16):
+        history = model(*batch()).encoder
+    tensors = [t for s in history.outputs[1:] for t in torch.utils._pytree.tree_leaves(s) if isinstance(t, torch.Tensor)]
+    mixed = [layer.sublayer.residual.read(history.outputs[1])[0].dtype for layer in model.encoder.layers[1:2]]
+    assert set(mixed) == {torch.float32}
+    assert kind == "depth_attention" or {t.dtype for t in tensors} == {torch.float32}
+
+
+@pytest.mark.parametrize("kind", ["hyper", "manifold_hyper", "depth_attention", "mudd", "deep_cross_attention"])
+def test_recomputed_layers_pass_the_stream_through(kind):
+    found = []
+    for recompute in (False, True):
+        model = off_start(build(both("pre", 2, kind=kind) | {"dropout": {"residual": 0.0, "embedding": 0.0}}, VOCAB, VOCAB, 1)).train()
+        model.recompute(recompute)
+        loss = model(*batch()).hidden.square().mean()
+        loss.backward()
+        found.append([loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
+    assert len(found[0]) == len(found[1])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
