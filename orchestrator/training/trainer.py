@@ -30,6 +30,7 @@ from orchestrator.training.metrics import Meter
 from orchestrator.training.objective import Normalizer, Objective
 from orchestrator.training.optim import build_optimizer, clip_gradients, learning_rate, load_optimizer, optimizer_tensors, set_lr
 from orchestrator.training.prefetch import prefetch
+from orchestrator.training.profiling import profile
 from orchestrator.training.result import Diverged, TrainResult, check_finite
 from orchestrator.training.runtime import Reporter, Runtime
 from orchestrator.training.state import Progress
@@ -72,6 +73,8 @@ class Trainer:
         self.model: Transformer = build(spec.model.model_dump(), prepared.src_size, prepared.tgt_size, spec.seed)
         self.warm_start = None if init_weights is None else warm_start(self.model, init_weights)
         self.model.to(runtime.device)
+        if self.warm_start is None:
+            profile(self.model, prepared, spec, runtime.device)
         self.model.recompute(spec.train.recompute == "layers")
         self.params = count_parameters(self.model)
 

@@ -127,6 +127,7 @@ OPTIONS = [
     ("residual", "mudd ways=1 round=64"),
     ("residual", "mudd dynamic=false"),
     ("residual", "deep_cross_attention last=1"),
+    ("residual", 'admin variance="text"'),
     ("residual", 'rezero per="layer"'),
     ("residual", 'rezero norms="keep"'),
     ("residual", 'deepnorm gain="torchscale"'),

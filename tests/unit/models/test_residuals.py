@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
 import torch
 
 from models import build, count_parameters
+from models.residuals.admin import Admin, profile
 from tests.unit.models.model_cases import VOCAB, batch, config, off_start
 from tests.unit.models.residual_cases import both, hidden, model_of, problems, sublayer, x_and_y
 
@@ -18,6 +20,7 @@ SAME = [
     ("post", {"kind": "laurel", "rank": 3}, 0.0),
     ("pre", {"kind": "laurel", "rank": 3, "weights": False}, 0.0),
     ("post", {"kind": "laurel", "squash": "sigmoid"}, 0.0),
+    ("post", {"kind": "admin"}, 0.0),
     ("pre", {"kind": "hyper"}, 2e-5),
     ("pre", {"kind": "hyper", "dynamic": False, "streams": 3}, 2e-5),
     ("post", {"kind": "hyper", "streams": 2}, 2e-5),
@@ -93,6 +96,30 @@ def test_torchscales_gain_of_the_encoder_is_larger():
     assert other / paper == pytest.approx(1.15 / 0.87)
 
 
+@pytest.mark.parametrize("variance", ["code", "text"])
+def test_admins_factors_come_from_the_variances_of_a_batch(variance, monkeypatch):
+    none = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
+    model = build(both("post", kind="admin", variance=variance) | none, VOCAB, VOCAB, 1).requires_grad_(False)
+    profile(model, *batch())
+    assert all(p.eq(p[0]).all() for name, p in model.named_parameters() if name.endswith("omega"))
+    seen, write = [], Admin.write
+
+    def recorded(self, s, y, x, drop):
+        seen.append((self, s, y))
+        return write(self, s, y, x, drop)
+
+    monkeypatch.setattr(Admin, "write", recorded)
+    with torch.no_grad():
+        model(*batch())
+    for stack in (seen[:8], seen[8:]):
+        assert torch.equal(stack[0][0].omega, torch.ones(16))
+        total = 0.0
+        for (one, s, y), (after, _, _) in itertools.pairwise(stack):
+            total = float(y.var(unbiased=False)) + (total if variance == "text" else float((one.omega * s).var(unbiased=False)))
+            assert float(after.omega[3]) == pytest.approx(total**0.5, rel=1e-4)
+    assert len(seen) == 8 + 12
+
+
 @pytest.mark.parametrize("squash", ["softmax", "sigmoid"])
 def test_laurel_weighs_both_terms_and_adds_a_low_rank_map(squash):
     one, (x, y) = off_start(sublayer(kind="laurel", rank=3, squash=squash, total=1.5)), x_and_y()
@@ -125,6 +152,7 @@ SIZES = {"base": (512, 2048, 6, 6), "mini": (256, 1024, 4, 2), "small": (128, 51
 COUNTS = [
     ("pre", {"kind": "rezero"}, (-32_738, -8_178, -8_162)),
     ("post", {"kind": "deepnorm"}, (0, 0, 0)),
+    ("post", {"kind": "admin"}, (15_360, 3_584, 3_840)),
     ("pre", {"kind": "laurel"}, (60, 28, 60)),
     ("pre", {"kind": "laurel", "rank": 16, "weights": False}, (491_520, 114_688, 122_880)),
     ("pre", {"kind": "delta"}, (30_780, 7_196, 7_740)),
