@@ -1,4 +1,4 @@
-"""The verdict on every claim of a table: the claims of its file, or else the differences that its paper reports."""
+"""The comparisons of a table and their verdicts: on the claims of its file, or else on the differences that its paper reports."""
 
 from __future__ import annotations
 
@@ -9,12 +9,126 @@ from typing import Any
 from orchestrator.report import looks, noise_floor
 from orchestrator.report.effects import Effect, Effects, Outcomes, claimed, failure_verdict, main_metric
 from orchestrator.scoring.significance.reader import StatisticsReader
-from orchestrator.scoring.significance.verdicts import MARGINS, ONE_SEED, UNDERPOWERED, Verdict
+from orchestrator.scoring.significance.verdicts import CONTRADICTED, ONE_SEED, REPRODUCED, SAME, UNDERPOWERED, Verdict
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED
 
 NOT_RUN, NOT_COMPARED = "not run", "not compared"
+
+
+class Comparisons:
+    """Each row against the one it starts from, against its matched controls and against those that claims name.
+
+    Args:
+        starts: row -> the row it is compared with (`specs.baselines`).
+        stated: claims of the table's file; without any on these rows, the differences that the paper reports.
+        setting: how our setting differs from the paper's.
+        level: of significance; None: that of the looks that the sweep of these rows took, else 0.05.
+
+    p-values are adjusted over all comparisons of one metric (Holm).
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        outcomes: Outcomes,
+        starts: Mapping[str, str],
+        reader: StatisticsReader,
+        stated: Sequence[RowClaim] = (),
+        *,
+        setting: str = "",
+        level: float | None = None,
+    ) -> None:
+        self.rows = {row.id: row for row in rows}
+        self.outcomes, self.setting = outcomes, setting
+        self.starts = {row_id: base for row_id, base in starts.items() if self.rows[row_id].control is None}
+        self.level = looks.level(reader.ledger, outcomes) if level is None else level
+        self.controls: dict[str, dict[str, str]] = {}  # row -> kind -> address of the control
+        for row in rows:
+            if row.control is not None:
+                self.controls.setdefault(row.control.against, {})[row.control.kind] = row.id
+        own = [claim for claim in stated if claim.row in self.rows] or reported_claims(rows, self.starts)
+        self.claims = [replace(c, against=c.against or self.starts.get(c.row), metric=c.metric or self._metric(c.row)) for c in own]
+        pairs = [(self._metric(row_id), row_id, base) for row_id, base in self.starts.items()]
+        pairs += [(str(claim.metric), claim.row, str(claim.against)) for claim in self.claims]
+        pairs += [(metric, row_id, base) for metric, row_id, _ in pairs for base in self.controls.get(row_id, {}).values()]
+        floor = noise_floor.floors(reader.ledger, self.rows)
+        self.effects: dict[str, dict[tuple[str, str], Effect]] = {}
+        for metric in dict.fromkeys(metric for metric, _, _ in pairs):
+            its = dict.fromkeys((row_id, base) for other, row_id, base in pairs if other == metric)
+            self.effects[metric] = Effects(rows, outcomes, reader, metric, floor).of(its)
+
+    def of_claims(self) -> list[dict[str, Any]]:
+        """One record a claim.
+
+        {"row", "against", "metric", "claim", "source", "verdict", "reason", "seeds_needed", "level", "setting", "effect"}; where a row has
+        matched controls {"controls": {kind: {"against", "verdict", "reason", "seeds_needed", "level", "effect"}}} too.
+        """
+        records = []
+        for claim in self.claims:
+            about = {"row": claim.row, "against": claim.against, "metric": claim.metric, "claim": claim.effect, "source": claim.source}
+            about |= {"margin": claim.margin} if claim.margin is not None else {}
+            record = about | self._record(claim) | {"setting": self.setting}
+            others = {kind: replace(claim, against=base) for kind, base in self.controls.get(claim.row, {}).items()}
+            matched = {kind: {"against": other.against} | self._record(other) for kind, other in others.items()}
+            records.append(record | ({"controls": matched} if matched else {}))
+        return records
+
+    def of_rows(self) -> dict[str, dict[str, Any]]:
+        """Row -> {"effect", "significant", "verdict", "controls"} of each row that has an effect or failed, for the row's own metric.
+
+        controls: kind -> the same against the row's matched control. A verdict is {"word", "reason", "seeds_needed"}, with {"claim",
+        "setting"} where there are any.
+        """
+        found = {}
+        for row_id in self.rows:
+            base, metric = self.starts.get(row_id), self._metric(row_id)
+            claim = next((c for c in self.claims if (c.row, c.against, c.metric) == (row_id, base, metric)), None)
+            one = self._row(row_id, base, claim)
+            controls = {kind: c for kind, c in self.controls.get(row_id, {}).items() if self._effect(row_id, c, metric) is not None}
+            matched = {kind: self._row(row_id, control, claim) for kind, control in controls.items()}
+            if one or matched:
+                found[row_id] = one | ({"controls": matched} if matched else {})
+        return found
+
+    def _record(self, claim: RowClaim) -> dict[str, Any]:
+        effect = self._effect(claim.row, claim.against, str(claim.metric))
+        verdict = self._verdict(claim.row, claim.against, effect, claim)
+        plain = {"verdict": verdict.word, "reason": verdict.reason, "seeds_needed": verdict.seeds, "level": self.level}
+        return plain | {"effect": None if effect is None else effect.as_json()}
+
+    def _row(self, row: str, against: str | None, claim: RowClaim | None) -> dict[str, Any]:
+        effect = self._effect(row, against, self._metric(row))
+        if effect is None and failure_verdict(self.rows[row], self.outcomes.get(row, ())) is None:
+            return {}
+        verdict = self._verdict(row, against, effect, claim)
+        about: dict[str, Any] = {"word": verdict.word, "reason": verdict.reason, "seeds_needed": verdict.seeds}
+        about |= ({"claim": claim.effect} if claim is not None else {}) | ({"setting": self.setting} if self.setting else {})
+        if effect is None:
+            return {"verdict": about}
+        tested = {} if effect.p is None else {"significant": effect.p < self.level and effect.delta > 0}
+        return {"effect": effect.as_json(), "verdict": about} | tested
+
+    def _verdict(self, row: str, against: str | None, effect: Effect | None, claim: RowClaim | None) -> Verdict:
+        failed = failure_verdict(self.rows[row], self.outcomes.get(row, ()))
+        if failed is not None:
+            return failed
+        if effect is None:
+            lacking = [name for name in (row, str(against)) if all(o.status != "done" for o in self.outcomes.get(name, ()))]
+            if lacking:
+                return Verdict(NOT_RUN, f"no finished run of {' and '.join(lacking)}")
+            return Verdict(NOT_COMPARED, "the same run as the row it is compared with, scored in another way, or no sentence statistics")
+        found = effect.verdict(None if claim is None else claim.effect, None if claim is None else claim.margin, self.level)
+        if claim is not None and found.word != ONE_SEED and min(effect.seeds) < claim.seeds:
+            return Verdict(UNDERPOWERED, f"{min(effect.seeds)} of the claim's {claim.seeds} seeds are done", found.seeds)
+        return found
+
+    def _effect(self, row: str, against: str | None, metric: str) -> Effect | None:
+        return self.effects.get(metric, {}).get((row, str(against)))
+
+    def _metric(self, row: str) -> str:
+        return main_metric(self.rows[row])
 
 
 def reported_claims(rows: Sequence[Row], starts: Mapping[str, str]) -> list[RowClaim]:
@@ -28,79 +142,9 @@ def reported_claims(rows: Sequence[Row], starts: Mapping[str, str]) -> list[RowC
     return found
 
 
-def judged(
-    claims: Sequence[RowClaim],
-    rows: Sequence[Row],
-    outcomes: Outcomes,
-    starts: Mapping[str, str],
-    reader: StatisticsReader,
-    setting: str = "",
-    level: float | None = None,
-) -> list[dict[str, Any]]:
-    """One record a claim.
-
-    {"row", "against", "metric", "claim", "source", "verdict", "reason", "seeds_needed", "level", "setting", "effect"}.
-
-    A claim on a row with matched controls among `rows` has {"controls": {kind: {"against", "verdict", "reason", "effect"}}} too. p-values
-    are adjusted over the comparisons of one metric (Holm). setting: how our setting differs from the paper's.
-    level: of significance; None: that of the looks that the sweep of these rows took, else 0.05.
-    """
-    by_id = {row.id: row for row in rows}
-    filled = [replace(c, against=c.against or starts.get(c.row), metric=c.metric or main_metric(by_id[c.row])) for c in claims]
-    controls: dict[str, dict[str, str]] = {}  # row -> control's address -> its kind
-    for row in rows:
-        if row.control is not None:
-            controls.setdefault(row.control.against, {})[row.id] = row.control.kind
-    level = looks.level(reader.ledger, outcomes) if level is None else level
-    floor = noise_floor.floors(reader.ledger, by_id)
-    effects: dict[str, dict[tuple[str, str], Effect]] = {}
-    for metric in dict.fromkeys(str(claim.metric) for claim in filled):
-        own = [c for c in filled if c.metric == metric]
-        pairs = [(c.row, c.against) for c in own if c.against is not None] + [
-            (c.row, base) for c in own for base in controls.get(c.row, {})
-        ]
-        effects[metric] = Effects(rows, outcomes, reader, metric, floor).of(pairs)
-    records = []
-    for claim in filled:
-        found = effects[str(claim.metric)]
-        about = {"row": claim.row, "against": claim.against, "metric": claim.metric, "claim": claim.effect, "source": claim.source}
-        about |= {"margin": claim.margin} if claim.margin is not None else {}
-        record = about | _judged(claim, found, by_id[claim.row], outcomes, level) | {"setting": setting}
-        matched = {
-            kind: {"against": base} | _judged(replace(claim, against=base), found, by_id[claim.row], outcomes, level)
-            for base, kind in controls.get(claim.row, {}).items()
-        }
-        records.append(record | ({"controls": matched} if matched else {}))
-    return records
-
-
-def _judged(claim: RowClaim, effects: Mapping[tuple[str, str], Effect], row: Row, outcomes: Outcomes, level: float) -> dict[str, Any]:
-    effect = effects.get((claim.row, str(claim.against)))
-    verdict = _verdict(claim, effect, row, outcomes, level)
-    plain = {"verdict": verdict.word, "reason": verdict.reason, "seeds_needed": verdict.seeds, "level": level}
-    return plain | {"effect": None if effect is None else effect.as_json()}
-
-
-def _verdict(claim: RowClaim, effect: Effect | None, row: Row, outcomes: Outcomes, level: float) -> Verdict:
-    failed = failure_verdict(row, outcomes.get(claim.row, ()))
-    if failed is not None:
-        return failed
-    done = {name: [o for o in outcomes.get(name, ()) if o.status == "done"] for name in (claim.row, str(claim.against))}
-    lacking = [name for name, seeds in done.items() if not seeds]
-    if effect is None:
-        if lacking:
-            return Verdict(NOT_RUN, f"no finished run of {' and '.join(lacking)}")
-        return Verdict(NOT_COMPARED, "scored in another way than the row it is compared with, or without sentence statistics")
-    margin = claim.margin if claim.margin is not None else MARGINS.get(effect.metric)
-    found = effect.verdict(claim.effect, margin, level)
-    if found.word != ONE_SEED and min(effect.seeds) < claim.seeds:
-        return Verdict(UNDERPOWERED, f"{min(effect.seeds)} of the claim's {claim.seeds} seeds are done", found.seeds)
-    return found
-
-
 def exit_code(records: Sequence[Mapping[str, Any]]) -> int:
     """0: all reproduced or in the same direction; 6: some contradicted; 7: none of these, but some undecided."""
     words = {record["verdict"] for record in records}
-    if "contradicted" in words:
+    if CONTRADICTED in words:
         return 6
-    return 7 if words - {"reproduced", "same direction"} else 0
+    return 7 if words - {REPRODUCED, SAME} else 0

@@ -48,8 +48,8 @@ class Effect:
     difference: Difference | None = None
     p: float | None = None
 
-    def verdict(self, claim: float, margin: float | None = None, level: float = LEVEL) -> verdicts.Verdict:
-        """The verdict on a claimed D at a level of significance; margin: by default the metric's own."""
+    def verdict(self, claim: float | None, margin: float | None = None, level: float = LEVEL) -> verdicts.Verdict:
+        """The verdict on a claimed D, or on D without a claim, at a level of significance; margin: by default the metric's own."""
         margin = verdicts.MARGINS.get(self.metric) if margin is None else margin
         return verdicts.judge(claim, self.difference, self.p, margin=margin, level=level)
 
@@ -80,6 +80,8 @@ class Effects:
         self.metrics = {row_id: metric or main_metric(row) for row_id, row in self.rows.items()}
         self.floor = floor
         self.arms: dict[str, Arm] = {}
+        self.runs: dict[str, frozenset[str]] = {}
+        self._spreads: dict[Key, Spread | None] = {}
         self.keys: dict[str, Key] = {}
         for row_id, row in self.rows.items():
             self._add(row, outcomes.get(row_id, ()), reader)
@@ -93,12 +95,18 @@ class Effects:
         signatures = {str(o.signature) for o in done}
         if not done or len(statistics) < len(done) or len(signatures) > 1:
             return
+        self.runs[row.id] = frozenset(str(o.keys.score) for o in done)
         self.arms[row.id] = Arm.of(statistics, score_of(metric, row.spec.score))
         self.keys[row.id] = row.spec.data.corpus, f"{signatures.pop()} {row.spec.score.test} {len(statistics[0])}"
 
     def spread(self, key: Key) -> Spread | None:
-        """The pooled variance of rows scored alike; None if their variances differ or no row has two seeds."""
-        alike = [row_id for row_id in self.arms if self.keys[row_id] == key]
+        """The pooled variance of rows scored alike, each run counted once; None if their variances differ or no row has two seeds."""
+        if key not in self._spreads:
+            self._spreads[key] = self._spread(key)
+        return self._spreads[key]
+
+    def _spread(self, key: Key) -> Spread | None:
+        alike = list({self.runs[row_id]: row_id for row_id in self.arms if self.keys[row_id] == key}.values())
         scores = [self.arms[row_id].scores for row_id in alike]
         if equal_variances(scores) < UNEQUAL:
             return None
@@ -107,8 +115,8 @@ class Effects:
         return own if own is None or floor is None else own.with_other(floor)
 
     def between(self, row: str, against: str) -> Effect | None:
-        """The effect of a row against another, p unadjusted; None if one has no figures or they were scored differently."""
-        if row not in self.arms or against not in self.arms or self.keys[row] != self.keys[against]:
+        """The effect of a row against another, p unadjusted; None if one has no figures, they were scored differently or share runs."""
+        if row not in self.arms or against not in self.arms or self.keys[row] != self.keys[against] or self.runs[row] & self.runs[against]:
             return None
         ours, base = self.arms[row], self.arms[against]
         found = difference(ours, base, self.spread(self.keys[row]))

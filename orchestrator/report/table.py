@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.ledger import component_sources
-from orchestrator.report import equal_loss, looks, noise_floor, speeds
-from orchestrator.report.effects import Effect, Effects, claimed, failure_verdict
+from orchestrator.report import equal_loss, looks, speeds
+from orchestrator.report.claims import Comparisons
 from orchestrator.report.figures import OURS, against, figures, short_id
-from orchestrator.report.find import Finder, SeedResult
+from orchestrator.report.find import Finder
 from orchestrator.report.notes import changed_since_training, earlier_results, metric_doubts, notes, parameter_differences
 from orchestrator.report.pareto import front
 from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.baselines import baseline, starts
+from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED, number
 from orchestrator.sweeps.cost import Cost
@@ -77,6 +78,7 @@ def make(
     *,
     base: str | None = None,
     reader: StatisticsReader | None = None,
+    stated: Sequence[RowClaim] = (),
     costs: Callable[[Row], Cost] | None = None,
     full_size: bool = False,
     given: str = "",
@@ -88,6 +90,7 @@ def make(
         scale: how our setting differs from the published one, for a note.
         base: row to compare with; by default the row that a row starts from if it is in the table, else the table's `baseline`.
         reader: reads the sentence statistics that intervals and verdicts need; None for none of them.
+        stated: claims of the table's file; without any, the paper's differences are judged.
         costs: estimates the cost of a row, which the compute to equal loss needs.
         full_size: the models are as published, so their parameters are compared with the reported ones.
         given: options that the rows need on a command line besides their address.
@@ -99,8 +102,9 @@ def make(
     found = {row.id: figures(row, outcomes[row.id]) for row in rows}
     ours = {row_id: against(one, found[start[row_id]]) if one is not None and row_id in start else one for row_id, one in found.items()}
     if reader is not None:
-        for row_id, effect in effects(rows, outcomes, start, reader, scale.removeprefix("profile ")).items():
-            ours[row_id] = (ours[row_id] or {}) | effect
+        compared = Comparisons(rows, outcomes, start, reader, stated, setting=scale.removeprefix("profile "))
+        for row_id, found_of in compared.of_rows().items():
+            ours[row_id] = (ours[row_id] or {}) | found_of
     rates, measured = _speeds(rows, finder, seeds, first)
     for row_id, speed in rates.items():
         ours[row_id] = (ours[row_id] or {"status": "not run", "reason": "not run", "seeds": []}) | speed
@@ -133,52 +137,6 @@ def make(
     return Table(name, list(dict.fromkeys(order)), lines, made + _untested(rows, ours, start, reader), first, frozenset(scores), warned)
 
 
-def effects(
-    rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedResult]], start: Mapping[str, str], reader: StatisticsReader, setting: str = ""
-) -> dict[str, dict[str, Any]]:
-    """Row -> {"effect", "significant", "verdict", "controls"} of each row that has an effect or failed.
-
-    controls: kind -> the same against the row's matched control. setting: how ours differs from the paper's. A verdict is {"word",
-    "reason", "claim", "seeds_needed", "setting"}; the word of a row without a claim is higher, lower or undecided.
-    """
-    by_id = {row.id: row for row in rows}
-    controls = {(row.control.against, row.id): row.control.kind for row in rows if row.control is not None}
-    plain = {pair: "" for pair in start.items() if by_id[pair[0]].control is None}
-    measured = Effects(rows, outcomes, reader, floor=noise_floor.floors(reader.ledger, by_id)).of([*plain, *controls])
-    found: dict[str, dict[str, Any]] = {}
-    level = looks.level(reader.ledger, outcomes)
-    for pair, kind in (plain | controls).items():
-        if pair in measured:
-            base = start.get(pair[0], pair[1])
-            one = _judged(measured[pair], claimed(by_id[pair[0]], by_id.get(base)), level)
-            if kind:
-                found.setdefault(pair[0], {}).setdefault("controls", {})[kind] = one
-            else:
-                found[pair[0]] = found.get(pair[0], {}) | one
-    for row in rows:
-        failed = failure_verdict(row, outcomes[row.id])
-        if failed is not None:
-            found[row.id] = found.get(row.id, {}) | {"verdict": {"word": failed.word, "reason": failed.reason}}
-    for one in (each for row in found.values() for each in (row, *row.get("controls", {}).values())):
-        if setting and "verdict" in one:
-            one["verdict"]["setting"] = setting
-    return found
-
-
-def _judged(effect: Effect, claim: float | None, level: float) -> dict[str, Any]:
-    """{"effect", "significant", "verdict"} of one difference, at a level of significance."""
-    one: dict[str, Any] = {"effect": effect.as_json()}
-    if effect.p is not None:
-        one["significant"] = effect.p < level and effect.delta > 0
-    if claim is not None:
-        judged = effect.verdict(claim, level=level)
-        one["verdict"] = {"word": judged.word, "reason": judged.reason, "claim": claim, "seeds_needed": judged.seeds}
-    elif effect.p is not None:
-        word = "undecided" if effect.p >= level else "higher" if effect.delta > 0 else "lower"
-        one["verdict"] = {"word": word, "reason": f"no claim; p = {effect.p:.2g}"}
-    return one
-
-
 def _untested(
     rows: Sequence[Row], ours: Mapping[str, dict[str, Any] | None], start: Mapping[str, str], reader: StatisticsReader | None
 ) -> list[str]:
@@ -189,7 +147,7 @@ def _untested(
     if reader is None or not lacking:
         return []
     names = ", ".join(short_id(row_id) for row_id in lacking)
-    return [f"not compared: {names} (scored in another way, or by an earlier version and no prepared corpus in the cache)"]
+    return [f"not compared: {names} (the same run, scored in another way, or by an earlier version and no prepared corpus in the cache)"]
 
 
 def _speeds(

@@ -10,7 +10,7 @@ a margin). `seeds`: the fewest that are to be judged. A file without claims is j
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -78,3 +78,9 @@ def as_data(address: str, path: Path, claims: Sequence[Claim]) -> dict[str, Any]
     """What a sweep's file keeps of the claims of the table in the file `path`."""
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     return {"table": address, "file_sha256": sha256, "claims": [claim.model_dump(mode="json") for claim in claims]}
+
+
+def of_data(entries: Sequence[Mapping[str, Any]], address: str) -> list[RowClaim]:
+    """The claims of a table in what `as_data` made."""
+    claims = [Claim.model_validate(claim) for entry in entries if entry["table"] == address for claim in entry["claims"]]
+    return of_table(address, claims)

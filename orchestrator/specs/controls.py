@@ -9,7 +9,7 @@ from typing import get_args
 from orchestrator.errors import UserError
 from orchestrator.specs.baselines import starts
 from orchestrator.specs.positions import nearest, shown
-from orchestrator.specs.row import Control, Row
+from orchestrator.specs.row import Control, Row, by_table
 from orchestrator.specs.table import ControlKind, segments
 
 KINDS: tuple[str, ...] = get_args(ControlKind)
@@ -47,11 +47,8 @@ def parse(text: str | None) -> list[str] | None:
 
 def wanted(rows: Sequence[Row], given: Iterable[str] | None = None) -> dict[str, list[Control]]:
     """Row -> the controls that it asks for, or those `given`, for whole tables. Baselines have none."""
-    tables: dict[str, list[Row]] = {}
-    for row in rows:
-        tables.setdefault("/".join(row.id.split("/")[:2]), []).append(row)
     found = {}
-    for table in tables.values():
+    for table in by_table(rows).values():
         start = starts(table) if given is not None or any(row.controls for row in table) else {}
         for row in table:
             kinds = row.controls if given is None else given

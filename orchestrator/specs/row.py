@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -67,6 +68,19 @@ class Row:
         if seed == self.spec.seed and parent is self.parent:
             return self
         return replace(self, spec=self.spec.model_copy(update={"seed": seed}), parent=parent)
+
+
+def table_of(row_id: str) -> str:
+    """`paper/table` of a row's address."""
+    return "/".join(row_id.split("/")[:2])
+
+
+def by_table(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Address of each table -> its rows, in their order."""
+    tables: dict[str, list[Row]] = {}
+    for row in rows:
+        tables.setdefault(table_of(row.id), []).append(row)
+    return tables
 
 
 def as_data(row: Row) -> dict[str, Any]:

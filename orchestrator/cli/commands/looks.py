@@ -13,26 +13,20 @@ from orchestrator.files import atomic
 from orchestrator.files.documents import read_document
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.report import noise_floor
-from orchestrator.report.claims import judged, reported_claims
-from orchestrator.report.effects import Effects, Outcomes, failure_verdict
+from orchestrator.report.claims import Comparisons
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
 from orchestrator.report.looks import BASELINE, Look
 from orchestrator.safe_text import log
-from orchestrator.scoring.significance.estimator import seeds_needed
 from orchestrator.scoring.significance.reader import StatisticsReader
-from orchestrator.scoring.significance.verdicts import CONTRADICTED, REPRODUCED, SAME, UNDERPOWERED
+from orchestrator.scoring.significance.verdicts import DECIDED, UNDECIDED, UNDERPOWERED
 from orchestrator.specs.baselines import starts
-from orchestrator.specs.claims import Claim, RowClaim, of_table
+from orchestrator.specs.claims import of_data
 from orchestrator.specs.positions import display
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, by_table
 from orchestrator.sweeps.looks import FIRST, LEVEL
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data
-
-HIGHER, LOWER, UNDECIDED = "higher", "lower", "undecided"
-DECIDED = (REPRODUCED, SAME, CONTRADICTED, HIGHER, LOWER)
 
 
 @dataclass(frozen=True)
@@ -98,44 +92,29 @@ def take(rows: Sequence[Row], some: Sequence[int], seeds: Sequence[int], options
     """A look at the rows that have not `ended`, with the finished runs of the seeds `some`, the first ones or all of `seeds`."""
     finder = Finder(Ledger(options.results, list(options.mirrors)), Data(options.data_dir, options.cache_dir))
     reader = StatisticsReader(finder.ledger, finder.prepared)
-    stated = {entry["table"]: [Claim.model_validate(claim) for claim in entry["claims"]] for entry in options.claims}
-    tables: dict[str, list[Row]] = {}
-    for row in rows:
-        tables.setdefault("/".join(row.id.split("/")[:2]), []).append(row)
     found: dict[str, Any] = {}
-    for address, own in tables.items():
+    for address, own in by_table(rows).items():
         outcomes = {row.id: [o for o in finder.outcomes(row, some) if o.seed in some] for row in own}
-        ids = {row.id for row in own if row.control is None}  # a control is compared with the row that it matches
-        start = {row_id: base for row_id, base in starts(own).items() if row_id in ids}
-        claims = [claim for claim in of_table(address, stated.get(address, [])) if claim.row in ids] or reported_claims(own, start)
-        decisions = _decide(own, _judge(own, outcomes, start, claims, reader), start, len(seeds), last=len(some) == len(seeds))
+        compared = Comparisons(own, outcomes, starts(own), reader, of_data(options.claims, address), level=LEVEL)
+        decisions = _decide(own, _judge(compared), compared.starts, len(seeds), last=len(some) == len(seeds))
         for row in own:
             keys = finder.keys(row.at(seeds[0]))
             found |= {} if row.id in ended else {row.id: {"score": None if keys is None else keys.score, **decisions[row.id]}}
     return {"seeds": len(some), "all_seeds": list(seeds), "level": LEVEL, "rows": found}
 
 
-def _judge(
-    rows: Sequence[Row], outcomes: Outcomes, start: dict[str, str], claims: Sequence[RowClaim], reader: StatisticsReader
-) -> dict[str, list[Judged]]:
+def _judge(compared: Comparisons) -> dict[str, list[Judged]]:
     """Row -> its claims, or else its differences to the row that it is compared with and to its matched controls."""
     found: dict[str, list[Judged]] = {}
-    for record in judged(claims, rows, outcomes, start, reader, level=LEVEL):
+    for record in compared.of_claims():
         for one in (record, *record.get("controls", {}).values()):
-            judgement = Judged(one["against"], one["verdict"], one["reason"], one["seeds_needed"])
-            found.setdefault(record["row"], []).append(judgement)
-    for row in rows:
-        failed = failure_verdict(row, outcomes[row.id])
-        if failed is not None and row.id not in found:
-            found[row.id] = [Judged(start.get(row.id), failed.word, failed.reason, None)]
-    pairs = [*start.items(), *((row.control.against, row.id) for row in rows if row.control is not None)]
-    claimed = set(found)
-    effects = Effects(rows, outcomes, reader, floor=noise_floor.floors(reader.ledger, outcomes)).of(pairs)
-    for (row_id, against), effect in effects.items():
-        if row_id not in claimed and effect.difference is not None and effect.p is not None:
-            word = UNDECIDED if effect.p >= LEVEL else HIGHER if effect.delta > 0 else LOWER
-            needed = seeds_needed(effect.delta, effect.difference.spread, effect.difference.sentences, LEVEL)
-            found.setdefault(row_id, []).append(Judged(against, word, f"no claim; p = {effect.p:.2g}", needed))
+            found.setdefault(record["row"], []).append(Judged(one["against"], one["verdict"], one["reason"], one["seeds_needed"]))
+    for row_id, own in compared.of_rows().items():
+        if row_id not in {claim.row for claim in compared.claims}:
+            for one in (own, *own.get("controls", {}).values()):
+                if verdict := one.get("verdict"):
+                    against = one.get("effect", {}).get("against", compared.starts.get(row_id))
+                    found.setdefault(row_id, []).append(Judged(against, verdict["word"], verdict["reason"], verdict["seeds_needed"]))
     return found
 
 

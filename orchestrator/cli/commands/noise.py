@@ -14,6 +14,7 @@ from orchestrator.report import noise_floor
 from orchestrator.report.find import Finder
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import TITLES
+from orchestrator.specs.row import table_of
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.sweeps.names import sweep_name
 from orchestrator.sweeps.options import ExecutionOptions
@@ -44,7 +45,7 @@ def noise(target: str, seeds: int, options: ExecutionOptions) -> None:
 
 def _table(target: str, row_id: str) -> str:
     """The table of a row as `resolve` takes it: its file where the row was named by file, or its address."""
-    return target.partition("#")[0] if "#" in target else "/".join(row_id.split("/")[:2])
+    return target.partition("#")[0] if "#" in target else table_of(row_id)
 
 
 def _print(record: dict[str, Any], options: ExecutionOptions) -> None:

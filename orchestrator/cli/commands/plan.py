@@ -26,7 +26,7 @@ from orchestrator.specs.baselines import baseline, starts
 from orchestrator.specs.grid.explain import summary
 from orchestrator.specs.index import find_all
 from orchestrator.specs.parsed_table import TableFile
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, by_table
 from orchestrator.specs.rows import sweep_of
 from orchestrator.sweeps.names import parse_seeds
 from orchestrator.sweeps.options import RowOptions
@@ -112,10 +112,7 @@ def plan(
 
 def _power(rows: list[Row], seeds: list[int], ledger: Ledger) -> dict[str, dict[str, Any]]:
     """Table -> what these seeds can find, for tables whose recipe has a noise floor."""
-    tables: dict[str, list[Row]] = {}
-    for row in rows:
-        if row.spec is not None:
-            tables.setdefault("/".join(row.id.split("/")[:2]), []).append(row)
+    tables = by_table(row for row in rows if row.spec is not None)
     found = {}
     for table, own in tables.items():
         base = baseline(own)

@@ -22,15 +22,15 @@ from orchestrator.files.folders import need_folder
 from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.report import noise_floor
+from orchestrator.report.claims import Comparisons
 from orchestrator.report.find import Finder
 from orchestrator.report.summary import reasons, summary
-from orchestrator.report.table import effects
 from orchestrator.safe_text import log, visible
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs import claims, index, resources
 from orchestrator.specs.baselines import baseline, starts
 from orchestrator.specs.controls import parse
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, by_table
 from orchestrator.specs.rows import runs, sweep_of
 from orchestrator.sweeps import budget, looks, retrain
 from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
@@ -136,8 +136,13 @@ def _effects(records: list[dict[str, Any]], rows: list[Row], options: ExecutionO
         return {}
     finder = Finder(Ledger(options.results, list(options.mirrors)), Data(options.data_dir, options.cache_dir))
     seeds = {record["seed"] for record in records}
-    outcomes = {row.id: [o for o in finder.outcomes(row, seeds) if o.seed in seeds] for row in rows}
-    return effects(rows, outcomes, starts(rows, None), StatisticsReader(finder.ledger, finder.prepared), options.profile or "")
+    reader = StatisticsReader(finder.ledger, finder.prepared)
+    found: dict[str, dict[str, Any]] = {}
+    for address, own in by_table(rows).items():
+        outcomes = {row.id: [o for o in finder.outcomes(row, seeds) if o.seed in seeds] for row in own}
+        stated = claims.of_data(options.claims, address)
+        found |= Comparisons(own, outcomes, starts(own), reader, stated, setting=options.profile or "").of_rows()
+    return found
 
 
 def _labels(rows: list[Row]) -> dict[str, str]:

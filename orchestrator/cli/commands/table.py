@@ -14,11 +14,12 @@ from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import Table, make
 from orchestrator.safe_text import log
 from orchestrator.scoring.significance.reader import StatisticsReader
+from orchestrator.specs.claims import of_table
 from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.index import find_all
 from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import nearest, shown
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import Row, by_table
 from orchestrator.specs.table import SweepSpec
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
@@ -29,10 +30,8 @@ def table(target: str, form: str, baseline: str | None, options: RowOptions) -> 
     if form not in FORMATS:
         raise UserError(f"--format {shown(form)}: {nearest(form, FORMATS)}")
     need_folder(options.data_dir, "--data-dir")
-    tables: dict[str, list[Row]] = {}
     data = Data(options.data_dir, options.cache_dir)
-    for row in resolve_rows(target, options, data=data):
-        tables.setdefault("/".join(row.id.split("/")[:2]), []).append(row)
+    tables = by_table(resolve_rows(target, options, data=data))
     if baseline is not None and len(tables) > 1:
         raise UserError(f"--baseline {shown(baseline)}: {shown(target)} has {len(tables)} tables; expected one")
     finder = Finder(open_ledger(options.results), data)
@@ -63,5 +62,6 @@ def _make(
     full = options.profile is None and all(text.startswith("data.vocab.") for text in sets)
     seeds = (file.sweep or SweepSpec()).seeds
     costs = Costs(finder.data, options.results).of
-    more: dict[str, Any] = {"base": base, "reader": reader, "costs": costs, "full_size": full, "given": options.arguments}
+    stated = of_table(address, file.claims)
+    more: dict[str, Any] = {"base": base, "reader": reader, "stated": stated, "costs": costs, "full_size": full, "given": options.arguments}
     return make(address, rows, finder, file.columns, seeds, scale, **more)

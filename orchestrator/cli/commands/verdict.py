@@ -12,9 +12,9 @@ from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.ledger import sweep_files
-from orchestrator.report import claims as judging
 from orchestrator.report import looks
 from orchestrator.report.cells import interval, named_verdict
+from orchestrator.report.claims import Comparisons, exit_code
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
 from orchestrator.safe_text import log
@@ -23,7 +23,7 @@ from orchestrator.specs import claims
 from orchestrator.specs.baselines import starts
 from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.index import find_all
-from orchestrator.specs.row import Row
+from orchestrator.specs.row import by_table
 from orchestrator.specs.table import SweepSpec
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
@@ -34,10 +34,8 @@ from orchestrator.tables import cell, make_table
 def verdict(target: str, options: RowOptions, *, as_json: bool) -> None:
     """Prints one record or line per claim. Exit codes: `report.claims.exit_code`."""
     need_folder(options.data_dir, "--data-dir")
-    tables: dict[str, list[Row]] = {}
     data = Data(options.data_dir, options.cache_dir)
-    for row in resolve_rows(target, options, data=data):
-        tables.setdefault("/".join(row.id.split("/")[:2]), []).append(row)
+    tables = by_table(resolve_rows(target, options, data=data))
     files = {found.table.address: found.table for found in find_all(target)}
     finder = Finder(open_ledger(options.results), data)
     roots = [finder.ledger.root, *finder.ledger.mirrors]
@@ -48,11 +46,10 @@ def verdict(target: str, options: RowOptions, *, as_json: bool) -> None:
     for address, rows in tables.items():
         file = files.get(address) or next(iter(files.values()))
         seeds = (file.sweep or SweepSpec()).seeds
-        start = starts(rows, None)
-        stated = claims.of_table(address, file.claims) or judging.reported_claims(rows, start)
         outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
         notes += looks.notes(finder.ledger, outcomes)
-        found = judging.judged(stated, rows, outcomes, start, reader, setting)
+        stated = claims.of_table(address, file.claims)
+        found = Comparisons(rows, outcomes, starts(rows), reader, stated, setting=setting).of_claims()
         records += _with_history(found, file.claims, sweep_files.recorded_claims(roots, address))
     if not records:
         raise UserError(f"{target}: found no claim: no row of it reports a difference to another row, and no file has `claims`")
@@ -63,7 +60,7 @@ def verdict(target: str, options: RowOptions, *, as_json: bool) -> None:
         _print(records)
     for line in notes:
         log(f"note: {line}")
-    if code := judging.exit_code(records):
+    if code := exit_code(records):
         raise typer.Exit(code)
 
 

@@ -9,8 +9,8 @@ Arms A and B have k_A and k_B seeds; D is the mean score of A minus the mean sco
     V  = V1 + max(0, V2 - Ve)
 
 D / sqrt(V1) answers "would other seeds agree, on this test set?", D / sqrt(V) answers "would other seeds agree, on other sentences?". Each
-has Student's t distribution with V^2 / (V1^2 / df) degrees of freedom (Satterthwaite 1946), df being those of s^2. A test over one of
-the two alone calls more differences significant than it says: see docs/verdicts.md.
+has Student's t distribution with V^2 / (V1^2 / df) degrees of freedom (Satterthwaite 1946), df being those of s^2. A test over
+sentences alone, or over seeds alone where other sentences are meant, calls more differences significant than its level says.
 
 Shapes: k seeds, N sentences, S statistics per sentence, R resamples.
 """

@@ -6,6 +6,8 @@
     underpowered     none of these: the data do not decide
     one seed         an arm has one seed; there is no verdict
 
+Without a claim a significant difference is higher or lower, any other one undecided.
+
 The prediction interval is that of Patil et al. (2016), the bound on small effects follows Simonsohn's small telescopes (2015). A claim of
 no effect is reproduced if the 90 % interval lies within its margin, and contradicted if the effect is significant and beyond the margin.
 """
@@ -18,6 +20,8 @@ from dataclasses import dataclass
 from orchestrator.scoring.significance.estimator import LEVEL, Difference, detectable, quantile, seeds_needed
 
 REPRODUCED, SAME, CONTRADICTED, UNDERPOWERED, ONE_SEED = "reproduced", "same direction", "contradicted", "underpowered", "one seed"
+HIGHER, LOWER, UNDECIDED = "higher", "lower", "undecided"
+DECIDED = (REPRODUCED, SAME, CONTRADICTED, HIGHER, LOWER)
 MARGINS = {"bleu": 0.5, "chrf": 0.5, "rougeL": 0.5}
 """Default margins, in percent. An effect under the margin or half the claim is too small to be the claimed one."""
 AGREEMENT = {"bleu": (0.883, 0.966)}
@@ -26,22 +30,20 @@ AGREEMENT = {"bleu": (0.883, 0.966)}
 
 @dataclass(frozen=True)
 class Verdict:
-    """word: one of the five above. reason: one sentence. seeds: of each arm that would find the claim; None: unknown or over 200."""
+    """word: one of those above. reason: one sentence. seeds: of each arm that would find the claim, or D; None: unknown or over 200."""
 
     word: str
     reason: str
     seeds: int | None = None
 
-    @property
-    def decided(self) -> bool:
-        return self.word in (REPRODUCED, SAME, CONTRADICTED)
 
-
-def judge(claim: float, found: Difference | None, p: float | None = None, *, margin: float | None = None, level: float = LEVEL) -> Verdict:
-    """The verdict on a claimed difference.
+def judge(
+    claim: float | None, found: Difference | None, p: float | None = None, *, margin: float | None = None, level: float = LEVEL
+) -> Verdict:
+    """The verdict on a difference.
 
     Args:
-        claim: the claimed D, in the metric's units.
+        claim: the claimed D, in the metric's units; None: there is no claim.
         found: ours; None if an arm has one seed.
         p: the p-value of "other seeds, other sentences", adjusted for the table's other rows; by default unadjusted.
         margin: largest effect that a claim of no effect allows, and below which an effect is too small to be the claimed one, as one
@@ -53,6 +55,9 @@ def judge(claim: float, found: Difference | None, p: float | None = None, *, mar
     test = found.other_sentences
     p = test.p if p is None else p
     significant = p < level
+    if claim is None:
+        word = UNDECIDED if not significant else HIGHER if found.delta > 0 else LOWER
+        return Verdict(word, f"no claim; p = {p:.2g}", seeds_needed(found.delta, found.spread, found.sentences, level))
     if claim == 0:
         return _no_effect(found, significant, margin or 0.0, level)
     needed = seeds_needed(claim, found.spread, found.sentences, level)

@@ -151,8 +151,7 @@ def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path: Path, c
     path = results / "sweeps" / "demo-small.json"
     (first,) = json.loads(path.read_text())["looks"]
     monkeypatch.setattr(looks, "execute", execute)
-    monkeypatch.setattr(looks, "judged", lambda *rest, **more: [])  # other decisions, were they taken again
-    monkeypatch.setattr(looks, "Effects", lambda *rest, **more: type("None", (), {"of": staticmethod(lambda pairs: {})}))
+    monkeypatch.setattr(looks, "_judge", lambda compared: {})  # other decisions, were they taken again
     code, out, err = cli(*call)
     assert code == 0 and "short: look 1 of 2, 3 seeds: ends: contradicted" in err and "look 2 of 2, 4 seeds" in err
     ran = {(record["id"].rpartition("/")[2], record["seed"]) for record in map(json.loads, out.splitlines())}

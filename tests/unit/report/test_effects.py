@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import cells
-from orchestrator.report.claims import exit_code, judged, reported_claims
+from orchestrator.report.claims import Comparisons, exit_code
 from orchestrator.report.effects import Effects, claimed
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS
@@ -145,7 +145,7 @@ def test_claims_of_the_paper_and_of_a_file(rows: list[Row], finder: Finder, read
     outcomes, start = {row.id: finder.outcomes(row) for row in rows}, starts(rows, None)
     by_name = {row.id.rsplit("/", 1)[1]: row for row in rows}
     assert claimed(by_name["better"], by_name["base"]) == 5.0 and claimed(by_name["less"], by_name["base"]) == 6.0
-    paper = judged(reported_claims(rows, start), rows, outcomes, start, reader, "mini")
+    paper = Comparisons(rows, outcomes, start, reader, setting="mini").of_claims()
     assert {r["row"].rsplit("/", 1)[1]: r["verdict"] for r in paper} == {
         "better": "reproduced", "less": "same direction", "worse": "contradicted", "alone": "one seed", "lost": "reproduced",
         "waiting": "not run",
@@ -153,12 +153,35 @@ def test_claims_of_the_paper_and_of_a_file(rows: list[Row], finder: Finder, read
     assert exit_code(paper) == 6 and exit_code(paper[:2]) == 0 and exit_code([paper[0], paper[3]]) == 7
 
     def verdict(name: str, effect: float, **more: Any) -> str:
-        return str(judged([RowClaim(f"demo/small/{name}", None, effect, **more)], rows, outcomes, start, reader)[0]["verdict"])
+        stated = [RowClaim(f"demo/small/{name}", None, effect, **more)]
+        return str(Comparisons(rows, outcomes, start, reader, stated).of_claims()[0]["verdict"])
 
     assert verdict("better", -0.04, metric="nll") == "reproduced", "lower is better, and the sign is the metric's"
     assert verdict("better", 0.04, metric="nll") == "contradicted"
     assert verdict("better", 5.0, seeds=5) == "underpowered" and verdict("less", 0.0, margin=9.0) == "reproduced"
     assert verdict("better", 5.0, metric="chrf") == "not compared"
+
+
+def test_the_claims_of_a_file_are_judged_in_its_table(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
+    """`verdict` and `table` have the same words and p-values; rows that the file claims nothing of have none of the paper's claims."""
+    stated = [RowClaim("demo/small/less", None, -1.0), RowClaim("demo/small/better", None, 5.0, seeds=9)]
+    outcomes, start = {row.id: finder.outcomes(row) for row in rows}, starts(rows, None)
+    table = make("demo/small", rows, finder, ["bleu"], reader=reader, stated=stated)
+    ours = named(table)
+    words = {name: one["verdict"]["word"] for name, one in ours.items() if "verdict" in one}
+    assert (words["less"], words["better"], words["worse"]) == ("contradicted", "underpowered", "lower")
+    less, better = Comparisons(rows, outcomes, start, reader, stated).of_claims()
+    assert (less["verdict"], better["verdict"]) == (words["less"], words["better"])
+    assert less["effect"] == ours["less"]["effect"] and better["effect"] == ours["better"]["effect"]
+
+
+def test_rows_that_share_a_run_are_not_compared_and_count_once(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
+    twin = replace(rows[1], id="demo/small/twin")
+    outcomes = {row.id: finder.outcomes(row) for row in rows} | {twin.id: finder.outcomes(rows[1])}
+    both = Effects([*rows, twin], outcomes, reader)
+    key = both.keys[twin.id]
+    assert both.spread(key) == Effects(rows, outcomes, reader).spread(key)
+    assert both.between(twin.id, rows[1].id) is None and both.between(twin.id, "demo/small/base") is not None
 
 
 def test_a_matched_control_has_a_verdict_of_its_own(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
@@ -174,7 +197,7 @@ def test_a_matched_control_has_a_verdict_of_its_own(rows: list[Row], finder: Fin
     (cell,) = [line[headers.index("delta to params control")] for line in lines if line[0] == "better"]
     assert cell.endswith("underpowered (mini)") and "mine" not in " ".join(note for note in table.notes if note.startswith("not compared"))
     outcomes, start = {row.id: finder.outcomes(row) for row in rows}, starts(controlled, None)
-    records = judged(reported_claims(controlled, start), controlled, outcomes, start, reader)
+    records = Comparisons(controlled, outcomes, start, reader).of_claims()
     (record,) = [record for record in records if record["row"] == "demo/small/better"]
     assert record["verdict"] == "reproduced" and record["controls"]["params"]["verdict"] == "underpowered"
     assert "demo/small/mine" not in [each["row"] for each in records], "a control claims nothing"

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.ledger.results import Ledger
 from orchestrator.report import looks
-from orchestrator.report.claims import judged
+from orchestrator.report.claims import Comparisons
 from orchestrator.report.find import Finder
 from orchestrator.report.table import make
 from orchestrator.scoring.significance.reader import StatisticsReader
@@ -39,7 +39,7 @@ def test_a_table_has_the_level_of_its_looks(tmp_path: Path, place: str) -> None:
         table = make("demo/small", rows, finder, reader=reader)
         outcomes = {row.id: finder.outcomes(row) for row in rows}
         claim = RowClaim("demo/small/mine", "demo/small/base", 2.0)
-        (record,) = judged([claim], rows, outcomes, {}, reader)
+        (record,) = Comparisons(rows, outcomes, {}, reader, [claim]).of_claims()
         (ours,) = (line.ours for line in table.rows if line.id == claim.row)
         assert ours is not None
         notes = [note for note in table.notes if note.startswith("looks")]
