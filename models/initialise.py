@@ -93,7 +93,6 @@ def _draw(module: nn.Module, name: str, parameter: Tensor, scheme: str, generato
     if scheme == "convs2s":
         variance = getattr(module, "initial_variance", 1.0 / module.in_features)
         return value.normal_(0.0, math.sqrt(variance), generator=generator)
-    bound = uniform_bound(scheme, module.in_features, module.out_features) * (
-        getattr(module, "initial_gain", 1.0) if name == "weight" else 1.0
-    )
+    gain = getattr(module, "initial_gain", 1.0) if name == "weight" else 1.0
+    bound = gain * uniform_bound(scheme, module.in_features, module.out_features)
     return value.uniform_(-bound, bound, generator=generator)

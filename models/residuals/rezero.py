@@ -34,8 +34,7 @@ class ReZero(Residual):
 
     def __init__(self, site: Site, *, per: Literal["sublayer", "layer"] = "sublayer", norms: Literal["none", "keep"] = "none") -> None:
         super().__init__(site)
-        make = f"rezero.{site.side}.{site.layer}"
-        self.scale = Scale() if per == "sublayer" else site.shared.setdefault(make, Scale())
+        self.scale = Scale() if per == "sublayer" else site.shared.setdefault(f"rezero.{site.side}.{site.layer}", Scale())
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:

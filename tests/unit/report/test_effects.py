@@ -24,13 +24,11 @@ from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Control, Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
+from tests.unit.conftest import MINIMAL
 
-TABLE = """\
-source: {paper: demo, table: small}
-data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
-model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-train: {max_steps: 4, validate_every: 2, checkpoint_every: 2}
-rows:
+TABLE = (
+    MINIMAL
+    + """\
   base: {label: Baseline, pinned: true, expect: {bleu: 27.0}}
   better: {label: better, model: {d_ff: 40}, expect: {bleu: 32.0}}
   less: {label: less, model: {d_ff: 48}, expect: {delta: 6.0}}
@@ -40,6 +38,7 @@ rows:
   lost: {label: lost, model: {d_ff: 80}, failed_below: 5, expect: {bleu: failed}}
   waiting: {label: waiting, model: {d_ff: 88}, expect: {bleu: 28.0}}
 """
+)
 MATCHES = {"base": 0.60, "better": 0.64, "less": 0.63, "worse": 0.55, "alone": 0.62, "mine": 0.641, "lost": 0.05}
 SENTENCES = 200
 

@@ -15,17 +15,16 @@ from orchestrator.report.equal_loss import ratios
 from orchestrator.specs.row import Control, Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.cost import Cost
+from tests.unit.conftest import MINIMAL
 
-TABLE = """\
-source: {paper: demo, table: small}
-data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
-model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-train: {max_steps: 4}
-rows:
+TABLE = (
+    MINIMAL
+    + """\
   base: {pinned: true}
   better: {model: {d_ff: 40}}
   longer: {train: {max_steps: 8}}
 """
+)
 FLOP = {"base": 1e12, "better": 1.25e12, "longer": 2e12}
 LOSS = {"base": 4.0, "longer": 4.0 * 2**-0.5, "better": 4.0 * 3**-0.5}
 """The baseline's loss falls with the square root of its compute; `better` is where it would be with three times as much."""

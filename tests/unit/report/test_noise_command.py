@@ -12,18 +12,17 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.report import noise_floor
 from orchestrator.scoring.significance.estimator import Spread
 from orchestrator.specs.rows import resolve
+from tests.unit.conftest import MINIMAL
 
 Run = Callable[..., tuple[int, str, str]]
-TABLE = """\
-source: {paper: demo, table: small}
-data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
-model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-train: {max_steps: 4, validate_every: 4, checkpoint_every: 4}
-rows:
+TABLE = (
+    MINIMAL
+    + """\
   base: {pinned: true, expect: {bleu: 27.0}}
   fused: {model: {d_ff: 40}, expect: {bleu: 27.5}}
   other: {train: {max_steps: 5}}
 """
+)
 
 
 @pytest.fixture

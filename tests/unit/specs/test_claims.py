@@ -12,17 +12,16 @@ from orchestrator.ledger.sweep_files import recorded_claims, with_claims
 from orchestrator.specs import claims
 from orchestrator.specs.index import find
 from orchestrator.specs.rows import resolve
+from tests.unit.conftest import MINIMAL
 
-HEAD = """\
-source: {paper: demo, table: small}
-data: {corpus: toy-smoke, subword: {kind: word, size: 200}, vocab: {src: 200, tgt: 200}}
-model: {d_model: 16, d_ff: 32, num_heads: 2, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
-train: {max_steps: 4}
-rows:
+HEAD = (
+    MINIMAL
+    + """\
   base: {}
   fused: {model: {d_ff: 48}}
 claims:
 """
+)
 
 
 def written(folder: Path, text: str) -> str:
