@@ -79,7 +79,8 @@ class Residual(Component):
     `norms`: the model's orders of norm that it may stand in. `streams`: s is not one tensor [B, T, D] but what `start` makes; one more
     instance, at place 0, starts and ends it, and nothing but sub-layers reads s. `views` (of an instance): how many states `read` gives
     the function, 1 or 3 (queries, keys, values); `takes_views`: the class has instances with three. `initial_gain`: factor of the
-    initial values of the function's maps, those of queries and keys excepted.
+    initial values of the function's maps, those of queries and keys excepted. `starts_as_identity`: without what `zero_residual` does,
+    which would leave it without any gradient.
     """
 
     takes_views = False
@@ -87,6 +88,7 @@ class Residual(Component):
     streams = False
     views = 1
     initial_gain = 1.0
+    starts_as_identity = False
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:

@@ -38,7 +38,7 @@ class TransformerLayer(Layer):
                     part.value.initial_gain = part.output.initial_gain = gain  # type: ignore[assignment]
                 elif isinstance(part, FeedForward):
                     part.inner.initial_gain = part.outer.initial_gain = gain  # type: ignore[assignment]
-        for part in self.modules() if site.config.zero_residual else ():
+        for part in self.modules() if site.config.zero_residual and not self.sublayer.residual.starts_as_identity else ():
             if isinstance(part, MultiHeadAttention):
                 part.output.starts_at_zero = True  # type: ignore[assignment]
             elif isinstance(part, FeedForward):

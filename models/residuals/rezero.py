@@ -32,6 +32,8 @@ class ReZero(Residual):
     model has them (the Transformer-Clinic's "ReZero + Post-LN").
     """
 
+    starts_as_identity = True
+
     def __init__(self, site: Site, *, per: Literal["sublayer", "layer"] = "sublayer", norms: Literal["none", "keep"] = "none") -> None:
         super().__init__(site)
         self.scale = Scale() if per == "sublayer" else site.shared.setdefault(f"rezero.{site.side}.{site.layer}", Scale())

@@ -46,8 +46,10 @@ def test_it_starts_as_the_plain_network(norm, residual, error):
 # ---------------------------------------------------------------- single streams
 
 
-def test_rezero_starts_as_the_identity_and_has_no_norms():
-    model = build(both("pre", kind="rezero"), VOCAB, VOCAB, 1)
+@pytest.mark.parametrize("zero", [False, True])
+def test_rezero_starts_as_the_identity_and_has_no_norms(zero):
+    """Maps of zero behind a factor of zero would never learn: `zero_residual` leaves them."""
+    model = build(both("pre", kind="rezero") | {"zero_residual": zero}, VOCAB, VOCAB, 1)
     assert not [name for name, _ in model.named_parameters() if "norm" in name]
     output = model(*batch())
     assert torch.equal(output.encoder.outputs[0], output.encoder.outputs[-1])
