@@ -35,8 +35,8 @@ class Objective(nn.Module):
         self._network: list[Any] = [model]  # runs the forward pass; in a list, so that it is not registered as a second submodule
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compiles the network by torch.compile."""
-        self._network = [torch.compile(self.model, dynamic=True)]
+        """Compiles the network by torch.compile; `kwargs` are its options."""
+        self._network = [torch.compile(self.model, *args, **{"dynamic": True} | kwargs)]
 
     def forward(self, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT: Tensor, normalizer: Normalizer) -> tuple[Tensor, dict[str, Tensor]]:
         """(loss to differentiate, sums for the log: nll, loss and a mean per regularizer and side)."""

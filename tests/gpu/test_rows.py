@@ -1,0 +1,58 @@
+"""Every row of the papers trains on a CUDA device as on a CPU: profile smoke without dropout, and the loop's own promises there."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+
+from orchestrator.data.prepare import prepare
+from orchestrator.specs.rows import resolve
+from orchestrator.training.runtime import Runtime
+from tests.specs.papers import PAPERS, RUN, SAME
+from tests.unit.training.support import SPEC, Recorder, changed, fit
+
+
+@functools.cache
+def rows():
+    return {row.id: row for folder in PAPERS for row in resolve(folder, profile="smoke")}
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    return tmp_path_factory.getbasetemp().parent / "gpu-data-cache"
+
+
+def spec_of(address: str, **sections):
+    spec = changed(rows()[address].spec, **sections)
+    model = spec.model_dump()["model"]
+    return changed(spec, model={"dropout": dict.fromkeys(model["dropout"], 0.0) if isinstance(model["dropout"], dict) else 0.0})
+
+
+def nll(spec, prepared, run_dir, device: str):
+    recorder = Recorder()
+    result = fit(spec, prepared, run_dir, recorder, Runtime(device=torch.device(device)))
+    assert result.status == "done", result.reason
+    return recorder.nll()
+
+
+@pytest.mark.parametrize("address", [address for address in RUN if address not in SAME])
+def test_a_row_trains_as_on_a_cpu(address, cache, tmp_path):
+    spec = spec_of(address)
+    prepared = prepare(spec.data, None, cache)
+    want = nll(spec, prepared, tmp_path / "cpu", "cpu")
+    assert nll(spec, prepared, tmp_path / "fp32", "cuda") == pytest.approx(want, rel=2e-3)
+    assert nll(changed(spec, train={"precision": "bf16"}), prepared, tmp_path / "bf16", "cuda") == pytest.approx(want, rel=0.03)
+
+
+def test_a_resumed_training_ends_where_an_uninterrupted_one_does(cache, tmp_path):
+    prepared = prepare(SPEC.data, None, cache)
+    runtime = Runtime(device=torch.device("cuda"))
+    whole = fit(SPEC, prepared, tmp_path / "whole", None, runtime)
+    with pytest.raises(KeyboardInterrupt):
+        fit(SPEC, prepared, tmp_path / "cut", Recorder(stop_at=10), runtime)
+    resumed = fit(SPEC, prepared, tmp_path / "cut", None, runtime)
+    assert resumed.executed_steps < whole.executed_steps
+    for name, value in whole.weights.items():
+        torch.testing.assert_close(resumed.weights[name], value, atol=1e-5, rtol=1e-4)

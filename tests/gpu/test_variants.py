@@ -1,0 +1,99 @@
+"""Every component on a CUDA device gives what it gives on a CPU."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from models import Cache, build
+from orchestrator.decoding.beam import beam_search
+from orchestrator.specs.schema import DecodeSpec
+from orchestrator.training.objective import Normalizer, Objective
+from tests.unit.models.model_cases import CASES, ONCE, VOCAB, batch, fresh, off_start, variant
+
+every_case = pytest.mark.parametrize("case", CASES, ids="-".join)
+INDUCTOR = [
+    ("connection", "residual", "pre"),
+    ("connection", "dense", "post"),
+    ("connection", "dlcl", "pre"),
+    ("aggregation", "iterative", "post"),
+    ("aggregation", "mlrf_self_attention", "post"),
+    ("self_attention", "multi_layer", "post"),
+    ("extra_encoder", "biarn", "post"),
+    ("residual", "hyper", "pre"),
+    ("residual", "depth_attention", "pre"),
+]
+"""Compiled by inductor, which takes half a minute each; all cases are captured as graphs."""
+
+
+def objective(case, device, **changes):
+    config = variant(*case) | {"dropout": {"embedding": 0.0, "residual": 0.0}} | changes
+    return Objective(off_start(build(config, VOCAB, VOCAB + 2, seed=3)).to(device).train(), 0.1)
+
+
+def loss_of(module: Objective, device: torch.device, bf16: bool = False):
+    """(loss, gradients) of one batch."""
+    src, tgt = (ids.to(device) for ids in batch())
+    module.zero_grad(set_to_none=True)
+    torch.manual_seed(1)
+    with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+        loss, _ = module(src, tgt[:, :-1], tgt[:, 1:], Normalizer(17, 15, 1.0))
+    loss.backward()
+    return loss.detach().cpu(), {name: p.grad.cpu() for name, p in module.named_parameters()}
+
+
+def same(got, want, atol=1e-4, rtol=1e-3):
+    torch.testing.assert_close(got[0], want[0], atol=1e-4, rtol=1e-4)
+    for name, grad in want[1].items():
+        torch.testing.assert_close(got[1][name], grad, atol=atol, rtol=rtol, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@every_case
+def test_loss_and_gradients_are_those_of_a_cpu(case, cuda):
+    same(loss_of(objective(case, cuda), cuda), loss_of(objective(case, torch.device("cpu")), torch.device("cpu")))
+
+
+@every_case
+def test_bf16_is_fp32_but_for_rounding(case, cuda):
+    (got, grads), (want, _) = loss_of(objective(case, cuda), cuda, bf16=True), loss_of(objective(case, cuda), cuda)
+    torch.testing.assert_close(got, want, atol=0.02, rtol=0.02)
+    assert all(torch.isfinite(grad).all() for grad in grads.values())
+
+
+@pytest.mark.parametrize("case", ONCE, ids="-".join)
+def test_a_captured_graph_computes_the_same(case, cuda):
+    eager, captured = objective(case, cuda), objective(case, cuda)
+    captured.compile(backend="aot_eager")
+    same(loss_of(captured, cuda), loss_of(eager, cuda))
+
+
+@pytest.mark.parametrize("case", INDUCTOR, ids="-".join)
+@pytest.mark.parametrize("bf16", [False, True], ids=["fp32", "bf16"])
+def test_compiled_code_computes_the_same(case, bf16, cuda):
+    eager, compiled = objective(case, cuda), objective(case, cuda)
+    compiled.compile()
+    same(loss_of(compiled, cuda, bf16), loss_of(eager, cuda, bf16), *((0.02, 0.05) if bf16 else ()))
+
+
+@every_case
+def test_step_by_step_decoding_equals_the_full_forward(case, cuda):
+    model = fresh(case).to(cuda)
+    src, tgt = (ids.to(cuda) for ids in batch())
+    with torch.no_grad():
+        encoded, cache = model.encode(src), Cache()
+        steps = torch.cat([model.decode(tgt[:, t : t + 1], encoded, cache) for t in range(tgt.shape[1])], dim=1)
+        full = model(src, tgt).hidden
+    torch.testing.assert_close(steps, full, atol=5e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("case", ONCE, ids="-".join)
+def test_beam_search_finds_what_it_finds_on_a_cpu(case, cuda):
+    model = fresh(case)
+    src, _ = batch()
+    spec = DecodeSpec(beam_size=4, max_ratio=1.0, max_extra=3)
+    there = beam_search(copy.deepcopy(model).to(cuda), src.to(cuda), spec)
+    here = beam_search(model, src, spec)
+    for one, other in zip(there, here, strict=True):
+        assert one[0].score == pytest.approx(other[0].score, abs=1e-3)
