@@ -37,7 +37,16 @@ Results = Annotated[
         "--results", envvar="NMT_RESULTS", parser=attach.place, metavar="DIR|URL", help="The ledger: a folder, or s3://bucket/prefix."
     ),
 ]
-Engine = Annotated[str, typer.Option("--engine", help="local: one run after the other in this process; ray: Ray Tune and Ray Train.")]
+Engine = Annotated[str, typer.Option("--engine", help="local: on this machine (see --jobs); ray: Ray Tune and Ray Train.")]
+Jobs = Annotated[
+    str,
+    typer.Option(
+        "--jobs",
+        metavar="N|auto",
+        help="Runs side by side with --engine local, each in a process of its own; auto: as many as cores or the GPU's memory hold. "
+        "1: one after the other in this process.",
+    ),
+]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Workers of each run (more than 1 needs --engine ray).")]
 Resources = Annotated[
     str | None,
@@ -92,6 +101,7 @@ SHARED: dict[str, Any] = {
     "results": Results,
     "cache_dir": CacheDir,
     "engine": Engine,
+    "jobs": Jobs,
     "workers": Workers,
     "export": Export,
     "no_tracking": NoTracking,

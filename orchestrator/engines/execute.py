@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from orchestrator import interrupt
 from orchestrator.engines import local
+from orchestrator.engines.pool import Pool
 from orchestrator.engines.ray import environment
 from orchestrator.engines.ray.address import check_address
-from orchestrator.engines.resources import check_local
+from orchestrator.engines.resources import check_local, quantity, side_by_side
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
@@ -22,13 +26,26 @@ from orchestrator.sweeps.task import Task
 
 
 class Local:
-    """Runs one row after the other in this process."""
+    """Runs one row after the other in this process, or several side by side in processes of their own (`--jobs`)."""
+
+    def __init__(self) -> None:
+        self.pool = Pool()
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Accepts every task."""
 
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
-        return local.run(jobs, asha, options.metric)
+        if not options.has_workers:
+            return local.run(jobs, asha, options.metric)
+        if options.jobs == "auto":
+            size = side_by_side(jobs, local.gpu_memory())
+            print(f"--jobs auto: at most {quantity(size, 'run')} at a time", file=sys.stderr, flush=True)
+        else:
+            size = int(options.jobs)
+        return self.pool.run(jobs, size, asha, options.metric, interrupt.stop_file(options.results, options.slug))
+
+    def close(self) -> None:
+        self.pool.close()
 
 
 class Ray:
@@ -43,6 +60,12 @@ class Ray:
         limits = {"concurrency": section.get("concurrency"), "resources": section.get("resources")}
         return ray_engine(options.results).run(jobs, asha, options.metric, name=options.slug, results=options.results, **limits)
 
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+MAX_JOBS = 1024
+"""More processes on one machine are a slip of the hand."""
 
 ENGINES: dict[str, type[driver.Engine]] = {"local": Local, "ray": Ray}
 
@@ -55,12 +78,16 @@ def ray_engine(results: Path) -> ModuleType:
     return tune
 
 
-def check_engine(engine: str, workers: int | None) -> None:
-    """UserError for an unknown engine, or for more workers than it supports."""
+def check_engine(engine: str, workers: int | None, jobs: str) -> None:
+    """UserError for an unknown engine, for more workers than it supports, or for `--jobs` that it does not take."""
     if engine not in ENGINES:
         raise UserError(f"--engine {shown(engine)}: {nearest(engine, ENGINES)}")
     if engine == "local" and workers is not None and workers > 1:
         raise UserError(f"--workers {workers}: the local engine has one worker; expected --engine ray")
+    if jobs != "auto" and (not jobs.isdecimal() or not 1 <= int(jobs) <= MAX_JOBS):
+        raise UserError(f"--jobs {shown(jobs)}: expected auto or a number from 1 to {MAX_JOBS}")
+    if engine == "ray" and jobs != "1":
+        raise UserError(f"--jobs {jobs}: Ray decides how many runs fit side by side; expected --engine local")
 
 
 def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[dict[str, Any]]:
@@ -69,4 +96,5 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions
         raise UserError(
             f"--results {options.results}: lies in the job's upload, which Ray deletes; expected --results or NMT_RESULTS on shared storage"
         )
-    return driver.execute(rows, seeds, options, ENGINES[options.engine]())
+    with closing(ENGINES[options.engine]()) as engine:
+        return driver.execute(rows, seeds, options, engine)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from orchestrator import interrupt
 from orchestrator.errors import LockedError, UserError
 from orchestrator.sweeps.asha import Asha
@@ -27,6 +29,11 @@ def run(jobs: Sequence[Sequence[Task]], asha: Asha | None, metric: str) -> dict[
             if interrupt.requested():  # during decoding, which runs to its end because it saves no partial results
                 raise KeyboardInterrupt
     return failures
+
+
+def gpu_memory() -> int | None:
+    """Bytes of this machine's first GPU, which all runs share; None without one."""
+    return int(torch.cuda.get_device_properties(0).total_memory) if best_device().type == "cuda" else None
 
 
 def _decide(asha: Asha | None, name: str, metric: str) -> Callable[[dict[str, Any]], bool]:

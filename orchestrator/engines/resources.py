@@ -230,3 +230,25 @@ def check_local(tasks: Sequence[Task]) -> None:
 
 def local_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def side_by_side(jobs: Sequence[Sequence[Task]], gpu_memory: int | None) -> int:
+    """How many jobs this machine holds at a time: by its cores, or by the memory of its GPU in bytes, with a margin over the estimate.
+
+    UserError with a line for each row that a whole GPU does not hold by the estimate.
+    """
+    cpus, tasks = local_cpus(), [job[0] for job in jobs]
+    if gpu_memory is None:
+        return max(1, cpus // max(task.run_spec.train.threads for task in tasks))
+    data = Data(None if tasks[0].data_dir is None else Path(tasks[0].data_dir), Path(tasks[0].cache_dir))
+    needed = {task.id: estimated_memory(task, "cuda", data) for task in tasks}
+    if too_large := [
+        f"{id}: needs {gigabytes(size)} (estimated); the GPU has {gigabytes(gpu_memory)} (--jobs 1 starts it all the same)"
+        for id, size in needed.items()
+        if size is not None and size > gpu_memory
+    ]:
+        raise UserError(*too_large)
+    if None in needed.values():
+        return 1
+    largest = max(size for size in needed.values() if size is not None)
+    return max(1, min(cpus, int(gpu_memory / (GPU_MEMORY_MARGIN * largest))))

@@ -236,16 +236,16 @@ def budgeted_sweeps(options: ExecutionOptions) -> list[str]:
 
 
 def budget_of(options: ExecutionOptions, hours: float) -> Budget:
-    """Creates the budget of a sweep. Runs of the local engine are stopped in this process, Ray's workers by the sweep's stop file."""
+    """Creates the budget of a sweep. Runs in this process are stopped here, workers by the sweep's stop file."""
     unit = "GPU-hours" if best_device().type == "cuda" else "core-hours"
-    file, ray = interrupt.stop_file(options.results, options.slug), options.engine == "ray"
+    file, workers = interrupt.stop_file(options.results, options.slug), options.has_workers
 
     def stop() -> None:
         """Acts as the second signal, which ends the sweep immediately."""
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def reset() -> None:
-        file.unlink(missing_ok=True) if ray else interrupt.forget()
+        file.unlink(missing_ok=True) if workers else interrupt.forget()
 
-    save, margin = (file.touch, 5.0) if ray else (interrupt.request, 3 * POLL)
+    save, margin = (file.touch, 5.0) if workers else (interrupt.request, 3 * POLL)
     return Budget(options.results, budgeted_sweeps(options), hours, unit, save=save, stop=stop, reset=reset, margin=margin)

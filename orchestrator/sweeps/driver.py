@@ -42,7 +42,10 @@ class Engine(Protocol):
         """UserError for tasks that could never start on this engine."""
 
     def run(self, jobs: Sequence[Sequence[Task]], asha: Asha | None, options: ExecutionOptions) -> dict[str, str]:
-        """Runs every job. Returns the failures: task name -> reason."""
+        """Runs every job. Returns the failures: task name -> reason. Called once for each level of a sweep, parents first."""
+
+    def close(self) -> None:
+        """Ends what the engine keeps between calls of `run`."""
 
 
 def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions, engine: Engine) -> list[dict[str, Any]]:

@@ -48,6 +48,7 @@ class ExecutionOptions(RowOptions):
 
     Args:
         engine: `local` or `ray`.
+        jobs: Processes of the local engine side by side: a number or `auto`. 1: rows run in the sweep's own process.
         workers: Workers of each run; None: as the row says.
         export: Folder that receives a copy of the JSON that tables read.
         no_tracking: Write nothing to MLflow.
@@ -66,6 +67,7 @@ class ExecutionOptions(RowOptions):
     """
 
     engine: str = "local"
+    jobs: str = "1"
     workers: int | None = None
     export: Path | None = None
     no_tracking: bool = False
@@ -86,6 +88,11 @@ class ExecutionOptions(RowOptions):
     def slug(self) -> str:
         """The name as a file name."""
         return self.name.replace("/", "-").replace(":", "-")
+
+    @property
+    def has_workers(self) -> bool:
+        """Returns whether rows run in processes of their own, which the sweep's stop file stops."""
+        return self.engine == "ray" or self.jobs != "1"
 
     @property
     def scheduler(self) -> dict[str, Any]:

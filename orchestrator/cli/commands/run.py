@@ -84,7 +84,7 @@ def _tolerance(target: str, rows: list[Row], options: ExecutionOptions) -> dict[
 
 def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> None:
     """Runs rows and prints their records. Exit code 1 (typer.Exit) where one failed that was not expected to."""
-    check_engine(options.engine, options.workers)
+    check_engine(options.engine, options.workers, options.jobs)
     options = replace(
         options,
         tracking_uri=None if options.no_tracking else checked_uri(options.tracking_uri),

@@ -15,7 +15,7 @@ from torch import nn
 
 from orchestrator.engines.ray.network import NodeTorchConfig
 from orchestrator.engines.ray.report_queue import use_quiet_queue
-from orchestrator.engines.ray.worker import run_task
+from orchestrator.engines.worker import run_task
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime
 

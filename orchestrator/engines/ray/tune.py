@@ -23,8 +23,8 @@ from orchestrator.engines.ray.environment import secret_variables
 from orchestrator.engines.ray.schedulers import AblationASHA, StoppableFIFO
 from orchestrator.engines.ray.shared_folders import check_shared
 from orchestrator.engines.ray.stoppers import NODES_WAIT, NodeLossStopper, ResourceWaitStopper
-from orchestrator.engines.ray.worker import run_task, stop_requested
 from orchestrator.engines.resources import Capacity, Demand, ResourceOptions, job_demands, max_concurrent, summary
+from orchestrator.engines.worker import run_task, stop_requested
 from orchestrator.errors import UserError
 from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger

@@ -53,7 +53,7 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     options: values of the given options by name. arguments: the same as command-line words, without the target and the options in FOLDERS.
     """
     env = _folders(options)
-    check_engine(options.get("engine", "ray"), options.get("workers"))
+    check_engine(options.get("engine", "ray"), options.get("workers"), options.get("jobs", "1"))
     parse(options.get("resources"))
     sets, profile = list(options.get("sets") or []), options.get("profile")
     seeds, controls = parse_seeds(options.get("seeds")), parse_controls(options.get("controls"))

@@ -1,9 +1,10 @@
-"""The work of a Ray worker: runs a task's row unless the sweep was stopped."""
+"""The work of a worker process: runs a task's row unless the sweep was stopped."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,7 +15,12 @@ from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Reporter, Runtime
 
 
-def run_task(task: Task, runtime: Runtime, reporters: Sequence[Reporter]) -> bool:
+def run_task(
+    task: Task,
+    runtime: Runtime,
+    reporters: Sequence[Reporter] = (),
+    decide: Callable[[dict[str, Any]], bool] = lambda metrics: True,
+) -> bool:
     """Runs `task` to its result. Returns False if the sweep was stopped; the next call resumes from the checkpoint.
 
     For Ray the trial succeeded in both cases, so that it is not retried; the driver detects the interruption itself.
@@ -22,7 +28,7 @@ def run_task(task: Task, runtime: Runtime, reporters: Sequence[Reporter]) -> boo
     if stop_requested(task, runtime):
         return False
     try:
-        run_row(task, runtime, reporters)
+        run_row(task, runtime, reporters, decide)
     except KeyboardInterrupt:
         return False
     return True
