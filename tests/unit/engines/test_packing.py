@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.engines import resources as engine_resources
-from orchestrator.engines.resources import Capacity, Demand, Node, ResourceOptions, infeasible, job_demands, max_concurrent
+from orchestrator.engines.resources import Capacity, Demand, Node, ResourceOptions, infeasible, job_demands, max_concurrent, side_by_side
 from orchestrator.errors import UserError
 from orchestrator.specs import resources
 from orchestrator.specs.rows import resolve
@@ -96,6 +96,20 @@ def test_what_cannot_fit_is_refused_with_the_numbers(nodes, workers, wanted, tex
     with pytest.raises(UserError) as error:
         of(cluster(*nodes, gpu_memory=8 * GB), task(workers), **wanted)
     assert text in error.value.lines[0] and error.value.lines[0].startswith("demo/small/row: ")
+
+
+@pytest.mark.parametrize(
+    ("cpus", "threads", "gpu_memory", "many"),
+    [(8, 1, None, 8), (8, 3, None, 2), (2, 3, None, 1), (16, 4, 80 * GB, 6), (4, 1, 80 * GB, 4), (16, 1, 11 * GB, 1)],
+)
+def test_jobs_auto_is_bound_by_cores_or_by_the_memory_of_the_gpu(cpus, threads, gpu_memory, many, monkeypatch):
+    monkeypatch.setattr(engine_resources, "local_cpus", lambda: cpus)
+    assert side_by_side([[task()], [task(threads=threads)]], gpu_memory) == many
+
+
+def test_jobs_auto_refuses_what_the_gpu_does_not_hold():
+    with pytest.raises(UserError, match=r"needs 10\.0 GB \(estimated\); the GPU has 9\.0 GB"):
+        side_by_side([[task()]], 9 * GB)
 
 
 def test_threads_that_no_single_node_has():

@@ -6,6 +6,11 @@ import json
 
 import pytest
 
+from orchestrator.engines import pool, pool_worker
+from orchestrator.sweeps.asha import Asha
+from orchestrator.sweeps.task import Task
+from tests.unit.engines import toy_worker
+
 ROWS = """\
   a: {train: {max_steps: 2}}
   b: {train: {max_steps: 2}, model: {d_ff: 48}}
@@ -45,3 +50,53 @@ def test_rows_side_by_side(sweep, tmp_path, monkeypatch):
     assert code == 0, err
     same = ("status", "weights_sha256", "bleu", "steps")
     assert {name: [r[k] for k in same] for name, r in found.items()} == {name: [r[k] for k in same] for name, r in alone.items()}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs jobs, each given as the ids of its tasks, in toy workers. Returns the failures and (id, process) in the order of starts."""
+    monkeypatch.setattr(pool_worker, "main", toy_worker.main)
+    workers = pool.Pool()
+
+    def run(*jobs: str, size: int, asha: Asha | None = None):
+        tasks = [[Task(id, 1, {}, {}, str(tmp_path)) for id in job.split()] for job in jobs]
+        try:
+            failures = workers.run(tasks, size, asha, "loss", tmp_path / "stop")
+        except KeyboardInterrupt:
+            failures = None
+        return failures, [(id, int(pid)) for id, pid in map(str.split, (tmp_path / "ran").read_text().splitlines())]
+
+    yield run
+    workers.close()
+    assert not pool.SPAWN.active_children()
+
+
+def test_a_worker_lives_on_after_a_failure_but_not_after_a_broken_gpu(run):
+    failures, ran = run("a fails b", "c breaks d", size=1)
+    assert failures == {"fails:1": "no luck", "breaks:1": "no luck"}
+    assert [id for id, _ in ran] == ["a", "fails", "b", "c", "breaks", "d"], "the tasks of a job in order, the next job after it"
+    first, *others = (pid for _, pid in ran)
+    assert others[:4] == [first] * 4 and others[4] != first
+    assert run("e", size=1)[1][-1][1] == others[4], "workers stay for the next level"
+
+
+def test_a_killed_worker_fails_its_task_alone(run):
+    failures, ran = run("killed a", "b", size=2)
+    assert list(failures) == ["killed:1"] and "killed by SIGKILL" in failures["killed:1"]
+    assert {id for id, _ in ran} == {"killed", "a", "b"} and len({pid for _, pid in ran}) <= 3
+
+
+def test_no_more_workers_than_asked(run):
+    _, ran = run(*["waits"] * 5, size=2)
+    assert len({pid for _, pid in ran}) == 2
+
+
+def test_the_scheduler_decides_here(run):
+    asha = Asha([2], eta=2.0, mode="min", pinned=set())
+    failures, _ = run("rung1.0", "rung3.0", "rung0.5", size=1, asha=asha)
+    assert failures == {"rung3.0:1": "not promoted"} and list(asha.stopped()) == ["rung3.0:1"]
+
+
+def test_a_stop_lets_the_running_tasks_end_and_starts_no_other_job(run, tmp_path):
+    failures, ran = run("stops", "waits", "later", size=2)
+    assert failures is None and {id for id, _ in ran} <= {"stops", "waits"} and not (tmp_path / "stop").exists()
