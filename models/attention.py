@@ -24,16 +24,17 @@ from models.site import Flow, Site
 class MultiHeadAttention(nn.Module):
     """softmax(Q K^T / sqrt(K)) V over H heads, then an output map (Vaswani et al. 2017, section 3.2). All four maps carry biases.
 
-    `d_memory` is the width of keys and values where it is not d_model.
+    `d_memory` is the width of keys and values where it is not d_model. `own_values` False: values have no map, `shared` gives them.
     """
 
-    def __init__(self, site: Site, *, d_query: int | None = None, d_memory: int | None = None) -> None:
+    def __init__(self, site: Site, *, d_query: int | None = None, d_memory: int | None = None, own_values: bool = True) -> None:
         super().__init__()
         d, d_memory = site.d_model, d_memory or site.d_model
         self.num_heads, self.d_head = site.num_heads, d // site.num_heads
+        self.one_product = own_values and (d_query or d) == d_memory
         self.query = nn.Linear(d_query or d, d)
         self.key = nn.Linear(d_memory, d)
-        self.value = nn.Linear(d_memory, d)
+        self.value: nn.Linear = nn.Linear(d_memory, d) if own_values else nn.Identity()  # type: ignore[assignment]
         self.output = nn.Linear(d, d)
         self.dropout = Dropout(site.config.dropout.attention)
 
@@ -44,15 +45,21 @@ class MultiHeadAttention(nn.Module):
         if flow.cache is not None:
             return self._step(x_NTD, keys_NSD, values_NSD, flow)
         if self.joint is not None and x_NTD is keys_NSD is values_NSD:
-            q, k, v = (self._split(part) for part in _unpacked(self.joint(x_NTD), flow.packing).chunk(3, dim=-1))
-        elif PATHS.joint_maps and x_NTD is keys_NSD is values_NSD and self.query.in_features == self.key.in_features:
+            q, k, v = _unpacked(self.joint(x_NTD), flow.packing).chunk(3, dim=-1)
+        elif PATHS.joint_maps and x_NTD is keys_NSD is values_NSD and self.one_product:
             weight = torch.cat((self.query.weight, self.key.weight, self.value.weight))
             bias = torch.cat((self.query.bias, self.key.bias, self.value.bias))
-            q, k, v = (self._split(part) for part in _unpacked(F.linear(x_NTD, weight, bias), flow.packing).chunk(3, dim=-1))
+            q, k, v = _unpacked(F.linear(x_NTD, weight, bias), flow.packing).chunk(3, dim=-1)
         else:
-            maps = (self.query(x_NTD), self.key(keys_NSD), self.value(values_NSD))
-            q, k, v = (self._split(_unpacked(part, flow.packing)) for part in maps)
+            q, k, v = (_unpacked(x, flow.packing) for x in (self.query(x_NTD), self.key(keys_NSD), self.value(values_NSD)))
+        k, v = self.shared(k, v, flow)
+        q, k, v = (self._split(x) for x in (q, k, v))
         return self.output(_packed(self._attend(q, k, v, flow.bias, flow, causal=flow.causal), flow.packing))
+
+    def shared(self, k: Tensor, v: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
+        """Keys and values [N, S, D] of self-attention as it reads and caches them, made of those that its maps gave: itself, or with those
+        of other layers, which `flow.memo` has."""
+        return k, v
 
     joint: Callable[[Tensor], Tensor] | None = None
     """x -> [q; k; v] in one product, where `models.inference` has prepared one."""
@@ -64,6 +71,7 @@ class MultiHeadAttention(nn.Module):
             q, k, v = self.joint(x_NTD).chunk(3, dim=-1)
         else:
             q, k, v = self.query(x_NTD), self.key(keys_NTD), self.value(values_NTD)
+        k, v = self.shared(k, v, flow)
         if self._plain(q, flow):
             return self.output(flow.cache.attend(self, q, k, v, self.num_heads))
         heads = (self.num_heads, self.d_head)

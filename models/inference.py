@@ -58,7 +58,7 @@ def prepared(model: nn.Module, precision: Precision = "fp32", *, beam: int = 1) 
             for module in model.modules():
                 if isinstance(module, nn.Linear):
                     _swap(stack, module, "forward", AtFirstUse(make, [module]))
-                elif isinstance(module, MultiHeadAttention) and module.query.in_features == module.key.in_features:
+                elif isinstance(module, MultiHeadAttention) and module.one_product:
                     _swap(stack, module, "joint", AtFirstUse(make, [module.query, module.key, module.value]))
                 elif isinstance(module, nn.LayerNorm):
                     _swap(stack, module, "forward", _norm(module))

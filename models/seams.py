@@ -22,6 +22,8 @@ class Component(nn.Module):
     version: int
     packable = True
     """Positions are treated one by one, or by MultiHeadAttention alone, so that states may come as packed rows (models.packing)."""
+    rate = 1.0
+    """Factor of the learning rate of all parameters within; any module may have one (orchestrator.training.optim)."""
 
     def __init__(self, site: Site) -> None:
         super().__init__()
@@ -30,6 +32,14 @@ class Component(nn.Module):
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         """One line, or None. `site`: side, num_layers, d_model, num_heads, norm."""
         return None
+
+    @staticmethod
+    def check_rate(options: dict[str, Any], *, learns: bool = True) -> str | None:
+        """What is wrong with the option `rate`, in one line. `learns`: there are parameters that it is about."""
+        rate = options.get("rate", 1.0)
+        if rate <= 0:
+            return f"rate is {rate}; expected more than 0"
+        return None if learns or rate == 1.0 else f"found rate {rate} where nothing learns at it; expected 1.0"
 
     @classmethod
     def needs_fp32(cls, site: dict[str, Any], **options: Any) -> str | None:
@@ -126,8 +136,9 @@ class Residual(Component):
 class SelfAttention(Component):
     """Owns its residual and norm. `reads`: how many states below this layer it is given in `lower` (h_{l-1}, h_{l-2}, ...).
     `reads_context`: the context below its block is read. `reads_stream`: more of the stream than the sub-layer's residual gives it.
-    `takes_views`: queries, keys and values may come from three states."""
+    `takes_views`: queries, keys and values may come from three states. `shares`: layers read each other's keys or values (flow.memo)."""
 
+    shares = False
     reads_stream = False
     takes_views = False
     reads = 0

@@ -87,6 +87,7 @@ class Flow:
     h_0: the decoder's embedded words, for cross-attention that reads them.
     packing: where it is given, states are packed rows [1, P, D] in place of [B, T, D].
     segments: the sentences of the documents, where the bridge asks for an encoder that sees one sentence at a time.
+    memo: what attention layers of a stack share in this pass, by name and layer; each stack starts with an empty one.
     """
 
     mask: Tensor | None = None
@@ -97,6 +98,7 @@ class Flow:
     packing: Packing | None = None
     trace: list[tuple[nn.Module, Tensor]] | None = None
     h_0: Tensor | None = None
+    memo: dict[tuple[str, int], Tensor] = field(default_factory=dict)
 
 
 class History:

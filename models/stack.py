@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -62,6 +63,7 @@ class Stack(nn.Module):
 
     def forward(self, h_0: Tensor, flow: Flow, memories: list[tuple[Memory, ...]] | None = None) -> tuple[Tensor, History]:
         """h_0 [B, T, D] -> (output [B, T, D], the pass's history)."""
+        flow = replace(flow, memo={})
         history = History(h_0 if self.residual is None else self.residual.start(h_0))
         if self.context is not None:
             history.contexts.append(h_0)

@@ -13,13 +13,16 @@ from models.sublayer import SubLayer
 
 @SELF_ATTENTIONS.register("single")
 class SingleSelfAttention(SelfAttention):
-    """C = SubLayer(x, q -> MHA(q, q, q)) (Vaswani et al. 2017); MHA(q, k, v) where the side's residual gives three views."""
+    """C = SubLayer(x, q -> MHA(q, q, q)) (Vaswani et al. 2017); MHA(q, k, v) where the side's residual gives three views.
+
+    `attention`: another MHA, of a subclass.
+    """
 
     takes_views = True
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, attention: MultiHeadAttention | None = None) -> None:
         super().__init__(site)
-        self.attention = MultiHeadAttention(site)
+        self.attention = attention or MultiHeadAttention(site)
         self.sublayer = SubLayer(site)
 
     def forward(self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, flow: Flow) -> Tensor:

@@ -1,0 +1,87 @@
+"""Value residual learning of Zhou et al. 2025."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from models.attention import MultiHeadAttention
+from models.registry import SELF_ATTENTIONS
+from models.self_attention.single import SingleSelfAttention
+from models.site import Flow, Site
+
+FIRST = ("values", 1)
+"""In `Flow.memo`: the values of layer 1, [B, S, D]."""
+
+
+class Mix(nn.Module):
+    """a V_1 + b V, or a V_1 + (1 - a) V where there is no b."""
+
+    def __init__(self, first: float, own: float | None, *, learn: bool, rate: float) -> None:
+        super().__init__()
+        self.start, self.rate = [first] if own is None else [first, own], rate
+        self.weight = nn.Parameter(torch.zeros(len(self.start))) if learn else None
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        return torch.tensor(self.start)
+
+    def forward(self, v_1: Tensor, v: Tensor) -> Tensor:
+        a, *b = self.start if self.weight is None else self.weight
+        return (a * v_1 + (b[0] if b else 1.0 - a) * v).to(v.dtype)
+
+
+class ValueAttention(MultiHeadAttention):
+    """MHA whose values are mixed with layer 1's, or are layer 1's where it has none of its own. `mix` None: they stay."""
+
+    def __init__(self, site: Site, mix: Mix | None, *, own_values: bool) -> None:
+        super().__init__(site, own_values=own_values)
+        self.first, self.own_values, self.mix = site.layer == 1, own_values, mix
+
+    def shared(self, k: Tensor, v: Tensor, flow: Flow) -> tuple[Tensor, Tensor]:
+        if self.first:
+            flow.memo[FIRST] = v
+        if not self.own_values:
+            return k, flow.memo[FIRST]
+        return k, v if self.mix is None else self.mix(flow.memo[FIRST], v)
+
+
+@SELF_ATTENTIONS.register("value_residual")
+class ValueResidual(SingleSelfAttention):
+    """V_l = a_l V_1 + b_l V of layers l >= from_layer, V = LN(x_l) W^V_l before it is split into heads (Zhou et al. 2025, ResFormer).
+
+    a and b are learned, at the start `first` and `own`. learn false: they stay so: .5 and .5 (authors' code), 2 and 1, or 5 and 1 from the
+    last third on ("sparse"). form interpolate: b = 1 - a (modded-nanogpt). share: V_l = V_1, without maps of its own (SVFormer).
+    rate: of their learning rate, a factor. The cache holds the mixed values. Cross-attention has its own values (assumed).
+    """
+
+    shares = True
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        first: float = 0.5,
+        own: float = 0.5,
+        learn: bool = True,
+        form: Literal["two", "interpolate"] = "two",
+        from_layer: int = 2,
+        share: bool = False,
+        rate: float = 1.0,
+    ) -> None:
+        mixes = site.layer >= from_layer
+        mix = Mix(first, own if form == "two" else None, learn=learn, rate=rate) if mixes and not share else None
+        super().__init__(site, ValueAttention(site, mix, own_values=not (mixes and share)))
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        start, layers = options.get("from_layer", 2), site["num_layers"]
+        if not 2 <= start <= layers:
+            return f"from_layer is {start}; expected 2 to num_layers, {layers}"
+        unread = {"first": 0.5, "own": 0.5, "learn": True, "form": "two"} if options.get("share") else {}
+        unread = unread or ({"own": 0.5} if options.get("form") == "interpolate" else {})
+        found = [name for name, value in unread.items() if options.get(name, value) != value]
+        if found:
+            return f"found {found[0]} with {'share true' if options.get('share') else 'form interpolate'}, where it does nothing"
+        return cls.check_rate(options, learns=options.get("learn", True) and not options.get("share", False))

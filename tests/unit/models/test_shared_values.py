@@ -1,0 +1,158 @@
+"""Self-attention whose layers share values and keys: each against its equation, its start and its size."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from models import build
+from models.site import Flow
+from tests.unit.models.model_cases import VOCAB, batch, config
+from tests.unit.models.residual_cases import hidden, problems
+from tests.unit.models.sizes import added, on_both
+
+PLAIN = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
+
+
+def model_of(layers: int = 3, norm: str = "pre", **kind: Any):
+    sides = {side: {"num_layers": layers, "self_attention": kind} for side in ("encoder", "decoder")}
+    return build(config(norm, **sides) | PLAIN, VOCAB, VOCAB, 1)
+
+
+def attended(attention, q, k, v):
+    """One sentence [T, D] by hand: heads of softmax(q k^T / sqrt(K)) v, then the output map."""
+    heads = [
+        (q[:, s] @ k[:, s].T / math.sqrt(attention.d_head)).softmax(-1) @ v[:, s]
+        for s in (slice(h * attention.d_head, (h + 1) * attention.d_head) for h in range(attention.num_heads))
+    ]
+    return attention.output(torch.cat(heads, -1))
+
+
+def maps_of(model, layer, x):
+    """Queries, keys and values [T, D] of an encoder layer that reads x [T, D]."""
+    attention = model.encoder.layers[layer - 1].self_attention
+    normed = attention.sublayer.norm(x)
+    return attention.attention.query(normed), attention.attention.key(normed), attention.attention.value(normed)
+
+
+@pytest.mark.parametrize(
+    ("options", "weights"),
+    [
+        ({}, (0.5, 0.5)),
+        ({"first": 2.0, "own": 1.0, "learn": False}, (2.0, 1.0)),
+        ({"first": 0.25, "form": "interpolate"}, (0.25, 0.75)),
+        ({"share": True}, (1.0, 0.0)),
+        ({"from_layer": 3}, (0.0, 1.0)),
+    ],
+)
+@torch.no_grad()
+def test_values_are_mixed_with_those_of_layer_1(options, weights):
+    model = model_of(kind="value_residual", **options).eval()
+    history = model(*batch()).encoder
+    x_1, x_2 = (history.inputs[l][1] for l in (1, 2))
+    q, k, v = maps_of(model, 2, x_2)
+    v = weights[0] * maps_of(model, 1, x_1)[2] + weights[1] * v
+    own, want = model.encoder.layers[1].self_attention, attended(model.encoder.layers[1].self_attention.attention, q, k, v) + x_2
+    flow = Flow(memo={("values", 1): maps_of(model, 1, x_1)[2][None]})
+    torch.testing.assert_close(own(x_2[None], (), None, flow)[0], want, atol=1e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_layers_read_the_heads_of_all_layers_below():
+    model = model_of(kind="layer_memory").eval()
+    history = model(*batch()).encoder
+    xs = [history.inputs[l][1] for l in (1, 2, 3)]
+    maps = [maps_of(model, l, x) for l, x in enumerate(xs, start=1)]
+    attention, (q, _, _) = model.encoder.layers[2].self_attention.attention, maps[2]
+    routed = []
+    for which in (1, 2):
+        heads = [m[which][:, h * 8 : (h + 1) * 8] for m in maps for h in range(2)]
+        routed.append(torch.cat([sum(r * head for r, head in zip(row, heads, strict=True)) for row in attention.router.weight], -1))
+    want = xs[2] + attended(attention, q, *routed)
+    flow = Flow()
+    for layer, x in zip(model.encoder.layers, xs, strict=True):
+        got = layer.self_attention(x[None], (), None, flow)[0]
+    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("kind", [{"kind": "value_residual", "first": 0.0, "own": 1.0}, {"kind": "layer_memory", "others": "zero"}])
+@torch.no_grad()
+def test_they_may_start_as_the_plain_network(norm, kind):
+    want = hidden(model_of(3, norm, kind="single").eval())
+    torch.testing.assert_close(hidden(model_of(3, norm, **kind).eval()), want, atol=2e-6, rtol=1e-5)
+    others = {"value_residual": {"kind": "value_residual"}, "layer_memory": {"kind": "layer_memory"}}
+    assert (hidden(model_of(3, norm, **others[kind["kind"]]).eval()) - want).abs().max() > 1e-2
+
+
+@torch.no_grad()
+def test_the_names_of_heads_mean_nothing():
+    model = model_of(kind="layer_memory").eval()
+    before = hidden(model)
+    for l, layer in enumerate(model.encoder.layers, start=1):
+        attention = layer.self_attention.attention
+        if l == 2:  # its two heads change places
+            for part in (attention.query, attention.key, attention.value):
+                part.weight.copy_(part.weight.roll(8, 0))
+                part.bias.copy_(part.bias.roll(8, 0))
+            attention.output.weight.copy_(attention.output.weight.roll(8, 1))
+            attention.router.weight.copy_(attention.router.weight.roll(1, 0))
+        if l >= 2:
+            attention.router.weight[:, 2:4] = attention.router.weight[:, 2:4].flip(1)
+    torch.testing.assert_close(hidden(model), before, atol=2e-6, rtol=1e-5)
+
+
+def test_routers_start_at_the_own_heads():
+    weight = model_of(kind="layer_memory").encoder.layers[2].self_attention.attention.router.weight
+    assert weight.shape == (2, 6) and torch.equal(weight[:, 4:], torch.eye(2))
+    assert 0 < weight[:, :4].abs().max() <= math.sqrt(3 / 6)
+
+
+def test_shared_values_have_no_maps_above_layer_1():
+    names = [
+        name for name, _ in model_of(kind="value_residual", share=True).named_parameters() if ".self_attention.attention.value." in name
+    ]
+    assert [name.split(".self_attention")[0] for name in names] == ["encoder.layers.0"] * 2 + ["decoder.layers.0"] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "own"),
+    [
+        ({"kind": "value_residual"}, (20, 8, 20)),
+        ({"kind": "value_residual", "learn": False}, (0, 0, 0)),
+        ({"kind": "value_residual", "share": True}, (-2_626_560, -263_168, -165_120)),
+        ({"kind": "layer_memory"}, (2_560, 176, 640)),
+    ],
+)
+def test_own_parameters(kind, own):
+    assert added(**on_both("self_attention", **kind)) == own
+
+
+@pytest.mark.parametrize("kind", [{"kind": "value_residual"}, {"kind": "value_residual", "share": True}, {"kind": "layer_memory"}])
+def test_recomputed_layers_share_the_same(kind):
+    found = []
+    for recompute in (False, True):
+        model = model_of(**kind).train()
+        model.recompute(recompute)
+        loss = model(*batch()).hidden.square().mean()
+        loss.backward()
+        found.append([loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
+    assert len(found[0]) == len(found[1])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_one_line_where_options_do_nothing():
+    def line(**kind):
+        ((path, found),) = problems(encoder={"self_attention": kind})
+        assert path == ("encoder", "self_attention")
+        return found
+
+    assert line(kind="value_residual", from_layer=5) == "from_layer is 5; expected 2 to num_layers, 4"
+    assert line(kind="value_residual", share=True, first=0.25) == "found first with share true, where it does nothing"
+    assert line(kind="value_residual", form="interpolate", own=1.0) == "found own with form interpolate, where it does nothing"
+    assert "nothing learns" in line(kind="value_residual", learn=False, rate=10.0)
+    assert "more than 0" in line(kind="layer_memory", rate=0.0)
