@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 STEPS = 5
@@ -23,15 +23,15 @@ class Muon:
     On a CPU the batched iteration is about 1.6 times as fast as `torch.optim.Muon`.
     """
 
-    def __init__(self, matrices: Iterable[nn.Parameter], rest: torch.optim.Optimizer, *, momentum: float, weight_decay: float) -> None:
-        self.matrices, self.rest, self.momentum, self.weight_decay = list(matrices), rest, momentum, weight_decay
+    def __init__(self, groups: Iterable[dict[str, Any]], rest: torch.optim.Optimizer, *, momentum: float, weight_decay: float) -> None:
+        """groups: mappings with the matrices (`params`), to which the rate is added (`lr`)."""
+        self.groups, self.rest, self.momentum, self.weight_decay = [group | {"lr": 0.0} for group in groups], rest, momentum, weight_decay
         self.state = rest.state
-        self.group: dict[str, Any] = {"params": self.matrices, "lr": 0.0}
-        self.param_groups = [self.group, *rest.param_groups]
+        self.param_groups = [*self.groups, *rest.param_groups]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         self.rest.zero_grad(set_to_none=set_to_none)
-        for matrix in self.matrices:
+        for matrix in (matrix for group in self.groups for matrix in group["params"]):
             if set_to_none:
                 matrix.grad = None
             elif matrix.grad is not None:
@@ -39,15 +39,16 @@ class Muon:
 
     @torch.no_grad()
     def step(self) -> None:
-        shapes: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
-        for matrix in self.matrices:
-            if matrix.grad is not None:
-                shapes[min(matrix.shape), max(matrix.shape)].append(matrix)
-        for (_, columns), matrices in shapes.items():
-            updates = orthogonal(self._momenta(matrices)).float()
-            torch._foreach_mul_(matrices, 1 - self.group["lr"] * self.weight_decay)
-            steps = [step if step.shape == matrix.shape else step.mT for matrix, step in zip(matrices, updates, strict=True)]
-            torch._foreach_add_(matrices, steps, alpha=-self.group["lr"] * 0.2 * math.sqrt(columns))
+        for group in self.groups:
+            shapes: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
+            for matrix in group["params"]:
+                if matrix.grad is not None:
+                    shapes[min(matrix.shape), max(matrix.shape)].append(matrix)
+            for (_, columns), matrices in shapes.items():
+                updates = orthogonal(self._momenta(matrices)).float()
+                torch._foreach_mul_(matrices, 1 - group["lr"] * self.weight_decay)
+                steps = [step if step.shape == matrix.shape else step.mT for matrix, step in zip(matrices, updates, strict=True)]
+                torch._foreach_add_(matrices, steps, alpha=-group["lr"] * 0.2 * math.sqrt(columns))
         self.rest.step()
 
     def _momenta(self, matrices: list[Tensor]) -> Tensor:

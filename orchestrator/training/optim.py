@@ -102,6 +102,19 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
     return [weight for module in maps if (weight := module._parameters.get("weight")) is not None]
 
 
+def by_rate(model: nn.Module, groups: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Groups of parameters, cut where a module of the model asks for a `rate` of its own, a factor of the learning rate (the innermost
+    module counts); what has none comes first."""
+    factors = {id(p): rate for m in model.modules() if (rate := getattr(m, "rate", 1.0)) != 1.0 for p in m.parameters()}
+    found = []
+    for group in groups:
+        parts: dict[float, list[nn.Parameter]] = {1.0: []}
+        for parameter in group["params"]:
+            parts.setdefault(factors.get(id(parameter), 1.0), []).append(parameter)
+        found += [group | {"params": part, "rate": rate} for rate, part in parts.items() if part]
+    return found
+
+
 def adam(model: nn.Module, spec: OptimSpec, parameters: Iterable[nn.Parameter] | None = None) -> Adam:
     """Fused Adam; AdamW of the hidden matrices where `weight_decay` is above 0."""
     chosen = list(model.parameters() if parameters is None else parameters)
@@ -113,7 +126,7 @@ def adam(model: nn.Module, spec: OptimSpec, parameters: Iterable[nn.Parameter] |
             {"params": [p for p in chosen if id(p) not in decayed]},
         ]
     return Adam(
-        [group for group in groups if group["params"]],
+        by_rate(model, groups),
         lr=0.0,
         betas=(spec.betas[0], spec.betas[1]),
         eps=spec.eps,
@@ -125,24 +138,25 @@ def adam(model: nn.Module, spec: OptimSpec, parameters: Iterable[nn.Parameter] |
 def nag(model: nn.Module, spec: OptimSpec) -> NAG:
     """Fused Nesterov momentum."""
     assert spec.momentum is not None
-    found = NAG(model.parameters(), lr=0.0, momentum=spec.momentum, nesterov=True, fused=PATHS.fused_optimizer)
+    groups = by_rate(model, [{"params": list(model.parameters())}])
+    found = NAG(groups, lr=0.0, momentum=spec.momentum, nesterov=True, fused=PATHS.fused_optimizer)
     for parameter in model.parameters():
         found.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     return found
 
 
 def muon(model: nn.Module, spec: OptimSpec) -> Muon:
-    """Muon for the hidden matrices, Adam for the rest, at one learning rate."""
+    """Muon for the hidden matrices, Adam for the rest, at one learning rate but for what asks for another (`by_rate`)."""
     assert spec.momentum is not None
     matrices = hidden_matrices(model)
     chosen = {id(matrix) for matrix in matrices}
     rest = adam(model, spec, [p for p in model.parameters() if id(p) not in chosen])
-    return Muon(matrices, rest, momentum=spec.momentum, weight_decay=spec.weight_decay)
+    return Muon(by_rate(model, [{"params": matrices}]), rest, momentum=spec.momentum, weight_decay=spec.weight_decay)
 
 
 def set_lr(optimizer: Optimizer, rate: float) -> None:
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group.get("rate", 1.0)
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:

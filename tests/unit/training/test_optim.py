@@ -146,3 +146,25 @@ def test_options_in_one_line():
     assert (
         OptimSpec.model_validate({"kind": "nag", "restart": restart}).summary() == "nag, noam x1, warmup 4000, then fixed 5e-05, warmup 0"
     )
+
+
+@pytest.mark.parametrize("kind", ["adam", "nag", "muon"])
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_modules_may_ask_for_a_rate_of_their_own(kind, decay):
+    """Each parameter learns at the factor of the innermost module that asks for one; state goes by name as before."""
+    if kind == "nag" and decay:
+        pytest.skip("no decay with nag")
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.LayerNorm(3)))
+    model[1].rate, model[1][1].rate = 10.0, 0.5
+    spec = OptimSpec(kind=kind, weight_decay=decay) if kind != "nag" else OptimSpec(kind=kind)
+    optimizer = build_optimizer(model, spec)
+    set_lr(optimizer, 0.25)
+    found = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    assert [found[id(p)] for p in model.parameters()] == [0.25, 0.25, 2.5, 2.5, 0.125, 0.125]
+    assert optimizer.param_groups[0]["lr"] == 0.25
+    before = [p.detach().clone() for p in model.parameters()]
+    model(torch.randn(4, 3, generator=torch.Generator().manual_seed(1))).square().sum().backward()
+    optimizer.step()
+    moved = [float((p.detach() - b).abs().max()) for p, b in zip(model.parameters(), before, strict=True)]
+    assert moved[3] > 5 * moved[1] > 0
+    assert len(optimizer_tensors(model, optimizer)) >= 6
