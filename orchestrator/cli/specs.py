@@ -20,7 +20,7 @@ def plan(
     options: RowOptions,
     seeds: Seeds = None,
     controls: Controls = None,
-    force: Annotated[bool, typer.Option("--force", help="Allow more than 10,000 runs.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Allow more than 20,000 runs.")] = False,
     probe: Annotated[bool, typer.Option("--probe", help="Measure a few updates of each architecture on this machine.")] = False,
     probes: Annotated[int, typer.Option("--probes", min=1, help="Maximum number of new probes; other rows take the nearest's rate.")] = 12,
     check: Annotated[bool, typer.Option("--check", help="Compare estimates with the seconds that finished runs took.")] = False,

@@ -14,7 +14,7 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.show import read_single
 from orchestrator.specs.table import SweepSpec
 
-MAX_RUNS = 10_000
+MAX_RUNS = 20_000
 
 
 def resolve(

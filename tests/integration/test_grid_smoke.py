@@ -11,7 +11,12 @@ import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
-ROWS = ("d6-hierarchical-both-residual_top-transparent", "d6-mlrf-decoder-hops2-biarn-T2-gated_all", "d6-dense-encoder-msc")
+ROWS = (
+    "d6-hierarchical-both-residual_top-transparent",
+    "d6-mlrf-decoder-hops2-biarn-T2-gated_all",
+    "d6-dense-encoder-msc",
+    "d6-hyper-decoder-streams2-transparent",
+)
 
 
 def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

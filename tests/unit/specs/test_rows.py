@@ -274,7 +274,7 @@ def test_quoted_rows_have_no_spec(spec: Write) -> None:
 
 def test_too_many_runs_are_refused(spec: Write) -> None:
     rows = resolve(spec())
-    with pytest.raises(UserError, match="expected at most 10000"):
+    with pytest.raises(UserError, match="expected at most 20000"):
         runs(rows, list(range(MAX_RUNS + 1)))
 
 
