@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from models.site import History
 
 
 class RunningMix:
@@ -25,6 +27,17 @@ class RunningMix:
         self._states = _States(weights)
         self._new: list[Tensor] = []
         self._above: Tensor | None = None
+
+    @staticmethod
+    def of(connection: nn.Module, history: History, weights: Tensor) -> RunningMix | None:
+        """The connection's, of this pass, with h_0 in its place; None under torch.compile, which is given the plain sum."""
+        if connection not in history.memo:
+            mix = None if torch.compiler.is_compiling() else RunningMix(weights)
+            history.memo[connection] = mix
+            if mix is not None:
+                history.kept[0] = mix.put(history.kept[0], 0)
+        found: RunningMix | None = history.memo[connection]
+        return found
 
     def put(self, y: Tensor, k: int) -> Tensor:
         """y_k, from now on in its place among the others; the tensor given is not needed any more."""

@@ -32,20 +32,10 @@ class Dlcl(Connection):
 
     def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
         y = self.norms[layer - 1](h) if self.pre else h
-        mix = self._mix(history)
+        mix = RunningMix.of(self, history, self.weight)
         return y if mix is None else mix.put(y, layer)
 
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
-        mix, row = self._mix(history), self.weight[layer - 1, :layer]
+        mix, row = RunningMix.of(self, history, self.weight), self.weight[layer - 1, :layer]
         x = torch.tensordot(row, torch.stack(history.kept), dims=1) if mix is None else mix.read(row)
         return x if self.pre or layer == 1 else self.norms[layer - 2](x)
-
-    def _mix(self, history: History) -> RunningMix | None:
-        """Of this pass; None under torch.compile, which is given the plain sum."""
-        if self not in history.memo:
-            mix = None if torch.compiler.is_compiling() else RunningMix(self.weight)
-            history.memo[self] = mix
-            if mix is not None:
-                history.kept[0] = mix.put(history.kept[0], 0)
-        found: RunningMix | None = history.memo[self]
-        return found

@@ -1,0 +1,49 @@
+"""Skips from the embeddings, of a record in training speed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from models.connections.backout import Backout
+from models.full_precision import rms
+from models.registry import CONNECTIONS
+from models.seams import Connection
+from models.site import Flow, History, Site
+
+
+@CONNECTIONS.register("embedding_skip")
+class EmbeddingSkip(Connection):
+    """x_l = a_l h_{l-1} + b_l h_0 of layers l >= 2 (modded-nanogpt's x0 lambdas, record of November 2024).
+
+    a and b are learned, at the start `own` and `skip`: 1 and 0, the plain network. normed: the stack starts from rms(h_0), as theirs does,
+    and skips from that. backout: its output is h_L - c h_k, k = floor(2L / 3), c = .5 at the start (`connection: backout`). rate: of their
+    learning rate, a factor (theirs is 5). Not here: gates made from the embedding.
+    """
+
+    def __init__(
+        self, site: Site, *, own: float = 1.0, skip: float = 0.0, normed: bool = False, backout: bool = False, rate: float = 1.0
+    ) -> None:
+        super().__init__(site)
+        self.own, self.skip, self.normed, self.rate = own, skip, normed, rate
+        self.weight = nn.Parameter(torch.zeros(site.num_layers - 1, 2))
+        self.backout = Backout(site, rate=rate) if backout else None
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        if site["num_layers"] < 2:
+            return "embedding_skip needs at least 2 layers; num_layers is 1"
+        return cls.check_rate(options)
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        return torch.tensor([self.own, self.skip]).repeat(len(self.weight), 1)
+
+    def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
+        if layer == 1 and self.normed:
+            history.kept[0] = rms(history.kept[0])
+        h = history.kept[layer - 1]
+        if layer > len(self.weight) + 1:
+            return h if self.backout is None else self.backout(layer, history, flow)
+        return h if layer == 1 else self.weight[layer - 2, 0] * h + self.weight[layer - 2, 1] * history.kept[0]

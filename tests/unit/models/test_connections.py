@@ -1,0 +1,135 @@
+"""Connections that weigh the layers below by learned scalars: each against its equation, its start and its size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from models import build
+from tests.unit.models.model_cases import VOCAB, batch, config
+from tests.unit.models.residual_cases import hidden, problems
+from tests.unit.models.sizes import added, on_both
+
+NO_DROPOUT = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
+
+
+def model_of(norm: str = "pre", layers: int = 6, shift: float = 0.0, **kind: Any):
+    """Its connections' parameters drawn away from their start by N(0, `shift`)."""
+    sides = {"encoder": {"num_layers": layers, "connection": kind}, "decoder": {"num_layers": 2}}
+    model = build(config(norm, **sides) | NO_DROPOUT, VOCAB, VOCAB, 1)
+    generator = torch.Generator().manual_seed(4)
+    for p in model.encoder.connection.parameters():
+        p.data += shift * torch.randn(p.shape, generator=generator)
+    return model
+
+
+@torch.no_grad()
+def inputs_of(model) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
+    """What each layer read and gave, h_0 first; what the stack's final norm read."""
+    seen: list[torch.Tensor] = []
+    model.encoder.aggregation.register_forward_pre_hook(lambda module, args: seen.append(args[0].clone()))
+    history = model.eval()(*batch()).encoder
+    return [t.clone() for t in history.inputs], [t.clone() for t in history.outputs], seen[0]
+
+
+def weights_of(weight, sources: dict[int, list[int]]) -> dict[int, dict[int, float]]:
+    """By layer and source, in the order of the flat parameter."""
+    flat = iter(weight.tolist())
+    found = {l: {j: next(flat) for j in js} for l, js in sources.items()}
+    assert next(flat, None) is None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "sources"),
+    [
+        ({}, {l: list(range(l + 1)) for l in range(1, 7)}),
+        ({"dilation": 2, "period": 2}, {2: [0, 2], 4: [0, 2, 4], 6: [0, 2, 4, 6]}),
+        ({"dilation": 3}, {3: [0, 3], 4: [1, 4], 5: [2, 5], 6: [0, 3, 6]}),
+        ({"dilation": 2, "period": 2, "keeps": "units"}, {4: [0, 4], 6: [2, 6]}),
+        ({"dilation": 1, "period": 3, "keeps": "units"}, {3: [0, 3], 6: [0, 3, 6]}),
+        ({"where": "top"}, {6: list(range(7))}),
+    ],
+)
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_dwa_sums_outputs_of_layers(norm, options, sources):
+    model = model_of(norm, shift=0.3, kind="dwa", **options)
+    inputs, outputs, top = inputs_of(model)
+    weights = weights_of(model.encoder.connection.weight, sources)
+    for l in range(7):
+        want = sum(w * outputs[j] for j, w in weights[l].items()) if l in weights else outputs[l]
+        torch.testing.assert_close(top if l == 6 else inputs[l + 1], want, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"dilation": 2, "period": 2}, {"where": "top"}])
+def test_gradients_of_dwa_are_those_of_the_plain_sum(options, monkeypatch):
+    found = []
+    for plain in (False, True):
+        model = model_of(shift=0.3, kind="dwa", **options).train()
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda plain=plain: plain)
+        model(*batch()).hidden.square().mean().backward()
+        found.append({name: p.grad for name, p in model.named_parameters()})
+    for name, grad in found[0].items():
+        torch.testing.assert_close(grad, found[1][name], atol=1e-6, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.parametrize("options", [{}, {"normed": True}, {"backout": True}])
+def test_embeddings_skip_to_every_layer(options):
+    model = model_of(shift=0.3, kind="embedding_skip", **options)
+    inputs, outputs, top = inputs_of(model)
+    h_0, connection = outputs[0], model.encoder.connection
+    if "normed" in options:
+        h_0 = h_0 / (h_0.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+        torch.testing.assert_close(inputs[1], h_0, atol=1e-5, rtol=1e-4)
+    for l in range(2, 7):
+        a, b = connection.weight[l - 2]
+        torch.testing.assert_close(inputs[l], a * outputs[l - 1] + b * h_0, atol=1e-5, rtol=1e-4)
+    want = outputs[6] - connection.backout.weight * outputs[4] if "backout" in options else outputs[6]
+    torch.testing.assert_close(top, want, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("options", "k"), [({}, 4), ({"layer": 1, "start": 0.25}, 1)])
+def test_backout_takes_a_lower_layer_out_of_the_output(options, k):
+    inputs, outputs, top = inputs_of(model_of(kind="backout", **options))
+    assert all(torch.equal(inputs[l], outputs[l - 1]) for l in range(1, 7))
+    torch.testing.assert_close(top, outputs[6] - options.get("start", 0.5) * outputs[k])
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize(
+    "kind", [{"kind": "dwa"}, {"kind": "dwa", "dilation": 2}, {"kind": "embedding_skip"}, {"kind": "backout", "start": 0.0}]
+)
+@torch.no_grad()
+def test_they_start_as_the_plain_network(norm, kind):
+    want = hidden(model_of(norm, kind="residual").eval())
+    torch.testing.assert_close(hidden(model_of(norm, **kind).eval()), want, atol=1e-6, rtol=1e-6)
+    assert (hidden(model_of(norm, shift=0.3, **kind).eval()) - want).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("kind", "own"),
+    [
+        ({"kind": "dwa"}, (54, 19, 54)),
+        ({"kind": "dwa", "dilation": 2, "period": 2}, (18, 7, 18)),
+        ({"kind": "dwa", "where": "top"}, (14, 8, 14)),
+        ({"kind": "embedding_skip"}, (20, 8, 20)),
+        ({"kind": "backout"}, (2, 2, 2)),
+    ],
+)
+def test_own_parameters(kind, own):
+    assert added(**on_both("connection", **kind)) == own
+
+
+def test_one_line_where_nothing_is_mixed():
+    def line(**kind):
+        ((path, found),) = problems(encoder={"connection": kind})
+        assert path == ("encoder", "connection")
+        return found
+
+    assert "no sum has two states" in line(kind="dwa", dilation=5)
+    assert "no sum has two states" in line(kind="dwa", dilation=2, period=3, keeps="units")
+    assert line(kind="dwa", where="top", period=2) == "found dilation 1 and period 2 with where top; expected 1 and 1"
+    assert "below the last" in line(kind="backout", layer=4)
+    assert "more than 0" in line(kind="embedding_skip", rate=-1.0)
