@@ -73,9 +73,9 @@ class MultiHeadAttention(nn.Module):
             q, k, v = self.query(x_NTD), self.key(keys_NTD), self.value(values_NTD)
         k, v = self.shared(k, v, flow)
         if self._plain(q, flow):
-            return self.output(flow.cache.attend(self, q, k, v, self.num_heads))
+            return self.output(flow.cache.attend(flow.slot(self), q, k, v, self.num_heads))
         heads = (self.num_heads, self.d_head)
-        k, v = flow.cache.extend(self, k.unflatten(-1, heads), v.unflatten(-1, heads))
+        k, v = flow.cache.extend(flow.slot(self), k.unflatten(-1, heads), v.unflatten(-1, heads))
         q = q.reshape(k.shape[0], -1, *heads).transpose(1, 2)
         return self.output(self._attend(q, k, v, flow.cache.bias(), flow).view(*x_NTD.shape[:2], -1))
 

@@ -1,4 +1,5 @@
-"""Everything incremental decoding remembers, outside the model; a slot is the module that asks.
+"""Everything incremental decoding remembers, outside the model; a slot is the module that asks, and which time in a step where
+it is not the first.
 
 Shapes: N hypothesis rows (sentence-major), B sentences, W = N / B rows a sentence (1 at first, then the beam), H heads, T new positions,
 C cells of a sentence, K width of a head.
@@ -11,7 +12,7 @@ multiplies whole buffers, in the order of their memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ STEPS_AHEAD, ROUNDED = 8, 16
 COMPACT_AFTER = 256
 """New cells of a sentence after which those that are nobody's past are dropped: at beam 5 some 50 steps. Moving the others costs as
 much as several steps of reading them all."""
+Slot = Hashable
 CLOCK = nn.Identity()
 """Slot of the cells' own times."""
 
@@ -35,11 +37,11 @@ class Cache:
 
     def __init__(self) -> None:
         self.length = 0
-        self._grown: dict[nn.Module, list[Tensor]] = {}
-        self._filled: dict[nn.Module, int] = {}
-        self._recent: dict[nn.Module, Tensor] = {}
-        self._made: dict[nn.Module, tuple[Tensor, ...]] = {}
-        self._cells: dict[nn.Module, list[Tensor]] = {}  # [B, H, capacity, K]; of `attend` [B, 1, capacity, H K]
+        self._grown: dict[Slot, list[Tensor]] = {}
+        self._filled: dict[Slot, int] = {}
+        self._recent: dict[Slot, Tensor] = {}
+        self._made: dict[Slot, tuple[Tensor, ...]] = {}
+        self._cells: dict[Slot, list[Tensor]] = {}  # [B, H, capacity, K]; of `attend` [B, 1, capacity, H K]
         self._capacity = INITIAL_CAPACITY
         self._past: Tensor | None = None  # [N, positions so far]: cells
         self._shared = False  # whether several rows ever shared a sentence's cells; else every row sees all of them
@@ -75,7 +77,7 @@ class Cache:
             self._bias = bias.view(B, 1, W * T, -1)
         return self._bias
 
-    def extend(self, slot: nn.Module, *new: Tensor) -> tuple[Tensor, ...]:
+    def extend(self, slot: Slot, *new: Tensor) -> tuple[Tensor, ...]:
         """Put `new` [N, T, H, K] into this step's cells; return the sentences' cells [B, H, C, K], as `bias` counts.
 
         Where hypotheses share cells, the first of several tensors (keys) is kept as [B, H, K, C], the order in which Q K^T reads it.
@@ -93,12 +95,12 @@ class Cache:
             buffer[:, :, start:end] = value.reshape(B, W * T, *value.shape[2:]).transpose(1, 2)
         return tuple(buffers) if shared else tuple(buffer[:, :, :end] for buffer in buffers)
 
-    def attend(self, slot: nn.Module, q: Tensor, k: Tensor, v: Tensor, heads: int) -> Tensor:
+    def attend(self, slot: Slot, q: Tensor, k: Tensor, v: Tensor, heads: int) -> Tensor:
         """softmax(Q K^T / sqrt(K)) V of this step's positions [N, T, D], each over its own past and itself: `models.native`."""
         keys, values, past, start = self.room(slot, k)
         return native.attend_cells(q, k, v, keys, values, past, sentences=self._shape[0], start=start, heads=heads)
 
-    def room(self, slot: nn.Module, like: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
+    def room(self, slot: Slot, like: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
         """Cells for keys and values `like` [.., D] whose attention writes them itself: keys and values [B, 1, C, D] with those so far, each
         row's cells, those of this step last [N, positions], and the first cell of this step."""
         assert self._past is not None
@@ -138,7 +140,7 @@ class Cache:
             self._end = self._capacity = kept
         self._compact_at = self._end + COMPACT_AFTER
 
-    def append(self, slot: nn.Module, *new: Tensor, window: int | None = None) -> tuple[Tensor, ...]:
+    def append(self, slot: Slot, *new: Tensor, window: int | None = None) -> tuple[Tensor, ...]:
         """Add `new` [N, H, t, *] along the time axis (-2); return all so far, or the last `window` positions."""
         step = new[0].shape[-2]
         filled = self._filled.get(slot, 0)
@@ -155,7 +157,7 @@ class Cache:
         start = 0 if window is None else max(0, filled + step - window)
         return tuple(buffer[..., start : filled + step, :] for buffer in buffers)
 
-    def recent(self, slot: nn.Module, new: Tensor, past: int) -> Tensor:
+    def recent(self, slot: Slot, new: Tensor, past: int) -> Tensor:
         """[N, past + t, *]: `new` [N, t, *] behind the last `past` positions put into this slot, zeros before the first."""
         before = self._recent.get(slot)
         if before is None:
@@ -164,11 +166,11 @@ class Cache:
         self._recent[slot] = together[:, together.shape[1] - past :]
         return together
 
-    def filled(self, slot: nn.Module) -> int:
+    def filled(self, slot: Slot) -> int:
         """Positions that `append` put into this slot."""
         return self._filled.get(slot, 0)
 
-    def once(self, slot: nn.Module, make: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    def once(self, slot: Slot, make: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
         """The result of `make`, computed at the first call for this slot (rows are sentences)."""
         if slot not in self._made:
             self._made[slot] = make()

@@ -59,7 +59,7 @@ class DecoderStep:
         if not runs or self.made is None or flow.cache is None:
             return TransformerLayer.forward(self.layer, x, lower, context, memories, flow)
         source = self.over.laid_out(memories[0], flow.cache)
-        return self.made(x, *flow.cache.room(self.attention, x), source)
+        return self.made(x, *flow.cache.room(flow.slot(self.attention), x), source)
 
     def _make(self) -> None:
         """Makes the layer, if all its linear maps are there in C."""

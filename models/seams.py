@@ -54,10 +54,16 @@ def packable(module: nn.Module) -> bool:
 
 class Connection(Component):
     """What each layer reads. Layer L+1 stands for the stack's output. `any_width`: states may have other widths than d_model, as those of
-    layers with `any_width`; `passes_attended`: layers see what those below attended to."""
+    layers with `any_width`; `passes_attended`: layers see what those below attended to. `corrects`: each layer runs once more, on what
+    `corrected` makes of its first output; its second one is its output."""
 
     any_width = False
     passes_attended = False
+    corrects = False
+
+    def corrected(self, layer: int, h: Tensor, history: History) -> Tensor:
+        """What `layer` reads once more, made of its first output h."""
+        raise NotImplementedError
 
     def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
         """What is kept of the output of `layer` (history.kept); the output itself by default."""
@@ -171,7 +177,8 @@ class Layer(Component):
     """One layer: (x_l, lower states, context, memories) -> (h_l, a_l); a_l is what it attended to, None in an encoder.
 
     `any_width`: h_l may be of another width than d_model (Site.width: that of x_l). `adds_attended`: cross-attention is `bare`.
-    `self_attends` False: no position attends to others of its side. `takes_residual`: its sub-layers are joined by the side's residual."""
+    `self_attends` False: no position attends to others of its side. `takes_residual`: its sub-layers are joined by the side's residual.
+    """
 
     reads = 0
     takes_residual = False
@@ -183,6 +190,18 @@ class Layer(Component):
     def sublayers(cls, site: Site) -> int:
         """How many sub-layers the side's residual joins."""
         return 0
+
+    @classmethod
+    def runs(cls, **options: Any) -> int:
+        """How many times its sub-layers run in one pass, as calls 0, 1, .. (Flow.call)."""
+        return 1
+
+    def once(
+        self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, memories: tuple[Memory, ...], flow: Flow
+    ) -> tuple[Tensor, Tensor | None]:
+        """`forward` with its sub-layers run once."""
+        found: tuple[Tensor, Tensor | None] = self(x, lower, context, memories, flow)
+        return found
 
     def forward(
         self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, memories: tuple[Memory, ...], flow: Flow

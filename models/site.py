@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -88,6 +89,7 @@ class Flow:
     packing: where it is given, states are packed rows [1, P, D] in place of [B, T, D].
     segments: the sentences of the documents, where the bridge asks for an encoder that sees one sentence at a time.
     memo: what attention layers of a stack share in this pass, by name and layer; each stack starts with an empty one.
+    call: which time a layer runs in this pass, from 0; the trace has its first one.
     """
 
     mask: Tensor | None = None
@@ -99,6 +101,14 @@ class Flow:
     trace: list[tuple[nn.Module, Tensor]] | None = None
     h_0: Tensor | None = None
     memo: dict[tuple[str, int], Tensor] = field(default_factory=dict)
+    call: int = 0
+
+    def at(self, call: int) -> Flow:
+        return self if call == 0 else replace(self, call=call, trace=None)
+
+    def slot(self, module: nn.Module) -> Hashable:
+        """The module's in the cache, for what it keeps of each call."""
+        return module if self.call == 0 else (module, self.call)
 
 
 class History:

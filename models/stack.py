@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from models.site import Flow, History, Site
 
 
 class Stack(nn.Module):
-    """x_l = connection(l); h_l, a_l = layer_l(x_l); output = aggregation(connection(L+1)).
+    """x_l = connection(l); h_l, a_l = layer_l(x_l); output = aggregation(connection(L+1)). A connection that `corrects` runs layers twice.
 
     Where the side's residual has several streams, x_l and h_l are what its `start` makes, and its `end` stands before the aggregation.
 
@@ -49,6 +50,7 @@ class Stack(nn.Module):
         )
         self.residual: Residual | None = RESIDUALS.create(config.residual, site) if residual.streams else None
         self.self_attends: bool = layer.self_attends
+        self.runs: int = layer.runs(**options(config.layer))
         self.aggregation: Aggregation | None = None
         if output:
             self.aggregation = AGGREGATIONS.create(config.aggregation, site)
@@ -74,7 +76,11 @@ class Stack(nn.Module):
                 self._end_block(x, history, flow)
             context = history.contexts[-1] if history.contexts else None
             lower = tuple(history.kept[l - i] for i in range(1, layer.reads + 1))
-            h, attended = self._run(layer, x, lower, context, () if memories is None else memories[l - 1], flow)
+            memory = () if memories is None else memories[l - 1]
+            h, attended = self._run(layer, x, lower, context, memory, flow)
+            if self.connection.corrects:
+                x = self.connection.corrected(l, h, history)
+                h, attended = self._run(layer.once, x, lower, context, memory, flow.at(self.runs))
             history.inputs.append(x)
             history.outputs.append(h)
             history.attended.append(attended)
@@ -88,7 +94,7 @@ class Stack(nn.Module):
             return self._end_block(top, history, flow), history
         return self.aggregation(top, history, flow), history
 
-    def _run(self, layer: Layer, *arguments: Any) -> tuple[Tensor, Tensor | None]:
+    def _run(self, layer: Callable[..., Any], *arguments: Any) -> tuple[Tensor, Tensor | None]:
         if self.recompute and self.training and torch.is_grad_enabled():
             h, attended = checkpoint(layer, *arguments, use_reentrant=False)
             return h, attended

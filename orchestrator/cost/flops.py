@@ -7,9 +7,9 @@ ignored. The tests bound the error relative to the operations that torch counts 
 from __future__ import annotations
 
 from models.flops import Work
-from models.registry import AGGREGATIONS, LAYERS
+from models.registry import AGGREGATIONS, CONNECTIONS, LAYERS
 from orchestrator.ledger.keys import defaults_of, model_text
-from orchestrator.specs.schema import ModelSpec
+from orchestrator.specs.schema import EncoderSpec, ModelSpec
 from orchestrator.sweeps import parameters
 
 _memoised: dict[tuple[str, int, int], Work] = {}
@@ -33,13 +33,21 @@ def _work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
     attends = {side: getattr(LAYERS.get(getattr(model, side).layer["kind"]), "self_attends", True) for side in ("encoder", "decoder")}
     memory = 2 * d * d * model.decoder.num_layers if attends["decoder"] else 0
     decoder = counts.decoder - memory
+    above, below = (_runs(getattr(model, side)) for side in ("encoder", "decoder"))
     return Work(
-        src=counts.encoder + memory + other + _again(model, "encoder"),
-        tgt=decoder + tgt_vocab * out + _again(model, "decoder"),
-        own_src=d * model.encoder.num_layers if attends["encoder"] else 0,
-        own_tgt=d * model.decoder.num_layers if attends["decoder"] else 0,
-        cross=d * model.decoder.num_layers,
+        src=above * counts.encoder + below * memory + other + _again(model, "encoder"),
+        tgt=below * decoder + tgt_vocab * out + _again(model, "decoder"),
+        own_src=above * d * model.encoder.num_layers if attends["encoder"] else 0,
+        own_tgt=below * d * model.decoder.num_layers if attends["decoder"] else 0,
+        cross=below * d * model.decoder.num_layers,
     )
+
+
+def _runs(section: EncoderSpec) -> int:
+    """How many times the layers of a side run in one pass."""
+    layer = LAYERS.get(section.layer["kind"])
+    runs = layer.runs(**{name: value for name, value in section.layer.items() if name != "kind"})
+    return int(runs) + int(CONNECTIONS.get(section.connection["kind"]).corrects)
 
 
 def _again(model: ModelSpec, side: str) -> float:

@@ -32,6 +32,14 @@ def _check_side(side: str, components: Components) -> list[Problem]:
     layer, layer_class = _find(components, (side, "layer"), "transformer")
     connection, connection_class = _find(components, (side, "connection"), "residual")
     kind, name = layer["kind"], connection["kind"]
+    runs = layer_class.runs(**{key: value for key, value in layer.items() if key != "kind"}) + int(connection_class.corrects)
+    attention, attention_class = _find(components, (side, "self_attention"), "single")
+    if runs > 1 and (attention_class.reads_stream or attention_class.shares):
+        expected = _names("self_attention", lambda a: not a.reads_stream and not a.shares)
+        why = f"whose layers run {runs} times" if connection_class.corrects else f"which runs {runs} times"
+        where = f"connection {name}" if connection_class.corrects else f"layer {kind}"
+        message = f"found {attention['kind']} with {where}, {why}; expected {expected}"
+        return [Problem((side, "self_attention", "kind"), message)]
     if layer_class.any_width != connection_class.any_width:
         expected = _names("connection", lambda c: c.any_width == layer_class.any_width)
         return [Problem((side, "connection", "kind"), f"found {name} with layer {kind}; expected {expected}")]

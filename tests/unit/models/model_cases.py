@@ -44,7 +44,7 @@ def variant(kind: str, name: str, norm: str) -> dict[str, Any]:
         check, at = REGISTRIES[kind].get(kind_name).check, {"num_layers": 4, "d_model": 16, "num_heads": 2, "norm": norm}
         plain = {key: value for key, value in component.items() if key != "kind"}
         stands = {side: check(at | {"side": side}, **plain) is None for side in ("encoder", "decoder")}
-        if kind == "residual" and not any(stands.values()):
+        if kind in ("residual", "layer", "connection") and not any(stands.values()):
             return variant(kind, name, "pre" if norm == "post" else "post")
         return config(norm, **{side: {"num_layers": 4} | ({kind: component} if here else {}) for side, here in stands.items()})
     if kind == "cross_attention":
@@ -99,6 +99,10 @@ def convolutional(kind: str, component: dict[str, Any]) -> dict[str, Any]:
 
 OPTIONS = [
     ("layer", "convolution kernels=5"),
+    ("layer", 'runge_kutta order=4 coefficients="fixed"'),
+    ("layer", 'runge_kutta order=4 coefficients="ema" per="layer"'),
+    ("layer", 'runge_kutta coefficients="learned" function="layer"'),
+    ("layer", 'runge_kutta coefficients="chain"'),
     ("layer", "convolution widths=16 kernels=1"),
     ("connection", "concatenated sumlen=0"),
     ("connection", "concatenated sumlen=2"),

@@ -1,0 +1,160 @@
+"""Layers that run several times in a pass: each against its equation, its start, its size, and what it caches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from models import Cache, build
+from models.inference import prepared
+from models.layers.runge_kutta import RungeKutta
+from models.site import Flow
+from tests.unit.models.model_cases import VOCAB, batch, config
+from tests.unit.models.residual_cases import hidden, problems
+from tests.unit.models.sizes import added
+
+NO_DROPOUT = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
+
+
+def model_of(layers: int = 3, connection: str = "residual", decoder: dict[str, Any] | None = None, **layer: Any):
+    encoder = {"num_layers": layers, "layer": layer, "connection": {"kind": connection}}
+    return build(config("pre", encoder=encoder, decoder={"num_layers": 2} | (decoder or {})) | NO_DROPOUT, VOCAB, VOCAB, 1)
+
+
+def x_of() -> torch.Tensor:
+    return torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize("function", ["branch", "layer"])
+@pytest.mark.parametrize("kind", ["gate", "fixed", "learned", "ema"])
+@torch.no_grad()
+def test_two_evaluations(kind, function):
+    layer = model_of(kind="runge_kutta", coefficients=kind, function=function).encoder.layers[1].eval()
+    x, flow = x_of(), Flow()
+
+    def f(h):
+        return layer.once(h, (), None, (), flow)[0] - (0.0 if function == "layer" else h)
+
+    one = f(x)
+    two = f(x + one)
+    if kind == "gate":
+        g = torch.sigmoid(torch.cat((one, two), -1) @ layer.own.weight[0] + layer.own.bias)[..., None]
+        want = x + g * one + (1 - g) * two
+    else:
+        a, b = {"fixed": (0.5, 0.5), "learned": (1.0, 1.0), "ema": (0.25, 0.5)}[kind]
+        want = x + a * one + b * two
+    torch.testing.assert_close(layer(x, (), None, (), flow)[0], want, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "weights"), [("fixed", (1 / 6, 1 / 3, 1 / 3, 1 / 6)), ("ema", (1 / 16, 1 / 8, 1 / 4, 1 / 2))])
+@torch.no_grad()
+def test_four_evaluations(kind, weights):
+    layer = model_of(kind="runge_kutta", order=4, coefficients=kind).encoder.layers[1].eval()
+    x = x_of()
+
+    def f(h):
+        return layer.once(h, (), None, (), Flow())[0] - h
+
+    one = f(x)
+    two = f(x + one / 2)
+    three = f(x + two / 2)
+    four = f(x + three)
+    want = x + sum(w * g for w, g in zip(weights, (one, two, three, four), strict=True))
+    torch.testing.assert_close(layer(x, (), None, (), Flow())[0], want, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("order", "left"), [(1, 0.0), (2, 0.5), (4, 0.375)])
+def test_they_solve_an_equation_to_their_order(order, left, monkeypatch):
+    """F(h) = -h, one step of length 1: 1 - 1 + 1/2 - 1/6 + 1/24, cut off behind the order."""
+    layer = model_of(kind="runge_kutta", order=order, coefficients="fixed").encoder.layers[0]
+    monkeypatch.setattr(RungeKutta, "once", lambda self, h, *rest: (torch.zeros_like(h), None))
+    torch.testing.assert_close(layer(x_of(), (), None, (), Flow())[0], left * x_of())
+
+
+@torch.no_grad()
+def test_order_1_is_the_plain_layer_and_a_chain_is_a_deeper_stack():
+    want = hidden(model_of(kind="transformer").eval())
+    torch.testing.assert_close(hidden(model_of(kind="runge_kutta", order=1, coefficients="fixed").eval()), want, atol=2e-6, rtol=1e-5)
+    chain, deep = model_of(kind="runge_kutta", coefficients="chain").eval(), model_of(6, kind="transformer").eval()
+    for l, layer in enumerate(chain.encoder.layers):
+        for twin in deep.encoder.layers[2 * l : 2 * l + 2]:
+            twin.load_state_dict(layer.state_dict())
+    torch.testing.assert_close(hidden(chain), hidden(deep), atol=2e-6, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_the_corrector_runs_each_layer_on_its_prediction():
+    model = model_of(connection="corrector", kind="runge_kutta", coefficients="ema").eval()
+    connection = model.encoder.connection
+    generator = torch.Generator().manual_seed(5)
+    for p in (connection.predicted, connection.weight):
+        p.add_(0.1 * torch.randn(p.shape, generator=generator))
+    mask = batch()[0] != 0
+    flow = Flow(mask=mask, bias=torch.zeros(mask.shape).masked_fill(~mask, -1e9)[:, None, None])
+    h_0 = model.src_embedding(batch()[0])
+    y, x = [h_0], h_0
+    for l, layer in enumerate(model.encoder.layers, start=1):
+        p = connection.prediction_norms[l - 1](layer(x, (), None, (), flow)[0])
+        read = sum(connection.predicted[l, j] * s for j, s in enumerate((*y, p)))
+        y.append(connection.norms[l - 1](layer.once(read, (), None, (), flow)[0]))
+        x = sum(connection.weight[l, j] * s for j, s in enumerate(y))
+    torch.testing.assert_close(model.encoder(h_0, flow)[0], model.encoder.aggregation.norm(x), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "own"),
+    [
+        ({"layer": {"kind": "runge_kutta"}}, (1_025, 513, 257)),
+        ({"layer": {"kind": "runge_kutta", "per": "layer"}}, (6 * 1_025, 4 * 513, 6 * 257)),
+        ({"layer": {"kind": "runge_kutta", "order": 4, "coefficients": "fixed"}}, (0, 0, 0)),
+        ({"layer": {"kind": "runge_kutta", "coefficients": "learned"}}, (2, 2, 2)),
+        (
+            {"layer": {"kind": "runge_kutta", "coefficients": "ema"}, "connection": {"kind": "corrector"}},
+            (2 * (49 + 6 * 1_024) + 1, 2 * (25 + 4 * 512) + 1, 2 * (49 + 6 * 256) + 1),
+        ),
+    ],
+)
+def test_own_parameters(encoder, own):
+    assert added(encoder=encoder) == own
+
+
+@pytest.mark.parametrize("decoder", [{"layer": {"kind": "runge_kutta"}}, {"connection": {"kind": "corrector"}}])
+@torch.no_grad()
+def test_a_decoder_caches_each_evaluation_in_a_place_of_its_own(decoder):
+    model = model_of(kind="transformer", decoder=decoder).eval()
+    src, tgt = batch()
+    want = model(src, tgt).hidden
+    for within in (False, True):
+        with prepared(model) if within else torch.no_grad():
+            encoded, cache = model.encode(src), Cache()
+            got = torch.cat([model.decode(tgt[:, t : t + 1], encoded, cache) for t in range(tgt.shape[1])], dim=1)
+            torch.testing.assert_close(got, want, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("connection", ["residual", "corrector"])
+def test_recomputed_layers_give_the_same_gradients(connection):
+    found = []
+    for recompute in (False, True):
+        model = model_of(connection=connection, kind="runge_kutta").train()
+        model.recompute(recompute)
+        model(*batch()).hidden.square().mean().backward()
+        found.append([p.grad for p in model.parameters()])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_one_line_where_they_cannot_stand():
+    layer = {"kind": "runge_kutta"}
+    ((path, line),) = problems(encoder={"layer": layer}, norm="post")
+    assert path == ("encoder", "layer") and line.startswith("found norm post; expected pre")
+    ((path, line),) = problems(encoder={"layer": layer | {"order": 4}})
+    assert line == "found order 4 with coefficients gate; expected 2"
+    ((path, line),) = problems(encoder={"layer": layer, "self_attention": {"kind": "value_residual"}})
+    assert path == ("encoder", "self_attention", "kind")
+    assert line.startswith("found value_residual with layer runge_kutta, which runs 2 times; expected")
+    ((path, line),) = problems(encoder={"connection": {"kind": "corrector"}, "self_attention": {"kind": "multi_layer"}})
+    assert line.startswith("found multi_layer with connection corrector, whose layers run 2 times; expected")
+    ((path, line),) = problems(encoder={"layer": layer, "residual": {"kind": "hyper"}})
+    assert line == "found hyper with layer runge_kutta; expected plain"
