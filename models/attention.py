@@ -25,12 +25,16 @@ class MultiHeadAttention(nn.Module):
     """softmax(Q K^T / sqrt(K)) V over H heads, then an output map (Vaswani et al. 2017, section 3.2). All four maps carry biases.
 
     `d_memory` is the width of keys and values where it is not d_model. `own_values` False: values have no map, `shared` gives them.
+    `heads`: another number of them than the model's.
     """
 
-    def __init__(self, site: Site, *, d_query: int | None = None, d_memory: int | None = None, own_values: bool = True) -> None:
+    def __init__(
+        self, site: Site, *, d_query: int | None = None, d_memory: int | None = None, own_values: bool = True, heads: int | None = None
+    ) -> None:
         super().__init__()
         d, d_memory = site.d_model, d_memory or site.d_model
-        self.num_heads, self.d_head = site.num_heads, d // site.num_heads
+        self.num_heads = heads or site.num_heads
+        self.d_head = d // self.num_heads
         self.one_product = own_values and (d_query or d) == d_memory
         self.query = nn.Linear(d_query or d, d)
         self.key = nn.Linear(d_memory, d)

@@ -58,6 +58,7 @@ class ModelConfig:
     bridge: Component = field(default_factory=lambda: {"kind": "top"})
     extra_encoder: Component | None = None
     context: Component | None = None
+    head: Component | None = None  # None: log p = log softmax(W h + b), h the decoder's output
     regularizers: Sequence[Component] = ()
 
     @classmethod

@@ -29,10 +29,12 @@ class Memory(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """All the decoder needs of the source: for each decoder layer its memories, and the source mask [B, S]."""
+    """All the decoder needs of the source: for each decoder layer its memories, and the source mask [B, S]. words: where the head asks for
+    it, the encoder's output as keys and the embedded words as values."""
 
     memories: list[tuple[Memory, ...]]
     mask: Tensor
+    words: Memory | None = None
 
     def select(self, sentences: Tensor) -> Encoded:
         """These sentences only; a memory that several layers share is selected once."""
@@ -43,4 +45,5 @@ class Encoded(NamedTuple):
                 done[id(memory)] = memory.select(sentences)
             return done[id(memory)]
 
-        return Encoded([tuple(once(m) for m in memories) for memories in self.memories], self.mask.index_select(0, sentences))
+        memories = [tuple(once(m) for m in memories) for memories in self.memories]
+        return Encoded(memories, self.mask.index_select(0, sentences), None if self.words is None else once(self.words))

@@ -80,6 +80,7 @@ LAYERS = Registry("layer", "models.layers")
 BRIDGES = Registry("bridge", "models.bridges")
 ENCODERS = Registry("extra_encoder", "models.encoders")
 CONTEXTS = Registry("context", "models.contexts")
+HEADS = Registry("head", "models.heads")
 REGULARIZERS = Registry("regularizer", "models.regularizers")
 
 REGISTRIES = {
@@ -94,6 +95,7 @@ REGISTRIES = {
         BRIDGES,
         ENCODERS,
         CONTEXTS,
+        HEADS,
         REGULARIZERS,
     )
 }

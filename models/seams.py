@@ -9,47 +9,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from models.component import Component
 from models.dropout import Dropout
 from models.memory import Memory
 from models.site import Flow, History, Site
-
-
-class Component(nn.Module):
-    """A module that stands at a site. `check` names what is wrong with a set of options there, before anything is built."""
-
-    registry: str
-    kind: str
-    version: int
-    packable = True
-    """Positions are treated one by one, or by MultiHeadAttention alone, so that states may come as packed rows (models.packing)."""
-    rate = 1.0
-    """Factor of the learning rate of all parameters within; any module may have one (orchestrator.training.optim)."""
-
-    def __init__(self, site: Site) -> None:
-        super().__init__()
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        """One line, or None. `site`: side, num_layers, d_model, num_heads, norm."""
-        return None
-
-    @staticmethod
-    def check_rate(options: dict[str, Any], *, learns: bool = True) -> str | None:
-        """What is wrong with the option `rate`, in one line. `learns`: there are parameters that it is about."""
-        rate = options.get("rate", 1.0)
-        if rate <= 0:
-            return f"rate is {rate}; expected more than 0"
-        return None if learns or rate == 1.0 else f"found rate {rate} where nothing learns at it; expected 1.0"
-
-    @classmethod
-    def needs_fp32(cls, site: dict[str, Any], **options: Any) -> str | None:
-        """Why fewer bits would change more than rounding: decoding in them is refused, training warned of. None: any precision will do."""
-        return None
-
-
-def packable(module: nn.Module) -> bool:
-    """Whether every component in a module takes packed rows."""
-    return all(component.packable for component in module.modules() if isinstance(component, Component))
 
 
 class Connection(Component):
@@ -257,6 +220,31 @@ class Context(Component):
 
     def forward(self, below: Tensor, block: Tensor) -> Tensor:
         """(C^{n-1}, b^n) -> C^n, each [B, S, D]; b^n is what the stack would return were block n its last."""
+        raise NotImplementedError
+
+
+class Head(Component):
+    """How the decoder's states become predictions: log p = sum_g w_g log softmax(W h_g + b), up to a number that makes p sum to 1.
+
+    `reads_layers`: h_g are made of the decoder's layers, and its output is not built. `reads_words`: `source` is given. `parts`: how many
+    h_g an instance makes.
+    """
+
+    reads_layers = False
+    reads_words = False
+    parts = 1
+
+    @classmethod
+    def predictions(cls, num_layers: int, **options: Any) -> int:
+        """How many h_g it makes behind a decoder of so many layers."""
+        return 1
+
+    def forward(self, hidden: Tensor, history: History, source: Memory | None, flow: Flow) -> tuple[Tensor, ...]:
+        """hidden [B, T, D]: the decoder's output; source: its encoder's output as keys, the embedded words as values -> h_g [B, T, D]"""
+        raise NotImplementedError
+
+    def shares(self) -> Tensor | tuple[float, ...]:
+        """w_g, where there are several"""
         raise NotImplementedError
 
 

@@ -15,13 +15,15 @@ from torch import Tensor, nn
 
 from models.attention import causal_bias, padding_bias
 from models.cache import Cache
+from models.component import packable
 from models.config import ModelConfig
 from models.embedding import Embeddings
 from models.initialise import initialise
-from models.memory import Encoded
+from models.loss import label_smoothed_loss
+from models.memory import Encoded, Memory
 from models.packing import Packing, may_pack, worth_packing
-from models.registry import BRIDGES, CONTEXTS, ENCODERS, REGULARIZERS, construct
-from models.seams import Bridge, ExtraEncoder, Regularizer, WeightPenalty, packable
+from models.registry import BRIDGES, CONTEXTS, ENCODERS, HEADS, REGULARIZERS, construct
+from models.seams import Bridge, ExtraEncoder, Head, Regularizer, WeightPenalty
 from models.sentences import Sentences
 from models.site import Flow, History, Site
 from models.stack import Stack
@@ -30,7 +32,8 @@ PAD = 0
 
 
 class Output(NamedTuple):
-    """hidden [B, T, D] before the output layer, and each side's history for the regularizers.
+    """hidden [B, T, D] before the output layer, and each side's history for the regularizers. Where the head makes several predictions,
+    their states stand side by side in D.
 
     A mask tells the real positions of its side, [B, S] and [B, T]; it is [1, P] where that side is packed, and [R, J] where the encoder's
     rows are sentences.
@@ -77,7 +80,9 @@ class Transformer(nn.Module):
             raise ValueError(f"bridge with {bridge.blocks} blocks, context with {blocks}; expected one number")
         layers: list[tuple[int, ...]] = [()] * config.encoder.num_layers
         encoder: Stack = construct(Stack, encoder_site, layers, context, blocks=blocks, output=bridge.needs_output)
-        decoder: Stack = construct(Stack, decoder_site, [bridge.memory_dims(l + 1) for l in range(config.decoder.num_layers)])
+        dims = [bridge.memory_dims(l + 1) for l in range(config.decoder.num_layers)]
+        head: Head | None = None if config.head is None else HEADS.create(config.head, decoder_site)
+        decoder: Stack = construct(Stack, decoder_site, dims, output=head is None or not head.reads_layers)
         width = decoder.connection.width(config.decoder.num_layers + 1) or config.d_model
         words: Embeddings = construct(Embeddings, encoder_site, src_vocab, tgt_vocab, width)
 
@@ -85,6 +90,7 @@ class Transformer(nn.Module):
         self.src_embedding, self.tgt_embedding = words.src, words.tgt
         self.extra_encoder, self.bridge = extra_encoder, bridge
         self.encoder, self.decoder = encoder, decoder
+        self.head = head
         self.before_output, self.output = words.before_output, words.output
         self.regularizers = nn.ModuleList(REGULARIZERS.create(r, encoder_site) for r in config.regularizers)
 
@@ -128,7 +134,12 @@ class Transformer(nn.Module):
             h_0 = self.src_embedding.placed(words, positions_BT=sentences.positions)
         encoded, history = self.encoder(h_0 if packing is None else packing.pack(h_0), flow)
         extra = None if self.extra_encoder is None else self.extra_encoder(words, h_0, replace(flow, packing=None))
-        return Encoded(self.bridge(encoded, history, extra, flow), mask), history
+        memories = self.bridge(encoded, history, extra, flow)
+        if self.head is None or not self.head.reads_words:
+            return Encoded(memories, mask), history
+        assert flow.bias is not None
+        values = words if packing is None else packing.pack(words)
+        return Encoded(memories, mask, Memory(encoded, mask, flow.bias, values, packing)), history
 
     def decode(
         self, tgt_NT: Tensor, encoded: Encoded, cache: Cache | None = None, trace: list[tuple[nn.Module, Tensor]] | None = None
@@ -157,14 +168,32 @@ class Transformer(nn.Module):
         h_0 = self.tgt_embedding(tgt_NT, past)
         flow.h_0 = h_0 = h_0 if packing is None else packing.pack(h_0)
         hidden, history = self.decoder(h_0, flow, encoded.memories)
-        hidden = self.before_output(hidden)
+        parts = (hidden,) if self.head is None else self.head(hidden, history, encoded.words, flow)
+        hidden = torch.cat([self.before_output(part) for part in parts], dim=-1) if len(parts) > 1 else self.before_output(parts[0])
         if cache is not None:
             cache.length += length
         return hidden, history
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[..., D] -> [..., V]"""
-        return self.output(hidden)
+        """[..., D] -> [..., V]; of several predictions sum_g w_g log p_g, which is log p but for a number."""
+        if self.head is None or self.head.parts == 1:
+            return self.output(hidden)
+        total: Tensor = sum(
+            w * self.output(part).float().log_softmax(dim=-1) for w, part in zip(self.head.shares(), self._parts(hidden), strict=True)
+        )
+        return total
+
+    def loss(self, hidden_PD: Tensor, target_P: Tensor, smoothing: float, real_P: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """`label_smoothed_loss` of (loss, nll); of several predictions sum_g w_g of theirs."""
+        found = [label_smoothed_loss(h, self.output.weight, self.output.bias, target_P, smoothing, real_P) for h in self._parts(hidden_PD)]
+        if len(found) == 1:
+            return found[0]
+        assert self.head is not None
+        loss, nll = (sum(w * one[i] for w, one in zip(self.head.shares(), found, strict=True)) for i in (0, 1))
+        return loss, nll.detach()
+
+    def _parts(self, hidden: Tensor) -> tuple[Tensor, ...]:
+        return hidden.chunk(1 if self.head is None else self.head.parts, dim=-1)
 
     def forward(self, src_BS: Tensor, tgt_in_BT: Tensor) -> Output:
         """Teacher forcing; tgt_in starts with BOS."""

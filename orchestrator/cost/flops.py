@@ -7,7 +7,7 @@ ignored. The tests bound the error relative to the operations that torch counts 
 from __future__ import annotations
 
 from models.flops import Work
-from models.registry import AGGREGATIONS, CONNECTIONS, LAYERS
+from models.registry import AGGREGATIONS, CONNECTIONS, HEADS, LAYERS
 from orchestrator.ledger.keys import defaults_of, model_text
 from orchestrator.specs.schema import EncoderSpec, ModelSpec
 from orchestrator.sweeps import parameters
@@ -36,11 +36,19 @@ def _work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
     above, below = (_runs(getattr(model, side)) for side in ("encoder", "decoder"))
     return Work(
         src=above * counts.encoder + below * memory + other + _again(model, "encoder"),
-        tgt=below * decoder + tgt_vocab * out + _again(model, "decoder"),
+        tgt=below * decoder + _predictions(model) * tgt_vocab * out + _again(model, "decoder"),
         own_src=above * d * model.encoder.num_layers if attends["encoder"] else 0,
         own_tgt=below * d * model.decoder.num_layers if attends["decoder"] else 0,
         cross=below * d * model.decoder.num_layers,
     )
+
+
+def _predictions(model: ModelSpec) -> int:
+    """How many times the output layer is applied to a position."""
+    if model.head is None:
+        return 1
+    options = {name: value for name, value in model.head.items() if name != "kind"}
+    return int(HEADS.get(model.head["kind"]).predictions(model.decoder.num_layers, **options))
 
 
 def _runs(section: EncoderSpec) -> int:

@@ -77,7 +77,7 @@ def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
         mine, yours = one["model"][side], other["model"][side]
         total += factor(mine["num_layers"], yours["num_layers"])
         total += sum(mine.get(name) != yours.get(name) for name in {*mine, *yours} - {"num_layers"})
-    parts = ("bridge", "extra_encoder", "context", "regularizers", "embeddings")
+    parts = ("bridge", "extra_encoder", "context", "head", "regularizers", "embeddings")
     total += sum(one["model"].get(name) != other["model"].get(name) for name in parts)
     total += factor(one["vocab"][1], other["vocab"][1]) + factor(one["batch"]["size"], other["batch"]["size"])
     return total + (one["data"] != other["data"]) + (one["decode"] != other["decode"])

@@ -41,6 +41,7 @@ GROWN: dict[str, Any] = {
     "model.zero_residual": False,
     "model.encoder.residual": {"kind": "plain"},
     "model.decoder.residual": {"kind": "plain"},
+    "model.head": None,
     **{f"{phase}{name}": value for phase in ("", "optim.restart.") for name, value in _BATCH.items()},
     **{f"optim.{phase}schedule.{name}": None for phase in ("", "restart.") for name in _SCHEDULE},
     "optim.momentum": None,
@@ -66,7 +67,7 @@ GROWN: dict[str, Any] = {
 A field with that value is left out of the key, so that a new option does not rename finished runs."""
 
 _SIDE = ("connection", "aggregation", "residual", "self_attention", "layer", "cross_attention")
-_WHOLE = ("bridge", "extra_encoder", "context")
+_WHOLE = ("bridge", "extra_encoder", "context", "head")
 
 
 @dataclass(frozen=True)

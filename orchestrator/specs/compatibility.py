@@ -24,6 +24,7 @@ def check_compatibility(components: Components) -> list[Problem]:
         or _check_cross_attention(components)
         or _check_contexts(components)
         or _check_memories(components)
+        or _check_head(components)
     )
 
 
@@ -164,6 +165,33 @@ def _check_memories(components: Components) -> list[Problem]:
         expected = _names("cross_attention", lambda c: c.max_memories >= memories and c.bare == attention.bare)
         few = f"found {bridge['kind']}, which gives {memories} memories, of which {cross['kind']} reads {attention.max_memories}"
         return [Problem(at, f"{few}; expected model.decoder.cross_attention.kind {expected}")]
+    return []
+
+
+def _check_head(components: Components) -> list[Problem]:
+    """Checks the head against what it reads of the decoder's layers and of the encoder."""
+    if ("head",) not in components:
+        return []
+    head, head_class = _find(components, ("head",), "")
+    name = head["kind"]
+    for side in ("encoder", "decoder"):
+        layer, layer_class = _find(components, (side, "layer"), "transformer")
+        if layer_class.any_width:
+            return [Problem(("head", "kind"), f"found {name} with layer {layer['kind']}; expected no head")]
+    if head_class.reads_layers:
+        for slot, default in (("aggregation", "top"), ("connection", "residual")):
+            found = components.get(("decoder", slot), {"kind": default})["kind"]
+            if found != default:
+                message = f"found {found} with head {name}, which reads the decoder's layers; expected {default}"
+                return [Problem(("decoder", slot, "kind"), message)]
+        residual, residual_class = _find(components, ("decoder", "residual"), "plain")
+        if residual_class.streams or residual_class.order("pre", **{k: v for k, v in residual.items() if k != "kind"}) != "pre":
+            return [Problem(("decoder", "residual", "kind"), f"found {residual['kind']} with head {name}; expected plain")]
+    bridge, bridge_class = _find(components, ("bridge",), "top")
+    if head_class.reads_words and (bridge_class.by_sentence or not bridge_class.needs_output):
+        expected = _names("bridge", lambda b: b.needs_output and not b.by_sentence)
+        message = f"found {bridge['kind']} with head {name}, which reads the encoder's output; expected {expected}"
+        return [Problem(("bridge", "kind"), message)]
     return []
 
 

@@ -25,7 +25,7 @@ SIDE_SLOTS = ("layer", "connection", "aggregation", "residual", "self_attention"
 SLOTS: dict[KeyPath, str] = (
     {("encoder", slot): slot for slot in SIDE_SLOTS}
     | {("decoder", slot): slot for slot in (*SIDE_SLOTS, "cross_attention")}
-    | {("bridge",): "bridge", ("extra_encoder",): "extra_encoder", ("context",): "context"}
+    | {(name,): name for name in ("bridge", "extra_encoder", "context", "head")}
 )
 """Key path below `model` -> registry. `regularizers` is a list of components and therefore absent."""
 
@@ -108,7 +108,8 @@ def site_info(model: dict[str, Any], path: KeyPath) -> dict[str, Any] | None:
     for side in ("encoder", "decoder"):
         section = model.get(side)
         depth[side] = section.get("num_layers") if isinstance(section, dict) else None
-    side = str(path[0]) if path[0] in depth else "decoder" if path[0] == "bridge" else "both" if path[0] == "regularizers" else "encoder"
+    of = {"bridge": "decoder", "head": "decoder", "regularizers": "both"}
+    side = str(path[0]) if path[0] in depth else of.get(str(path[0]), "encoder")
     site = {"side": side, "num_layers": depth["encoder" if side == "both" else side]}
     site |= {f"{name}_layers": number for name, number in depth.items()}
     site |= {name: model.get(name) for name in ("d_model", "num_heads")}

@@ -21,7 +21,7 @@ def json_schema() -> dict[str, Any]:
         definitions[name].pop("required", None)
     for path, registry in SLOTS.items():
         owner = {"encoder": "EncoderSpec", "decoder": "DecoderSpec"}.get(str(path[0])) if len(path) == 2 else "ModelSpec"
-        optional = registry in ("extra_encoder", "context")
+        optional = registry in ("extra_encoder", "context", "head")
         definitions[str(owner)]["properties"][str(path[-1])] = _component(registry, optional)
     definitions["ModelSpec"]["properties"]["regularizers"] = {"type": "array", "items": _component("regularizer", False)}
     sections = {name: spec["properties"][name] for name in SECTIONS}

@@ -23,6 +23,7 @@ _COMPONENT_KEYS = frozenset(
         "bridge",
         "extra_encoder",
         "context",
+        "head",
         "schedule",
     }
 )

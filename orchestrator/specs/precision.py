@@ -34,7 +34,7 @@ def _with_fp32_rule(model: ModelSpec) -> Iterator[tuple[KeyPath, Any, dict[str, 
 
 @functools.cache
 def _with_rule(registry: str, kind: str) -> Any:
-    from models.seams import Component
+    from models.component import Component
 
     cls = REGISTRIES[registry].get(kind)
     return cls if any("needs_fp32" in vars(base) for base in cls.__mro__ if base is not Component) else None

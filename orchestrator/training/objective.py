@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.loss import chunks, label_smoothed_loss
+from models.loss import chunks
 from models.transformer import PAD, Output, Transformer
 
 SAMPLE = 16
@@ -42,7 +42,7 @@ class Objective(nn.Module):
         """(loss to differentiate, sums for the log: nll, loss and a mean per regularizer and side)."""
         output: Output = self._network[0](src_BS, tgt_in_BT)
         hidden_PD, gold_P, real_P = self._positions(output, tgt_out_BT)
-        loss, nll = label_smoothed_loss(hidden_PD, self.model.output.weight, self.model.output.bias, gold_P, self.smoothing, real_P)
+        loss, nll = self.model.loss(hidden_PD, gold_P, self.smoothing, real_P)
         log = {"nll": nll, "loss": loss.detach()} | self._accuracy(hidden_PD, gold_P)
         loss = loss / normalizer.tgt_tokens
         for kind, side, weight, total, count in self.model.regularize(output):

@@ -30,7 +30,7 @@ Part = tuple[str, ...]
 Key = tuple["Bound", ...]
 """The bound values that set keys of a part."""
 
-UNREGULARIZED: tuple[Part, ...] = tuple(("model", name) for name in ("encoder", "decoder", "bridge", "extra_encoder", "context"))
+UNREGULARIZED: tuple[Part, ...] = tuple(("model", name) for name in ("encoder", "decoder", "bridge", "extra_encoder", "context", "head"))
 REGULARIZERS: Part = ("model", "regularizers")
 NETWORK: tuple[Part, ...] = (*UNREGULARIZED, REGULARIZERS)
 WIDTHS: Part = ("model",)
@@ -267,5 +267,6 @@ def _components(model: ModelSpec) -> list[tuple[KeyPath, str, dict[str, Any]]]:
         side = getattr(model, name)
         found += [((name, slot), slot, getattr(side, slot)) for slot in SIDE_SLOTS]
     found.append((("decoder", "cross_attention"), "cross_attention", model.decoder.cross_attention))
-    found += [((slot,), slot, getattr(model, slot)) for slot in ("bridge", "extra_encoder", "context") if getattr(model, slot) is not None]
+    whole = ("bridge", "extra_encoder", "context", "head")
+    found += [((slot,), slot, getattr(model, slot)) for slot in whole if getattr(model, slot) is not None]
     return found + [(("regularizers", i), "regularizer", each) for i, each in enumerate(model.regularizers)]

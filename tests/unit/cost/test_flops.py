@@ -28,6 +28,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "mlrf-layer": {"encoder": SIDE | {"aggregation": {"kind": "mlrf-self-attention", "d_a": 128, "d_f": 64, "w1": "layer"}}},
     "multi-layer": {"encoder": SIDE | {"self_attention": {"kind": "multi_layer", "k": 2}}},
     "transparent": {"bridge": {"kind": "transparent"}},
+    "groups": {"head": {"kind": "groups", "size": 1}},
+    "surface": {"head": {"kind": "surface_fusion"}},
     "runge-kutta": {"encoder": SIDE | {"layer": {"kind": "runge_kutta", "order": 4, "coefficients": "fixed"}}},
     "runge-kutta-decoder": {"decoder": SIDE | {"layer": {"kind": "runge_kutta"}}},
     "corrector": {"encoder": SIDE | {"layer": {"kind": "runge_kutta"}, "connection": {"kind": "corrector"}}},

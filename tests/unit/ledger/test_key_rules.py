@@ -36,6 +36,7 @@ PLACES = {  # place below `model` -> (registry, kind): a component of its own at
     ("bridge",): ("bridge", "transparent"),
     ("extra_encoder",): ("extra_encoder", "birnn"),
     ("context",): ("context", "multiscale"),
+    ("head",): ("head", "groups"),
     ("regularizers", 0): ("regularizer", "diversity"),
     ("regularizers", 1): ("regularizer", "encoder_l2"),
 }

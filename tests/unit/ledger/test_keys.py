@@ -39,7 +39,7 @@ class Newer(Plain):
 def stubs(monkeypatch):
     """A registry of our own: its kinds and versions are known here."""
     sides = ("connection", "aggregation", "residual", "self_attention", "cross_attention", "layer")
-    names = (*sides, "bridge", "extra_encoder", "context", "regularizer")
+    names = (*sides, "bridge", "extra_encoder", "context", "head", "regularizer")
     kinds = dict.fromkeys(("residual", "top", "plain", "single", "transformer", "dense", "birnn", "gru", "diversity"), Plain)
     registries = {name: type("Registry", (), {"get": staticmethod(dict(kinds).__getitem__)}) for name in names}
     monkeypatch.setattr("orchestrator.ledger.keys.REGISTRIES", registries)
@@ -89,6 +89,7 @@ TRAIN = [
     ("model.bridge", {"kind": "dense"}),
     ("model.extra_encoder", {"kind": "birnn"}),
     ("model.context", {"kind": "gru"}),
+    ("model.head", {"kind": "gru"}),
     ("model.regularizers", [{"kind": "diversity"}]),
     ("optim.betas", [0.9, 0.999]),
     ("optim.eps", 1e-8),

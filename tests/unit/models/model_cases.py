@@ -56,6 +56,8 @@ def variant(kind: str, name: str, norm: str) -> dict[str, Any]:
         return config(norm, bridge=component, extra_encoder={"kind": "multi_column", "num_layers": 2})
     if kind == "regularizer":
         return config(norm, regularizers=[component])
+    if kind == "head":
+        return config(norm, head=component)
     return config(norm, **{kind: component})
 
 
@@ -123,6 +125,9 @@ OPTIONS = [
     ("aggregation", "mlrf-fnn word_embedding=false"),
     ("aggregation", 'mlrf-self-attention w1="layer" layer_embedding=false'),
     ("aggregation", 'mlrf-self-attention w1="hop" word_embedding=false n_hop=3'),
+    ("aggregation", 'groups members="mean"'),
+    ("head", "groups size=1"),
+    ("head", 'surface_fusion mode="soft" temperature=0.5'),
     ("residual", "hyper dynamic=false streams=2"),
     ("residual", 'hyper first="layer" tanh=false stream_norm="rms"'),
     ("residual", 'manifold_hyper start="identity" manifold="permutations"'),

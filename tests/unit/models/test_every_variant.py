@@ -7,7 +7,6 @@ import torch
 from safetensors.torch import load, save
 
 from models import Cache, build, count_parameters
-from models.loss import label_smoothed_loss
 from models.paths import PATHS
 from tests.unit.models.model_cases import CASES, ONCE, VOCAB, batch, fresh, full, off_start, tiny, variant
 
@@ -96,8 +95,7 @@ def test_source_and_target_words_matter(case):
 
 def _loss(model, src, tgt_in, tgt_out):
     output = model(src, tgt_in)
-    gold = tgt_out[tgt_in != 0]
-    loss, _ = label_smoothed_loss(output.real_hidden(), model.output.weight, model.output.bias, gold, 0.1)
+    loss, _ = model.loss(output.real_hidden(), tgt_out[tgt_in != 0], 0.1)
     return loss + sum(weight * total / count for _, _, weight, total, count in model.regularize(output))
 
 

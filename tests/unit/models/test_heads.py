@@ -1,0 +1,194 @@
+"""Heads and groups of layers: predictions, losses and search by their equations, their sizes, and where they may stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from models import Cache, build
+from models.loss import label_smoothed_loss
+from orchestrator.decoding.beam import beam_search
+from orchestrator.specs.schema import DecodeSpec
+from tests.unit.models.model_cases import VOCAB, batch, config
+from tests.unit.models.residual_cases import hidden, problems
+from tests.unit.models.sizes import added
+
+NO_DROPOUT = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
+
+
+def model_of(norm: str = "pre", head: dict[str, Any] | None = None, layers: int = 4, **encoder: Any):
+    sides = {"encoder": {"num_layers": 4} | encoder, "decoder": {"num_layers": layers}}
+    return build(config(norm, **sides, **({} if head is None else {"head": head})) | NO_DROPOUT, VOCAB, VOCAB, 1)
+
+
+def losses_by_hand(logits, gold, smoothing=0.1):
+    """-sum_v q_v log p_v over positions, of logits [P, V]."""
+    q = torch.full_like(logits, smoothing / (logits.shape[1] - 1)).scatter_(1, gold[:, None], 1 - smoothing)
+    return -(q * logits.log_softmax(-1)).sum()
+
+
+# ---------------------------------------------------------------- groups of layers
+
+
+@pytest.mark.parametrize(("members", "size"), [("last", 2), ("mean", 2), ("last", 1)])
+@torch.no_grad()
+def test_an_encoder_returns_the_norm_of_its_groups_mean(members, size):
+    model = model_of(aggregation={"kind": "groups", "size": size, "members": members}).eval()
+    aggregation = model.encoder.aggregation
+    aggregation.weight.add_(torch.randn(aggregation.weight.shape, generator=torch.Generator().manual_seed(1)))
+    history = model(*batch()).encoder
+    states = []
+    for g in range(4 // size):
+        group = history.outputs[g * size + 1 : (g + 1) * size + 1]
+        states.append(sum(group) / size if members == "mean" else group[-1])
+    want = sum(torch.sigmoid(w) * x for w, x in zip(aggregation.weight, states, strict=True)) / len(states)
+    torch.testing.assert_close(model.encode(batch()[0]).memories[0][0].keys, aggregation.norm(want), atol=1e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_groups_of_one_layer_start_as_the_average_of_layers():
+    one = model_of(aggregation={"kind": "groups", "size": 1}).eval()
+    other = model_of(aggregation={"kind": "mlrf-avg", "word_embedding": False}).eval()
+    torch.testing.assert_close(hidden(one), hidden(other), atol=1e-4, rtol=1e-4)  # sigmoid(0) halves what the norm's eps stands beside
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_each_group_of_a_decoder_predicts(norm):
+    model = model_of(norm, {"kind": "groups"}).eval()
+    head, (src, tgt) = model.head, batch()
+    head.weight.data += torch.tensor([1.0, -2.0])
+    output = model(src, tgt)
+    states = [head.norm(x) for x in output.decoder.outputs[2::2]]
+    u = (head.weight / 4.0).softmax(0)
+    logits = [model.output(h) for h in states]
+    want = sum(w * z.log_softmax(-1) for w, z in zip(u, logits, strict=True))
+    torch.testing.assert_close(model.logits(output.hidden), want, atol=1e-5, rtol=1e-4)
+    gold = torch.randint(4, VOCAB, tgt.shape, generator=torch.Generator().manual_seed(2))
+    loss, nll = model.loss(output.real_hidden(), gold.flatten(), 0.1)
+    torch.testing.assert_close(loss, sum(w * losses_by_hand(z.flatten(0, 1), gold.flatten()) for w, z in zip(u, logits, strict=True)))
+    torch.testing.assert_close(nll, -want.gather(-1, gold[..., None]).sum())
+    loss.backward()
+    assert head.weight.grad.abs().min() > 0
+
+
+@torch.no_grad()
+def test_a_group_that_weighs_all_is_a_shallower_model():
+    model, shallow = model_of(head={"kind": "groups"}).eval(), model_of(layers=2).eval()
+    model.head.weight.copy_(torch.tensor([1000.0, 0.0]))
+    shallow.decoder.aggregation.norm.load_state_dict(model.head.norm.state_dict())
+    for side in ("encoder", "decoder"):
+        for twin, layer in zip(getattr(shallow, side).layers, getattr(model, side).layers, strict=False):
+            twin.load_state_dict(layer.state_dict())
+    got, want = (m.logits(hidden(m)).log_softmax(-1) for m in (model, shallow))
+    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
+
+
+# ---------------------------------------------------------------- surface fusion
+
+
+def surface_by_hand(model, src, tgt):
+    """e [B, T, D]: one head over the encoder's output, values the scaled words."""
+    a, mask = model.head.attention, src != 0
+    h, memory = model(src, tgt).hidden[..., :16], model.encode(src).memories[0][0].keys
+    values = model.src_embedding.words.weight[src] * 4.0 + model.src_embedding.bias
+    q, k, v = a.query(h), a.key(memory), a.value(values)
+    scores = (q @ k.transpose(1, 2) / 4.0).masked_fill(~mask[:, None], -1e9)
+    return a.output(scores.softmax(-1) @ v)
+
+
+@torch.no_grad()
+def test_hard_fusion_predicts_from_source_words_too():
+    model = model_of(head={"kind": "surface_fusion", "gate": 0.7}).eval()
+    src, tgt = batch()
+    e, got = surface_by_hand(model, src, tgt), model(src, tgt).hidden
+    torch.testing.assert_close(got[..., 16:], e, atol=1e-5, rtol=1e-4)
+    want = 0.7 * model.output(got[..., :16]).log_softmax(-1) + 0.3 * model.output(e).log_softmax(-1)
+    torch.testing.assert_close(model.logits(got), want, atol=1e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_soft_fusion_is_one_softmax_of_both():
+    model, plain = model_of(head={"kind": "surface_fusion", "mode": "soft", "temperature": 0.5}).eval(), model_of().eval()
+    src, tgt = batch()
+    e = (model(src, tgt).hidden - plain(src, tgt).hidden) / 0.5
+    h, words = plain(src, tgt).hidden, e @ model.output.weight.T
+    want = (plain.logits(h) + (0.5 * words).log_softmax(-1)).log_softmax(-1)
+    torch.testing.assert_close(model.logits(model(src, tgt).hidden).log_softmax(-1), want, atol=1e-5, rtol=1e-4)
+    assert e.abs().max() > 0.1
+
+
+def test_a_gate_of_one_is_the_plain_model_and_nothing_below_learns_through_the_fusion():
+    model, plain = model_of(head={"kind": "surface_fusion"}).eval(), model_of().eval()
+    src, tgt = batch()
+    model.head.gate = 1.0
+    got, want = (m.logits(m(src, tgt).hidden).log_softmax(-1) for m in (model, plain))
+    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
+    model(src, tgt).hidden[..., 16:].square().sum().backward()
+    learns = {name.split(".")[0] for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+    assert learns == {"head", "src_embedding"}
+
+
+# ---------------------------------------------------------------- search, cost, places
+
+
+@pytest.mark.parametrize("head", [{"kind": "groups"}, {"kind": "groups", "size": 1}, {"kind": "surface_fusion"}])
+@torch.no_grad()
+def test_a_beam_finds_hypotheses_with_the_models_own_log_probabilities(head):
+    model = model_of(head=head).eval()
+    src, _ = batch()
+    spec = DecodeSpec(beam_size=3, max_extra=3, length_penalty={"kind": "none"})
+    for i, found in enumerate(beam_search(model, src, spec, nbest=2)):
+        for one in found:
+            tgt = torch.tensor([[2, *one.ids]])
+            log_p = model.logits(model(src[i : i + 1], tgt).hidden)[0].log_softmax(-1)
+            total = sum(float(row[token]) for row, token in zip(log_p, [*one.ids, 3], strict=True))
+            assert total == pytest.approx(one.logprob, abs=1e-3)
+
+
+@torch.no_grad()
+def test_what_a_head_reads_of_the_source_follows_the_sentences():
+    model = model_of(head={"kind": "surface_fusion"}).eval()
+    src, tgt = batch()
+    encoded, cache, keep = model.encode(src), Cache(), torch.tensor([2, 0])
+    model.decode(tgt[:, :1], encoded, cache)
+    cache.reorder(keep)
+    cache.select(keep)
+    got = model.decode(tgt[keep, 1:2], encoded.select(keep), cache)
+    torch.testing.assert_close(got, model(src[keep], tgt[keep, :2]).hidden[:, 1:], atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_without_a_head_nothing_changes(norm):
+    model = model_of(norm)
+    output, gold = model(*batch()), torch.full((batch()[1].numel(),), 5)
+    want = label_smoothed_loss(output.real_hidden(), model.output.weight, model.output.bias, gold, 0.1)
+    assert all(torch.equal(a, b) for a, b in zip(model.loss(output.real_hidden(), gold, 0.1), want, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("norm", "model", "own"),
+    [
+        ("pre", {"encoder": {"aggregation": {"kind": "groups"}}, "head": {"kind": "groups", "size": 1}}, (3 + 6, 2 + 2, 3 + 6)),
+        ("post", {"encoder": {"aggregation": {"kind": "groups"}}}, (3 + 1_024, 2 + 512, 3 + 256)),
+        ("pre", {"head": {"kind": "surface_fusion"}}, (1_050_624, 263_168, 66_048)),
+    ],
+)
+def test_own_parameters(norm, model, own):
+    assert added(norm, **model) == own
+
+
+def test_one_line_where_a_head_cannot_stand():
+    groups, surface = {"kind": "groups"}, {"kind": "surface_fusion"}
+    ((path, line),) = problems(head={"kind": "groups", "size": 3})
+    assert (path, line) == (("head",), "size is 3; expected a part of num_layers 4, so that there are two groups or more")
+    ((path, line),) = problems(head=groups, decoder={"aggregation": {"kind": "linear"}})
+    assert path == ("decoder", "aggregation", "kind") and line.endswith("expected top")
+    ((path, line),) = problems(head=groups, decoder={"residual": {"kind": "hyper"}})
+    assert (path, line) == (("decoder", "residual", "kind"), "found hyper with head groups; expected plain")
+    ((path, line),) = problems(head=surface, bridge={"kind": "transparent"})
+    assert path == ("bridge", "kind") and "which reads the encoder's output; expected" in line
+    ((path, line),) = problems(head={"kind": "surface_fusion", "mode": "soft", "gate": 0.5})
+    assert line == "found gate with mode soft, which does not read it; expected 0.8"
+    assert problems(head=surface, decoder={"residual": {"kind": "hyper"}}) == []
