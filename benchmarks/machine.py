@@ -6,6 +6,7 @@ measures them in its own run, on its own threads, and prints them beside its rat
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import shutil
 import statistics
@@ -88,6 +89,21 @@ def measured_rates() -> dict[str, dict[str, float]]:
     rates = MatrixRates()
     rates.measure()
     return rates.summary()
+
+
+class _Mallinfo(ctypes.Structure):
+    """glibc's `struct mallinfo2`."""
+
+    _sizes = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+    _fields_ = [(name, ctypes.c_size_t) for name in _sizes]
+
+
+def allocated() -> int:
+    """Bytes that this process has from glibc's malloc, where torch has its tensors from."""
+    call = ctypes.CDLL(None).mallinfo2
+    call.restype = _Mallinfo
+    found = call()
+    return int(found.uordblks + found.hblkhd)
 
 
 def rates_text(summary: dict[str, dict[str, float]]) -> str:

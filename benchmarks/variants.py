@@ -2,11 +2,13 @@
 
     python benchmarks/variants.py [--size small] [--precision fp32] [--targets dou2018/table1 mlrf2018/text] [--json]
 
-Rows: all rows with a reported speed in the given tables (default: all tables that report one), at the benchmark's width and vocabulary,
-with the row's own depth, norm and components. All rows of a table are measured in this process, interleaved A, B, C, B, C, A, ..: the same
-updates of synthetic text, then the same sentences with outputs as long as their sources, with beam search and greedily. A ratio is the
-median over rounds of the row's speed over the baseline's; above 1 is faster. `by FLOP` is the ratio of operations counted by torch, which
-would be the speed ratio if all operations cost the same. Decoding passes (`within`) if its slowdown is at most 10% above that ratio's.
+Rows: all rows with a reported speed in the given tables (default: all tables that report one), or all rows of a given table that reports
+none, at the benchmark's width and vocabulary, with the row's own depth, norm and components. All rows of a table are measured in this
+process, interleaved A, B, C, B, C, A, ..: the same updates of synthetic text, then the same sentences with outputs as long as their
+sources, with beam search and greedily. A ratio is the median over rounds of the row's speed over the baseline's; above 1 is faster. `by
+FLOP` is the ratio of operations counted by torch, which would be the speed ratio if all operations cost the same. `kept`: what the
+forward pass of an update leaves in memory for the backward pass, as a ratio; above 1 is more. Decoding passes (`within`) if its slowdown
+is at most 10% above that ratio's.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from rich.progress import Progress
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from executed_flops import counter_of_flops  # noqa: E402
-from machine import describe, measured_rates, rates_text  # noqa: E402
+from machine import allocated, describe, measured_rates, rates_text  # noqa: E402
 from sizes import SIZES, Size, text  # noqa: E402
 from training_step import updates_of  # noqa: E402
 
@@ -49,9 +51,11 @@ MARGIN = 1.10
 
 @dataclass
 class Measured:
-    """A row at the benchmark's size. flops: of all updates, and of all sentences with beam and greedy search. seconds: of each round."""
+    """A row at the benchmark's size. flops: of all updates, and of all sentences with beam and greedy search. seconds: of each round.
+    kept: bytes that the forward pass of the first update leaves for the backward pass."""
 
     case: Case
+    kept: int = 0
     flops: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, list[float]] = field(default_factory=lambda: {"train": [], "beam": [], "greedy": []})
 
@@ -65,6 +69,8 @@ class Measured:
         with counter_of_flops() as counter:
             self.once(name, beam)
         self.flops[name] = counter.get_total_flops()
+        if name == "train":
+            self.kept = self.case.kept(allocated)
 
 
 def tables() -> list[str]:
@@ -78,9 +84,15 @@ def tables() -> list[str]:
 
 
 def reporting(address: str) -> list[Subject]:
-    """Returns the rows with a reported speed, the baseline first; an analysis row of kind `speed` is replaced by the rows it names."""
+    """Returns the rows with a reported speed, the baseline first; an analysis row of kind `speed` is replaced by the rows it names.
+
+    Of a table that reports none all rows that run.
+    """
     found: dict[str, Subject] = {}
-    for row in resolve(address):
+    rows = resolve(address)
+    if address not in tables():
+        return [Subject(row, Keys(None, None, None), row.label) for row in rows if row.kind == "run"]
+    for row in rows:
         if row.kind == "run":
             subject = Subject(row, Keys(None, None, None), row.label)
             if any(paper_speed(subject, column) is not None for column in COLUMNS):
@@ -172,6 +184,7 @@ def measure_table(address: str, size: Size, args: argparse.Namespace, tick: Call
 def _record(one: Measured, base: Measured, targets: int, sentences: int) -> dict[str, Any]:
     subject = one.case.subject
     record: dict[str, Any] = {"row": subject.row.id, "label": subject.row.label, "params": one.case.params}
+    record |= {"kept_bytes": one.kept, "kept": round(one.kept / base.kept, 3)}
     for name, work in (("train", targets), ("beam", sentences), ("greedy", sentences)):
         rates, theirs = [work / s for s in one.seconds[name]], [work / s for s in base.seconds[name]]
         each = [a / b for a, b in zip(rates, theirs, strict=True)]
@@ -229,7 +242,7 @@ def show(result: dict[str, Any]) -> None:
         print(
             f"\n{table['table']}: speed as a ratio to {base}; decoding of {table['sentences']} sentences, beam {result['beam']} and greedy"
         )
-        print(f"{'':16} {'train tok/s':>11}  ratio by FLOP  paper | {'beam sent/s':>11}  ratio by FLOP  paper within | ", end="")
+        print(f"{'':16} {'train tok/s':>11}  ratio by FLOP  paper   kept | {'beam sent/s':>11}  ratio by FLOP  paper within | ", end="")
         print(f"{'greedy sent/s':>13}  ratio by FLOP within")
         for row in table["rows"]:
             parts = [row["row"].split("/", 1)[1][-16:].ljust(16)]
@@ -237,7 +250,7 @@ def show(result: dict[str, Any]) -> None:
                 one = row[name]
                 text = f"{one['per_second']:>{width}.1f} {one['ratio']:>6.2f} {one['by_flops']:>7.2f}"
                 text += "" if name == "greedy" else f" {_paper(one)}"
-                parts.append(text + ("" if name == "train" else f" {_yes(one)}") + ("" if name == "greedy" else " |"))
+                parts.append(text + (f" {row['kept']:>6.2f}" if name == "train" else f" {_yes(one)}") + ("" if name == "greedy" else " |"))
             print(" ".join(parts), "", row["label"])
 
 

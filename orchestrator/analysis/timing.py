@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from models.transformer import Transformer, build, count_parameters
 from orchestrator import cpu
 from orchestrator.analysis.base import AnalysisContext, Subject
+from orchestrator.data.batching import Batch
 from orchestrator.data.store import Prepared
 from orchestrator.decoding.fixed_length import FullLength
 from orchestrator.decoding.translate import decode_corpus
@@ -75,6 +76,16 @@ class Case:
             self._step(update)
         return self._now() - started
 
+    def kept(self, allocated: Callable[[], int]) -> int:
+        """Returns how much more is `allocated` between the forward and the backward pass of the first update than before."""
+        self.model.train()
+        before = allocated()
+        loss = self._loss(self.updates[0], self.updates[0].micro_batches[0])
+        kept = allocated() - before
+        loss.backward()
+        self.optimizer.zero_grad(set_to_none=True)
+        return kept
+
     def decode(self) -> float:
         """Translates all sentences and returns the seconds."""
         cpu.use(self.subject.spec.train.threads)
@@ -88,15 +99,17 @@ class Case:
 
     def _step(self, update: Update) -> None:
         """Runs one update as in the training loop."""
-        spec = self.subject.spec
         self.optimizer.zero_grad(set_to_none=True)
         for batch in update.micro_batches:
-            tensors = (t.to(self.device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=spec.train.precision == "bf16"):
-                loss, _ = self.objective(*tensors, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
-                loss.backward()
-        clip_gradients(self.model, spec.optim.clip_norm)
+            self._loss(update, batch).backward()
+        clip_gradients(self.model, self.subject.spec.optim.clip_norm)
         self.optimizer.step()
+
+    def _loss(self, update: Update, batch: Batch) -> Tensor:
+        tensors = (t.to(self.device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.subject.spec.train.precision == "bf16"):
+            loss, _ = self.objective(*tensors, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
+        return loss
 
     def _now(self) -> float:
         """Returns CPU seconds (clock `cpu`) or wall-clock seconds, after synchronising the device."""

@@ -39,6 +39,11 @@ def test_every_reported_speed_of_a_table_has_a_row(variants: ModuleType) -> None
     assert [paper_speed(s, "train_speed") for s in mlrf] == [2.6, 2.4]
 
 
+def test_a_table_that_reports_no_speed_has_all_rows(variants: ModuleType) -> None:
+    found = variants.reporting("modern/depth")
+    assert found[0].row.id == "modern/depth/plain6" and len(found) == len(resolve("modern/depth"))
+
+
 @pytest.mark.parametrize("address", ["dou2018/table1", "mlrf2018/text"])
 def test_at_the_benchmarks_size_a_row_keeps_its_components(variants: ModuleType, address: str) -> None:
     size = variants.SIZES["tiny"]
@@ -82,6 +87,7 @@ def test_a_measurement_has_every_figure(variants: ModuleType, capsys: pytest.Cap
         assert low <= row[name]["ratio"] + 1e-3 and row[name]["ratio"] <= high + 1e-3
     assert row["train"]["paper"] == pytest.approx(1.46 / 1.82, abs=1e-4) and row["beam"]["paper"] == pytest.approx(1.25 / 1.33, abs=1e-4)
     assert isinstance(row["beam"]["within"], bool)
+    assert base["kept"] == 1.0 and row["kept"] == pytest.approx(row["kept_bytes"] / base["kept_bytes"], abs=1e-3) and row["kept"] > 1.0
     variants.show(result)
     assert "hierarchical aggregation" in capsys.readouterr().out
 
