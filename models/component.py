@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from models.site import Site
 
@@ -40,6 +40,13 @@ class Component(nn.Module):
     def needs_fp32(cls, site: dict[str, Any], **options: Any) -> str | None:
         """Why fewer bits would change more than rounding: decoding in them is refused, training warned of. None: any precision will do."""
         return None
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """What it learned to read, by name: [.., readers, sources], or [.., sources] of one reader; nan where there is no source.
+
+        s: of a residual, the stream that its `read` or `end` is given; leading axes are tokens then. Empty: it has no such numbers.
+        """
+        return {}
 
 
 def packable(module: nn.Module) -> bool:

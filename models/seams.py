@@ -101,6 +101,11 @@ class Residual(Component):
         assert isinstance(s, Tensor)
         return s
 
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """As every component's, a reader and its sources. Or, of a state of n streams S = [S_1 .. S_n] that starts as n times h_0:
+        `read` p [.., n], `keep` R [.., n, n] and `write` q [.., n] of x = p S, S' = R S + q y; of the stack's end `read` alone."""
+        return {}
+
 
 class SelfAttention(Component):
     """Owns its residual and norm. `reads`: how many states below this layer it is given in `lower` (h_{l-1}, h_{l-2}, ...).

@@ -67,3 +67,7 @@ class TransparentBridge(Bridge):
         weights = self.dropout(self.scalars + 1.0 / len(self.scalars)).softmax(dim=0)
         mixtures = self.norm(_Mixtures.apply(weights, *history.kept))
         return [(Memory(z, flow.mask, flow.bias, packing=flow.packing),) for z in mixtures.unbind(0)]
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """softmax s_m; a reader is a decoder layer, a source h_0 .. h_L."""
+        return {"layers": self.scalars.softmax(0).T}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -39,3 +41,7 @@ class Dlcl(Connection):
         mix, row = RunningMix.of(self, history, self.weight), self.weight[layer - 1, :layer]
         x = torch.tensordot(row, torch.stack(history.kept), dims=1) if mix is None else mix.read(row)
         return x if self.pre or layer == 1 else self.norms[layer - 2](x)
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """W; a reader is x_1 .. x_{L+1}, a source y_0 .. y_L."""
+        return {"layers": self.weight.masked_fill(torch.ones_like(self.weight).triu(1).bool(), torch.nan)}

@@ -72,3 +72,8 @@ class Dwa(Connection):
         if mix is not None:
             return mix.read(rows[l, : l + 1])
         return torch.stack([rows[l, j] * history.kept[j] for j in self.sources[l]]).sum(0)
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """a; a reader is x_1 .. x_{L+1}, a source h_0 .. h_L."""
+        states, places = self.states, torch.tensor(self.places)
+        return {"layers": self.weight.new_full((states**2,), torch.nan).index_put((places,), self.weight).unflatten(0, (states, states))}

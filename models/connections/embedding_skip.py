@@ -47,3 +47,7 @@ class EmbeddingSkip(Connection):
         if layer > len(self.weight) + 1:
             return h if self.backout is None else self.backout(layer, history, flow)
         return h if layer == 1 else self.weight[layer - 2, 0] * h + self.weight[layer - 2, 1] * history.kept[0]
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """Of layers 1 .. L: (a, b); layer 1 reads h_0."""
+        return {"layer below, h_0": torch.cat((self.weight.new_full((1, 2), torch.nan), self.weight))}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -58,6 +58,10 @@ class Admin(Residual):
         profile.variance += own
         profile.omega = (profile.variance if self.text else float(s.float().var(unbiased=False)) + own) ** 0.5
         return s + y
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """The mean of omega."""
+        return {"omega": self.omega.mean()[None]}
 
 
 def profiles(model: nn.Module) -> list[Profile]:

@@ -63,14 +63,23 @@ class DeepCrossAttention(Residual):
 
     def mix(self, below: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """G, each [B, T, D] -> its sums"""
-        assert self.weight is not None and self.gate is not None
+        assert self.weight is not None
+        with full_precision(below[0]):
+            g = self._group(below)
+            gates = self._gates(g)
+            return tuple(((self.weight[c] + gates[..., c, None]) * g).sum(-2) for c in range(self.sums))
+
+    def _group(self, below: tuple[Tensor, ...]) -> Tensor:
+        """G [B, T, J, D]"""
         if self.last and len(below) > self.last + 2:
             between = below[1 : -self.last]
             below = (below[0], torch.stack(between).sum(0), *below[-self.last :])
-        with full_precision(below[0]):
-            g = torch.stack(below, dim=-2).float()
-            gates = torch.relu(g @ self.gate.T)  # [B, T, J, sums]
-            return tuple(((self.weight[c] + gates[..., c, None]) * g).sum(-2) for c in range(self.sums))
+        return torch.stack(below, dim=-2).float()
+
+    def _gates(self, g: Tensor) -> Tensor:
+        """[B, T, J, sums]"""
+        assert self.gate is not None
+        return torch.relu(g @ self.gate.T)
 
     def write(self, s: State, y: Tensor, x: Tensor, drop: Dropout) -> State:
         below, stream, added = s
@@ -80,3 +89,10 @@ class DeepCrossAttention(Residual):
     def end(self, s: State) -> Tensor:
         assert s[2] is not None
         return self.mix((*s[0], s[2]))[0]
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """The mean over D of b_j, and relu(w^T G_j), for each sum; a source is h_0 or what a layer added."""
+        if not self.mixes or self.weight is None:
+            return {}
+        gates = self._gates(self._group((*s[0], s[2])))
+        return {name: self.weight[c].mean(-1) + gates[..., c] for c, name in enumerate("qkv" if self.sums == 3 else "g")}

@@ -46,7 +46,7 @@ class DepthAttention(Residual):
         size = -(-m // blocks) if blocks else 1
         below = site.sublayer - 1 if site.place else m
         self.ends_block = below % size == size - 1 or below == m - 1
-        self.weights, self.key_norm, self.states, self.eps = weights, key_norm, sources == "states", site.config.norm_eps
+        self.form, self.key_norm, self.states, self.eps = weights, key_norm, sources == "states", site.config.norm_eps
         self.number = 1 + (below // size if site.place else -(-m // size)) + int(below % size > 0 and site.place > 0)
         self.mixes = self.number > 1 and (site.place > 0 or final == "mix")
         content = self.mixes and weights != "scalars"
@@ -92,7 +92,7 @@ class DepthAttention(Residual):
         q = self.query if self.map is None else self.query + rms(v[..., -1, :], self.eps) @ self.map.T
         keys = rms(v, self.eps) if self.key_norm else v
         logits = (keys @ (q * self.gain)[..., None]).squeeze(-1)
-        return logits.sigmoid() if self.weights == "sigmoid" else logits.softmax(-1)
+        return logits.sigmoid() if self.form == "sigmoid" else logits.softmax(-1)
 
     def write(self, s: tuple[Sources, Tensor | None], y: Tensor, x: Tensor, drop: Dropout) -> tuple[Sources, Tensor | None]:
         sources, running = s
@@ -102,3 +102,10 @@ class DepthAttention(Residual):
 
     def end(self, s: tuple[Sources, Tensor | None]) -> Tensor:
         return self.mix(s[0])
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """a; a source is h_0 or what a sub-layer, or a block of them, gave."""
+        if not self.mixes:
+            return {}
+        sources, running = s
+        return {"sources": self.shares(torch.stack(sources if running is None else (*sources, running), dim=-2).float())}

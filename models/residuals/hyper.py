@@ -41,6 +41,7 @@ class Hyper(Residual):
     ) -> None:
         super().__init__(site)
         n, d = streams, site.d_model
+        self.place = site.place
         self.n, self.tanh, self.eps, self.mean = n, tanh, site.config.norm_eps, site.norm == "post"
         if not site.place:
             return
@@ -97,3 +98,15 @@ class Hyper(Residual):
 
     def end(self, s: Tensor) -> Tensor:
         return s.mean(-2) if self.mean else s.sum(-2)
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        if self.place == 0:
+            return {"read": s.new_full((self.n,), 1.0 / self.n if self.mean else 1.0), "spread": spread(s)}
+        c = self._coefficients(s.float())
+        return {"read": c[..., 0], "keep": c[..., 1:-1].transpose(-1, -2), "write": c[..., -1], "spread": spread(s)}
+
+
+def spread(s: Tensor) -> Tensor:
+    """How far n streams [.., n, D] are from their mean, as a share of their size: [.., 1]."""
+    s = s.float()
+    return ((s - s.mean(-2, keepdim=True)).square().sum((-1, -2)) / s.square().sum((-1, -2))).sqrt()[..., None]

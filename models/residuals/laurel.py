@@ -49,3 +49,10 @@ class Laurel(Residual):
             return drop.add(s, y)
         a, b = self.total * (self.logits.softmax(0) if self.squash == "softmax" else self.logits.sigmoid())
         return a * drop(y) + b * s
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """Of the form without a low-rank map, which is no number a source."""
+        if self.logits is None or self.inner is not None:
+            return {}
+        a, b = self.total * (self.logits.softmax(0) if self.squash == "softmax" else self.logits.sigmoid())
+        return {"read": torch.ones_like(a)[None], "keep": b[None, None], "write": a[None]}

@@ -13,6 +13,7 @@ from models.dropout import Dropout
 from models.full_precision import full_precision, rms
 from models.initialise import uniform_bound
 from models.registry import RESIDUALS
+from models.residuals.hyper import spread
 from models.seams import Residual
 from models.site import Site
 
@@ -52,7 +53,8 @@ class ManifoldHyper(Residual):
         last: Literal["rows", "columns"] = "rows",
     ) -> None:
         super().__init__(site)
-        n = self.n = streams
+        n, self.place = streams, site.place
+        self.n = n
         self.iterations, self.positive, self.post_scale, self.last = iterations, positive, post_scale, last
         self.starts, self.eps = start, site.config.norm_eps
         if not site.place:
@@ -102,14 +104,19 @@ class ManifoldHyper(Residual):
     def read(self, s: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """(x, (R X [B, T, n, D], q [B, T, n]))"""
         with full_precision(s):
-            s, n = s.float(), self.n
-            logits: Tensor = self.bias
-            if self.phi is not None and self.scale is not None:
-                scale = torch.cat((self.scale[:1].expand(n), self.scale[1:2].expand(n), self.scale[2:].expand(self.width)))
-                logits = scale * (rms(s.flatten(-2), self.eps) @ self.phi) + self.bias
-            x = (torch.sigmoid(logits[..., :n])[..., None] * s).sum(-2)
-            q = self.post_scale * torch.sigmoid(logits[..., n : 2 * n])
-            return x, (self.mixing(logits[..., 2 * n :]) @ s, q)
+            s = s.float()
+            p, q, r = self._coefficients(s)
+            return (p[..., None] * s).sum(-2), (r @ s, q)
+
+    def _coefficients(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """p [.., n], q [.., n] and R [.., n, n]."""
+        n = self.n
+        logits: Tensor = self.bias
+        if self.phi is not None and self.scale is not None:
+            scale = torch.cat((self.scale[:1].expand(n), self.scale[1:2].expand(n), self.scale[2:].expand(self.width)))
+            logits = scale * (rms(s.flatten(-2), self.eps) @ self.phi) + self.bias
+        p, q = torch.sigmoid(logits[..., :n]), self.post_scale * torch.sigmoid(logits[..., n : 2 * n])
+        return p, q, self.mixing(logits[..., 2 * n :])
 
     def mixing(self, logits: Tensor) -> Tensor:
         """R [..., n, n] from its logits."""
@@ -131,3 +138,9 @@ class ManifoldHyper(Residual):
 
     def end(self, s: Tensor) -> Tensor:
         return s.sum(-2)
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        if self.place == 0:
+            return {"read": s.new_ones(self.n), "spread": spread(s)}
+        p, q, r = self._coefficients(s.float())
+        return {"read": p, "keep": r, "write": q, "spread": spread(s)}

@@ -76,13 +76,16 @@ class Mudd(Residual):
 
     def mix(self, below: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """X_0 .. X_l [B, T, D] -> X^c for each way"""
-        assert self.static is not None
         with full_precision(below[0]):
-            weights = self.static
-            if self.inner is not None and self.outer is not None:
-                own = F.gelu(rms(below[-1], self.eps) @ self.inner) @ self.outer
-                weights = weights + own.unflatten(-1, (self.ways, self.number))
-            return (weights @ torch.stack(below, dim=-2).float()).unbind(-2)
+            return (self.shares(below[-1]) @ torch.stack(below, dim=-2).float()).unbind(-2)
+
+    def shares(self, top: Tensor) -> Tensor:
+        """X_l [B, T, D] -> a + A_l [B, T, ways, l + 1]"""
+        assert self.static is not None
+        if self.inner is None or self.outer is None:
+            return self.static
+        own = F.gelu(rms(top, self.eps) @ self.inner) @ self.outer
+        return self.static + own.unflatten(-1, (self.ways, self.number))
 
     def write(self, s: State, y: Tensor, x: Tensor, drop: Dropout) -> State:
         return s[0], drop.add(s[1], y)
@@ -92,3 +95,8 @@ class Mudd(Residual):
 
     def end(self, s: State) -> Tensor:
         return self.mix((*s[0], s[1]))[0]
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """a + A of each way; a source is X_0 .. X_l."""
+        names = "qkvr" if self.ways == 4 else "r"
+        return dict(zip(names, self.shares(s[1]).unbind(-2), strict=True)) if self.mixes else {}

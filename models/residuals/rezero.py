@@ -51,3 +51,8 @@ class ReZero(Residual):
     def write(self, s: Tensor, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
         alpha: Tensor = self.scale.alpha  # type: ignore[assignment]
         return s + alpha * drop(y)
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        alpha: Tensor = self.scale.alpha  # type: ignore[assignment]
+        one = torch.ones_like(alpha)
+        return {"read": one, "keep": one[:, None], "write": alpha}

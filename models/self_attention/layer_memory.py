@@ -75,3 +75,8 @@ class LayerMemory(SingleSelfAttention):
         if site["num_layers"] < 2:
             return "layer_memory needs at least 2 layers; num_layers is 1"
         return cls.check_rate(options)
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """sum_{h,g} |R_l[h, (j, g)]| / H of each layer j, the own one last."""
+        router = getattr(self.attention, "router", None)
+        return {} if router is None else {"layers": router.weight.abs().unflatten(1, (-1, len(router.weight))).sum(-1).mean(0)}

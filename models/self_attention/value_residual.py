@@ -85,3 +85,8 @@ class ValueResidual(SingleSelfAttention):
         if found:
             return f"found {found[0]} with {'share true' if options.get('share') else 'form interpolate'}, where it does nothing"
         return cls.check_rate(options, learns=options.get("learn", True) and not options.get("share", False))
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """(a, b), or (a) where b = 1 - a."""
+        mix = getattr(self.attention, "mix", None)
+        return {} if mix is None or mix.weight is None else {"V_1, V": mix.weight}
