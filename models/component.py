@@ -18,7 +18,7 @@ class Component(nn.Module):
     packable = True
     """Positions are treated one by one, or by MultiHeadAttention alone, so that states may come as packed rows (models.packing)."""
     rate = 1.0
-    """Factor of the learning rate of all parameters within; any module may have one (orchestrator.training.optim)."""
+    """Factor of the learning rate of all parameters within, an option of some; any module may have one (orchestrator.training.optim)."""
 
     def __init__(self, site: Site) -> None:
         super().__init__()

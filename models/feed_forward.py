@@ -14,10 +14,10 @@ from models.site import Site
 class FeedForward(nn.Module):
     """W2 act(W1 x + b1) + b2 (Vaswani et al. 2017, Eq. 2)."""
 
-    def __init__(self, site: Site, width: int | None = None) -> None:
+    def __init__(self, site: Site, width: int | None = None, inner: int | None = None) -> None:
         super().__init__()
-        self.inner = nn.Linear(width or site.d_model, site.config.d_ff)
-        self.outer = nn.Linear(site.config.d_ff, width or site.d_model)
+        self.inner = nn.Linear(width or site.d_model, inner or site.config.d_ff)
+        self.outer = nn.Linear(inner or site.config.d_ff, width or site.d_model)
         self.dropout = Dropout(site.config.dropout.ffn)
         self.activation = getattr(F, site.config.activation)
 

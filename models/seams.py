@@ -58,8 +58,8 @@ class Residual(Component):
     `norms`: the model's orders of norm that it may stand in. `streams`: s is not one tensor [B, T, D] but what `start` makes; one more
     instance, at place 0, starts and ends it, and nothing but sub-layers reads s. `views` (of an instance): how many states `read` gives
     the function, 1 or 3 (queries, keys, values); `takes_views`: the class has instances with three. `initial_gain`: factor of the
-    initial values of the function's maps, those of queries and keys excepted. `starts_as_identity`: without what `zero_residual` does,
-    which would leave it without any gradient.
+    initial values of the function's maps, those of queries and keys excepted; `output_gain`: of its last map alone.
+    `starts_as_identity`: without what `zero_residual` does, which would leave it without any gradient.
     """
 
     takes_views = False
@@ -67,18 +67,24 @@ class Residual(Component):
     streams = False
     views = 1
     initial_gain = 1.0
+    output_gain = 1.0
     starts_as_identity = False
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         if site["norm"] in cls.norms or cls.norms == Residual.norms:
-            return None
+            return cls.check_rate(options)
         return f"found norm {site['norm']}; expected {' or '.join(cls.norms)} with residual {cls.kind}"
 
     @classmethod
     def order(cls, norm: str, **options: Any) -> str:
         """Where the norms of the stack stand: pre, post or none; the model's `norm` by default."""
         return norm
+
+    @classmethod
+    def ffn_width(cls, site: Site, **options: Any) -> int:
+        """Inner width of the feed-forward network of a layer."""
+        return site.config.d_ff
 
     def start(self, h_0: Tensor) -> Any:
         """h_0 [B, T, D] -> s"""

@@ -51,3 +51,9 @@ class Corrector(Connection):
     @staticmethod
     def _mixed(row: Tensor, states: list[Tensor]) -> Tensor:
         return torch.tensordot(row[: len(states)], torch.stack(states), dims=1)
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """A and B; a reader is c_l or x_{l+1}, a source y_0 .. y_L, of A the prediction for y_l."""
+        above = torch.ones_like(self.weight).triu(1).bool()
+        above[0] = True
+        return {name: w.masked_fill(above, torch.nan) for name, w in (("corrected", self.predicted), ("layers", self.weight))}

@@ -8,7 +8,7 @@ from models.attention import MultiHeadAttention
 from models.config import options
 from models.feed_forward import FeedForward
 from models.memory import Memory
-from models.registry import CROSS_ATTENTIONS, LAYERS, SELF_ATTENTIONS
+from models.registry import CROSS_ATTENTIONS, LAYERS, RESIDUALS, SELF_ATTENTIONS
 from models.seams import CrossAttention, Layer, SelfAttention
 from models.site import Flow, Site
 from models.sublayer import SubLayer
@@ -29,7 +29,8 @@ class TransformerLayer(Layer):
         if stack.cross_attention is not None and site.memory_dims:
             make = CROSS_ATTENTIONS.get(stack.cross_attention["kind"])
             self.cross_attention = make(site.at(place=2, role="cross"), **options(stack.cross_attention))
-        self.feed_forward = FeedForward(site)
+        residual = RESIDUALS.get(stack.residual["kind"])
+        self.feed_forward = FeedForward(site, inner=residual.ffn_width(site, **options(stack.residual)))
         self.sublayer = SubLayer(site.at(place=self.sublayers(site), role="ffn"))
         self.reads = self.self_attention.reads
         if (gain := self.sublayer.residual.initial_gain) != 1.0:
@@ -38,6 +39,11 @@ class TransformerLayer(Layer):
                     part.value.initial_gain = part.output.initial_gain = gain  # type: ignore[assignment]
                 elif isinstance(part, FeedForward):
                     part.inner.initial_gain = part.outer.initial_gain = gain  # type: ignore[assignment]
+        if (gain := self.sublayer.residual.output_gain) != 1.0:
+            for part in self.modules():
+                if isinstance(part, MultiHeadAttention | FeedForward):
+                    last = part.output if isinstance(part, MultiHeadAttention) else part.outer
+                    last.initial_gain = gain  # type: ignore[assignment]
         for part in self.modules() if site.config.zero_residual and not self.sublayer.residual.starts_as_identity else ():
             if isinstance(part, MultiHeadAttention):
                 part.output.starts_at_zero = True  # type: ignore[assignment]

@@ -29,12 +29,14 @@ class Admin(Residual):
 
     One batch in training mode (`profile`): omega_1 = 1, omega_{i+1}^2 = Var(omega_i x_i) + Var(y_i) in the i-th sub-layer of the stack,
     Var over all numbers of the batch, as in the authors' code; variance text: omega_{i+1}^2 = sum_{j<=i} Var(y_j), as the paper has it.
+    rate: a factor of the learning rate of its parameters.
     """
 
     norms = ("post",)
 
-    def __init__(self, site: Site, *, variance: Literal["code", "text"] = "code") -> None:
+    def __init__(self, site: Site, *, variance: Literal["code", "text"] = "code", rate: float = 1.0) -> None:
         super().__init__(site)
+        self.rate = rate
         self.omega = nn.Parameter(torch.zeros(site.d_model))
         self.profile = site.shared.setdefault(f"admin.{site.side}", Profile())
         self.text = variance == "text"

@@ -24,14 +24,16 @@ class DeepCrossAttention(Residual):
     queries, and cross-attention and FFN read it (assumed). The stack's output is one more sum. Layer 1 reads h_0. b = 1 at the start.
     gate_start of w (not printed): normal: N(0, .01); zero: the plain network, but under torch's relu'(0) = 0 it stays zero for ever.
     last k > 0: G = [h_0, the sum of what lies between, the last k] (k-DCA). In fp32.
+    rate: a factor of the learning rate of its parameters.
     """
 
     norms = ("pre",)
     takes_views = True
     streams = True
 
-    def __init__(self, site: Site, *, gate_start: Literal["normal", "zero"] = "normal", last: int = 0) -> None:
+    def __init__(self, site: Site, *, gate_start: Literal["normal", "zero"] = "normal", last: int = 0, rate: float = 1.0) -> None:
         super().__init__(site)
+        self.rate = rate
         d, ends = site.d_model, site.place == 0
         below = site.num_layers if ends else site.layer - 1
         self.mixes = (ends or site.role == "self") and below > 0

@@ -20,12 +20,14 @@ class Delta(Residual):
 
     Of y only the direction counts. b = c = 0 at the start, so that beta is about 1; w N(0, .5 / sqrt(D)) (authors' code). value constant:
     v = 2. Numbers in fp32. The code's expanded state of d_v columns, read by a convolution over time, is not here.
+    rate: a factor of the learning rate of its parameters.
     """
 
     norms = ("pre",)
 
-    def __init__(self, site: Site, *, value: Literal["learned", "constant"] = "learned") -> None:
+    def __init__(self, site: Site, *, value: Literal["learned", "constant"] = "learned", rate: float = 1.0) -> None:
         super().__init__(site)
+        self.rate = rate
         d, learned = site.d_model, value == "learned"
         self.step, self.step_bias = nn.Parameter(torch.zeros(d)), nn.Parameter(torch.zeros(1))
         self.value = nn.Parameter(torch.zeros(d)) if learned else None

@@ -24,7 +24,7 @@ class DepthAttention(Residual):
     blocks N > 0: sources are h_0, the sums of y in each of N blocks of ceil(M / N) sub-layers, and the running sum of the own block.
     query input: w + W rms(newest source), W = 0 at the start (assumed). weights sigmoid: in place of softmax; scalars: a_i = softmax of
     learned numbers, without content. key_norm false: keys are v_j. sources states, final top: sources are the running sums x + y, and the
-    output is the last (wdlctc/open-attention-residuals). In fp32.
+    output is the last (wdlctc/open-attention-residuals). In fp32. rate: a factor of the learning rate of its parameters.
     """
 
     norms = ("pre",)
@@ -40,8 +40,10 @@ class DepthAttention(Residual):
         key_norm: bool = True,
         sources: Literal["outputs", "states"] = "outputs",
         final: Literal["mix", "top"] = "mix",
+        rate: float = 1.0,
     ) -> None:
         super().__init__(site)
+        self.rate = rate
         d, m = site.d_model, site.sublayers
         size = -(-m // blocks) if blocks else 1
         below = site.sublayer - 1 if site.place else m

@@ -24,7 +24,10 @@ class Hyper(Residual):
     in post-norm, where each stream goes through the norm (assumed). Coefficients and streams in fp32.
 
     tanh false: the paper's second form. first layer: m picks by layer (corl-team/lime), not by sub-layer. stream_norm: LayerNorm without
-    gain (lime), or rms with a gain (lucidrains). The output maps are not scaled by sqrt(n): its direction is not clear from the text.
+    gain (lime), or rms with a gain (lucidrains). reduce learned: the output is sum_a m_a H_a with an m of its own, 1 at the start (a public
+    reading; the paper sums). output_gain: of the initial values of attention's and the FFN's last maps; the paper scales them "by sqrt(n)",
+    in a direction that is not clear from the text and in no public code: 1 / sqrt(n) keeps the size of the summed output.
+    rate: a factor of the learning rate of its parameters.
     """
 
     streams = True
@@ -38,17 +41,23 @@ class Hyper(Residual):
         tanh: bool = True,
         first: Literal["sublayer", "layer"] = "sublayer",
         stream_norm: Literal["layer", "rms"] = "layer",
+        reduce: Literal["sum", "learned"] = "sum",
+        output_gain: float = 1.0,
+        rate: float = 1.0,
     ) -> None:
         super().__init__(site)
+        self.rate, self.output_gain = rate, output_gain
         n, d = streams, site.d_model
         self.place = site.place
         self.n, self.tanh, self.eps, self.mean = n, tanh, site.config.norm_eps, site.norm == "post"
-        if not site.place:
+        self.reduces = reduce == "learned" and not site.place
+        if not site.place and not self.reduces:
             return
         self.first = ((site.layer if first == "layer" else site.sublayer) - 1) % n
-        self.static = nn.Parameter(torch.zeros(n, n + 2))  # of stream a: m_a, R_a1 .. R_an, w_a
-        self.weight = nn.Parameter(torch.zeros(d, n + 2)) if dynamic else None
-        self.scale = nn.Parameter(torch.zeros(2)) if dynamic else None  # of m and R, of w
+        numbers = 1 if self.reduces else n + 2
+        self.static = nn.Parameter(torch.zeros(n, numbers))  # of stream a: m_a, R_a1 .. R_an, w_a
+        self.weight = nn.Parameter(torch.zeros(d, numbers)) if dynamic else None
+        self.scale = nn.Parameter(torch.zeros(1 if self.reduces else 2)) if dynamic else None  # of m and R, of w
         self.gain = nn.Parameter(torch.zeros(d)) if dynamic and stream_norm == "rms" else None
 
     @classmethod
@@ -56,6 +65,8 @@ class Hyper(Residual):
         n, dynamic = options.get("streams", 4), options.get("dynamic", True)
         if not 1 <= n <= 64:
             return f"streams is {n}; expected 1 to 64"
+        if options.get("output_gain", 1.0) <= 0:
+            return f"output_gain is {options['output_gain']}; expected more than 0"
         for name, value in (("tanh", True), ("stream_norm", "layer")):
             if not dynamic and options.get(name, value) != value:
                 return f"found {name} with dynamic false, where it does nothing; expected dynamic true"
@@ -66,6 +77,8 @@ class Hyper(Residual):
             shape = getattr(self, name).shape
             return torch.full(shape, {"scale": 0.01, "gain": 1.0, "weight": 0.0}[name])
         n = self.n
+        if self.reduces:
+            return torch.ones(n, 1) / (n if self.mean else 1)
         return torch.cat((F.one_hot(torch.tensor(self.first), n)[:, None], torch.eye(n), torch.ones(n, 1)), dim=1)
 
     def start(self, h_0: Tensor) -> Tensor:
@@ -89,7 +102,7 @@ class Hyper(Residual):
             normed = rms(s, self.eps) * self.gain
         c = normed @ self.weight
         c = torch.tanh(c) if self.tanh else c
-        scale = torch.cat((self.scale[:1].expand(self.n + 1), self.scale[1:]))
+        scale = torch.cat((self.scale[:1].expand(c.shape[-1] - len(self.scale) + 1), self.scale[1:]))
         return scale * c + self.static
 
     def write(self, s: tuple[Tensor, Tensor], y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
@@ -97,9 +110,14 @@ class Hyper(Residual):
         return mixed + w[..., None] * drop(y)[..., None, :]
 
     def end(self, s: Tensor) -> Tensor:
+        if self.reduces:
+            with full_precision(s):
+                return (self._coefficients(s.float()) * s.float()).sum(-2)
         return s.mean(-2) if self.mean else s.sum(-2)
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
+        if self.reduces:
+            return {"read": self._coefficients(s.float())[..., 0], "spread": spread(s)}
         if self.place == 0:
             return {"read": s.new_full((self.n,), 1.0 / self.n if self.mean else 1.0), "spread": spread(s)}
         c = self._coefficients(s.float())

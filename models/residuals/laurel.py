@@ -19,13 +19,21 @@ class Laurel(Residual):
 
     weights: a and b are learned, else 1. (a, b) = total * softmax or sigmoid of two logits, 0 at the start; the paper says "softmax or
     sigmoid" and no scale: total 2 starts at (1, 1). rank r: A [r, D], B [D, r], B = 0 at the start (assumed); 0: neither is there.
+    rate: a factor of the learning rate of its parameters.
     """
 
     def __init__(
-        self, site: Site, *, weights: bool = True, rank: int = 0, squash: Literal["softmax", "sigmoid"] = "softmax", total: float = 2.0
+        self,
+        site: Site,
+        *,
+        weights: bool = True,
+        rank: int = 0,
+        squash: Literal["softmax", "sigmoid"] = "softmax",
+        total: float = 2.0,
+        rate: float = 1.0,
     ) -> None:
         super().__init__(site)
-        self.squash, self.total = squash, total
+        self.squash, self.total, self.rate = squash, total, rate
         self.logits = nn.Parameter(torch.zeros(2)) if weights else None
         self.inner = nn.Linear(site.d_model, rank, bias=False) if rank else None
         self.outer = nn.Linear(rank, site.d_model, bias=False) if rank else None
@@ -37,7 +45,7 @@ class Laurel(Residual):
         if not options.get("weights", True) and not options.get("rank", 0):
             return "found weights false and rank 0, which is residual plain; expected weights true or rank 1 or more"
         total = options.get("total", 2.0)
-        return None if total > 0 else f"total is {total}; expected more than 0"
+        return cls.check_rate(options) if total > 0 else f"total is {total}; expected more than 0"
 
     def initialise(self, name: str, generator: torch.Generator) -> Tensor:
         return torch.zeros(2)

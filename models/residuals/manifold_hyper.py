@@ -30,9 +30,13 @@ class ManifoldHyper(Residual):
     Glorot, b = 0 (Megatron); identity: phi = 0, b = 1 for stream i - 1 modulo n in sub-layer i and -1 for others, of R 0 on the diagonal
     and -8 off it (mhc-lite's baseline). In fp32.
 
+    weights softmax, temperature t: p and q are softmax over the streams and R = Sinkhorn(l_R / t), in logarithms (tokenbender, with dynamic
+    false, t = .05, 10 iterations); start identity is then theirs: 0 for that stream and -8 for others in p, q = 1 / n. reduce learned: the
+    output is sum_a s(l_a) X_a with logits of its own, b = 0 (DeepSeek-V4). One map for all streams: residual manifold_streams.
+
     manifold permutations: R = sum over the n! permutations, weights softmax(l_R) (mHC-lite). positive sigmoid: in place of exp, with
     post_scale 1: the first release of DeepSeek-V4 in Hugging Face's library. last: which margin is exact, rows (paper) or columns
-    (Megatron, MaxText).
+    (Megatron, MaxText). rate: a factor of the learning rate of its parameters.
     """
 
     norms = ("pre",)
@@ -51,13 +55,20 @@ class ManifoldHyper(Residual):
         positive: Literal["exp", "sigmoid"] = "exp",
         post_scale: float = 2.0,
         last: Literal["rows", "columns"] = "rows",
+        temperature: float = 1.0,
+        weights: Literal["sigmoid", "softmax"] = "sigmoid",
+        reduce: Literal["sum", "learned"] = "sum",
+        rate: float = 1.0,
     ) -> None:
         super().__init__(site)
+        self.rate = rate
         n, self.place = streams, site.place
         self.n = n
         self.iterations, self.positive, self.post_scale, self.last = iterations, positive, post_scale, last
         self.starts, self.eps = start, site.config.norm_eps
-        if not site.place:
+        self.temperature, self.softmax = temperature, weights == "softmax"
+        self.reduces = reduce == "learned" and not site.place
+        if not site.place and not self.reduces:
             return
         self.first = (site.sublayer - 1) % n
         self.permuted = manifold == "permutations"
@@ -66,10 +77,10 @@ class ManifoldHyper(Residual):
             matrices = torch.tensor([[float(b == c) for b in order for c in range(n)] for order in orders])
             self.register_buffer("matrices", matrices, persistent=False)
         self.width = math.factorial(n) if self.permuted else n * n
-        logits = 2 * n + self.width
+        logits = n if self.reduces else 2 * n + self.width
         self.bias = nn.Parameter(torch.zeros(logits))
         self.phi = nn.Parameter(torch.zeros(n * site.d_model, logits)) if dynamic else None
-        self.scale = nn.Parameter(torch.zeros(3)) if dynamic else None
+        self.scale = nn.Parameter(torch.zeros(1 if self.reduces else 3)) if dynamic else None
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
@@ -79,21 +90,31 @@ class ManifoldHyper(Residual):
             return f"streams is {n}; expected 1 to {most} with manifold {manifold}"
         if options.get("post_scale", 2.0) <= 0:
             return f"post_scale is {options['post_scale']}; expected more than 0"
+        if options.get("temperature", 1.0) <= 0:
+            return f"temperature is {options['temperature']}; expected more than 0"
+        if options.get("temperature", 1.0) != 1.0 and (manifold == "permutations" or options.get("positive", "exp") == "sigmoid"):
+            return "found temperature without manifold sinkhorn and positive exp, where it does nothing; expected 1.0"
+        if options.get("weights", "sigmoid") == "softmax" and options.get("post_scale", 2.0) != 2.0:
+            return "found post_scale with weights softmax, which sum to 1; expected 2.0"
         return super().check(site, **options)
 
     def initialise(self, name: str, generator: torch.Generator) -> Tensor:
         n, identity = self.n, self.starts == "identity"
         if name == "scale":
-            return torch.full((3,), 0.01)
+            assert self.scale is not None
+            return torch.full(self.scale.shape, 0.01)
         if name == "phi":
             assert self.phi is not None
             value = torch.zeros(self.phi.shape)
             bound = uniform_bound("xavier", *self.phi.shape)
             return value if identity else value.uniform_(-bound, bound, generator=generator)
-        bias = torch.zeros(2 * n + self.width)
-        if identity:
-            bias[: 2 * n] = -1.0
-            bias[[self.first, n + self.first]] = 1.0
+        bias = torch.zeros(self.bias.shape)
+        if identity and not self.reduces:
+            if self.softmax:
+                bias[:n], bias[self.first] = -8.0, 0.0
+            else:
+                bias[: 2 * n] = -1.0
+                bias[[self.first, n + self.first]] = 1.0
             bias[2 * n :] = -8.0
             bias[2 * n :][[0] if self.permuted else [a * (n + 1) for a in range(n)]] = 0.0
         return bias
@@ -106,29 +127,40 @@ class ManifoldHyper(Residual):
         with full_precision(s):
             s = s.float()
             p, q, r = self._coefficients(s)
-            return (p[..., None] * s).sum(-2), (r @ s, q)
+            return (p[..., None] * s).sum(-2), (r @ s, q.expand(*s.shape[:-1]))
 
     def _coefficients(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """p [.., n], q [.., n] and R [.., n, n]."""
-        n = self.n
-        logits: Tensor = self.bias
-        if self.phi is not None and self.scale is not None:
-            scale = torch.cat((self.scale[:1].expand(n), self.scale[1:2].expand(n), self.scale[2:].expand(self.width)))
-            logits = scale * (rms(s.flatten(-2), self.eps) @ self.phi) + self.bias
-        p, q = torch.sigmoid(logits[..., :n]), self.post_scale * torch.sigmoid(logits[..., n : 2 * n])
-        return p, q, self.mixing(logits[..., 2 * n :])
+        p, q, r = self.logits(s).split((self.n, self.n, self.width), dim=-1)
+        if self.softmax:
+            return p.softmax(-1), q.softmax(-1), self.mixing(r)
+        return torch.sigmoid(p), self.post_scale * torch.sigmoid(q), self.mixing(r)
+
+    def logits(self, s: Tensor) -> Tensor:
+        """l_p, l_q and l_R side by side, or those of the learned end: [B, T, ..], or [..] where they are static"""
+        if self.phi is None or self.scale is None:
+            return self.bias
+        parts = [len(self.bias)] if self.reduces else [self.n, self.n, self.width]
+        scale = torch.cat([a.expand(size) for a, size in zip(self.scale.split(1), parts, strict=True)])
+        return scale * (rms(s.flatten(-2), self.eps) @ self.phi) + self.bias
 
     def mixing(self, logits: Tensor) -> Tensor:
         """R [..., n, n] from its logits."""
         if self.permuted:
             return (logits.softmax(-1) @ self.matrices).unflatten(-1, (self.n, self.n))
         logits = logits.unflatten(-1, (self.n, self.n))
+        axes = (-2, -1) if self.last == "rows" else (-1, -2)
+        if self.temperature != 1.0:
+            r = logits / self.temperature
+            for axis in self.iterations * axes:
+                r = r - r.logsumexp(axis, keepdim=True)
+            return r.exp()
         if self.positive == "exp":
             r = torch.exp(logits - logits.amax((-1, -2), keepdim=True))  # a factor changes nothing
         else:
             r = torch.sigmoid(logits) + 1e-6
         for _ in range(self.iterations):
-            for axis in (-2, -1) if self.last == "rows" else (-1, -2):
+            for axis in axes:
                 r = r / r.sum(axis, keepdim=True)
         return r
 
@@ -137,10 +169,14 @@ class ManifoldHyper(Residual):
         return mixed + q[..., None] * drop(y)[..., None, :]
 
     def end(self, s: Tensor) -> Tensor:
-        return s.sum(-2)
+        if not self.reduces:
+            return s.sum(-2)
+        with full_precision(s):
+            s = s.float()
+            return (torch.sigmoid(self.logits(s))[..., None] * s).sum(-2)
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         if self.place == 0:
-            return {"read": s.new_ones(self.n), "spread": spread(s)}
+            return {"read": torch.sigmoid(self.logits(s.float())) if self.reduces else s.new_ones(self.n), "spread": spread(s)}
         p, q, r = self._coefficients(s.float())
         return {"read": p, "keep": r, "write": q, "spread": spread(s)}

@@ -26,15 +26,28 @@ class Mudd(Residual):
     one such sum. Inner width K = ways (l + 1), 4 (L + 1) at the end. At the start W2 = 0, a_ll = 1, others 0: the plain network.
     W1 N(0, 1 / sqrt(D)). Layer 1 reads h_0. Post-norm is not published. Coefficients and sums in fp32.
 
-    dynamic false: a alone. round n: K becomes (K // n + 1) n, as in the authors' code, n = 64. Not here: norms before and behind the sums
-    (PrePost), a d_ff that grows with l.
+    dynamic false: a alone. round n: K becomes (K // n + 1) n, as in the authors' code, n = 64. norms printed: X^c_l = X_l + N(sum_j (..)
+    N_lj(X_j)), N rms with a gain, 1 within and .001 outside at the start, a = 0 (PrePost, Eq. 10); code: the outer norm on X^r alone.
+    grow: d_ff of layer l is (.5 + (l - 1) / (L - 1)) times the model's (Eq. 9; the code rounds it to 128). rate: a factor of the learning
+    rate of its parameters.
     """
 
     takes_views = True
     streams = True
 
-    def __init__(self, site: Site, *, ways: Literal[1, 4] = 4, dynamic: bool = True, round: int = 0) -> None:
+    def __init__(
+        self,
+        site: Site,
+        *,
+        ways: Literal[1, 4] = 4,
+        dynamic: bool = True,
+        round: int = 0,
+        norms: Literal["none", "printed", "code"] = "none",
+        grow: bool = False,
+        rate: float = 1.0,
+    ) -> None:
         super().__init__(site)
+        self.rate = rate
         d, ends = site.d_model, site.place == 0
         below = site.num_layers if ends else site.layer - 1
         self.reads_first, self.mixes = site.role == "self", (ends or site.role == "self") and below > 0
@@ -44,21 +57,35 @@ class Mudd(Residual):
         inner = (inner // round + 1) * round if round else inner
         self.static = nn.Parameter(torch.zeros(self.ways, self.number)) if self.mixes else None
         self.inner = nn.Parameter(torch.zeros(d, inner)) if self.mixes and dynamic else None
+        self.norms_r_alone = norms == "code"
+        self.pre_gain = nn.Parameter(torch.zeros(self.number, d)) if self.mixes and norms != "none" else None
+        self.post_gain = nn.Parameter(torch.zeros(d)) if self.mixes and norms != "none" else None
         self.outer = nn.Parameter(torch.zeros(inner, self.ways * self.number)) if self.mixes and dynamic else None
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         if options.get("round", 0) and not options.get("dynamic", True):
             return "found round with dynamic false, where it does nothing; expected round 0"
+        if options.get("norms", "none") == "code" and options.get("ways", 4) == 1:
+            return "found norms code with ways 1, which is norms printed; expected printed"
+        if options.get("grow") and site["num_layers"] == 1:
+            return "found grow with 1 layer; expected at least 2"
         return super().check(site, **options)
 
     def initialise(self, name: str, generator: torch.Generator) -> Tensor:
         value = torch.zeros(getattr(self, name).shape)
+        if name.endswith("gain"):
+            return value.fill_(1.0 if name == "pre_gain" else 1e-3)
         if name == "inner":
             return value.normal_(0.0, value.shape[0] ** -0.5, generator=generator)
-        if name == "static":
+        if name == "static" and self.pre_gain is None:
             value[:, -1] = 1.0
         return value
+
+    @classmethod
+    def ffn_width(cls, site: Site, **options: Any) -> int:
+        d_ff = site.config.d_ff
+        return round(d_ff * (0.5 + (site.layer - 1) / (site.num_layers - 1))) if options.get("grow") else d_ff
 
     def start(self, h_0: Tensor) -> State:
         """(X_0 .. of the layers below, the stream)"""
@@ -77,7 +104,12 @@ class Mudd(Residual):
     def mix(self, below: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """X_0 .. X_l [B, T, D] -> X^c for each way"""
         with full_precision(below[0]):
-            return (self.shares(below[-1]) @ torch.stack(below, dim=-2).float()).unbind(-2)
+            x, states, shares = below[-1].float(), torch.stack(below, dim=-2).float(), self.shares(below[-1])
+            if self.pre_gain is None or self.post_gain is None:
+                return (shares @ states).unbind(-2)
+            *views, r = (shares @ (rms(states, self.eps) * self.pre_gain)).unbind(-2)
+            views = views if self.norms_r_alone else [rms(view, self.eps) * self.post_gain for view in views]
+            return tuple(x + view for view in (*views, rms(r, self.eps) * self.post_gain))
 
     def shares(self, top: Tensor) -> Tensor:
         """X_l [B, T, D] -> a + A_l [B, T, ways, l + 1]"""
@@ -97,6 +129,6 @@ class Mudd(Residual):
         return self.mix((*s[0], s[1]))[0]
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
-        """a + A of each way; a source is X_0 .. X_l."""
+        """a + A of each way; a source is X_0 .. X_l, or its norm, beside X_l (`norms`)."""
         names = "qkvr" if self.ways == 4 else "r"
         return dict(zip(names, self.shares(s[1]).unbind(-2), strict=True)) if self.mixes else {}

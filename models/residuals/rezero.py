@@ -29,20 +29,23 @@ class ReZero(Residual):
     """x + a y, a = 0 at the start, without any norm, the stack's last one included (Bachlechner et al. 2020, Eq. 1).
 
     per: a scalar for each sub-layer, or one that those of a layer share (the authors' package). norms keep: the norms stay where the
-    model has them (the Transformer-Clinic's "ReZero + Post-LN").
+    model has them (the Transformer-Clinic's "ReZero + Post-LN"). rate: a factor of the learning rate of its parameters.
     """
 
     starts_as_identity = True
 
-    def __init__(self, site: Site, *, per: Literal["sublayer", "layer"] = "sublayer", norms: Literal["none", "keep"] = "none") -> None:
+    def __init__(
+        self, site: Site, *, per: Literal["sublayer", "layer"] = "sublayer", norms: Literal["none", "keep"] = "none", rate: float = 1.0
+    ) -> None:
         super().__init__(site)
+        self.rate = rate
         self.scale = Scale() if per == "sublayer" else site.shared.setdefault(f"rezero.{site.side}.{site.layer}", Scale())
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         if options.get("norms", "none") == "none" and site["norm"] != "pre":
             return f"found norms none with norm {site['norm']}; expected norm pre, which has none then, or norms keep"
-        return None
+        return cls.check_rate(options)
 
     @classmethod
     def order(cls, norm: str, **options: Any) -> str:

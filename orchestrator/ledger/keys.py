@@ -22,49 +22,12 @@ from typing import Any
 from models.registry import REGISTRIES
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import canonical, canonical_object, digest, sha256
+from orchestrator.ledger.grown import GROWN
 from orchestrator.specs.bleu_tokenizer import score_fields, target_language
 from orchestrator.specs.memoise import memoised, memoised_by_value
 from orchestrator.specs.schema import ModelSpec, RunSpec, ScoreSpec
 
 FORMAT = 1
-
-_BATCH: dict[str, Any] = {"batch.stages": [], "batch.curriculum": 0}
-_SCHEDULE = ("warmup_ratio", "cooldown", "decay", "shrink", "min_lr", "cut")
-
-GROWN: dict[str, Any] = {
-    "data.truncate": None,
-    "data.subword.merges": "own",
-    "model.max_positions": 1024,
-    "model.word_dim": None,
-    "model.output_dim": None,
-    "model.weight_norm": False,
-    "model.zero_residual": False,
-    "model.encoder.residual": {"kind": "plain"},
-    "model.decoder.residual": {"kind": "plain"},
-    "model.head": None,
-    **{f"{phase}{name}": value for phase in ("", "optim.restart.") for name, value in _BATCH.items()},
-    **{f"optim.{phase}schedule.{name}": None for phase in ("", "restart.") for name in _SCHEDULE},
-    "optim.momentum": None,
-    "optim.weight_decay": 0.0,
-    "optim.ema": None,
-    "decode.max_length": None,
-    "decode.length_penalty.candidates": None,
-    "decode.no_repeat_ngram": 0,
-    "decode.precision": "fp32",
-    "connection/dense.mode": "literal",
-    "connection/dense.final_norm": False,
-    "connection/hierarchical.residual": "all",
-    "connection/hierarchical.dropout": 0.0,
-    "aggregation/iterative.residual": "all",
-    "aggregation/iterative.dropout": 0.0,
-    "aggregation/mlrf-fnn.activation": "relu",
-    "aggregation/mlrf-self-attention.w1": "shared",
-    "aggregation/mlrf-self-attention.attention_activation": "tanh",
-    "aggregation/mlrf-self-attention.activation": "relu",
-}
-"""Fields added after FORMAT 1 (`model.max_positions`, `connection/dense.mode`, ...) and the values that older runs had in effect.
-
-A field with that value is left out of the key, so that a new option does not rename finished runs."""
 
 _SIDE = ("connection", "aggregation", "residual", "self_attention", "layer", "cross_attention")
 _WHOLE = ("bridge", "extra_encoder", "context", "head")

@@ -19,7 +19,7 @@ from tests.unit.models.residual_cases import model_of
 PAIRS = [([5, 6, 7, 3], [4, 5]), ([8, 3], [6, 7, 9])]
 
 
-@pytest.mark.parametrize("kind", ["hyper", "manifold_hyper", "rezero", "laurel"])
+@pytest.mark.parametrize("kind", ["hyper", "manifold_hyper", "manifold_streams", "rezero", "laurel"])
 def test_multiplied_out_weights_give_what_each_sub_layer_reads(kind: str) -> None:
     """x_i = sum_j w_ij y_j for each token, with the y_j that the sub-layers really gave, y_0 = h_0."""
     model = off_start(model_of("pre", kind=kind))

@@ -6,6 +6,8 @@ import copy
 import weakref
 from typing import Any
 
+import pytest
+
 from models.registry import REGISTRIES
 from orchestrator.data import prepare, sentences
 from orchestrator.data.prepare import manifest
@@ -183,3 +185,11 @@ def test_a_text_of_validation_is_in_the_train_key_and_a_test_is_not():
 
     assert key() != key(valid={"src": "c0", "tgt": "dd"}) and key() != key(train={"src": "a0", "tgt": "bb"})
     assert training_key(MANIFEST | {"tests": {}}) == key()
+
+
+@pytest.mark.parametrize(
+    "kind", ["rezero", "laurel", "delta", "hyper", "manifold_hyper", "depth_attention", "mudd", "deep_cross_attention"]
+)
+def test_a_rate_of_ones_own_is_in_the_key_and_one_is_not(kind):
+    keys = [train_key({"encoder": {"residual": {"kind": kind, **rate}}}) for rate in ({}, {"rate": 1.0}, {"rate": 10.0})]
+    assert keys[0] == keys[1] != keys[2]

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from models import build
+from models.bridges.mudd import MuddBridge
 from models.registry import REGISTRIES
 from models.seams import Residual
 
@@ -132,12 +133,22 @@ OPTIONS = [
     ("residual", 'hyper first="layer" tanh=false stream_norm="rms"'),
     ("residual", 'manifold_hyper start="identity" manifold="permutations"'),
     ("residual", 'manifold_hyper positive="sigmoid" last="columns" streams=2'),
+    ("residual", 'hyper reduce="learned" streams=2 output_gain=0.5'),
+    ("residual", 'hyper dynamic=false reduce="learned" streams=2'),
+    ("residual", 'manifold_hyper dynamic=false weights="softmax" temperature=0.5 iterations=3 reduce="learned"'),
+    ("residual", "manifold_streams streams=3 iterations=5"),
     ("residual", "depth_attention blocks=2"),
     ("residual", 'depth_attention query="input" weights="sigmoid" key_norm=false'),
     ("residual", 'depth_attention sources="states" final="top"'),
     ("residual", 'depth_attention weights="scalars"'),
     ("residual", "mudd ways=1 round=64"),
     ("residual", "mudd dynamic=false"),
+    ("residual", 'mudd norms="printed" grow=true'),
+    ("residual", 'mudd norms="code"'),
+    ("residual", 'mudd norms="printed" ways=1 dynamic=false'),
+    ("residual", "laurel_previous rank=3 last=2"),
+    ("residual", "delta_expanded columns=3 kernel=2"),
+    ("bridge", "mudd dynamic=false"),
     ("residual", "deep_cross_attention last=1"),
     ("residual", 'admin variance="text"'),
     ("residual", 'rezero per="layer"'),
@@ -182,11 +193,11 @@ def fresh(case: tuple[str, str, str], seed: int = 3):
 
 
 def off_start(model):
-    """Residuals start where some of their parameters, or the whole layer, have no part in the output: they are moved a little."""
+    """Residuals, and MUDD's bridge, start where some of their parameters, or the whole layer, have no part in the output."""
     generator = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for module in model.modules():
-            for p in module.parameters() if isinstance(module, Residual) else ():
+            for p in module.parameters() if isinstance(module, Residual | MuddBridge) else ():
                 p.add_(0.1 * torch.randn(p.shape, generator=generator))
     return model
 

@@ -1,0 +1,220 @@
+"""Other readings of residuals of several streams, each against its equation and its start."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from models import build
+from tests.unit.models.model_cases import VOCAB, batch, config, off_start
+from tests.unit.models.residual_cases import both, hidden, model_of, problems, sublayer, x_and_y
+from tests.unit.models.sizes import added
+
+# ---------------------------------------------------------------- hyper-connections
+
+
+def streams(width: int = 3, *, last: bool = False) -> torch.Tensor:
+    s = torch.randn(2, 3, width, 8, generator=torch.Generator().manual_seed(3))
+    return s.mT.contiguous() if last else s
+
+
+def test_low_temperatures_keep_the_margins():
+    logits = 3 * torch.randn(200, 16, generator=torch.Generator().manual_seed(1))
+    one, other = (sublayer(kind="manifold_hyper", temperature=t).residual for t in (1.0, 0.5))
+    torch.testing.assert_close(other.mixing(logits / 2), one.mixing(logits), atol=1e-5, rtol=1e-4)
+    cold = sublayer(kind="manifold_hyper", temperature=0.01).residual.mixing(logits)
+    assert torch.isfinite(cold).all() and (cold.sum(-1) - 1).abs().max() < 1e-5
+
+
+def test_static_mhc_reads_and_writes_by_softmax():
+    options = {"dynamic": False, "start": "identity", "weights": "softmax", "temperature": 0.05}
+    one, (_, y) = sublayer(kind="manifold_hyper", place=2, **options), x_and_y()
+    r, s = one.residual, streams(4)
+    assert r.bias.tolist() == [-8, 0, -8, -8, 0, 0, 0, 0, *(0 if i % 5 == 0 else -8 for i in range(16))]
+    r.bias[:8] = torch.tensor([0.5, -1, 0, 2, 1, 0, -1, 0.25])
+    seen: list[torch.Tensor] = []
+    got = one(s, lambda q: seen.append(q) or y)
+    p, q = (torch.exp(l) / torch.exp(l).sum() for l in (r.bias[:4], r.bias[4:8]))
+    torch.testing.assert_close(seen[0], one.norm(torch.einsum("a,btad->btd", p, s)), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(got, s + q[:, None] * y[..., None, :], atol=1e-4, rtol=1e-4)  # R is the identity
+
+
+@pytest.mark.parametrize(("kind", "dynamic"), [("hyper", True), ("hyper", False), ("manifold_hyper", True), ("manifold_hyper", False)])
+def test_an_output_may_be_a_learned_sum_of_streams(kind, dynamic):
+    stack = model_of("pre", 2, kind=kind, streams=3, dynamic=dynamic, reduce="learned").encoder.residual
+    one, s = off_start(stack), torch.randn(2, 3, 3, 16, generator=torch.Generator().manual_seed(3))
+    got = one.end(s)
+    for b in range(2):
+        for t in range(3):
+            if kind == "manifold_hyper":
+                v = s[b, t].flatten()
+                raw = one.scale * ((v / (v.square().mean() + 1e-6).sqrt()) @ one.phi) if dynamic else 0.0
+                shares = 1 / (1 + (-(raw + one.bias)).exp())
+            else:
+                normed = [(h - h.mean()) / (h.var(unbiased=False) + 1e-6).sqrt() for h in s[b, t]]
+                raw = torch.stack([one.scale[0] * torch.tanh(h @ one.weight[:, 0]) for h in normed]) if dynamic else 0.0
+                shares = raw + one.static[:, 0]
+            torch.testing.assert_close(got[b, t], shares @ s[b, t], atol=1e-5, rtol=1e-4)
+
+
+def test_hyper_connections_may_scale_the_last_maps():
+    models = [model_of("pre", 2, kind="hyper", output_gain=gain).encoder.layers[0] for gain in (1.0, 0.5)]
+    for (name, p), q in zip(models[0].named_parameters(), models[1].parameters(), strict=True):
+        assert torch.equal(q, p * (0.5 if name.endswith(("attention.output.weight", "outer.weight")) else 1.0)), name
+
+
+def test_manifold_streams_have_one_map_for_all():
+    one, (_, y) = off_start(sublayer(kind="manifold_streams", streams=3)), x_and_y()
+    s, r, seen = streams(), one.residual, []
+    got = one(s, lambda q: seen.append(q) or y)
+    for b in range(2):
+        for t in range(3):
+            raw = torch.stack([h / (h.square().mean() + 1e-6).sqrt() * r.gain @ r.weight for h in s[b, t]])
+            m = 1 / (1 + (-(r.scale[0] * raw[:, 0] + r.static[:, 0])).exp())
+            matrix = (r.scale[1] * raw[:, 1:-1] + r.static[:, 1:-1]).exp()
+            for _ in range(20):
+                matrix = matrix / matrix.sum(0)
+                matrix = matrix / matrix.sum(1)[:, None]
+            w = r.scale[2] * 2 / (1 + (-raw[:, -1]).exp()) + r.static[:, -1]
+            torch.testing.assert_close(seen[0][b, t], one.norm(m @ s[b, t]), atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(got[b, t], matrix.T @ s[b, t] + w[:, None] * y[b, t], atol=1e-5, rtol=1e-4)
+
+
+def test_manifold_streams_start_at_the_balanced_identity():
+    r = sublayer(kind="manifold_streams", place=2).residual
+    c = r._coefficients(streams(4))[0, 0]
+    assert torch.diagonal(c[:, 1:-1]).tolist() == pytest.approx([0.4754] * 4, abs=1e-3)
+    assert c[:, 0].tolist() == pytest.approx([0.5, 0.7311, 0.5, 0.5], abs=1e-3) and c[:, -1].tolist() == pytest.approx([1.01] * 4)
+
+
+# ---------------------------------------------------------------- MUDD
+
+
+@pytest.mark.parametrize("norms", ["printed", "code"])
+def test_mudds_norms_stand_before_and_behind_the_sums(norms):
+    r, (x_0, x_1) = off_start(sublayer(kind="mudd", layer=2, norms=norms, dynamic=False)).residual, x_and_y()
+
+    def normed(x, gain):
+        return x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * gain
+
+    for c, got in enumerate(r.mix((x_0, x_1))):
+        mixed = r.static[c, 0] * normed(x_0, r.pre_gain[0]) + r.static[c, 1] * normed(x_1, r.pre_gain[1])
+        inner = norms == "code" and c < 3
+        torch.testing.assert_close(got, x_1 + (mixed if inner else normed(mixed, r.post_gain)), atol=1e-5, rtol=1e-4)
+
+
+def test_mudds_networks_may_grow_with_depth():
+    model = model_of("pre", 3, kind="mudd", grow=True)
+    assert [layer.feed_forward.inner.out_features for layer in model.encoder.layers] == [12, 24, 36]
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_mudd_between_encoder_and_decoder(dynamic, norm):
+    model = build(config(norm, bridge={"kind": "mudd", "dynamic": dynamic}), VOCAB, VOCAB, 1).eval().requires_grad_(False)
+    plain = build(config(norm), VOCAB, VOCAB, 1).eval().requires_grad_(False)
+    torch.testing.assert_close(hidden(model), hidden(plain), atol=2e-6, rtol=1e-5)
+    off_start(model)
+    history, bridge = model(*batch()).encoder, model.bridge
+    memories = model.encode(batch()[0]).memories
+    states = torch.stack(history.outputs, -2)
+    for b, t in ((1, 0), (2, 5)):
+        weights = bridge.static
+        if dynamic:
+            h = states[b, t, -1] / (states[b, t, -1].square().mean() + 1e-6).sqrt()
+            inner = torch.tensor([float(z) * (1 + math.erf(float(z) / 2**0.5)) / 2 for z in h @ bridge.inner])
+            weights = weights + (inner @ bridge.outer).view(4, 2, 5)
+        for m, (memory,) in enumerate(memories):
+            for way, own, got in ((0, bridge.key_norm, memory.keys), (1, bridge.value_norm, memory.values)):
+                torch.testing.assert_close(got[b, t], own(weights[m, way] @ states[b, t]), atol=1e-5, rtol=1e-4)
+
+
+def test_own_parameters_of_the_bridge():
+    counts = (84 + 512 * 84 + 84 * 84 + 1_024, 20 + 256 * 20 + 20 * 20 + 512, 84 + 128 * 84 + 84 * 84 + 256)
+    assert added(bridge={"kind": "mudd"}) == counts
+
+
+# ---------------------------------------------------------------- previous activations, expanded states
+
+
+@pytest.mark.parametrize("options", [{}, {"last": 1}, {"rank": 3}])
+def test_laurel_adds_what_lower_sub_layers_read(options):
+    one, (x, y) = off_start(sublayer(kind="laurel_previous", place=2, layer=2, **options)), x_and_y()
+    r, below = one.residual, torch.randn(3, 2, 3, 8, generator=torch.Generator().manual_seed(4)).unbind(0)
+    below = below[-1:] if "last" in options else below
+    after, kept = one((x, below), lambda q: y)
+    total = sum(g * state for g, state in zip(r.shares, below, strict=True))
+    if "rank" in options:
+        total = total @ r.inner.weight.T @ r.outer.weight.T
+    torch.testing.assert_close(after, x + y + total, atol=1e-5, rtol=1e-4)
+    assert len(kept) == (1 if "last" in options else 4) and torch.equal(kept[-1], x)
+
+
+@pytest.mark.parametrize(("columns", "kernel"), [(4, 4), (3, 2), (5, 1)])
+def test_expanded_delta_states(columns, kernel):
+    one, (_, y) = off_start(sublayer(kind="delta_expanded", columns=columns, kernel=kernel)), x_and_y()
+    s, r, seen = streams(columns, last=True), one.residual, []
+    got = one(s, lambda q: seen.append(q) or y)
+    left = (kernel - 1) // 2
+    for b in range(2):
+        for t in range(3):
+            x = torch.zeros(8)
+            for c in range(columns):
+                for i in range(kernel):
+                    if 0 <= c + i - left < columns:
+                        x += r.reader.read[c] * r.reader.weight[:, i] * s[b, t, :, c + i - left]
+            torch.testing.assert_close(seen[0][b, t], one.norm(x), atol=1e-5, rtol=1e-4)
+            k = y[b, t] / y[b, t].norm()
+            beta = 2 * torch.sigmoid(r.step @ one.norm(x) + r.step_bias)
+            v = 4 * torch.sigmoid(r.value @ x + r.value_bias)
+            want = s[b, t] + beta * torch.outer(k, v - k @ s[b, t])
+            torch.testing.assert_close(got[b, t], want, atol=1e-5, rtol=1e-4)
+
+
+def test_sub_layers_of_a_layer_share_their_read():
+    model = model_of("pre", 2, kind="delta_expanded")
+    assert len({id(module) for name, module in model.named_modules() if name.endswith("reader")}) == 2 * (2 + 1)
+
+
+# ---------------------------------------------------------------- what they have in common
+
+KINDS = ["manifold_streams", "laurel_previous", "delta_expanded"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_recomputed_layers_pass_the_stream_through(kind):
+    found = []
+    for recompute in (False, True):
+        model = off_start(build(both("pre", 2, kind=kind) | {"dropout": {"residual": 0.0, "embedding": 0.0}}, VOCAB, VOCAB, 1)).train()
+        model.recompute(recompute)
+        loss = model(*batch()).hidden.square().mean()
+        loss.backward()
+        found.append([loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
+    assert len(found[0]) == len(found[1])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("kind", ["manifold_streams", "delta_expanded"])
+def test_coefficients_and_streams_are_fp32_under_autocast(kind):
+    model = off_start(model_of("pre", kind=kind))
+    with torch.autocast("cpu", torch.bfloat16):
+        history = model(*batch()).encoder
+        mixed = model.encoder.layers[1].sublayer.residual.read(history.outputs[1])[0]
+    assert {t.dtype for t in (*history.outputs, mixed)} == {torch.float32}
+
+
+def test_one_line_where_options_do_nothing():
+    def line(**residual):
+        ((path, found),) = problems(encoder={"residual": residual})
+        assert path == ("encoder", "residual")
+        return found
+
+    assert "where it does nothing" in line(kind="manifold_hyper", temperature=0.5, manifold="permutations")
+    assert "which sum to 1" in line(kind="manifold_hyper", weights="softmax", post_scale=1.0)
+    assert "expected printed" in line(kind="mudd", norms="code", ways=1)
+    assert "kernel" in line(kind="delta_expanded", columns=3)
+    assert "more than 0" in line(kind="laurel_previous", rate=0.0)
+    assert "more than 0" in line(kind="hyper", output_gain=0.0)
