@@ -5,6 +5,7 @@ Shapes: K states at most, M numbers in a state.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,15 +25,17 @@ class RunningMix:
 
     def __init__(self, weights: Tensor) -> None:
         """weights [K, K]: row l-1 is of x_l."""
+        self.weights = weights
         self._states = _States(weights)
         self._new: list[Tensor] = []
         self._above: Tensor | None = None
 
     @staticmethod
-    def of(connection: nn.Module, history: History, weights: Tensor) -> RunningMix | None:
-        """The connection's, of this pass, with h_0 in its place; None under torch.compile, which is given the plain sum."""
+    def of(connection: nn.Module, history: History, weights: Callable[[], Tensor]) -> RunningMix | None:
+        """The connection's, of this pass, with h_0 in its place; None under torch.compile, which is given the plain sum. weights: asked for
+        once a pass."""
         if connection not in history.memo:
-            mix = None if torch.compiler.is_compiling() else RunningMix(weights)
+            mix = None if torch.compiler.is_compiling() else RunningMix(weights())
             history.memo[connection] = mix
             if mix is not None:
                 history.kept[0] = mix.put(history.kept[0], 0)

@@ -34,11 +34,11 @@ class Dlcl(Connection):
 
     def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
         y = self.norms[layer - 1](h) if self.pre else h
-        mix = RunningMix.of(self, history, self.weight)
+        mix = RunningMix.of(self, history, lambda: self.weight)
         return y if mix is None else mix.put(y, layer)
 
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
-        mix, row = RunningMix.of(self, history, self.weight), self.weight[layer - 1, :layer]
+        mix, row = RunningMix.of(self, history, lambda: self.weight), self.weight[layer - 1, :layer]
         x = torch.tensordot(row, torch.stack(history.kept), dims=1) if mix is None else mix.read(row)
         return x if self.pre or layer == 1 else self.norms[layer - 2](x)
 

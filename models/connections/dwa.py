@@ -60,17 +60,16 @@ class Dwa(Connection):
         return zeros.index_put((torch.tensor(self.places, device=zeros.device),), self.weight).unflatten(0, (self.states, self.states))
 
     def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
-        mix = RunningMix.of(self, history, self.rows())
+        mix = RunningMix.of(self, history, self.rows)
         return h if mix is None else mix.put(h, layer)
 
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
-        l = layer - 1
-        rows = self.rows()
-        mix = RunningMix.of(self, history, rows)
+        l, mix = layer - 1, RunningMix.of(self, history, self.rows)
         if l not in self.sources:
             return history.kept[l]
         if mix is not None:
-            return mix.read(rows[l, : l + 1])
+            return mix.read(mix.weights[l, : l + 1])
+        rows = self.rows()
         return torch.stack([rows[l, j] * history.kept[j] for j in self.sources[l]]).sum(0)
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:

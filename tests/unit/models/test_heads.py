@@ -155,8 +155,11 @@ def test_what_a_head_reads_of_the_source_follows_the_sentences():
     model.decode(tgt[:, :1], encoded, cache)
     cache.reorder(keep)
     cache.select(keep)
+    want = model(src[keep], tgt[keep, :2]).hidden
     got = model.decode(tgt[keep, 1:2], encoded.select(keep), cache)
-    torch.testing.assert_close(got, model(src[keep], tgt[keep, :2]).hidden[:, 1:], atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(got, want[:, 1:], atol=2e-5, rtol=1e-4)
+    anew = model.decode(tgt[keep, :2], model.encode(src).select(keep), Cache())
+    torch.testing.assert_close(anew, want, atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
