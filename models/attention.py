@@ -169,8 +169,13 @@ def _packed(x: Tensor, packing: Packing | None) -> Tensor:
 
 
 def padding_bias(mask_BS: Tensor) -> Tensor:
-    """[B, 1, 1, S]: 0 at real tokens, a large negative number at padding (finite, so that an all-padding row stays finite)."""
-    return torch.zeros(mask_BS.shape, device=mask_BS.device).masked_fill_(~mask_BS, -1e9)[:, None, None, :]
+    """[B, 1, 1, S]: 0 at real tokens, a large negative number at padding.
+
+    A row of padding alone (prefetch adds them on a GPU) hides nothing: where all scores are near -1e9, fp32 rounds them to steps of 64,
+    and the backward pass of CUDA's kernel makes inf * 0 of exp(score - logsumexp).
+    """
+    hidden_BS = ~mask_BS & mask_BS.any(dim=1, keepdim=True)
+    return torch.zeros(mask_BS.shape, device=mask_BS.device).masked_fill_(hidden_BS, -1e9)[:, None, None, :]
 
 
 def causal_bias(length: int, past: int, device: torch.device) -> Tensor | None:

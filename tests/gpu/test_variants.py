@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from models import Cache, build
+from models.attention import padding_bias
 from orchestrator.decoding.beam import beam_search
 from orchestrator.specs.schema import DecodeSpec
 from orchestrator.training.objective import Normalizer, Objective
@@ -97,3 +98,18 @@ def test_beam_search_finds_what_it_finds_on_a_cpu(case, cuda):
     here = beam_search(model, src, spec)
     for one, other in zip(there, here, strict=True):
         assert one[0].score == pytest.approx(other[0].score, abs=1e-3)
+
+
+@pytest.mark.parametrize("bf16", [False, True], ids=["fp32", "bf16"])
+def test_a_row_of_padding_alone_has_finite_gradients_at_large_scores(bf16, cuda):
+    """Prefetched batches have such rows; their gradients were NaN once scores had grown, and the training diverged."""
+    torch.manual_seed(1)
+    dtype = torch.bfloat16 if bf16 else torch.float32
+    q, k, v = (30 * torch.randn(8, 4, 16, 32, device=cuda, dtype=dtype) for _ in range(3))
+    for x in (q, k, v):
+        x.requires_grad_()
+    mask = torch.ones(8, 16, dtype=torch.bool, device=cuda)
+    mask[5:] = False
+    z = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=padding_bias(mask).to(dtype))
+    (z * mask[:, None, :, None]).sum().backward()
+    assert all(torch.isfinite(x.grad).all() for x in (q, k, v))
