@@ -158,3 +158,16 @@ def test_one_line_where_they_cannot_stand():
     assert line.startswith("found multi_layer with connection corrector, whose layers run 2 times; expected")
     ((path, line),) = problems(encoder={"layer": layer, "residual": {"kind": "hyper"}})
     assert line == "found hyper with layer runge_kutta; expected plain"
+
+
+@torch.no_grad()
+def test_evaluations_are_joined_in_fp32_under_autocast():
+    model = model_of(kind="runge_kutta").eval()
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = model(*batch()).encoder.outputs
+    assert {h.dtype for h in outputs} == {torch.float32}
+    f = [torch.randn(1, 2, 16, dtype=torch.bfloat16) for _ in range(2)]
+    with torch.autocast("cpu", torch.bfloat16):
+        got = model.encoder.layers[0].joined(x_of()[:1, :2], f)
+    want = model.encoder.layers[0].joined(x_of()[:1, :2], [one.float() for one in f])
+    assert torch.equal(got, want)

@@ -178,7 +178,7 @@ ROWS = [
     (
         "  r: {model: {encoder: {connection: {kind: projected}}}}",
         6,
-        "found projected with layer transformer; expected dense or dlcl or hierarchical or residual",
+        "found projected with layer transformer; expected backout or .* or hierarchical or residual",
     ),
     (
         "  r: {model: {encoder: {num_layers: 3, layer: {kind: convolution, widths: [8, 8]}, connection: {kind: projected}}}}",
