@@ -18,7 +18,8 @@ import pytest
 
 pytest.importorskip("ray")
 from orchestrator import interrupt
-from orchestrator.engines.ray import session_folder, worker
+from orchestrator.engines import worker
+from orchestrator.engines.ray import session_folder
 from orchestrator.engines.ray.address import check_address
 from orchestrator.engines.ray.environment import ray_environment, secret_variables
 from orchestrator.engines.ray.report_queue import Empty, _QueueActor, _QuietActor
