@@ -18,6 +18,7 @@ from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import model_text, short, training_key
 from orchestrator.ledger.provenance import processor
+from orchestrator.specs.components import WHOLE_SLOTS
 from orchestrator.specs.schema import RunSpec
 from orchestrator.training.runtime import best_device
 
@@ -77,7 +78,7 @@ def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
         mine, yours = one["model"][side], other["model"][side]
         total += factor(mine["num_layers"], yours["num_layers"])
         total += sum(mine.get(name) != yours.get(name) for name in {*mine, *yours} - {"num_layers"})
-    parts = ("bridge", "extra_encoder", "context", "head", "regularizers", "embeddings")
+    parts = (*WHOLE_SLOTS, "regularizers", "embeddings")
     total += sum(one["model"].get(name) != other["model"].get(name) for name in parts)
     total += factor(one["vocab"][1], other["vocab"][1]) + factor(one["batch"]["size"], other["batch"]["size"])
     return total + (one["data"] != other["data"]) + (one["decode"] != other["decode"])

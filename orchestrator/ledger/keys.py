@@ -24,13 +24,13 @@ from orchestrator.errors import UserError
 from orchestrator.files.canonical import canonical, canonical_object, digest, sha256
 from orchestrator.ledger.grown import GROWN
 from orchestrator.specs.bleu_tokenizer import score_fields, target_language
+from orchestrator.specs.components import WHOLE_SLOTS
 from orchestrator.specs.memoise import memoised, memoised_by_value
 from orchestrator.specs.schema import ModelSpec, RunSpec, ScoreSpec
 
 FORMAT = 1
 
 _SIDE = ("connection", "aggregation", "residual", "self_attention", "layer", "cross_attention")
-_WHOLE = ("bridge", "extra_encoder", "context", "head")
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def _model_parts(model: ModelSpec) -> dict[str, str]:
     for side in ("encoder", "decoder"):
         section = getattr(model, side)
         parts[side] = memoised(f"model.{side}", section, lambda side=side, section=section: canonical(_side_meaning(side, section)))  # type: ignore[misc]
-    for name in _WHOLE:
+    for name in WHOLE_SLOTS:
         component = getattr(model, name)
         if component is not None:
             parts[name] = _component(f"model.{name}", name, component)
@@ -197,7 +197,7 @@ def _model_parts(model: ModelSpec) -> dict[str, str]:
 
 @functools.cache
 def _scalar_names() -> tuple[str, ...]:
-    return tuple(name for name in ModelSpec.model_fields if name not in ("encoder", "decoder", "regularizers", *_WHOLE))
+    return tuple(name for name in ModelSpec.model_fields if name not in ("encoder", "decoder", "regularizers", *WHOLE_SLOTS))
 
 
 def _side_meaning(side: str, section: Any) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def _components(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
         found = ((name, getattr(stack, name)) for name in _SIDE)
         yield from ((name, value) for name, value in found if value is not None and not _as_before(f"model.{side}.{name}", value))
-    yield from ((name, getattr(model, name)) for name in _WHOLE if getattr(model, name) is not None)
+    yield from ((name, getattr(model, name)) for name in WHOLE_SLOTS if getattr(model, name) is not None)
     yield from (("regularizer", component) for component in model.regularizers)
 
 

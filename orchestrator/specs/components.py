@@ -22,10 +22,12 @@ from orchestrator.specs.positions import KeyPath, describe, nearest
 
 MAX_INT = 1_000_000
 SIDE_SLOTS = ("layer", "connection", "aggregation", "residual", "self_attention")
+WHOLE_SLOTS = ("bridge", "extra_encoder", "context", "head")
+"""Of the model as a whole. All but the bridge may be absent."""
 SLOTS: dict[KeyPath, str] = (
     {("encoder", slot): slot for slot in SIDE_SLOTS}
     | {("decoder", slot): slot for slot in (*SIDE_SLOTS, "cross_attention")}
-    | {(name,): name for name in ("bridge", "extra_encoder", "context", "head")}
+    | {(slot,): slot for slot in WHOLE_SLOTS}
 )
 """Key path below `model` -> registry. `regularizers` is a list of components and therefore absent."""
 

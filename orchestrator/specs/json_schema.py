@@ -7,7 +7,7 @@ from typing import Any
 
 from models.registry import REGISTRIES
 from orchestrator.specs.check import SECTIONS
-from orchestrator.specs.components import SLOTS, schema
+from orchestrator.specs.components import SLOTS, WHOLE_SLOTS, schema
 from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.table import RowHead, TableHead
 from orchestrator.specs.templates import TemplateHead
@@ -21,7 +21,7 @@ def json_schema() -> dict[str, Any]:
         definitions[name].pop("required", None)
     for path, registry in SLOTS.items():
         owner = {"encoder": "EncoderSpec", "decoder": "DecoderSpec"}.get(str(path[0])) if len(path) == 2 else "ModelSpec"
-        optional = registry in ("extra_encoder", "context", "head")
+        optional = registry in WHOLE_SLOTS and registry != "bridge"
         definitions[str(owner)]["properties"][str(path[-1])] = _component(registry, optional)
     definitions["ModelSpec"]["properties"]["regularizers"] = {"type": "array", "items": _component("regularizer", False)}
     sections = {name: spec["properties"][name] for name in SECTIONS}

@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.errors import UserError
 from orchestrator.specs import check, precision, row_references
 from orchestrator.specs.compatibility import check_compatibility
-from orchestrator.specs.components import SIDE_SLOTS, refusal, site_info
+from orchestrator.specs.components import SIDE_SLOTS, WHOLE_SLOTS, refusal, site_info
 from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.grid.assignments import Assignment, ConflictError, apply, assignments
 from orchestrator.specs.grid.axes import Value
@@ -30,7 +30,7 @@ Part = tuple[str, ...]
 Key = tuple["Bound", ...]
 """The bound values that set keys of a part."""
 
-UNREGULARIZED: tuple[Part, ...] = tuple(("model", name) for name in ("encoder", "decoder", "bridge", "extra_encoder", "context", "head"))
+UNREGULARIZED: tuple[Part, ...] = tuple(("model", name) for name in ("encoder", "decoder", *WHOLE_SLOTS))
 REGULARIZERS: Part = ("model", "regularizers")
 NETWORK: tuple[Part, ...] = (*UNREGULARIZED, REGULARIZERS)
 WIDTHS: Part = ("model",)
@@ -267,6 +267,5 @@ def _components(model: ModelSpec) -> list[tuple[KeyPath, str, dict[str, Any]]]:
         side = getattr(model, name)
         found += [((name, slot), slot, getattr(side, slot)) for slot in SIDE_SLOTS]
     found.append((("decoder", "cross_attention"), "cross_attention", model.decoder.cross_attention))
-    whole = ("bridge", "extra_encoder", "context", "head")
-    found += [((slot,), slot, getattr(model, slot)) for slot in whole if getattr(model, slot) is not None]
+    found += [((slot,), slot, getattr(model, slot)) for slot in WHOLE_SLOTS if getattr(model, slot) is not None]
     return found + [(("regularizers", i), "regularizer", each) for i, each in enumerate(model.regularizers)]

@@ -11,7 +11,7 @@ from models import Cache, build
 from models.inference import prepared
 from models.layers.runge_kutta import RungeKutta
 from models.site import Flow
-from tests.unit.models.model_cases import VOCAB, batch, config
+from tests.unit.models.model_cases import VOCAB, assert_recomputed_alike, batch, config
 from tests.unit.models.residual_cases import hidden, problems
 from tests.unit.models.sizes import added
 
@@ -135,14 +135,7 @@ def test_a_decoder_caches_each_evaluation_in_a_place_of_its_own(decoder):
 
 @pytest.mark.parametrize("connection", ["residual", "corrector"])
 def test_recomputed_layers_give_the_same_gradients(connection):
-    found = []
-    for recompute in (False, True):
-        model = model_of(connection=connection, kind="runge_kutta").train()
-        model.recompute(recompute)
-        model(*batch()).hidden.square().mean().backward()
-        found.append([p.grad for p in model.parameters()])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other)
+    assert_recomputed_alike(model_of(connection=connection, kind="runge_kutta"))
 
 
 def test_one_line_where_they_cannot_stand():

@@ -10,7 +10,7 @@ import torch
 
 from models import build
 from models.site import Flow
-from tests.unit.models.model_cases import VOCAB, batch, config
+from tests.unit.models.model_cases import VOCAB, assert_recomputed_alike, batch, config
 from tests.unit.models.residual_cases import hidden, problems
 from tests.unit.models.sizes import added, on_both
 
@@ -133,16 +133,7 @@ def test_own_parameters(kind, own):
 
 @pytest.mark.parametrize("kind", [{"kind": "value_residual"}, {"kind": "value_residual", "share": True}, {"kind": "layer_memory"}])
 def test_recomputed_layers_share_the_same(kind):
-    found = []
-    for recompute in (False, True):
-        model = model_of(**kind).train()
-        model.recompute(recompute)
-        loss = model(*batch()).hidden.square().mean()
-        loss.backward()
-        found.append([loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
-    assert len(found[0]) == len(found[1])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other)
+    assert_recomputed_alike(model_of(**kind))
 
 
 def test_one_line_where_options_do_nothing():

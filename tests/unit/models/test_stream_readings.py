@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from models import build
-from tests.unit.models.model_cases import VOCAB, batch, config, off_start
+from tests.unit.models.model_cases import VOCAB, assert_recomputed_alike, batch, config, off_start
 from tests.unit.models.residual_cases import both, hidden, model_of, problems, sublayer, x_and_y
 from tests.unit.models.sizes import added
 
@@ -185,16 +185,8 @@ KINDS = ["manifold_streams", "laurel_previous", "delta_expanded"]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_recomputed_layers_pass_the_stream_through(kind):
-    found = []
-    for recompute in (False, True):
-        model = off_start(build(both("pre", 2, kind=kind) | {"dropout": {"residual": 0.0, "embedding": 0.0}}, VOCAB, VOCAB, 1)).train()
-        model.recompute(recompute)
-        loss = model(*batch()).hidden.square().mean()
-        loss.backward()
-        found.append([loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
-    assert len(found[0]) == len(found[1])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other)
+    config = both("pre", 2, kind=kind) | {"dropout": {"residual": 0.0, "embedding": 0.0}}
+    assert_recomputed_alike(off_start(build(config, VOCAB, VOCAB, 1)))
 
 
 @pytest.mark.parametrize("kind", ["manifold_streams", "delta_expanded"])

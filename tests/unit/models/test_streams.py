@@ -12,7 +12,7 @@ import torch
 from models import build
 from models.residuals.hyper import Hyper
 from models.residuals.manifold_hyper import ManifoldHyper
-from tests.unit.models.model_cases import VOCAB, batch, off_start
+from tests.unit.models.model_cases import VOCAB, assert_recomputed_alike, batch, off_start
 from tests.unit.models.residual_cases import both, hidden, model_of, problems, sublayer, x_and_y
 
 # ---------------------------------------------------------------- hyper-connections
@@ -244,13 +244,5 @@ def test_coefficients_and_streams_are_fp32_under_autocast(kind):
 
 @pytest.mark.parametrize("kind", ["hyper", "manifold_hyper", "depth_attention", "mudd", "deep_cross_attention"])
 def test_recomputed_layers_pass_the_stream_through(kind):
-    found = []
-    for recompute in (False, True):
-        model = off_start(build(both("pre", 2, kind=kind) | {"dropout": {"residual": 0.0, "embedding": 0.0}}, VOCAB, VOCAB, 1)).train()
-        model.recompute(recompute)
-        loss = model(*batch()).hidden.square().mean()
-        loss.backward()
-        found.append([loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
-    assert len(found[0]) == len(found[1])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other)
+    config = both("pre", 2, kind=kind) | {"dropout": {"residual": 0.0, "embedding": 0.0}}
+    assert_recomputed_alike(off_start(build(config, VOCAB, VOCAB, 1)))
