@@ -101,6 +101,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 def own(lab: Lab, tmp_path: Path) -> Lab:
     """The demo with a results folder of the test's own: base is the worst, hier better, iter perfect."""
     made = copy.copy(lab)
+    made.rows = dict(lab.rows)
     made.results = tmp_path / "results"
     shutil.copytree(lab.results, made.results)
     made.ledger = Ledger(made.results)
