@@ -199,8 +199,9 @@ class OptimSpec(Strict):
             return data
         if data.get("kind", "adam") == "adam" and data.get("name") == "adam":  # older files write `name: adam`
             data = {name: value for name, value in data.items() if name != "name"}
-        if data.get("kind") in _MOMENTUM and data.get("momentum") is None:
-            data = data | {"momentum": _MOMENTUM[data["kind"]]}
+        kind = data.get("kind")
+        if isinstance(kind, str) and kind in _MOMENTUM and data.get("momentum") is None:
+            data = data | {"momentum": _MOMENTUM[kind]}
         return data
 
     @field_validator("betas", "eps", "momentum")

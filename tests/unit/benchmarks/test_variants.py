@@ -24,6 +24,7 @@ def variants() -> ModuleType:
     return benchmark
 
 
+@pytest.mark.slow
 def test_every_table_with_a_reported_speed_is_found(variants: ModuleType) -> None:
     found = variants.tables()
     assert {"dou2018/table1", "mlrf2018/text"} <= set(found)
@@ -72,6 +73,7 @@ def test_packed_products_are_counted(variants: ModuleType) -> None:
     assert counter.get_total_flops() == 2 * 3 * 5 * 16 * 7
 
 
+@pytest.mark.slow
 def test_a_measurement_has_every_figure(variants: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     short = "--rounds 2 --steps 1 --batch-tokens 60 --sentences 2 --beam 2"
     args = variants.arguments(f"--size tiny --targets dou2018/table1 --only row1 row5 {short}".split())

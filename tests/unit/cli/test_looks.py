@@ -127,6 +127,7 @@ rows:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_decisions_stay_and_what_is_decided_gets_no_more_seeds(tmp_path: Path, cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """short is contradicted at the first look; wide, whose claim asks for four seeds, and its base go on."""

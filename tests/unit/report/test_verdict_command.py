@@ -23,6 +23,7 @@ rows:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_claims_are_judged_and_remembered(tmp_path: Path, cli: Run) -> None:
     file = tmp_path / "mine.yaml"

@@ -30,6 +30,7 @@ ROWS = [
     ("  r: {optim: {schedule: {kind: inverse-sqrt}}}", 6, "lr is needed by schedule inverse-sqrt"),
     ("  r: {optim: {schedule: {lr: 1e-3}}}", 6, "lr is not used by schedule noam"),
     ("  r: {optim: {kind: nagg}}", 6, "rows.r.optim.kind: found 'nagg'; expected one of adam, muon, nag; did you mean nag"),
+    ("  r: {optim: {kind: []}}", 6, "rows.r.optim.kind: found a list; expected one of adam, muon, nag"),
     ("  r: {optim: {clip: 0.1}}", 6, "optim.clip: unknown key; .*did you mean clip_norm"),
     ("  r: {optim: {momentum: 0.9}}", 6, "rows.r.optim.momentum: momentum is not used by optimiser adam"),
     ("  r: {optim: {kind: nag, momentum: 1.0}}", 6, "momentum: found 1.0; expected a number < 1"),

@@ -95,6 +95,7 @@ def test_a_run_deleted_in_the_ui_is_made_anew(fake_results: Any) -> None:
     assert new.info.run_id != child.info.run_id and new.info.status == "FINISHED"
 
 
+@pytest.mark.slow
 def test_mlflow_is_imported_once_per_version_to_make_an_empty_database(fake_results: Any, tmp_path: Path) -> None:
     fake_results.typical()
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}

@@ -25,7 +25,7 @@ from orchestrator.training.runtime import Runtime
 from orchestrator.training.trainer import STOP_POLL_EVERY
 from tests.unit.training.support import KEY, Recorder, changed, fit
 
-pytestmark = pytest.mark.timeout(400)  # two processes that import torch: a busy machine takes its time
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]  # two processes that import torch: a busy machine takes its time
 NO_DROPOUT = {"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}}
 CONVOLUTIONAL = {
     "num_layers": 3,
