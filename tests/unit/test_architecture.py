@@ -77,7 +77,7 @@ def test_what_imports_what() -> None:
 
 
 ORDER = ["", "files", "specs", "ledger", "data", "scoring", "tracking", "decoding", "training", "sweeps", "engines", "cost", "report"]
-ORDER += ["lifecycle", "analysis", "cli"]
+ORDER += ["lifecycle", "analysis", "cli", "api"]
 """Packages of `orchestrator`, lowest first: one imports only from itself and from those before it."""
 
 

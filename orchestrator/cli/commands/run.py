@@ -41,17 +41,27 @@ from orchestrator.tracking.environment import checked_uri
 
 def run(target: str, seed: int | None, options: ExecutionOptions) -> None:
     """Runs every row of `target` with its own seed, or with `seed`."""
-    rows = resolve_rows(target, options, seed=seed, preparing=True)
-    seeds = [seed] if seed is not None else sorted({row.spec.seed for row in rows if row.spec is not None} or {1})
+    execute_rows(*of_run(target, None if seed is None else [seed], options))
+
+
+def of_run(target: str, seeds: list[int] | None, options: ExecutionOptions) -> tuple[list[Row], list[int], ExecutionOptions]:
+    """Rows, seeds and options of `run`. seeds: None for the rows' own."""
+    rows = resolve_rows(target, options, seed=seeds[0] if seeds else None, preparing=True)
+    seeds = seeds or sorted({row.spec.seed for row in rows if row.spec is not None} or {1})
     address = rows[0].id if len(rows) == 1 else address_of(target, rows)
     name = sweep_name(address, options.profile, options.sets) + "".join(f":{s}" for s in seeds)
     section = None if options.resources is None else {"resources": resources.parse(options.resources)}
-    execute_rows(rows, seeds, replace(options, name=name, sweep=section))
+    return rows, seeds, replace(options, name=name, sweep=section)
 
 
 def sweep(target: str, seeds: str | None, options: ExecutionOptions) -> None:
     """Runs every row of `target` with every seed, under the scheduler of its sweep section."""
-    requested, limits = parse_seeds(seeds), resources.parse(options.resources)
+    execute_rows(*of_sweep(target, parse_seeds(seeds), options))
+
+
+def of_sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> tuple[list[Row], list[int], ExecutionOptions]:
+    """Rows, seeds and options of `sweep`. requested: seeds, None for those of the sweep section."""
+    limits = resources.parse(options.resources)
     section = sweep_of(target, options.profile)
     rows = resolve_rows(target, options, preparing=True)
     if options.until_decided:
@@ -63,7 +73,7 @@ def sweep(target: str, seeds: str | None, options: ExecutionOptions) -> None:
     options = replace(options, name=name, sweep=settings, claims=stated)
     if section.scheduler.kind == "asha" and section.scheduler.tolerance == "noise":
         settings["scheduler"]["tolerance"] = _tolerance(target, rows, options)
-    execute_rows(rows, requested or section.seeds, options)
+    return rows, requested or section.seeds, options
 
 
 def _tolerance(target: str, rows: list[Row], options: ExecutionOptions) -> dict[str, float]:
@@ -84,18 +94,7 @@ def _tolerance(target: str, rows: list[Row], options: ExecutionOptions) -> dict[
 
 def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> None:
     """Runs rows and prints their records. Exit code 1 (typer.Exit) where one failed that was not expected to."""
-    check_engine(options.engine, options.workers, options.jobs)
-    options = replace(
-        options,
-        tracking_uri=None if options.no_tracking else checked_uri(options.tracking_uri),
-        mirrors=tuple(published_ledgers()),
-    )
-    budget.check(options.max_hours, options.results)
-    need_folder(options.data_dir, "--data-dir")
-    trainable = [row for row in rows if row.kind == "run"]
-    if not trainable:
-        raise UserError(f"{rows[0].id}: found no row of kind run: nothing to execute")
-    runs(trainable, seeds)
+    trainable, options = checked(rows, seeds, options)
     retrained = options.scheduler.get("retrain")
     retrain.check_seeds(retrained, seeds)
 
@@ -108,6 +107,23 @@ def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions) -
     _print_next_commands(trainable, out, options)
     if any(record["status"] not in ("done", "stopped") and not record.get("failed_as_stated") for record in records):
         raise typer.Exit(1)
+
+
+def checked(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> tuple[list[Row], ExecutionOptions]:
+    """The rows that train, and the options with what every execution adds. UserError for what can be refused before any work."""
+    check_engine(options.engine, options.workers, options.jobs)
+    options = replace(
+        options,
+        tracking_uri=None if options.no_tracking else checked_uri(options.tracking_uri),
+        mirrors=tuple(published_ledgers()),
+    )
+    budget.check(options.max_hours, options.results)
+    need_folder(options.data_dir, "--data-dir")
+    trainable = [row for row in rows if row.kind == "run"]
+    if not trainable:
+        raise UserError(f"{rows[0].id}: found no row of kind run: nothing to execute")
+    runs(trainable, seeds)
+    return trainable, options
 
 
 @contextmanager

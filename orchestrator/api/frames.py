@@ -1,0 +1,119 @@
+"""Results, learning curves and translations as data frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Unpack
+
+import pandas as pd
+
+from orchestrator.api.targets import Target, Where, as_text, find
+from orchestrator.errors import UserError
+from orchestrator.ledger.keys import short
+from orchestrator.ledger.results import Ledger
+from orchestrator.report.find import SeedResult
+from orchestrator.specs.row import Row
+from orchestrator.specs.rows import sweep_of
+from orchestrator.specs.table import number as reported_number
+from orchestrator.tracking.history import flatten, number
+
+
+def results(target: Target, *, seeds: Sequence[int] | None = None, spec: bool = False, **where: Unpack[Where]) -> pd.DataFrame:
+    """Results of every row of a table, file or folder: one line per row and seed, also where nothing was run yet.
+
+    Args:
+        seeds: Seeds to list besides those that have results; default: those of the file's sweep section.
+        spec: Add the whole spec as columns `spec.model.d_model` and so on.
+        where: See `Where`.
+
+    Columns: `row`, `label`, `kind`, `seed`; `status` (done, stopped, diverged, failed, trained: not scored yet, new: not run, needs-data:
+    not run and its corpus is absent, or the kind of a row that does not run) and `reason`; `steps`, `params`, `bleu` (ROUGE-L for
+    summaries), `chrf` and the row's other scorings; `tokens_per_second` in training, `sentences_per_second` in decoding;
+    `reported.NAME`: the paper's figures; `signature` of the score; `train_key`, `decode_key`, `score_key`; `shipped`: the figures come
+    with the product. Figures are missing where a run is not done. Raises UserError for an unknown target or an invalid spec.
+    """
+    found = find(target, where)
+    if seeds is None:
+        with as_text(target) as text:
+            seeds = sweep_of(text, found.options.profile).seeds
+    lines: list[dict[str, Any]] = []
+    for row in found.rows:
+        reported = {f"reported.{name}": reported_number(value) for name, value in row.expect.items()}
+        known = {each.seed: each for each in found.finder.outcomes(row, seeds)}
+        keys = found.finder.seeds(row, seeds)
+        for seed in sorted({*known, *seeds}) if row.spec is not None else [None]:
+            line: dict[str, Any] = {"row": row.id, "label": row.label, "kind": row.kind, "seed": seed, "status": row.kind, "reason": ""}
+            if seed in known:
+                line |= _figures(known[seed], found.finder.ledger)
+            elif seed is not None:
+                trained = keys[seed].train if seed in keys else None
+                line |= {"status": "needs-data" if trained is None else "new", "train_key": trained}
+            lines.append(line | reported | (_spec(row, seed) if spec and seed is not None else {}))
+    frame = pd.DataFrame(lines)
+    return frame.astype({name: "Int64" for name in ("seed", "steps", "params") if name in frame})
+
+
+def history(target: Target, *, seeds: Iterable[int] = (), **where: Unpack[Where]) -> pd.DataFrame:
+    """Learning curves of every row and seed that has any: one line per report, in order of steps.
+
+    Columns: `row`, `seed`, `step` (updates), `time`, and the metrics that runs log: `train/nll` and `valid/nll` in nats per token,
+    `valid/bleu`, `train/lr` and so on. A metric is missing at steps that do not report it. seeds: also searched for, besides those in the
+    ledger. Raises UserError like `results`.
+    """
+    found = find(target, where)
+    lines = []
+    for row in found.rows:
+        for seed, keys in found.finder.seeds(row, seeds or [1]).items():
+            for report in found.finder.ledger.history(keys.train) if keys.train is not None else ():
+                metrics = {name: value for name, item in flatten(report) if (value := number(item)) is not None}
+                step, seconds = int(metrics.pop("step")), metrics.pop("t", None)
+                lines.append({"row": row.id, "seed": seed, "step": step, "time": pd.to_datetime(seconds, unit="s", utc=True)} | metrics)
+    return pd.DataFrame(lines, columns=None if lines else ["row", "seed", "step", "time"])
+
+
+def hypotheses(target: Target, seed: int = 1, **where: Unpack[Where]) -> pd.DataFrame:
+    """Translations of one row's test set, one line per sentence.
+
+    Columns: `source` and `reference` (`reference2` and so on) where the corpus is prepared, and `hypothesis`. Raises UserError like
+    `results`, and for a row that was not decoded with this seed.
+    """
+    found = find(target, where, seed)
+    row = found.one(target)
+    keys = found.finder.keys(row)
+    record = None
+    if keys is not None and keys.train is not None and keys.decode is not None:
+        record = found.finder.ledger.read_decode(keys.train, keys.decode)
+    if record is None or row.spec is None:
+        raise UserError(f"{row.id}: no translations with seed {seed} in {found.options.results}; expected nmt-ablate run {target} first")
+    columns = {}
+    if (prepared := found.finder.prepared(row.spec.data)) is not None:
+        columns["source"] = prepared.sources(row.spec.score.test)
+        for i, stream in enumerate(prepared.references(row.spec.score.test)):
+            columns["reference" if i == 0 else f"reference{i + 1}"] = stream
+    return pd.DataFrame(columns | {"hypothesis": record["hypotheses"]})
+
+
+def _figures(one: SeedResult, ledger: Ledger) -> dict[str, Any]:
+    train = one.keys.train
+    return {
+        "status": one.status,
+        "reason": one.reason,
+        "steps": one.steps,
+        "params": one.params,
+        "bleu": one.bleu,
+        "chrf": one.chrf,
+        **one.also,
+        "tokens_per_second": one.tokens_per_second,
+        "sentences_per_second": one.sentences_per_second,
+        "signature": one.signature,
+        "train_key": train,
+        "decode_key": one.keys.decode,
+        "score_key": one.keys.score,
+        "shipped": train is not None and not (ledger.root / short(train)).is_dir(),
+    }
+
+
+def _spec(row: Row, seed: int) -> dict[str, Any]:
+    seeded = row.at(seed).spec
+    assert seeded is not None
+    return {f"spec.{name}": value for name, value in flatten(seeded.model_dump(mode="json"))}

@@ -1,0 +1,91 @@
+"""The API on a few runs of the ledger that is shipped."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import orchestrator.api as nmt
+from orchestrator.ledger.results import Ledger
+from orchestrator.paths import PUBLISHED_LEDGER, ROOT
+
+ROWS = ("dou2018/table1/row1", "dou2018/table1/row5")
+WHERE: dict[str, Any] = {"profile": "mini"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Row 1 and row 5 of Dou's table 1 under the profile mini, three seeds each."""
+    folder = tmp_path_factory.mktemp("shipped")
+    for spec in PUBLISHED_LEDGER.glob("*/spec.yaml"):
+        if any(f"\nid: {row}\n" in spec.read_text() for row in ROWS):
+            shutil.copytree(spec.parent, folder / spec.parent.name)
+    return folder
+
+
+@pytest.fixture
+def shipped(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("orchestrator.cli.commands.rows.PUBLISHED_LEDGER", runs)
+    monkeypatch.chdir(tmp_path)
+    return runs
+
+
+def test_importing_is_cheap() -> None:
+    code = "import sys, orchestrator.api as nmt; print(sorted({'torch', 'pandas', 'ray', 'mlflow', 'pydantic'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert set(nmt.__all__) <= {"UserError", *nmt._PLACES}
+    with pytest.raises(AttributeError, match="no attribute 'result'"):
+        nmt.result  # noqa: B018
+
+
+def test_results_have_a_line_per_row_and_seed(shipped: Path) -> None:
+    frame = nmt.results("dou2018/table1", seeds=[1, 2, 9], spec=True, **WHERE).set_index(["row", "seed"])
+    ours = frame.loc[(ROWS[1], 2)]
+    ledger = Ledger(shipped)
+    score = ledger.read_score(ours.train_key, ours.score_key)
+    assert score is not None and ours.bleu == score["bleu"] and ours.status == "done" and ours.shipped
+    assert frame.loc[(ROWS[1], 3)].bleu > 0, "seeds of the ledger are listed without being asked for"
+    assert frame.loc[(ROWS[1], 9)].status == "needs-data" and not frame.loc[(ROWS[1], 9)].bleu > 0
+    assert frame.loc[(ROWS[1], 1)]["reported.bleu"] == 28.63
+    assert ours["spec.seed"] == 2 and ours["spec.model.encoder.connection.kind"] == "hierarchical"
+
+
+def test_history_is_in_order_of_steps(shipped: Path) -> None:
+    frame = nmt.history(ROWS[0], **WHERE)
+    assert set(frame.seed) == {1, 2, 3}
+    for _, curve in frame.groupby("seed"):
+        assert curve.step.is_monotonic_increasing and curve["valid/nll"].dropna().iloc[0] > curve["valid/nll"].dropna().iloc[-1]
+
+
+def test_hypotheses_and_what_is_absent(shipped: Path) -> None:
+    frame = nmt.hypotheses(ROWS[0], 3, **WHERE)
+    assert list(frame) == ["hypothesis"] and len(frame) == 1000
+    with pytest.raises(nmt.UserError, match="no translations with seed 9"):
+        nmt.hypotheses(ROWS[0], 9, **WHERE)
+    with pytest.raises(nmt.UserError, match=r"found \d+ rows that run; expected one"):
+        nmt.load("dou2018/table1", **WHERE)
+
+
+def test_two_rows_are_compared_over_their_seeds(shipped: Path) -> None:
+    found, back = nmt.compare(*ROWS[::-1], **WHERE), nmt.compare(*ROWS, **WHERE)
+    means = nmt.results("dou2018/table1", **WHERE).groupby("row").bleu.mean()
+    assert found.delta == pytest.approx(means[ROWS[1]] - means[ROWS[0]], abs=1e-3) and back.delta == -found.delta
+    assert found.seeds == (3, 3) and found.claim == 0.99 and found.low < found.delta < found.high
+    assert nmt.compare("dou2018/table1/row9", ROWS[0], **WHERE).verdict == "not run"
+    with pytest.raises(nmt.UserError, match="compared with itself"):
+        nmt.compare(ROWS[0], ROWS[0])
+
+
+def test_a_mapping_is_a_table(shipped: Path) -> None:
+    shutil.copy(ROOT / "search_spaces" / "quickstart.yaml", "base.yaml")
+    table = {"extends": "base.yaml", "source": {"paper": "mine", "table": "gates"}, "rows": {"wide": {"model": {"d_model": 128}}}}
+    frame = nmt.results(table, seeds=[1])
+    assert list(frame.row) == ["mine/gates/wide"] and list(frame.status) == ["new"]
+    with pytest.raises(nmt.UserError) as raised:
+        nmt.results(table | {"rows": {"wide": {"modle": {}}}})
+    assert raised.value.lines[0].startswith("mapping: rows.wide.modle: unknown key")
