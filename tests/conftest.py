@@ -94,7 +94,7 @@ class FakeResults:
             "seconds": 12.5,
         }
         self._write(self.run_dir(row) / "train.json", json.dumps(about | {"weights_sha256": "ab" * 32, "reason": ""} | extra))
-        self._write(self.run_dir(row) / "capsule.json", json.dumps({"key": row["keys"]["train"], "python": "3"}))
+        self._write(self.run_dir(row) / "capsule.json", json.dumps({"key": row["keys"]["train"], "python": "3", "git_commit": "c0ffee"}))
 
     def score(self, row: Mapping[str, Any], bleu: float = 27.64) -> None:
         keys, run = row["keys"], self.run_dir(row)

@@ -37,8 +37,16 @@ def number(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
+BOOKKEEPING = ("total_steps", "rung")
+"""Entries of a report that are no figures of the run: a chart of them says nothing."""
+FIRST = ("valid/nll", "train/nll")
+"""Written before the others: the UI's comparison opens with the metric that a run had first."""
+
+
 def read_points(path: Path, start: int) -> tuple[list[Point], list[str]]:
-    """Finite metrics in order, and `key@step` of the others. If a step is reported again after a crash, the first report counts.
+    """Finite metrics in order, to five digits, and `key@step` of the others.
+
+    If a step is reported again after a crash, the first report counts.
 
     The time of a point is its line's `t` (seconds), else `start` plus its step in ms, so that a rebuilt store is the same.
     """
@@ -50,12 +58,13 @@ def read_points(path: Path, start: int) -> tuple[list[Point], list[str]]:
         if not isinstance(step, int):
             continue
         time = int(line["t"] * 1000) if isinstance(line.get("t"), (int, float)) else start + step
-        for key, value in flatten({name: item for name, item in line.items() if name not in ("step", "t", "key")}):
+        figures = {name: item for name, item in line.items() if name not in ("step", "t", "key", *BOOKKEEPING)}
+        for key, value in flatten({name: figures[name] for name in FIRST if name in figures} | figures):
             if (metric_value := number(value)) is None or step <= last.get(key, -1):
                 continue
             last[key] = step
             if math.isfinite(metric_value):
-                points.append(Point(key, metric_value, time, step))
+                points.append(Point(key, float(f"{metric_value:.5g}"), time, step))
             else:
                 nonfinite.append(f"{key}@{step}")
     return points, nonfinite

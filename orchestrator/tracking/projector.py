@@ -5,11 +5,14 @@ Everything here is a function of files: writing is idempotent, and `reconcile` r
 appends to its own files, from which a store that was down catches up later.
 
     state      done      stopped (ASHA)   diverged, failed   running   interrupted
-    MLflow     FINISHED  KILLED           FAILED             RUNNING   KILLED
+    MLflow     FINISHED  FINISHED         FAILED             RUNNING   KILLED
+
+The UI shows KILLED as a failure, which a run that ASHA stopped is not: the tag `status` says what became of it.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,18 +20,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.files import atomic
 from orchestrator.files.locks import file_lock
 from orchestrator.ledger.run_lock import owner
 from orchestrator.tracking.history import Point
+from orchestrator.tracking.overview import Finished, overview, rounded, row_names, words
 from orchestrator.tracking.source import FINAL, RunResult, SweepRecord, SweepRow, read_result, read_sweep, run_directory, stamp
 from orchestrator.tracking.store import MlflowStore, StoredRun
+from orchestrator.tracking.views import colours
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
 STATUS = {
     "done": "FINISHED",
-    "stopped": "KILLED",
+    "stopped": "FINISHED",
     "diverged": "FAILED",
     "failed": "FAILED",
     "running": "RUNNING",
@@ -38,13 +44,16 @@ STATUS = {
 
 Progress = Callable[[int], None]
 
+FORMAT = 2
+"""Of what is written of a run. Runs in a store that have another one are written again."""
 MAX_REQUESTS = 4
 """Rows of one sweep that are written to a server concurrently."""
 
 
 @dataclass
 class _SweepRuns:
-    """A sweep's runs in the store. runs: as found; children: adopted or created by this process. Both by `SweepRow.key`.
+    """A sweep's runs in the store. runs: as found; children: adopted or created by this process; finished: runs with a result, in any
+    state. All by `SweepRow.key`. names: of rows in the UI, by address; colours: by name.
 
     fresh: searched in this call, so that no other writer of the ledger can have created more runs.
     """
@@ -53,7 +62,9 @@ class _SweepRuns:
     runs: dict[str, Run] = field(default_factory=dict)
     children: dict[str, StoredRun] = field(default_factory=dict)
     stamps: dict[str, Any] = field(default_factory=dict)
-    states: dict[str, tuple[str, int]] = field(default_factory=dict)
+    finished: dict[str, Finished] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    colours: dict[str, str] = field(default_factory=dict)
     fresh: bool = True
 
 
@@ -110,7 +121,8 @@ class Projector:
             parent = self.store.adopt(parents[0])
         else:
             parent = self.store.create(sweep.name, {"nmt.kind": "sweep", "nmt.sweep": sweep.id, "nmt.status": "running"}, sweep.started)
-        stored = self._stored[sweep.id] = _SweepRuns(parent)
+        names = row_names(sweep)
+        stored = self._stored[sweep.id] = _SweepRuns(parent, names=names, colours=colours(names.values()))
         for run in parents[1:]:
             self.store.delete(run.info.run_id)
         row_keys = {row.key for row in sweep.rows}
@@ -124,7 +136,7 @@ class Projector:
                 stored.runs[key] = run
             elif run.data.tags.get("nmt.kind") != "superseded":
                 superseded = self.store.adopt(run)
-                self.store.write(superseded, tags={"nmt.kind": "superseded", "nmt.status": "superseded"})
+                self.store.write(superseded, tags={"nmt.kind": "superseded", "nmt.status": "superseded", "status": "superseded"})
                 if run.info.status == "RUNNING":
                     self.store.write_status(superseded, "KILLED")
         return stored
@@ -134,9 +146,18 @@ class Projector:
         open_rows = sum(counts[state] for state in ("pending", "running", "interrupted"))
         state = "running" if live or counts["running"] else "interrupted" if open_rows else "done"
         tags = {f"nmt.{name}": str(counts[name]) for name in ("done", "stopped", "diverged", "failed")}
-        self.store.write(stored.parent, tags={"nmt.status": state, "nmt.rows": str(len(sweep.rows))} | tags)
+        view = self.store.write_view(sweep.id, sweep.name, sweep.started)
+        tags |= {"nmt.status": state, "nmt.rows": str(len(sweep.rows)), "nmt.view": view, "mlflow.source.name": "nmt-ablate"}
+        about = overview(sweep, stored.finished.values(), states)
+        tags["nmt.overview"] = hashlib.sha256(about.table.encode()).hexdigest()[:16]
+        if stored.parent.tags.get("nmt.overview") != tags["nmt.overview"]:
+            path = self.results / ".tracking" / sweep.id / "table.csv"
+            atomic.write_text(path, about.table)
+            self.store.write_artifacts(stored.parent, {path.name: path})
+        self.store.write(stored.parent, points=about.points, tags=tags | about.tags)
         if stored.parent.status != STATUS[state]:
-            self.store.write_status(stored.parent, STATUS[state], max((end for _, end in stored.states.values()), default=sweep.started))
+            end = max((run.end for run in stored.finished.values()), default=sweep.started)
+            self.store.write_status(stored.parent, STATUS[state], end)
 
     # ------------------------------------------------------------ the children
 
@@ -166,9 +187,11 @@ class Projector:
                 return "pending"
             state = result.state if result.state in FINAL or active else "interrupted"
             self._write(sweep, stored, row, result, state)
-            stored.states[row.key] = (state, result.end or result.start)
+            note = words(state, result.tags.get("reason", ""))
+            figures = {name: value for name, value in result.figures.items() if state in FINAL}
+            stored.finished[row.key] = Finished(stored.names[row.id], row.seed, state, note, result.end or result.start, figures)
             stored.stamps[row.key] = (current, active)
-        return stored.states[row.key][0]
+        return stored.finished[row.key].state
 
     def _is_active(self, train_key: str) -> bool:
         run = run_directory(self.roots, train_key)
@@ -177,7 +200,7 @@ class Projector:
     def _write(self, sweep: SweepRecord, stored: _SweepRuns, row: SweepRow, result: RunResult, state: str) -> None:
         """Writes `nmt.projected` with the last request and then the status, so that the next call completes an interrupted one."""
         status = STATUS.get(state, "RUNNING")
-        projected = f"{state}:{result.content}"
+        projected = f"{FORMAT}:{state}:{result.content}"
         run = stored.runs.get(row.key)
         if (
             run is not None
@@ -194,11 +217,12 @@ class Projector:
         else:
             store.write_artifacts(child, result.artifacts)
         if state in FINAL:
-            points += [_final(name, value, result) for name, value in result.metrics.items()]
+            points = [_final(name, value, result) for name, value in result.metrics.items()] + points
         signature = {"signature": result.tags["signature"]} if "signature" in result.tags else {}
         extra = {"nonfinite": ", ".join(result.nonfinite)} if result.nonfinite else {}
         result_tags = {f"nmt.{name}": value for name, value in (result.tags | extra).items()}
-        tags = self._tags(sweep, stored, row) | result_tags | {"nmt.status": state, "nmt.projected": projected}
+        tags = self._tags(sweep, stored, row) | result_tags | {"nmt.status": state, "status": words(state, result.tags.get("reason", ""))}
+        tags |= ({"mlflow.source.git.commit": result.commit} if result.commit else {}) | {"nmt.projected": projected}
         store.write(child, points=points, spec=row.spec | signature, tags=tags)
         if status != "RUNNING":
             store.write_status(child, status, result.end or max([point.time for point in result.points[-1:]] + [result.start]))
@@ -214,7 +238,7 @@ class Projector:
         if row.key in stored.runs:
             child = self.store.adopt(stored.runs[row.key])
         else:
-            child = self.store.create(f"{row.id}:{row.seed}", self._tags(sweep, stored, row), result.start)
+            child = self.store.create(f"{stored.names[row.id]} s{row.seed}", self._tags(sweep, stored, row), result.start)
         stored.children[row.key] = child
         return child
 
@@ -227,10 +251,14 @@ class Projector:
             "nmt.table": row.table,
             "nmt.label": row.label,
             "mlflow.note.content": row.label,
+            "mlflow.runColor": stored.colours[stored.names[row.id]],
+            "mlflow.source.name": "nmt-ablate",
+            "row": stored.names[row.id],
         }
         tags |= {"nmt.train_key": row.train or "", "nmt.decode_key": row.decode or "", "nmt.score_key": row.score or ""}
         return {name: value for name, value in tags.items() if value}
 
 
 def _final(name: str, value: float, result: RunResult) -> Point:
-    return Point(name, value, result.end or result.start, result.steps)
+    """Without a step, so that the UI draws bars of it."""
+    return Point(name, rounded(value), result.end or result.start, 0)

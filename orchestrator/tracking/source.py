@@ -80,6 +80,14 @@ class RunResult:
     nonfinite: list[str] = field(default_factory=list)
     artifacts: dict[str, Path] = field(default_factory=dict)
     content: str = ""
+    commit: str = ""
+    """Of the code that trained it, as far as known."""
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The final figures, and the last value of validation nll."""
+        last = [point.value for point in self.points if point.key == "valid/nll"][-1:]
+        return self.metrics | ({"valid/nll": last[0]} if last else {})
 
 
 def read_sweep(path: Path) -> SweepRecord:
@@ -133,7 +141,9 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
     start = _modified(spec_path) or sweep.started
     points, nonfinite = read_points(history_path, start)
     result = RunResult(state, start, None, int(train.get("steps", 0)), _finals(train, decode, score, also), {}, points, nonfinite)
-    if state in FINAL:
+    if state == "stopped" and points:
+        result.end = points[-1].time  # its record is written at the sweep's end
+    elif state in FINAL:
         result.end = max(filter(None, (_modified(path) for path in (train_path, decode_path, score_path, *also_paths))), default=start)
     artifact_paths = {"train.json": train_path, "spec.yaml": spec_path, "capsule.json": run / "capsule.json"}
     if row.decode is not None:
@@ -148,6 +158,8 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
         "weights_sha256": train.get("weights_sha256"),
     }
     result.tags = {name: str(value) for name, value in run_tags.items() if value}
+    capsule = _json(run / "capsule.json", row.train)
+    result.commit = str(capsule.get("git_commit") or "")
     about = [train, {k: v for k, v in decode.items() if k != "tokens"}, score, len(points), points[-1:], nonfinite]
     content = json.dumps(about + [also] * bool(also), default=str)
     result.content = hashlib.sha256(content.encode()).hexdigest()
@@ -203,13 +215,13 @@ def _finals(
 ) -> dict[str, float]:
     chrf = score.get("chrf")
     found = {
+        "bleu": score.get("bleu"),
+        "chrf": chrf.get("score") if isinstance(chrf, Mapping) else chrf,
+        "tokens_per_second": train.get("tokens_per_second"),
+        "sentences_per_second": decode.get("sentences_per_second"),
         "params": train.get("params"),
         "steps": train.get("steps"),
         "seconds": train.get("seconds"),
-        "tokens_per_second": train.get("tokens_per_second"),
-        "sentences_per_second": decode.get("sentences_per_second"),
-        "bleu": score.get("bleu"),
-        "chrf": chrf.get("score") if isinstance(chrf, Mapping) else chrf,
     }
     for name in ("sacrebleu", "tokenised", "mteval"):
         if isinstance(figure := score.get(name), Mapping):

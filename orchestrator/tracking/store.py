@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import json
 import os
 import re
 import shutil
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import UserError
 from orchestrator.files.locks import file_lock
-from orchestrator.tracking import sqlite_client
+from orchestrator.tracking import sqlite_client, views
 from orchestrator.tracking.environment import configure, default_uri, is_server, redact, sqlite_path, with_driver
 from orchestrator.tracking.history import Point, flatten
 from orchestrator.tracking.location import artifacts_of, copy_artifact, ledger_id, prepare_database
@@ -35,16 +34,6 @@ if TYPE_CHECKING:
 EXPERIMENT = "nmt-ablate"
 KIND = {"mlflow.experimentKind": "custom_model_development", "mlflow.experiment.primaryMetric.name": "bleu"}
 """Tags that make the UI open with runs and curves instead of GenAI traces."""
-
-VIEW_NAME, BEST_NAME = "nmt", "nmt-best"
-_COLUMNS = ["metrics.`bleu`", "metrics.`chrf`", "metrics.`tokens_per_second`", "metrics.`params`", "tags.`nmt.status`", "tags.`nmt.label`"]
-_BEST = {"orderByKey": "metrics.`bleu`", "orderByAsc": False, "searchFilter": "tags.`nmt.kind` = 'run'"}
-VIEW = {
-    f"mlflow.sharedViewState.{VIEW_NAME}": json.dumps({"selectedColumns": _COLUMNS}),
-    f"mlflow.sharedViewState.{BEST_NAME}": json.dumps({"selectedColumns": _COLUMNS} | _BEST),
-}
-"""Views of the UI by name (`viewStateShareKey` in its address), with the columns that compare rows. Unless sorted by time, the
-UI lists rows without their sweeps, as its charts require."""
 
 MAX_METRICS, MAX_PARAMS, MAX_KEY, MAX_PARAM, MAX_TAG = 1000, 100, 250, 6000, 8000
 PAGE = 250
@@ -73,6 +62,7 @@ class MlflowStore:
         self.server, self.own = is_server(self.uri), self.uri == default_uri(results)
         self._client: MlflowClient | SqliteClient | None = None
         self._experiment = ""
+        self._tags: dict[str, str] = {}
 
     @property
     def client(self) -> MlflowClient | SqliteClient:
@@ -135,7 +125,7 @@ class MlflowStore:
 
     def create(self, name: str, tags: Mapping[str, str], start: int) -> StoredRun:
         """Creates a run together with its tags, so that it is found after a crash."""
-        new_tags = dict(tags) | {"nmt.ledger": ledger_id(self.results)} | ({} if self.own else {"mlflow.user": _user()})
+        new_tags = dict(tags) | {"nmt.ledger": ledger_id(self.results), "mlflow.user": _user()}
         clean = {key: text(value, MAX_TAG) for key, value in new_tags.items()}
         client = self.client
         run = client.create_run(self._experiment, start_time=start, tags=clean, run_name=text(name, MAX_KEY))
@@ -173,6 +163,20 @@ class MlflowStore:
                 child.tags.update(changed)
                 new_tags = []
         return len(new)
+
+    def write_view(self, sweep_id: str, name: str, started: int) -> str:
+        """Keeps the view of a sweep's runs -> its key. started: milliseconds since 1970."""
+        filters = {"nmt.sweep": _plain(sweep_id)} | ({} if self.own else {"nmt.ledger": ledger_id(self.results)})
+        key = views.key_of(sweep_id, *filters.values())
+        client = self.client
+        for tag, value in views.of_sweep(key, name, filters, started).items():
+            self._set_tag(client, self._experiment, tag, value)
+        return key
+
+    def _set_tag(self, client: MlflowClient | SqliteClient, experiment: str, name: str, value: str) -> None:
+        if self._tags.get(name) != value:
+            client.set_experiment_tag(experiment, name, value)
+            self._tags[name] = value
 
     def write_status(self, child: StoredRun, status: str, end: int | None = None) -> None:
         """Sets RUNNING, FINISHED, KILLED or FAILED. `end`: milliseconds."""
@@ -213,16 +217,17 @@ class MlflowStore:
         if found is None:
             location = None if self.server else artifacts_of(self.results)
             try:
-                return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=KIND | VIEW))
+                return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=KIND | views.shared()))
             except Exception:
                 # another writer created it first
                 if (found := client.get_experiment_by_name(EXPERIMENT)) is None:
                     raise
         if found.lifecycle_stage == "deleted":
             client.restore_experiment(found.experiment_id)
-        for name, value in VIEW.items():
-            if found.tags.get(name) != value:
-                client.set_experiment_tag(found.experiment_id, name, value)
+        wanted = {name: value for name, value in KIND.items() if name not in found.tags} | views.shared()
+        self._tags = dict(found.tags)
+        for name, value in wanted.items():
+            self._set_tag(client, str(found.experiment_id), name, value)
         if not self.server and str(found.artifact_location).startswith("mlflow-artifacts:"):
             raise UserError(
                 f"{redact(self.uri)}: the artifacts of experiment {EXPERIMENT} lie behind its MLflow server: give the server's address"

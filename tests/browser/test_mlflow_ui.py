@@ -72,10 +72,13 @@ def test_run_list_and_a_run(results: Path, server: UiServer, browse: Callable[..
     runs = {run.info.run_name: run for run in MlflowStore(results).search("sweep-1")}
     assert server.page.startswith(f"{server.url}/#/experiments/{experiment(results)}/runs?")
     listed = browse(server.page, "--dump-dom")
-    assert "fake sweep" in listed and "Model training" in listed
-    dense = runs["fake/table1/dense:1"].info.run_id
+    assert "fake sweep" in listed and "Model training" in listed and "2 done, 1 stopped" in listed and "best: dense" in listed
+    ((name, page),) = server.pages_of_sweeps()
+    charts = browse(page, "--dump-dom")
+    assert name == "fake sweep" and "Group: dense" in charts and "Comparison" in charts, "the saved view groups the seeds of a row"
+    dense = runs["dense s1"].info.run_id
     page = browse(f"{server.url}/#/experiments/{experiment(results)}/runs/{dense}", "--dump-dom")
-    assert "fake/table1/dense:1" in page
+    assert "dense s1" in page and "Evaluation runs" not in page, "every page opens on Model training"
     assert "28.42" in page and "bleu" in page
     listing = Path(os.environ.get("SCREENSHOTS", tmp_path)) / "mlflow-runs.png"
     browse(server.page, f"--screenshot={listing}")

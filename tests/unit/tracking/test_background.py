@@ -77,7 +77,7 @@ def test_store_that_comes_back_gets_everything(fake_results: Any) -> None:
     blocked.rmdir()
     assert tracking.stop(60)
     assert len(said) == 1
-    assert states(fake_results) == Counter(FINISHED=2, KILLED=3, FAILED=1)
+    assert states(fake_results) == Counter(FINISHED=3, KILLED=2, FAILED=1)
 
 
 def test_missing_sweep_file_is_a_warning(fake_results: Any) -> None:

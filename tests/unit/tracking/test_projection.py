@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import itertools
 import os
 import shutil
@@ -81,16 +82,15 @@ def test_every_state_and_value(fake_results: Any, blank: Path) -> None:
     seed_store(fake_results.root, blank)
     projector = Projector(fake_results.root)
     assert projector.sync(sweep_id) == Counter(done=2, stopped=1, diverged=1, running=1, pending=1)
-    assert dump(fake_results.root)["fake/table1/cut:1"][0] == "RUNNING"
+    assert dump(fake_results.root)["cut s1"][0] == "RUNNING"
     fake_results.finished(rows["cut"])
     fake_results.finished(rows["later"])
     assert projector.finish_sweep(sweep_id) == Counter(done=4, stopped=1, diverged=1)
     runs = dump(fake_results.root)
-    status = {name.removeprefix("fake/table1/"): run[0] for name, run in runs.items()}
-    finished = dict.fromkeys(("fake sweep", "baseline:1", "dense:1", "cut:1", "later:1"), "FINISHED")
-    assert status == finished | {"linear:1": "KILLED", "mlrf:1": "FAILED"}
+    finished = dict.fromkeys(("fake sweep", "baseline s1", "dense s1", "linear s1", "cut s1", "later s1"), "FINISHED")
+    assert {name: run[0] for name, run in runs.items()} == finished | {"mlrf s1": "FAILED"}
 
-    _, start, end, tags, params, points, artifacts = runs["fake/table1/dense:1"]
+    _, start, end, tags, params, points, artifacts = runs["dense s1"]
     assert end > start
     assert tags["mlflow.parentRunId"] == "fake sweep"
     expected = {
@@ -102,18 +102,21 @@ def test_every_state_and_value(fake_results: Any, blank: Path) -> None:
         "seed": "1",
         "status": "done",
     }
-    assert expected.items() <= {key.removeprefix("nmt."): value for key, value in tags.items()}.items()
+    assert {f"nmt.{key}": value for key, value in expected.items()}.items() <= tags.items()
+    assert (tags["row"], tags["status"], runs["linear s1"][3]["status"]) == ("dense", "done", "stopped at step 5")
+    assert tags["mlflow.user"] == getpass.getuser() and tags["mlflow.source.git.commit"] == "c0ffee"
     assert (
         tags["nmt.train_key"] == rows["dense"]["keys"]["train"]
         and tags["nmt.signature"] == params["signature"] == "nrefs:1|case:mixed|tok:13a"
     )
     assert params["model.encoder.connection.kind"] == "dense" and params["optim.peak_lr"] == "0.002"
-    final = {"bleu": 28.42, "chrf": 51.5, "tokens_per_second": 4321.5, "sentences_per_second": 55.5, "params": 123_456}
+    final = {"bleu": 28.42, "chrf": 51.5, "tokens_per_second": 4322, "sentences_per_second": 55.5, "params": 123_456}
     assert {key: points[key][-1][1] for key in final} == final
     assert [step for step, _, _ in points["train/loss"]] == list(range(1, 21)) and points["valid.bleu"][3][:2] == (4, 2.0)
+    assert runs["fake sweep"][6] == ["table.csv"] and runs["fake sweep"][5]["bleu"][-1][1] == 28.42
     assert artifacts == ["capsule.json", "hypotheses.txt", "score.json", "spec.yaml", "train.json"]
-    assert runs["fake/table1/linear:1"][3]["nmt.status"] == "stopped"
-    assert runs["fake/table1/mlrf:1"][3]["nmt.nonfinite"] == "train/loss@6"
+    assert runs["linear s1"][3]["nmt.status"] == "stopped"
+    assert runs["mlrf s1"][3]["nmt.nonfinite"] == "train/loss@6"
     assert not list(Path.cwd().glob("mlruns*")), "MLflow wrote into the working directory"
 
 
@@ -122,7 +125,7 @@ def test_again_changes_nothing_and_from_nothing_is_the_same(fake_results: Any, b
     seed_store(fake_results.root, blank)
     assert reconcile(fake_results.root) == (Counter(done=2, stopped=1, diverged=1, interrupted=1, pending=1), [])
     first = dump(fake_results.root)
-    assert first["fake/table1/cut:1"][0] == "KILLED" and first["fake/table1/cut:1"][3]["nmt.status"] == "interrupted"
+    assert first["cut s1"][0] == "KILLED" and first["cut s1"][3]["nmt.status"] == "interrupted"
     assert first["fake sweep"][0] == "KILLED"
     reconcile(fake_results.root)
     assert dump(fake_results.root) == first
@@ -132,7 +135,7 @@ def test_again_changes_nothing_and_from_nothing_is_the_same(fake_results: Any, b
     fake_results.score(rows["cut"])
     reconcile(fake_results.root)
     resumed = dump(fake_results.root)
-    assert [step for step, _, _ in resumed["fake/table1/cut:1"][5]["train/loss"]] == list(range(1, 21))
+    assert [step for step, _, _ in resumed["cut s1"][5]["train/loss"]] == list(range(1, 21))
 
     (fake_results.root / "mlflow.db").unlink()
     command = [sys.executable, "-c", RECONCILER, str(fake_results.root)]
@@ -221,10 +224,10 @@ def test_live_run_of_another_process_stays_running(fake_results: Any, blank: Pat
     try:
         assert holder.stdout is not None and holder.stdout.readline()
         assert reconcile(fake_results.root)[0]["running"] == 1
-        assert dump(fake_results.root)["fake/table1/cut:1"][0] == "RUNNING"
+        assert dump(fake_results.root)["cut s1"][0] == "RUNNING"
     finally:
         os.kill(holder.pid, signal.SIGKILL)
         holder.wait()
     time.sleep(0.1)
     assert reconcile(fake_results.root)[0]["interrupted"] == 1
-    assert dump(fake_results.root)["fake/table1/cut:1"][0] == "KILLED"
+    assert dump(fake_results.root)["cut s1"][0] == "KILLED"

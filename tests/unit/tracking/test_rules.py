@@ -58,12 +58,15 @@ class Memory:
 
     def write_artifacts(self, child: StoredRun, files: Any) -> None: ...
 
+    def write_view(self, sweep_id: str, name: str, started: int) -> str:
+        return "view"
+
     def delete(self, run_id: str) -> None:
         del self.runs[run_id]
 
     def of(self, name: str) -> Any:
         """The run whose row is called so; "": the sweep's."""
-        (found,) = [run for run in self.runs.values() if run.info.run_name == (f"fake/table1/{name}:1" if name else "fake sweep")]
+        (found,) = [run for run in self.runs.values() if run.info.run_name == (f"{name} s1" if name else "fake sweep")]
         return found
 
     def told(self, name: str) -> dict[str, list[tuple[int, float, int]]]:
@@ -87,7 +90,7 @@ def project(fake_results: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return call
 
 
-def test_final_figures_stand_at_the_runs_last_step_and_end(fake_results: Any, project: Any) -> None:
+def test_final_figures_are_rounded_and_stand_at_the_runs_end_without_a_step(fake_results: Any, project: Any) -> None:
     _, rows = fake_results.typical()
     run = fake_results.run_dir(rows["dense"])
     score = run / "score" / f"{rows['dense']['keys']['score'][:16]}.json"
@@ -99,11 +102,13 @@ def test_final_figures_stand_at_the_runs_last_step_and_end(fake_results: Any, pr
     told = store.told("dense")
     end = 1_700_001_000_000
     finals = {"bleu": 28.42, "chrf": 51.5, "params": 123_456.0, "steps": 20.0, "seconds": 12.5}
-    finals |= {"tokens_per_second": 4321.5, "sentences_per_second": 55.5}
-    assert {name: told[name] for name in finals} == {name: [(20, value, end)] for name, value in finals.items()}
-    assert told["train/loss"] == [(step, 5 / step, 1_700_000_200_000 + step * 1000) for step in range(1, 21)]
+    finals |= {"tokens_per_second": 4322.0, "sentences_per_second": 55.5}
+    assert {name: told[name] for name in finals} == {name: [(0, value, end)] for name, value in finals.items()}
+    assert told["train/loss"] == [(step, float(f"{5 / step:.5g}"), 1_700_000_200_000 + step * 1000) for step in range(1, 21)]
     assert (store.of("dense").info.start_time, store.of("dense").info.end_time) == (1_700_000_100_000, end)
-    assert store.told("linear")["params"] == [(5, 123_456.0, store.of("linear").info.end_time)], "a stopped run's at the step it reached"
+    stopped = 1_700_000_205_000
+    assert store.told("linear")["params"] == [(0, 123_456.0, stopped)], "a stopped run ends with its last report, not with its record"
+    assert store.of("linear").info.end_time == stopped
     assert "params" not in store.told("cut"), "a run that may go on has no final figures"
 
 
@@ -114,7 +119,25 @@ def test_a_run_that_has_its_training_and_not_its_score_has_no_final_figures_yet(
     fake_results.sweep([row])
     assert project(live=True).told("one") == {}
     fake_results.score(row)
-    assert project(live=True).told("one")["bleu"][0][:2] == (20, 27.64)
+    assert project(live=True).told("one")["bleu"][0][:2] == (0, 27.64)
+
+
+def test_the_sweeps_own_run_has_the_best_row_the_means_and_the_table(fake_results: Any, project: Any) -> None:
+    _, rows = fake_results.typical()
+    again = fake_results.row("dense", seed=2)
+    fake_results.finished(again, bleu=28.02)
+    for row, when in ((rows["baseline"], 1), (rows["dense"], 2), (again, 3)):
+        for path in fake_results.run_dir(row).rglob("*.*"):
+            os.utime(path, (1_700_000_300 + when,) * 2)
+    fake_results.sweep([*rows.values(), again])
+    first = project(live=False)
+    told, tags = first.told(""), first.of("").data.tags
+    assert [(step, value) for step, value, _ in told["rows/dense"]] == [(3, 28.42), (4, 28.22)], "in order of their ends"
+    assert [value for _, value, _ in told["bleu"]][:3] == [27.64, 28.42, 28.22] and "rows/linear" not in told
+    assert tags["row"] == "best: dense" and tags["status"] == "3 done, 1 stopped, 1 diverged, 1 interrupted, 1 pending"
+    assert "| dense | 2 | 28.22 +- 0.28 | 51.50 |  | 4,322 | 123,456 | done |" in tags["mlflow.note.content"]
+    assert "| linear | 1 |  |  |  | 4,322 | 123,456 | stopped at step 5 |" in tags["mlflow.note.content"]
+    assert "baseline,1,27.64,51.50,," in (fake_results.root / ".tracking" / "sweep-1" / "table.csv").read_text()
 
 
 def test_every_state_has_its_status(fake_results: Any, project: Any) -> None:
@@ -127,7 +150,7 @@ def test_every_state_has_its_status(fake_results: Any, project: Any) -> None:
     fake_results.sweep([*rows.values(), failed, poor])
     names = ("", "baseline", "linear", "mlrf", "failed", "poor", "cut")
     store = project(live=True)
-    live = ["RUNNING", "FINISHED", "KILLED", "FAILED", "FAILED", "FAILED", "RUNNING"]
+    live = ["RUNNING", "FINISHED", "FINISHED", "FAILED", "FAILED", "FAILED", "RUNNING"]
     assert [store.of(name).info.status for name in names] == live
     store = project(live=False)
     assert [store.of(name).info.status for name in names] == ["KILLED", *live[1:-1], "KILLED"]
