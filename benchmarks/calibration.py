@@ -1,12 +1,11 @@
 """Are verdicts right? False positives, coverage and power of the estimator on real runs: many seeds of one row, drawn again and again.
 
     nmt-ablate noise ROW --profile mini --seeds 20 --data-dir DIR --engine local
-    nmt-ablate sweep ROW --profile mini --seeds 1,2,..,20 --set decode.beam_size=1 ..        (an effect: the same weights, other search)
-    python benchmarks/calibration.py ROW --profile mini --effect decode.beam_size=1 [--json]
+    python benchmarks/calibration.py ROW --profile mini --data-dir DIR [--figure FILE] [--json]
 
 A pseudo-table has rows of k seeds each, drawn without replacement from one row's seeds: it has no true difference, and a test at 5 % should
-call 5 % of its differences significant. With an effect, the first row's seeds are drawn from the other search, and the true difference is
-that of all seeds.
+call 5 % of its differences significant. A planted effect takes all matches away from a share of the sentences of each seed, drawn anew; its
+true size is the difference of the means of all seeds. `--effect KEY=VALUE` adds one that was run with all seeds, as decode.beam_size=1.
 """
 
 from __future__ import annotations
@@ -17,20 +16,27 @@ import math
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 
+from orchestrator.cli.commands.looks import Judged
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
+from orchestrator.scoring.bleu import MAX_ORDER
 from orchestrator.scoring.significance.estimator import LEVEL, Arm, Difference, detectable, difference, holm, pooled
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import score_of
 from orchestrator.scoring.significance.verdicts import judge
 from orchestrator.specs.rows import resolve
+from orchestrator.sweeps.looks import FIRST
+from orchestrator.sweeps.looks import LEVEL as LOOK_LEVEL
 from orchestrator.sweeps.plan import Data
 
 ROWS = 4
 """Rows of a pseudo-table, the baseline among them."""
 QUESTIONS = ("same_sentences", "other_sentences")
+MATCHES = slice(2, 2 + MAX_ORDER)
+"""Of a sentence's statistics of BLEU."""
 
 
 def main() -> None:
@@ -44,10 +50,13 @@ def main() -> None:
     parser.add_argument("--metric", default="bleu")
     parser.add_argument("--tables", type=int, default=300, help="pseudo-tables for each number of seeds")
     parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3, 5], help="seeds a row")
+    parser.add_argument("--lost", type=float, nargs="*", default=[0.005, 0.01, 0.02, 0.03, 0.04, 0.06], help="shares of the sentences")
+    parser.add_argument("--figure", type=Path, help="where to draw the power by effect")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     base = seeds_of(arguments, [])
-    effects = {text: seeds_of(arguments, [text]) for text in arguments.effect}
+    effects = {f"{share:.1%} of the sentences lost": with_lost(base, share) for share in arguments.lost}
+    effects |= {text: seeds_of(arguments, [text]) for text in arguments.effect}
     found: dict[str, Any] = {
         "row": arguments.row,
         "profile": arguments.profile,
@@ -57,10 +66,13 @@ def main() -> None:
         "mean": float(scores(base).mean()),
         "sd": float(scores(base).std(ddof=1)),
         "null": {str(k): null(base, k, arguments.tables) for k in arguments.seeds if ROWS * k <= len(base)},
-        "agent": {str(k): agent(base, k, arguments.tables // 10) for k in arguments.seeds if ROWS * k <= len(base)},
+        "agent": {str(k): agent(base, k, arguments.tables // 5) for k in arguments.seeds if ROWS * k <= len(base)},
+        "looks": {text: two_looks(base, other, arguments.tables) for text, other in {"none": base, **effects}.items()},
         "effects": {text: {str(k): planted(base, other, k, arguments.tables) for k in arguments.seeds} for text, other in effects.items()},
     }
     print(json.dumps(found, indent=1) if arguments.json else page(found))
+    if arguments.figure is not None:
+        draw(found, arguments.figure)
 
 
 def seeds_of(arguments: argparse.Namespace, sets: list[str]) -> list[Arm]:
@@ -85,11 +97,15 @@ def joined(arms: list[Arm], chosen: np.ndarray) -> Arm:
     return Arm(np.concatenate([arm.statistics for arm in picked]), picked[0].score, scores(picked))
 
 
+def compared(row: Arm, rows: list[Arm]) -> Difference:
+    """A row of a table against its first, with the spread pooled over all."""
+    found = difference(row, rows[0], pooled([each.scores for each in rows]))
+    assert found is not None
+    return found
+
+
 def table(rows: list[Arm]) -> list[Difference]:
-    """Each row against the first, with the spread pooled over all."""
-    spread = pooled([row.scores for row in rows])
-    found = [difference(row, rows[0], spread) for row in rows[1:]]
-    return [each for each in found if each is not None]
+    return [compared(row, rows) for row in rows[1:]]
 
 
 def null(base: list[Arm], k: int, tables: int) -> dict[str, Any]:
@@ -110,15 +126,55 @@ def null(base: list[Arm], k: int, tables: int) -> dict[str, Any]:
 
 
 def agent(base: list[Arm], k: int, loops: int) -> dict[str, Any]:
-    """Of twenty changes that change nothing, judged one by one against a claim of +0.5: how many are accepted, mean and most over loops."""
+    """How many of twenty changes that change nothing are accepted, mean and most over loops.
+
+    The loop adds its changes to one table as rows with a claim of +0.5 and asks for a verdict after each, whose p-value is adjusted for the
+    rows so far, as that of `verdict` is.
+    """
     generator, accepted = np.random.default_rng(200 + k), []
     for _ in range(loops):
         order = generator.permutation(len(base))
-        baseline, rest = joined(base, order[:k]), order[k:]
-        arms = [joined(base, generator.choice(rest, size=k, replace=False)) for _ in range(20)]
-        words = [judge(0.5, table([baseline, arm])[0], margin=0.5).word for arm in arms]
-        accepted.append(sum(word in ("reproduced", "same direction") for word in words))
+        rows, p, hits = [joined(base, order[:k])], list[float](), 0
+        for _ in range(20):
+            rows.append(joined(base, generator.choice(order[k:], size=k, replace=False)))
+            found = compared(rows[-1], rows)
+            p.append(found.other_sentences.p)
+            hits += judge(0.5, found, holm(p)[-1], margin=0.5).word in ("reproduced", "same direction")
+        accepted.append(hits)
     return {"mean": float(np.mean(accepted)), "most": max(accepted), "at_most_one": float(np.mean([n <= 1 for n in accepted]))}
+
+
+def two_looks(base: list[Arm], other: list[Arm], tables: int, most: int = 6) -> dict[str, Any]:
+    """Tables of a baseline, a row from `other` and one from `base`, looked at with three seeds and, where these do not decide, with `most`.
+
+    Returns the share of rows of `other` that a look calls significant, that of the others ("null"), and the mean number of seeds of a row.
+    """
+    generator, hits, seeds = np.random.default_rng(300), np.zeros(2), 0
+    for _ in range(tables):
+        drawn = generator.permutation(len(base))[: 3 * most].reshape(3, most)
+        left = {0, 1}
+        for k in (FIRST, most):
+            rows = [joined(arms, chosen[:k]) for arms, chosen in zip((base, other, base), drawn, strict=True)]
+            found = table(rows)
+            adjusted = holm([each.other_sentences.p for each in found])
+            for i in sorted(left):
+                verdict = judge(None, found[i], adjusted[i], level=LOOK_LEVEL)
+                ended = k == most or Judged(None, verdict.word, verdict.reason, verdict.seeds).ends(most) is not None
+                hits[i] += ended and verdict.word in ("higher", "lower")
+                seeds += k * ended
+                left -= {i} if ended else set()
+    return {"significant": hits[0] / tables, "null": hits[1] / tables, "seeds": seeds / (2 * tables)}
+
+
+def with_lost(arms: list[Arm], share: float) -> list[Arm]:
+    """The same seeds without a match (BLEU) in a share of their sentences."""
+    generator, lost = np.random.default_rng(400), []
+    for arm in arms:
+        statistics = arm.statistics.copy()
+        chosen = generator.choice(statistics.shape[1], size=round(share * statistics.shape[1]), replace=False)
+        statistics[:, chosen, MATCHES] = 0
+        lost.append(Arm.of(list(statistics), arm.score))
+    return lost
 
 
 def planted(base: list[Arm], other: list[Arm], k: int, tables: int) -> dict[str, Any]:
@@ -130,7 +186,7 @@ def planted(base: list[Arm], other: list[Arm], k: int, tables: int) -> dict[str,
         order = generator.permutation(min(len(base), len(other)))
         rows = [joined(base, order[:k]), joined(other, order[k : 2 * k])]
         rows += [joined(base, order[i * k : (i + 1) * k]) for i in range(2, min(ROWS, len(order) // k))]
-        found = table(rows)[0]
+        found = compared(rows[1], rows)
         for question in QUESTIONS:
             hits[question] += getattr(found, question).p < LEVEL
         covered += found.same_sentences.low <= true <= found.same_sentences.high
@@ -150,14 +206,30 @@ def page(found: dict[str, Any]) -> str:
     for k, each in found["agent"].items():
         share = f"at most one in {each['at_most_one']:.0%} of loops"
         lines += ["", f"{k} seeds: of 20 changes that change nothing {each['mean']:.1f} are accepted, {share}"]
+    lines += ["", f"| two looks, {FIRST} and 6 seeds: planted | called significant | other rows | seeds a row |", "|---|---|---|---|"]
+    for text, each in found["looks"].items():
+        lines.append(f"| {text} | {each['significant']:.1%} | {each['null']:.1%} | {each['seeds']:.1f} |")
     lines += ["", "| planted by | seeds a row | effect | MDE of the plan | power, other seeds | other seeds and sentences | coverage |"]
     lines.append("|---|---|---|---|---|---|---|")
     for text, by_k in found["effects"].items():
         for k, each in by_k.items():
             rates = [*(each[question] for question in QUESTIONS), each["coverage"]]
             figures = f"{each['effect']:+.2f} | {each['mde']:.2f} | " + " | ".join(f"{rate:.0%}" for rate in rates)
-            lines.append(f"| `{text}` | {k} | {figures} |")
+            lines.append(f"| {text} | {k} | {figures} |")
     return "\n".join(lines)
+
+
+def draw(found: dict[str, Any], path: Path) -> None:
+    """Power by planted effect for each number of seeds, with the smallest effect that a plan says 80 % power finds."""
+    figure, axes = plt.subplots(figsize=(5.5, 3.4), layout="constrained")
+    for colour, k in zip(plt.rcParams["axes.prop_cycle"].by_key()["color"], sorted(map(int, found["null"])), strict=False):
+        points = sorted((abs(each[str(k)]["effect"]), each[str(k)]["same_sentences"]) for each in found["effects"].values())
+        axes.plot(*zip(*points, strict=True), marker="o", color=colour, label=f"{k} seeds")
+        axes.axvline(next(iter(found["effects"].values()))[str(k)]["mde"], color=colour, linestyle=":")
+    axes.axhline(0.8, color="grey", linewidth=0.8)
+    axes.set(xlabel="true difference, BLEU", ylabel="share of tables that find it", ylim=(0, 1.02), xlim=(0, None))
+    axes.legend(loc="lower right", title="dotted: MDE of the plan")
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 if __name__ == "__main__":

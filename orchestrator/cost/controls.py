@@ -1,7 +1,8 @@
 """Matched controls: rows that say whether a variant gains more than its parameters or its operations would.
 
 `row1@params=row5` is row1, widened to the parameters of row5 and trained as row1 is. `row1@flops=row5` is row1, trained for as many
-operations as row5; if row5 starts from row1's trained weights, so does the control. Both are within TOLERANCE.
+operations as row5. If row5 starts from row1's trained weights, the second does so too, and the first from the widened row1's, which is
+trained before it (`row1@params=row5@start`): each trains as long as row5. Both are within TOLERANCE.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from rich.console import Console
 
@@ -85,6 +87,10 @@ def _several(names: list[str]) -> str:
     return f"control{'s' if len(names) > 1 else ''} {', '.join(names[:2])}{more}"
 
 
+_PLAIN: dict[str, Any] = {"expect": {}, "pinned": False, "note": "", "controls": ()}
+"""What a control does not take over from the row that it is made from."""
+
+
 class Matcher:
     """Makes controls from resolved rows of kind run."""
 
@@ -103,14 +109,18 @@ class Matcher:
         if checked is None:
             raise UserError(*problems)
         label = f"{_short(of)}, {how}: {WORDS[control.kind]} of {_short(against)}"
-        plain = replace(of, expect={}, pinned=False, note="", controls=(), control=control)
-        return replace(plain, id=control.name, label=label, spec=checked, parent=parent)
+        return replace(of, id=control.name, label=label, spec=checked, parent=parent, control=control, **_PLAIN)
 
     def _widened(self, of: Row, against: Row) -> tuple[RunSpec, Row | None, str]:
         assert of.spec is not None and against.spec is not None
         sizes, target = self._sizes(of.spec), parameters.params(against.spec, *self._sizes(against.spec))
         model, how = widened(of.spec, sizes, target)
-        return of.spec.model_copy(update={"model": model}), of.parent, how
+        spec = of.spec.model_copy(update={"model": model})
+        if against.spec.init_from != of.id:
+            return spec, of.parent, how
+        start_id = f"{Control('params', of.id, against.id).name}@start"
+        start = replace(of, id=start_id, label=f"{_short(of)}, {how}", spec=spec, **_PLAIN)
+        return spec.model_copy(update={"init_from": start.id}), start, f"{how}, continued"
 
     def _trained(self, of: Row, against: Row) -> tuple[RunSpec, Row | None, str]:
         assert of.spec is not None and against.spec is not None

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 from rich.console import Console
@@ -29,7 +30,7 @@ from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.parameters import check_initial
 from orchestrator.sweeps.progress_bars import ProgressBars
 from orchestrator.sweeps.rerun import set_aside_results
-from orchestrator.sweeps.row import result_of
+from orchestrator.sweeps.row import needs_training, result_of
 from orchestrator.sweeps.task import Task
 from orchestrator.sweeps.tasks import group_jobs, make_tasks, topological_levels
 from orchestrator.tracking.sweeps import BackgroundProjector
@@ -85,7 +86,7 @@ class Sweep:
             {(t.id, t.seed): self.ledger.read_train(t.train_key) for t in self.tasks}, self.ledger, self.options.arguments
         )
         stopped = {} if self.asha is None else self.asha.stopped()
-        pending = [task for task in self.tasks if not self._is_final(task, stopped)]
+        pending = self._pending(stopped)
         specs = [(id, task.run_spec) for id, task in {task.id: task for task in pending}.items()]
         check_initial(specs)
         for line in warned(specs):
@@ -131,6 +132,21 @@ class Sweep:
                 elif record.get("status") in ("diverged", "failed"):
                     blocked[task.name] = f"its parent {parent.name} {record['status']}: {record.get('reason') or 'no reason known'}"
         return blocked
+
+    def _pending(self, stopped: dict[str, int]) -> list[Task]:
+        """Tasks with something left to do, among them finished parents whose weights are needed and not here (results in a mirror)."""
+        pending: list[Task] = []
+        needed: set[str | None] = set()
+        for task in reversed(self.tasks):  # children before parents
+            is_needed, is_final = task.train_key in needed, self._is_final(task, stopped)
+            if is_needed or not is_final:
+                task = replace(task, weights_needed=is_needed)
+                trains = needs_training(task, self.ledger)
+                if trains:
+                    needed.add(task.parent_key)
+                if trains or not is_final:
+                    pending.append(task)
+        return pending[::-1]
 
     def _is_final(self, task: Task, stopped: dict[str, int]) -> bool:
         result = result_of(task, self.ledger)

@@ -14,6 +14,7 @@ from orchestrator.ledger import component_sources
 from orchestrator.ledger.keys import Keys, keys_of, manifest_key
 from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_files import Store
 from orchestrator.specs import precision
 from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.gc_pause import no_garbage_collection
@@ -30,7 +31,8 @@ class Planned:
     """One row and seed.
 
     status: new | done | failed | shared | stopped | needs-data. stopped: by ASHA, final for its sweep, but `run` resumes it. failed: by the
-    row's own rule (see `ledger.outcome`), for `reason`; nothing is left to do.
+    row's own rule (see `ledger.outcome`), for `reason`; nothing is left to do. new, with a reason: done, but a new row starts from its
+    weights, which are not here.
     same_as: the earlier row of this plan with the same score key.
     changed: source files edited since the training (see `ledger.component_sources`).
     """
@@ -156,6 +158,7 @@ def plan(
     requested = {(row.id, seed) for row, seed in runs(list(rows), list(seeds), force)}
     added: set[tuple[str, int]] = set()
     uncounted: list[str] = []
+    without_weights: set[str | None] = set()
     for row, seed in runs(list(rows), list(seeds), force):
         seeded = row.at(seed)
         for each in (row, *_ancestors(row)):
@@ -165,7 +168,10 @@ def plan(
             if (parent.id, seed) not in requested | added:
                 added.add((parent.id, seed))
                 result.parents.append(_plan_row(parent, seed, data, ledger, first, []))
-        result.rows.append(_plan_row(seeded, seed, data, ledger, first, uncounted))
+        result.rows.append(planned := _plan_row(seeded, seed, data, ledger, first, uncounted))
+        if planned.status in ("new", "stopped"):
+            without_weights |= _without_weights(seeded, data, ledger)
+    result.parents, result.rows = _again(result.parents, without_weights), _again(result.rows, without_weights)
     if uncounted:
         corpora = sorted({row.spec.data.corpus for row in rows if row.spec is not None and row.id in uncounted})
         result.notes.append(
@@ -201,6 +207,22 @@ def _ancestors(row: Row) -> list[Row]:
         row = row.parent
         ancestors.insert(0, row)
     return ancestors
+
+
+def _without_weights(row: Row, data: Data, ledger: Ledger) -> set[str | None]:
+    """Train keys of the rows above `row` that must train, because results in a mirror have no weights. The nearest weights are enough."""
+    keys: set[str | None] = set()
+    for ancestor in reversed(_ancestors(row)):
+        key = keys_for(ancestor, data).train
+        if key is None or Store(ledger.run_dir(key), key).has_weights():
+            break
+        keys.add(key)
+    return keys
+
+
+def _again(rows: Sequence[Planned], without_weights: set[str | None]) -> list[Planned]:
+    reason = "a row starts from its weights, which are not here"
+    return [replace(p, status="new", reason=reason) if p.status == "done" and p.keys.train in without_weights else p for p in rows]
 
 
 def _plan_row(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str], uncounted: list[str]) -> Planned:

@@ -71,8 +71,11 @@ def run_row(
         own: list[Reporter] = [history, RungReporter(ledger, task.train_key, decide), *reporters]
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)
-        if _any_worker(runtime, _needs_training(record, _needs_decoding(task, ledger), store)):
+        if task.weights_needed:
+            object_store.pull(task.run_dir)
+        if _any_worker(runtime, needs_training(task, ledger)):
             record = _train(task, runtime, prepared, ledger, lock, own)
+            ledger = Ledger(Path(task.results), lock=lock)  # translations in mirrors are of other weights
         assert record is not None
         if record["status"] == "done":
             _decode_and_score(task, runtime, prepared, ledger, store)
@@ -84,11 +87,13 @@ def _any_worker(runtime: Runtime, flag: bool) -> bool:
     return bool(runtime.sum(torch.tensor(float(flag), device=runtime.device)) > 0)
 
 
-def _needs_training(record: dict[str, Any] | None, needs_decoding: bool, store: Store) -> bool:
-    """Stopped and failed runs resume. A finished run without weights (in a mirror) trains only if a translation is missing."""
+def needs_training(task: Task, ledger: Ledger) -> bool:
+    """Stopped and failed runs resume. A finished run without weights (in a mirror) trains again only for what needs its weights."""
+    record = ledger.read_train(task.train_key)
     if record is None or record["status"] in ("stopped", "failed"):
         return True
-    return record["status"] == "done" and needs_decoding and not store.has_weights()
+    needs_weights = task.weights_needed or _needs_decoding(task, ledger)
+    return record["status"] == "done" and needs_weights and not Store(task.run_dir, task.train_key).has_weights()
 
 
 def _missing_scorings(task: Task, ledger: Ledger) -> list[Scoring]:

@@ -34,4 +34,6 @@ def test_rates_without_and_with_an_effect() -> None:
     weak, strong = (calibration.planted(base, seeds(effect, 2), 3, 30) for effect in (0.2, 2.0))
     assert strong["same_sentences"] == 1.0 and weak["same_sentences"] < 0.7 and strong["effect"] == pytest.approx(2.0, abs=0.3)
     assert 0.5 < strong["mde"] < 1.2
-    assert calibration.agent(base, 3, 3)["mean"] < 3
+    assert calibration.agent(base, 3, 2)["mean"] <= 1
+    looks = calibration.two_looks(base, seeds(2.0, 2), 20)
+    assert looks["significant"] > 0.9 and looks["null"] < 0.2 and 3 <= looks["seeds"] <= 6
