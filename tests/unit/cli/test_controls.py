@@ -22,14 +22,14 @@ def test_a_sweep_trains_controls(cli: Cli, spec: Write, tmp_path: Path) -> None:
     assert code == 0, err
     done = [json.loads(line) for line in out.splitlines()]
     names = [f"demo/small/{name}" for name in ("base", "wide", "base@params=wide", "base@flops=wide")]
-    assert sorted(record["id"] for record in done) == sorted(names) and {record["status"] for record in done} == {"done"}
+    assert {record["id"] for record in done} == {*names, f"{names[2]}@start"} and {record["status"] for record in done} == {"done"}
     of = {record["id"]: record for record in done}
     assert abs(of[names[2]]["params"] / of[names[1]]["params"] - 1) <= 0.005
     assert cli("sweep", path, "--engine", "local", "--no-tracking", *places)[2].count("nothing to do") == 1
     assert len(list((tmp_path / "r/sweeps").glob("demo-small*.json"))) == 4, "two sweeps, each with its lock"
     table = json.loads(cli("table", path, "--controls", "params,flops", "--format", "json", *places)[1])
     assert [row["id"] for row in table["rows"]] == names and {row["ours"]["status"] for row in table["rows"]} == {"done"}
-    assert table["rows"][2]["label"] == "base, d_ff 70: parameters of wide" and table["rows"][2]["reported"] == {}
+    assert table["rows"][2]["label"] == "base, d_ff 70, continued: parameters of wide" and table["rows"][2]["reported"] == {}
     assert [row["id"] for row in json.loads(cli("table", path, "--format", "json", *places)[1])["rows"]] == names[:2]
     for name in ("base@params=wide", "base@flops=wide"):
         code, out, err = cli("run", f"{path}#{name}", "--no-tracking", *places)

@@ -73,7 +73,13 @@ def test_shipped_tables_meet_the_tolerance(address: str, profile: str | None, da
         of = by_id[row.control.of]
         assert row.control.against == before.id and abs(params(row, data) / params(before, data) - 1) <= TOLERANCE, row.id
         assert of.spec is not None and row.spec is not None
-        assert row.spec.model_dump(exclude={"model"}) == of.spec.model_dump(exclude={"model"})
+        assert row.spec.model_dump(exclude={"model", "init_from"}) == of.spec.model_dump(exclude={"model", "init_from"})
+        if (
+            before.spec is not None and before.spec.init_from == of.id
+        ):  # the variant starts from the baseline's weights, so its control starts from the widened baseline's
+            assert row.parent is not None and row.parent.spec == row.spec.model_copy(update={"init_from": None})
+        else:
+            assert row.parent is of.parent
         mine, its = row.spec.model.model_dump(), of.spec.model.model_dump()
         assert {name for name in mine if mine[name] != its[name]} <= {"d_ff", "d_model", "encoder", "decoder"}
         assert row.expect == {} and not row.pinned
@@ -106,7 +112,8 @@ def test_rows_ask_for_controls(spec: Write, data: Data) -> None:
     assert names == ["base", "wide", "base@params=wide", "base@flops=wide", "deep", "base@params=deep", "none", "other"] and not left_out
     wide = found[2]
     assert wide.control == Control("params", "demo/small/base", "demo/small/wide") and wide.control.name == wide.id
-    assert wide.label == "base, d_ff 70: parameters of wide" and wide.spec is not None and wide.spec.init_from is None
+    assert wide.label == "base, d_ff 70, continued: parameters of wide" and wide.spec is not None
+    assert wide.spec.init_from == "demo/small/base@params=wide@start" and wide.parent is not None and wide.parent.parent is None
     given, _ = resolve(str(path), data, given=["params"])
     assert [row.id.partition("@")[2] for row in given if row.control] == ["params=wide", "params=deep", "params=none"]
     assert not any(row.control for row in resolve(str(path), data, given=[])[0])
