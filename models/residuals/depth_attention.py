@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from models.depth_mix import DepthMix
 from models.dropout import Dropout
 from models.full_precision import full_precision, rms
 from models.registry import RESIDUALS
@@ -14,6 +15,15 @@ from models.seams import Residual
 from models.site import Site
 
 Sources = tuple[Tensor, ...]
+
+
+class State(NamedTuple):
+    """Finished sources, the block's running sum; where the sources are kept once (models.depth_mix), what keeps them, and its last read."""
+
+    sources: Sources
+    running: Tensor | None = None
+    kept: DepthMix | None = None
+    above: Tensor | None = None
 
 
 @RESIDUALS.register("depth_attention")
@@ -52,6 +62,8 @@ class DepthAttention(Residual):
         self.number = 1 + (below // size if site.place else -(-m // size)) + int(below % size > 0 and site.place > 0)
         self.mixes = self.number > 1 and (site.place > 0 or final == "mix")
         content = self.mixes and weights != "scalars"
+        self.keeps = size == 1 and weights == "softmax" and query == "learned" and key_norm
+        self.number_kept = m + 1
         self.query = nn.Parameter(torch.zeros(d)) if content else None
         self.gain = nn.Parameter(torch.zeros(d)) if content else None
         self.map = nn.Parameter(torch.zeros(d, d)) if content and query == "input" else None
@@ -70,13 +82,20 @@ class DepthAttention(Residual):
         shape = getattr(self, name).shape
         return torch.ones(shape) if name == "gain" else torch.zeros(shape)
 
-    def start(self, h_0: Tensor) -> tuple[Sources, Tensor | None]:
-        """(finished sources, the block's running sum)"""
-        return (h_0,), None
+    def start(self, h_0: Tensor) -> State:
+        """A compiler is given the equation itself."""
+        if not self.keeps or torch.compiler.is_compiling():
+            return State((h_0,))
+        kept = DepthMix(self.number_kept, self.eps)
+        return State((kept.put(h_0, 0),), kept=kept)
 
-    def read(self, s: tuple[Sources, Tensor | None]) -> tuple[Tensor, tuple[Sources, Tensor | None]]:
-        sources, running = s
-        return self.mix(sources if running is None else (*sources, running)), s
+    def read(self, s: State) -> tuple[Tensor, State]:
+        if s.kept is None or not self.mixes:
+            return self.mix(s.sources if s.running is None else (*s.sources, s.running)), s
+        assert self.query is not None and self.gain is not None
+        number = len(s.sources)
+        x, above = s.kept.read(self.query * self.gain, number, s.above, *s.sources[-1 if number > 2 else 0 :])
+        return x, s._replace(above=above)
 
     def mix(self, sources: Sources) -> Tensor:
         """J sources [B, T, D] -> [B, T, D]"""
@@ -96,18 +115,20 @@ class DepthAttention(Residual):
         logits = (keys @ (q * self.gain)[..., None]).squeeze(-1)
         return logits.sigmoid() if self.form == "sigmoid" else logits.softmax(-1)
 
-    def write(self, s: tuple[Sources, Tensor | None], y: Tensor, x: Tensor, drop: Dropout) -> tuple[Sources, Tensor | None]:
-        sources, running = s
-        base = sources[-1] if running is None and self.states else running
+    def write(self, s: State, y: Tensor, x: Tensor, drop: Dropout) -> State:
+        base = s.sources[-1] if s.running is None and self.states else s.running
         running = drop(y) if base is None else drop.add(base, y)
-        return ((*sources, running), None) if self.ends_block else (sources, running)
+        if not self.ends_block:
+            return s._replace(running=running)
+        source = running if s.kept is None else s.kept.put(running, len(s.sources))
+        return s._replace(sources=(*s.sources, source), running=None)
 
-    def end(self, s: tuple[Sources, Tensor | None]) -> Tensor:
-        return self.mix(s[0])
+    def end(self, s: State) -> Tensor:
+        return self.read(s)[0]
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         """a; a source is h_0 or what a sub-layer, or a block of them, gave."""
         if not self.mixes:
             return {}
-        sources, running = s
-        return {"sources": self.shares(torch.stack(sources if running is None else (*sources, running), dim=-2).float())}
+        sources = s.sources if s.running is None else (*s.sources, s.running)
+        return {"sources": self.shares(torch.stack(sources, dim=-2).float())}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 import torch
 
 from models import build
+from models.depth_mix import DepthMix
+from models.residuals.depth_attention import State
 from models.residuals.hyper import Hyper
 from models.residuals.manifold_hyper import ManifoldHyper
 from tests.unit.models.model_cases import VOCAB, assert_recomputed_alike, batch, off_start
@@ -163,8 +166,54 @@ def test_sources_of_blocks():
 def test_running_states_are_sources():
     a, b = sublayer(kind="depth_attention", sources="states", final="top"), sublayer(kind="depth_attention")
     x, y = x_and_y()
-    assert torch.equal(a.residual.write(((x,), None), y, x, a.dropout)[0][1], x + y)
-    assert torch.equal(b.residual.write(((x,), None), y, x, b.dropout)[0][1], y)
+    assert torch.equal(a.residual.write(State((x,)), y, x, a.dropout).sources[1], x + y)
+    assert torch.equal(b.residual.write(State((x,)), y, x, b.dropout).sources[1], y)
+
+
+@pytest.mark.parametrize("final", ["mix", "top"])
+def test_sources_kept_once_give_the_equations_loss_and_gradients(final, monkeypatch):
+    """Against the plain form in double precision."""
+    options = {"sources": "states", "final": "top"} if final == "top" else {}
+    config = both("pre", 3, kind="depth_attention", **options) | {"dropout": {"residual": 0.0, "embedding": 0.0}}
+    model = off_start(build(config, VOCAB, VOCAB, 1))
+    exact = copy.deepcopy(model).double()
+    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    grads = [gradients(exact)]
+    monkeypatch.undo()
+    grads += [gradients(model), gradients(model)]
+    for name, want in grads[0].items():
+        for got in grads[1:]:
+            torch.testing.assert_close(got[name].double(), want, atol=1e-5, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+    with torch.no_grad():
+        torch.testing.assert_close(model(*batch()).hidden.double(), exact(*batch()).hidden, atol=1e-5, rtol=1e-4)
+
+
+def gradients(model) -> dict[str, torch.Tensor]:
+    model.zero_grad()
+    model(*batch()).hidden.square().sum().backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def test_reads_without_a_gradient_leave_that_of_the_others():
+    """x_3 is not used: what lies above and below it gets its gradients all the same, twice from one graph."""
+    generator = torch.Generator().manual_seed(9)
+    v, u = (torch.randn(4, 5, 8, generator=generator, dtype=torch.double, requires_grad=True) for _ in range(2))
+    found = []
+    for kept in (None, DepthMix(4, 1e-6)):
+        x, above = [], None
+        placed = list(v) if kept is None else [kept.put(each, j) for j, each in enumerate(v)]
+        for j in (2, 3, 4):
+            if kept is None:
+                keys = v[:j] * (v[:j].square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+                x.append(((keys @ u[j - 1, 0]).softmax(0)[..., None] * v[:j]).sum(0))
+            else:
+                one, above = kept.read(u[j - 1, 0], j, above, *placed[j - 1 if j > 2 else 0 : j])
+                x.append(one)
+        loss = x[0].square().sum() + x[2].pow(3).sum()
+        found.append([*torch.autograd.grad(loss, (v, u), retain_graph=True), *torch.autograd.grad(loss, (v, u))])
+    for want, got in zip(*found, strict=True):
+        torch.testing.assert_close(got, want, atol=1e-10, rtol=1e-8)
 
 
 # ---------------------------------------------------------------- dense connections
