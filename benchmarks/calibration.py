@@ -181,7 +181,7 @@ def planted(base: list[Arm], other: list[Arm], k: int, tables: int) -> dict[str,
     """Power and coverage where the first compared row has an effect."""
     true = float(scores(other).mean() - scores(base).mean())
     generator, hits, covered = np.random.default_rng(100 + k), dict.fromkeys(QUESTIONS, 0), 0
-    sd = math.sqrt(float((scores(base).var(ddof=1) + scores(other).var(ddof=1)) / 2))
+    sd = float(scores(base).std(ddof=1))  # a plan knows the baseline's
     for _ in range(tables):
         order = generator.permutation(min(len(base), len(other)))
         rows = [joined(base, order[:k]), joined(other, order[k : 2 * k])]
