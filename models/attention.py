@@ -49,7 +49,12 @@ class MultiHeadAttention(nn.Module):
         if flow.cache is not None:
             return self._step(x_NTD, keys_NSD, values_NSD, flow)
         if self.joint is not None and x_NTD is keys_NSD is values_NSD:
-            q, k, v = _unpacked(self.joint(x_NTD), flow.packing).chunk(3, dim=-1)
+            qkv = self.joint(x_NTD)
+            if self._by_rows(qkv, flow):
+                assert flow.bias is not None
+                z = native.attend_rows(qkv, _starts(x_NTD, flow.packing), flow.bias, self.num_heads, packed=flow.packing is not None)
+                return self.output(z)
+            q, k, v = _unpacked(qkv, flow.packing).chunk(3, dim=-1)
         elif PATHS.joint_maps and x_NTD is keys_NSD is values_NSD and self.one_product:
             weight = torch.cat((self.query.weight, self.key.weight, self.value.weight))
             bias = torch.cat((self.query.bias, self.key.bias, self.value.bias))
@@ -105,7 +110,12 @@ class MultiHeadAttention(nn.Module):
 
     def laid_out(self, memory: Memory, cache: Cache) -> tuple[Tensor, ...]:
         """The memory's keys and values as `native.attend_memory` reads them, made once per sentence."""
-        return cache.once(self.key, lambda: native.memory_layout(*self._heads_of(memory), memory.bias))
+
+        def make() -> tuple[Tensor, ...]:
+            k, v = self.keys_values(memory)
+            return native.memory_layout(k, v, _starts(k, memory.packing), memory.bias, self.num_heads, packed=memory.packing is not None)
+
+        return cache.once(self.key, make)
 
     def _heads_of(self, memory: Memory) -> tuple[Tensor, Tensor]:
         """Keys and values [B, H, S, K]."""
@@ -119,6 +129,11 @@ class MultiHeadAttention(nn.Module):
     def _plain(self, q: Tensor, flow: Flow) -> bool:
         """Whether `models.native` attends as this class does: no equation of a subclass, nobody who wants the weights."""
         return type(self)._attend is MultiHeadAttention._attend and flow.trace is None and native.attends(q, self.num_heads)
+
+    def _by_rows(self, qkv: Tensor, flow: Flow) -> bool:
+        """Whether they do so with a side's sentences as rows: every position sees those that the bias hides from none."""
+        own = type(self).shared is not MultiHeadAttention.shared or flow.causal or flow.bias is None or flow.bias.shape[1:3] != (1, 1)
+        return not own and self._plain(qkv[..., : self.output.in_features], flow)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.num_heads, self.d_head).transpose(1, 2)
@@ -166,6 +181,12 @@ def _unpacked(x: Tensor, packing: Packing | None) -> Tensor:
 
 def _packed(x: Tensor, packing: Packing | None) -> Tensor:
     return x if packing is None else packing.pack(x)
+
+
+def _starts(x_NTD: Tensor, packing: Packing | None) -> Tensor:
+    """[N + 1]: where each sentence begins among the rows, and where the last ends."""
+    N, T = x_NTD.shape[:2]
+    return torch.arange(0, N * T + 1, T) if packing is None else packing.starts
 
 
 def padding_bias(mask_BS: Tensor) -> Tensor:

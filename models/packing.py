@@ -6,10 +6,12 @@ Shapes: B sentences, S longest, P real positions, D width.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from models.paths import PATHS
 
@@ -54,10 +56,15 @@ class Packing:
 
     def __init__(self, mask: Tensor) -> None:
         flat = mask.flatten()
-        self.shape = mask.shape
+        self.mask, self.shape = mask, mask.shape
         self.real = flat.nonzero().squeeze(1)
         self.padding = (~flat).nonzero().squeeze(1)
         self.place = (flat.cumsum(0) - 1).clamp_(min=0)
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """[B + 1]: the first row of each sentence, and the number of all."""
+        return F.pad(self.mask.sum(1).cumsum(0), (1, 0))
 
     def pack(self, x_BSD: Tensor) -> Tensor:
         """[B, S, D] -> [1, P, D]"""

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from models.native.build import BuildError, library
 from models.paths import PATHS
@@ -35,6 +34,8 @@ _POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float,
 _SIGNATURES = {
     "attend_cells": [_POINTER] * 3 + [_LONG] * 3 + [_POINTER] * 5 + [_LONG] * 8 + [_FLOAT, _INT],
     "attend_memory": [_POINTER] * 7 + [_LONG] * 5 + [_FLOAT, _INT],
+    "attend_rows": [_POINTER] * 3 + [_LONG] + [_POINTER] * 4 + [_LONG] * 5 + [_FLOAT, _INT],
+    "lay_out_memory": [_POINTER] * 8 + [_LONG] * 5 + [_INT],
     "best_words": [_POINTER] * 7 + [_LONG] * 6 + [_INT],
     "layer_norm": [_POINTER] * 4 + [_LONG] * 2 + [_FLOAT, _INT],
     "quantise": [_POINTER] * 3 + [_LONG] * 2 + [_INT],
@@ -45,7 +46,7 @@ _SIGNATURES = {
     "pack8": [_POINTER] * 3 + [_LONG] * 2,
     "panel": [],
     "panel8": [],
-    "decode_layer": [_POINTER] * 6 + [_FLOAT, _INT],
+    "decode_layers": [_POINTER] * 3 + [_LONG] + [_POINTER] * 4 + [_FLOAT, _INT],
 }
 CALLS: dict[str, Callable[..., int]] = {}
 """The library's functions, once it is `available`."""
@@ -101,14 +102,39 @@ def attend_cells(
     return z
 
 
-def memory_layout(k: Tensor, v: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
-    """Keys and values [B, H, S, K], bias [B, 1, 1, S] -> keys [B, H, K, S'], values [B, H, S', K], bias [B, S'], lengths [B]: the positions
-    behind which all are hidden. S': S rounded up to LANES."""
-    missing = -k.shape[2] % LANES
-    k, v = (F.pad(t, (0, 0, 0, missing)) for t in (k, v))
-    bias = F.pad(bias[:, 0, 0], (0, missing), value=HIDDEN).contiguous()
-    seen = (bias > HIDDEN / 2) * torch.arange(1, bias.shape[1] + 1)
-    return k.transpose(2, 3).contiguous(), v.contiguous(), bias, seen.amax(1).clamp_min(1)
+def memory_layout(k: Tensor, v: Tensor, starts: Tensor, bias: Tensor, heads: int, *, packed: bool) -> tuple[Tensor, ...]:
+    """Keys and values [.., D] of B sentences, whose rows begin at starts [B + 1] (the last is their end), and bias [B, 1, 1, S] -> keys
+    [B, H, K, S'], values [B, H, S', K], bias [B, S'], lengths [B]: the positions behind which all are hidden. S': S rounded up to LANES.
+
+    packed: the rows are those alone that `bias` does not hide.
+    """
+    k, v = k.contiguous(), v.contiguous()
+    (B, _, _, given), D = bias.shape, k.shape[-1]
+    S = -(-given // LANES) * LANES
+    keys, values, hide = k.new_empty(B, heads, D // heads, S), k.new_empty(B, heads, S, D // heads), k.new_empty(B, S)
+    lengths = starts.new_empty(B)
+    bias = bias.contiguous()
+    CALLS["lay_out_memory"](
+        *(k.data_ptr(), v.data_ptr(), starts.data_ptr(), None if packed else bias.data_ptr()),
+        *(keys.data_ptr(), values.data_ptr(), hide.data_ptr(), lengths.data_ptr()),
+        *(B, heads, D // heads, S, given, threads_for(k.numel())),
+    )
+    return keys, values, hide, lengths
+
+
+def attend_rows(qkv: Tensor, starts: Tensor, bias: Tensor, heads: int, *, packed: bool) -> Tensor:
+    """softmax(Q K^T / sqrt(K) + bias) V of sentences over themselves: [q; k; v] [.., 3 D] -> [.., D]; the rest as of `memory_layout`."""
+    qkv, bias = qkv.contiguous(), bias.contiguous()
+    D, B, longest = qkv.shape[-1] // 3, bias.shape[0], bias.shape[3]
+    d_head, S = D // heads, -(-longest // LANES) * LANES
+    threads = threads_for(2 * qkv.numel() * longest)
+    z, scratch = qkv.new_empty(*qkv.shape[:-1], D), qkv.new_empty(threads, (2 * d_head + 2) * S)
+    q = qkv.data_ptr()
+    CALLS["attend_rows"](
+        *(q, q + D * qkv.element_size(), q + 2 * D * qkv.element_size(), 3 * D, starts.data_ptr(), None if packed else bias.data_ptr()),
+        *(z.data_ptr(), scratch.data_ptr(), B, heads, d_head, S, longest, 1.0 / math.sqrt(d_head), threads),
+    )
+    return z
 
 
 def attend_memory(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, lengths: Tensor) -> Tensor:

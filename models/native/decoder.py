@@ -1,6 +1,6 @@
-"""A decoder layer's step in one call.
+"""Steps of decoder layers, one or several behind each other, in one call.
 
-Shapes: B sentences, N rows (hypotheses, sentence-major), T new positions, D = H K, S source positions.
+Shapes: L layers, B sentences, N rows (hypotheses, sentence-major), T new positions, D = H K, S source positions.
 """
 
 from __future__ import annotations
@@ -31,11 +31,7 @@ class _Layer(ctypes.Structure):
 
 
 class _Step(ctypes.Structure):
-    _fields_ = (
-        *((name, _LONG) for name in ("B", "W", "T", "C", "P", "start", "S")),
-        *((name, _POINTER) for name in ("keys", "values", "past")),
-        *((name, _POINTER) for name in ("source_keys", "source_values", "source_bias", "source_lengths")),
-    )
+    _fields_ = (*((name, _LONG) for name in ("B", "W", "T", "C", "P", "start", "S")), ("past", _POINTER))
 
 
 class Scratch:
@@ -58,35 +54,40 @@ class DecoderLayer:
     norms: of the three sub-layers, before them with `pre`, else behind them.
     """
 
-    def __init__(self, maps: Sequence[Linear], norms: Sequence[nn.LayerNorm], heads: int, *, pre: bool, scratch: Scratch) -> None:
-        self.maps, self.scratch = maps, scratch
+    def __init__(self, maps: Sequence[Linear], norms: Sequence[nn.LayerNorm], heads: int, *, pre: bool) -> None:
+        self.maps = maps
         self.parameters = [(n.weight.detach(), n.bias.detach(), n.eps) for n in norms]
         self.width, self.widest = maps[1].outputs, max(maps[0].outputs, maps[4].outputs)
-        d_head = self.width // heads
+        self.d_head = self.width // heads
         described = [_Norm(weight.data_ptr(), bias.data_ptr(), eps) for weight, bias, eps in self.parameters]
-        self.layer = _Layer(*(m.map for m in maps), *described, heads, d_head, int(pre))
-        self.rate = 1.0 / math.sqrt(d_head)
+        self.layer = _Layer(*(m.map for m in maps), *described, heads, self.d_head, int(pre))
 
-    def __call__(
-        self, x: Tensor, keys: Tensor, values: Tensor, past: Tensor, start: int, source: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor]:
-        """New positions x [N, T, D] -> (the layer's output, what attention over the source made of x), both [N, T, D].
 
-        keys, values, past, start: as of `native.attend_cells`; source: what `native.memory_layout` has made.
+class DecoderLayers:
+    """Layers of one width, each reading the output of the one before."""
+
+    def __init__(self, layers: Sequence[DecoderLayer], scratch: Scratch) -> None:
+        self.layers, self.scratch = layers, scratch
+        self._layers = (_Layer * len(layers))(*(each.layer for each in layers))
+        self._memories = _POINTER * (6 * len(layers))
+        self._rate = 1.0 / math.sqrt(layers[0].d_head)
+
+    def __call__(self, x: Tensor, past: Tensor, start: int, memories: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, Tensor]:
+        """New positions x [N, T, D] -> (the layers' outputs, what attention over the source made of each one's input), [L, N, T, D] each.
+
+        past, start: as of `native.attend_cells`; memories: each layer's keys and values there, and what `native.memory_layout` has made.
         """
         x, past = x.contiguous(), past.contiguous()
-        rows, length, _ = x.shape
-        sentences, seen, positions = keys.shape[0], past.shape[1], source[0].shape[3]
-        step = _Step(
-            *(sentences, rows // sentences, length, keys.shape[-2], seen, start, positions),
-            *(t.data_ptr() for t in (keys, values, past, *source)),
-        )
-        threads, N = torch.get_num_threads(), rows * length
+        (rows, length, width), (keys, _, source, *_) = x.shape, memories[0]
+        sentences, seen, positions = keys.shape[0], past.shape[1], source.shape[3]
+        step = _Step(sentences, rows // sentences, length, keys.shape[-2], seen, start, positions, past.data_ptr())
+        pointers = self._memories(*(t.data_ptr() for memory in memories for t in memory))
+        threads, N, widest = torch.get_num_threads(), rows * length, max(each.widest for each in self.layers)
         attention = threads * max(seen + native.LANES, positions)
-        buffer = self.scratch.of(N * (self.widest + 2 * self.width) + max(N * (self.widest + native.LANES), attention))
-        attended, y = torch.empty_like(x), torch.empty_like(x)
-        native.CALLS["decode_layer"](
-            *(ctypes.addressof(self.layer), ctypes.addressof(step), x.data_ptr(), attended.data_ptr(), y.data_ptr()),
-            *(buffer.data_ptr(), self.rate, threads),
+        buffer = self.scratch.of(N * (widest + 2 * width) + max(N * (widest + native.LANES), attention))
+        attended, y = x.new_empty(len(self.layers), rows, length, width), x.new_empty(len(self.layers), rows, length, width)
+        native.CALLS["decode_layers"](
+            *(ctypes.addressof(self._layers), ctypes.addressof(pointers), ctypes.addressof(step), len(self.layers)),
+            *(x.data_ptr(), attended.data_ptr(), y.data_ptr(), buffer.data_ptr(), self._rate, threads),
         )
         return y, attended

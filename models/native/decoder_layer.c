@@ -1,4 +1,4 @@
-/* A step of the Transformer's decoder layer: self-attention over cells, attention over the source, feed-forward, in one call.
+/* A step of the Transformer's decoder layers: self-attention over cells, attention over the source, feed-forward, in one call.
  *
  * Around each of the three stand a residual and a norm: pre x + f(LN(x)), post LN(x + f(x)). It calls what models/native calls step by
  * step, in the same order: the same bits.
@@ -19,11 +19,15 @@ typedef struct {
 /* B sentences, W rows of each, T new positions. Cells and past as in `attend_cells`, the source as in `attend_memory`. */
 typedef struct {
     i64 B, W, T, C, P, start, S;
-    float *keys, *values;
     const i64 *past;
+} decoder_step;
+
+/* What one layer attends to in a step. */
+typedef struct {
+    float *keys, *values;
     const float *source_keys, *source_values, *source_bias;
     const i64 *source_lengths;
-} decoder_step;
+} layer_memory;
 
 /* Room for a step of N positions: rows of the widest of all, of two more states, and for what the parts need. */
 typedef struct {
@@ -54,19 +58,21 @@ static void after(const decoder_layer *layer, const norm *n, const float *x, flo
     if (!layer->pre) layer_norm(f, n->weight, n->bias, y, N, D, n->eps, enough);
 }
 
-static void self_attention(const decoder_layer *layer, const decoder_step *step, const float *x, float *y, room r, float scale, int threads) {
+static void self_attention(const decoder_layer *layer, const decoder_step *step, const layer_memory *memory, const float *x, float *y, room r,
+                           float scale, int threads) {
     const i64 N = step->B * step->W * step->T, D = layer->H * layer->K;
     project(&layer->joint, before(layer, &layer->self_norm, x, r.input, N, D, threads), r.wide, r.scratch, N, threads);
-    attend_cells(r.wide, r.wide + D, r.wide + 2 * D, 3 * D, 3 * D, 3 * D, step->keys, step->values, step->past, r.input, r.scratch, step->B,
+    attend_cells(r.wide, r.wide + D, r.wide + 2 * D, 3 * D, 3 * D, 3 * D, memory->keys, memory->values, step->past, r.input, r.scratch, step->B,
                  step->W, step->T, layer->H, layer->K, step->C, step->P, step->start, scale, threads_for(2 * N * D * step->P, threads));
     project(&layer->self_output, r.input, r.output, r.scratch, N, threads);
     after(layer, &layer->self_norm, x, r.output, y, N, D, threads);
 }
 
-static void cross_attention(const decoder_layer *layer, const decoder_step *step, const float *x, float *y, room r, float scale, int threads) {
+static void cross_attention(const decoder_layer *layer, const decoder_step *step, const layer_memory *memory, const float *x, float *y, room r,
+                            float scale, int threads) {
     const i64 N = step->B * step->W * step->T, D = layer->H * layer->K;
     project(&layer->query, before(layer, &layer->cross_norm, x, r.input, N, D, threads), r.wide, r.scratch, N, threads);
-    attend_memory(r.wide, step->source_keys, step->source_values, step->source_bias, step->source_lengths, r.input, r.scratch, step->B,
+    attend_memory(r.wide, memory->source_keys, memory->source_values, memory->source_bias, memory->source_lengths, r.input, r.scratch, step->B,
                   step->W * step->T, layer->H, layer->K, step->S, scale, threads_for(2 * N * D * step->S, threads));
     project(&layer->cross_output, r.input, r.output, r.scratch, N, threads);
     after(layer, &layer->cross_norm, x, r.output, y, N, D, threads);
@@ -79,16 +85,21 @@ static void feed_forward(const decoder_layer *layer, const float *x, float *y, r
     after(layer, &layer->last_norm, x, r.output, y, N, D, threads);
 }
 
-/* x [N, D] -> attended [N, D], what attention has made of it, and y [N, D], the layer's output; N = B W T.
+/* L layers, one behind the other: x [N, D] -> attended [L, N, D], what attention over the source has made of each layer's input, and
+ * y [L, N, D], the layers' outputs; N = B W T.
  *
  * room: N * (widest + 2 D) numbers, then scratch for the parts: of linear maps N * (widest + LANES), of attention for each thread
- * P + LANES or S. widest: the larger of 3 D and the hidden width. `attended` may not be x. */
-void decode_layer(const decoder_layer *layer, const decoder_step *step, const float *x, float *attended, float *y, float *buffer, float scale,
-                  int threads) {
-    const i64 N = step->B * step->W * step->T, D = layer->H * layer->K;
-    const i64 widest = 3 * D > layer->inner.outputs ? 3 * D : layer->inner.outputs;
-    const room r = {buffer, buffer + N * widest, buffer + N * (widest + D), buffer + N * (widest + 2 * D)};
-    self_attention(layer, step, x, y, r, scale, threads);
-    cross_attention(layer, step, y, attended, r, scale, threads);
-    feed_forward(layer, attended, y, r, N, threads);
+ * P + LANES or S. widest: the larger of 3 D and the hidden width. */
+void decode_layers(const decoder_layer *layers, const layer_memory *memories, const decoder_step *step, i64 L, const float *x, float *attended,
+                   float *y, float *buffer, float scale, int threads) {
+    const i64 N = step->B * step->W * step->T;
+    for (i64 l = 0; l < L; l++) {
+        const decoder_layer *layer = layers + l;
+        const i64 D = layer->H * layer->K, widest = 3 * D > layer->inner.outputs ? 3 * D : layer->inner.outputs;
+        const room r = {buffer, buffer + N * widest, buffer + N * (widest + D), buffer + N * (widest + 2 * D)};
+        self_attention(layer, step, memories + l, x, y, r, scale, threads);
+        cross_attention(layer, step, memories + l, y, attended, r, scale, threads);
+        feed_forward(layer, attended, y, r, N, threads);
+        x = y, y += N * D, attended += N * D;
+    }
 }

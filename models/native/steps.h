@@ -2,6 +2,7 @@
 #pragma once
 #include "vectors.h"
 
+#define HIDDEN -1e9f /* added to the score of what may not be seen */
 #define PANEL (2 * LANES) /* outputs of a linear map whose weights lie together */
 
 /* A linear map from `inputs` to `outputs` numbers, and max(., 0) behind it with relu. Weights by panels: fp32, or 8 bits where there are

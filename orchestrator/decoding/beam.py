@@ -80,7 +80,8 @@ def beam_search(model: Any, src_BS: Tensor, decode: DecodeSpec, nbest: int = 1) 
     if not len(src_BS):
         return []
     training = model.training
-    model.eval()
+    if training:  # setting it visits every module
+        model.eval()
     try:
         search = _Search(model, src_BS, decode, nbest)
         if decode.beam_size == 1:
@@ -89,7 +90,8 @@ def beam_search(model: Any, src_BS: Tensor, decode: DecodeSpec, nbest: int = 1) 
             search.beam()
         return search.hypotheses()
     finally:
-        model.train(training)
+        if training:
+            model.train()
 
 
 class _Ended(NamedTuple):
@@ -137,7 +139,7 @@ class _Search:
         self.model, self.K, self.nbest, self.device = model, decode.beam_size, nbest, src_BS.device
         most = getattr(model, "max_positions", None) or sys.maxsize
         limits = [min(length_limit(decode, n), most) for n in (src_BS != PAD).sum(1).tolist()]
-        self.longest = max(limits)
+        self.longest, self.limits = max(limits), set(limits)
         self.penalty = [length_penalty(decode.length_penalty, n) for n in range(self.longest + 1)]
         self.limit = torch.tensor(limits, device=self.device)
         self.limit_penalty = torch.tensor([self.penalty[n] for n in limits], device=self.device)
@@ -181,27 +183,30 @@ class _Search:
         """Same output as `beam` with K = 1, without candidates, parents and reordering."""
         logprob = torch.zeros(len(self.sentence), 1, device=self.device)
         token = torch.full_like(logprob, BOS, dtype=torch.long)
-        ended = self.outcome
+        ended, done, count = self.outcome, torch.zeros_like(token, dtype=torch.bool), 0
         for length in range(1, self.longest + 1):
             words = self._next(token, length, 1)
             (best, token), eos = words.first(), words.eos.view(-1, 1)
-            last = (self.limit == length)[:, None]
-            token, best = token.masked_fill_(last, EOS), torch.where(last, eos, best)
+            if length in self.limits:
+                last = (self.limit == length)[:, None]
+                token, best = token.masked_fill(last, EOS), torch.where(last, eos, best)
             logprob = logprob + best
             self.tokens[length - 1, self.sentence] = token
             self._append_history(token)
-            now = (token == EOS) & (ended.score == NEVER)
+            now = (token == EOS) & ~done
+            fresh, broken = torch.stack((now.sum(), self._broken(eos))).tolist()
+            self._check(broken, length)
+            if not fresh:
+                continue
             values = (logprob / self.penalty[length], logprob, torch.full_like(token, length), torch.zeros_like(token))
             ended = _Ended(*(torch.where(now, new, old) for new, old in zip(values, ended, strict=True)))
-            done = (ended.score > NEVER).squeeze(1)
-            count, broken = torch.stack((done.sum(), self._broken(eos))).tolist()
-            self._check(broken, length)
+            done, count = done | now, count + fresh
             if count == len(done):
                 break
             if count * COMPACT_SHARE >= len(done):
-                rows = (~done).nonzero().squeeze(1)
+                rows = (~done[:, 0]).nonzero().squeeze(1)
                 self._store(ended)
-                token, logprob, ended = token[rows], logprob[rows], ended.rows(rows)
+                token, logprob, ended, done, count = token[rows], logprob[rows], ended.rows(rows), done[rows], 0
                 self._compact(rows)
                 self.cache.reorder(rows)
         self._store(ended)

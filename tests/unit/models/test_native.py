@@ -17,6 +17,7 @@ from models.cache import Cache
 from models.inference import prepared
 from models.native.build import BuildError, find_compiler, library
 from models.native.linear import Linear
+from models.packing import Packing
 from models.paths import PATHS
 from orchestrator.decoding.beam import beam_search
 from orchestrator.decoding.candidates import Candidates
@@ -89,16 +90,26 @@ def test_cells_without_an_owner_are_dropped_and_nothing_changes(random, monkeypa
 
 @pytest.mark.parametrize("d_head", native.HEADS)
 @pytest.mark.parametrize("length", [1, 16, 21])
-def test_attention_over_the_source_sees_no_padding(random, d_head, length):
-    B, H, Q = 3, 2, 5
-    q, k, v = (torch.randn(B, H, n, d_head, generator=random) for n in (Q, length, length))
-    hidden = torch.rand(B, 1, 1, length, generator=random) < 0.4
-    hidden[..., 0] = False
-    bias = torch.where(hidden, native.HIDDEN, 0.0)
-    expected = (q @ k.transpose(2, 3) / math.sqrt(d_head) + bias).softmax(dim=3) @ v
-    poisoned = v.masked_fill(hidden.transpose(2, 3), 1e30)
-    found = native.attend_memory(q.transpose(1, 2).flatten(2), *native.memory_layout(k, poisoned, bias))
-    torch.testing.assert_close(found, expected.transpose(1, 2).flatten(2), atol=2e-6, rtol=1e-5)
+@pytest.mark.parametrize("packed", [False, True])
+def test_attention_over_the_source_and_of_it_sees_no_padding(random, d_head, length, packed):
+    """Of queries over a memory, and of sentences over themselves: rows of all positions under a bias, and of the real ones alone."""
+    B, H, D = 3, 2, 2 * d_head
+    hidden = torch.rand(B, length, generator=random) < 0.4
+    hidden[:, 0] = False
+    bias = torch.where(hidden, native.HIDDEN, 0.0)[:, None, None]
+    packing = Packing(~hidden)
+    q, k, v = (torch.randn(B, length, D, generator=random) for _ in range(3))
+    heads = [t.unflatten(2, (H, d_head)).transpose(1, 2) for t in (q, k, v)]
+    expected = (heads[0] @ heads[1].transpose(2, 3) / math.sqrt(d_head) + bias).softmax(dim=3) @ heads[2]
+    expected = expected.transpose(1, 2).flatten(2)
+    v = v.masked_fill(hidden[:, :, None], 1e30)
+    starts, rows = torch.arange(B + 1) * length, torch.cat((q, k, v), dim=2)
+    if packed:
+        starts, rows = packing.starts, packing.pack(rows)
+    memory = native.memory_layout(*rows.chunk(3, dim=2)[1:], starts, bias, H, packed=packed)
+    torch.testing.assert_close(native.attend_memory(q, *memory), expected, atol=2e-6, rtol=1e-5)
+    found = native.attend_rows(rows, starts, bias, H, packed=packed)
+    torch.testing.assert_close(found, packing.pack(expected) if packed else expected, atol=2e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("words", [9, 64, 500, 8003])
