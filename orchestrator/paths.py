@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SEARCH_SPACES = ROOT / "search_spaces"
 PUBLISHED_LEDGER = ROOT / "docs" / "results" / "ledger"
+
+
+def own_search_spaces() -> Path:
+    """The user's own tables and corpora, laid out as `search_spaces`: NMT_SEARCH_SPACES, else that folder of the working folder."""
+    return Path(os.environ.get("NMT_SEARCH_SPACES") or "search_spaces").absolute()
+
+
+def search_spaces() -> list[Path]:
+    """The product's search spaces, then the user's own where these are others."""
+    own = own_search_spaces()
+    return [SEARCH_SPACES] if own.resolve() == SEARCH_SPACES else [SEARCH_SPACES, own]
+
+
+def in_search_spaces(path: Path) -> Path:
+    """The path, or where the user's own search spaces lack such a file, the product's file of that place."""
+    own = own_search_spaces().resolve()
+    return SEARCH_SPACES / path.relative_to(own) if path.is_relative_to(own) and not path.exists() else path

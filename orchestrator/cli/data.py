@@ -1,7 +1,8 @@
-"""`data get|check|prepare`: corpora by name."""
+"""`data add|get|check|prepare`: corpora by name."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,8 +13,30 @@ from orchestrator.sweeps.options import CACHE
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Corpora: fetch, check, prepare.\n\nExample:  nmt-ablate data check multi30k-de-en --data-dir DIR",
+    help="Corpora: add your own, fetch, check, prepare.\n\nExample:  nmt-ablate data check multi30k-de-en --data-dir DIR",
 )
+
+
+Pair = tuple[Path, Path]
+
+
+@app.command()
+def add(
+    name: Annotated[str, typer.Argument(help="Name of the new corpus, for `data.corpus` in a table's file.")],
+    src_lang: Annotated[str, typer.Option("--src-lang", metavar="CODE", help="Language of the sources, as in ISO 639-1: de, ja, zh, ..")],
+    tgt_lang: Annotated[str, typer.Option("--tgt-lang", metavar="CODE", help="Language of the references; it decides how BLEU tokenises.")],
+    train: Annotated[Pair, typer.Option("--train", metavar="SRC TGT", help="Training text: parallel files, one sentence a line.")],
+    valid: Annotated[Pair, typer.Option("--valid", metavar="SRC TGT", help="Validation text.")],
+    test: Annotated[Pair, typer.Option("--test", metavar="SRC TGT", help="Test set.")],
+    as_json: AsJson = False,
+) -> None:
+    """Check parallel files of your own and give them a name, in search_spaces/data of the working folder. The files stay where they are.
+
+    Example:  nmt-ablate data add talks --src-lang ja --tgt-lang en --train a.ja a.en --valid b.ja b.en --test c.ja c.en
+    """
+    from orchestrator.cli.commands.data import add
+
+    add(name, src_lang, tgt_lang, {"train": train, "valid": valid, "test": test}, as_json)
 
 
 @app.command()

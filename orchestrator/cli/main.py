@@ -57,6 +57,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "sweep": execution.sweep,
     "noise": execution.noise,
     "plan": specs.plan,
+    "new": specs.new,
     "show": specs.show,
     "list": specs.list_rows,
     "explain": specs.explain,

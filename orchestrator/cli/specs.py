@@ -1,4 +1,4 @@
-"""`plan`, `show`, `list`, `explain`, `ablate`, `describe` and `schema`: inspect specs without running them."""
+"""`new`, `plan`, `show`, `list`, `explain`, `ablate`, `describe` and `schema`: write and inspect specs without running them."""
 
 from __future__ import annotations
 
@@ -37,6 +37,20 @@ def plan(
 
     options = replace(options, controls=controls)
     plan(targets, options, seeds, force=force, max_probes=probes if probe else 0, check=check, every_row=rows, as_json=as_json)
+
+
+def new(
+    address: Annotated[str, typer.Argument(metavar="PAPER/TABLE", help="Address of the new table, such as mine/first.")],
+    corpus: Annotated[str, typer.Option("--corpus", help="Its corpus, as `data add` named it.")] = "toy-quickstart",
+    data_dir: DataDir = None,
+) -> None:
+    """Write a commented table to start from: three rows on a corpus, in search_spaces of the working folder.
+
+    Example:  nmt-ablate new mine/first --corpus toy-quickstart
+    """
+    from orchestrator.cli.commands.new import new
+
+    new(address, corpus, data_dir)
 
 
 def show(

@@ -49,7 +49,7 @@ def check(entry: CorpusEntry, data_dir: Path | None) -> Report:
             longest = max(max(pair) for pair in words)
             report.splits[name] = SplitReport(len(pairs), 1, sum(a for a, _ in words), sum(b for _, b in words), longest)
             sources[name] = {_hash(a) for a, _ in pairs}
-    elif data_dir is None or not data_dir.is_dir():
+    elif entry.needs_data_dir and (data_dir is None or not data_dir.is_dir()):
         report.problems.append(entry.missing_message(REQUIRED, data_dir))
     else:
         _check_files(entry, data_dir, report, sources)
@@ -58,7 +58,7 @@ def check(entry: CorpusEntry, data_dir: Path | None) -> Report:
     return report
 
 
-def _check_files(entry: CorpusEntry, data_dir: Path, report: Report, sources: dict[str, set[bytes]]) -> None:
+def _check_files(entry: CorpusEntry, data_dir: Path | None, report: Report, sources: dict[str, set[bytes]]) -> None:
     seen: dict[tuple[str, ...], str] = {}
     if entry.lacks(REQUIRED, data_dir):
         report.problems.append(entry.missing_message(REQUIRED, data_dir))
@@ -94,7 +94,9 @@ def _check_files(entry: CorpusEntry, data_dir: Path, report: Report, sources: di
                     report.warnings.append(f"{path}: sha256 {found[:16]}.. is not the usual {expected[:16]}..; figures may not compare")
 
 
-def _check_records(entry: CorpusEntry, name: str, path: Path, data_dir: Path, report: Report, sources: dict[str, set[bytes]]) -> None:
+def _check_records(
+    entry: CorpusEntry, name: str, path: Path, data_dir: Path | None, report: Report, sources: dict[str, set[bytes]]
+) -> None:
     """Checks a split in a CSV file."""
     split, words, marks, empty, equal = entry.splits[name], [], set(), [], 0
     try:

@@ -10,6 +10,7 @@ from orchestrator.data.hashes import file_hash, file_lines
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
 from orchestrator.specs.corpora import CorpusEntry, load_entry
+from orchestrator.specs.corpus_files import CorpusFiles
 
 TRAINING = ("train", "valid")
 WORDS = {"train": "training pairs", "valid": "validation pairs"}
@@ -28,9 +29,9 @@ def of_prepared(prepared: Prepared, splits: Collection[str] = TRAINING) -> Text:
 
 
 def of_files(entry: CorpusEntry, data_dir: Path | None, splits: Collection[str]) -> Text:
-    """The text of the files in `data_dir`; empty for CSV files, whose records are counted during preparation."""
+    """The text of the files; empty for CSV files, whose records are counted during preparation."""
     text: Text = {"pairs": {}, "sha256": {}}
-    if data_dir is None or entry.csv is not None:
+    if entry.csv is not None:
         return text
     for name in (name for name in entry.splits if name in splits and not entry.lacks([name], data_dir)):
         paths = entry.locate(name, data_dir)
@@ -39,7 +40,7 @@ def of_files(entry: CorpusEntry, data_dir: Path | None, splits: Collection[str])
     return text
 
 
-def unexpected(corpus: str, text: Mapping[str, Any]) -> list[str]:
+def unexpected(corpus: str | CorpusFiles, text: Mapping[str, Any]) -> list[str]:
     """A line for each split that differs from its catalogue entry; none for a corpus without an entry."""
     try:
         entry = load_entry(corpus)

@@ -40,6 +40,9 @@ def get(name: str, data_dir: Path | None, on_progress: Progress | None = None) -
     if entry.generated is not None:
         log(f"{name} is generated; nothing to fetch")
         return []
+    if not entry.sources:
+        log(f"{name}: your own files; nothing to fetch")
+        return []
     if data_dir is None:
         raise UserError(f"data get {name} needs --data-dir DIR, the directory to write to")
     written: list[Path] = []

@@ -144,8 +144,6 @@ def _hashes(entry: CorpusEntry, data_dir: Path | None) -> dict[str, list[str]]:
     """Hashes of source and references of each complete split; for CSV files also the columns and records."""
     found = {}
     for name, split in entry.splits.items():
-        if data_dir is None:
-            break
         paths = [entry.find(file, data_dir) for file in split.files]
         if None not in paths:
             found[name] = [file_hash(path) for path in paths if path is not None]
@@ -158,7 +156,7 @@ def _raw_hashes(entry: CorpusEntry, data_dir: Path | None) -> dict[str, list[str
     """Hashes of the raw references of each split that has all of them."""
     found = {}
     for name in entry.splits:
-        if data_dir is not None and (paths := entry.raw_references(name, data_dir)):
+        if paths := entry.raw_references(name, data_dir):
             found[name] = [file_hash(path) for path in paths]
     return found
 

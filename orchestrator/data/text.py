@@ -27,7 +27,7 @@ class RawText(Protocol):
 class FileText:
     """Text in files."""
 
-    def __init__(self, entry: CorpusEntry, data_dir: Path, tests: list[str]) -> None:
+    def __init__(self, entry: CorpusEntry, data_dir: Path | None, tests: list[str]) -> None:
         self.entry, self.data_dir, self.held_out = entry, data_dir, ["valid", *tests]
 
     def rows(self, split: str) -> Iterator[tuple[str, ...]]:
@@ -71,8 +71,7 @@ class ToyText:
 
 
 def text_of(entry: CorpusEntry, data_dir: Path | None, tests: list[str]) -> RawText:
-    """The text of a corpus. tests: the existing test sets. data_dir: required unless the corpus is generated."""
+    """The text of a corpus. tests: the existing test sets."""
     if entry.generated is not None:
         return ToyText(entry.generated)
-    assert data_dir is not None
     return FileText(entry, data_dir, tests)

@@ -69,15 +69,14 @@ def warnings(entry: CorpusEntry, data_dir: Path | None) -> list[str]:
     if entry.generated is not None:
         return []
     messages = [f"{entry.name}: {side}: {doubt}" for side in ("src", "tgt") if (doubt := languages.unknown_code(getattr(entry, side)))]
-    if data_dir is None or not data_dir.is_dir() or entry.documents is not None:  # raw news highlights end in ` .`
+    if entry.documents is not None:  # raw news highlights end in ` .`
         return messages
     for split in entry.splits:
         if entry.lacks([split], data_dir):
             continue
         text = FileText(entry, data_dir, [])
         if (named := entry.splits[split].raw) and not entry.raw_references(split, data_dir):
-            place = data_dir / entry.folders[0] / named[0]
-            messages.append(f"{place}: no such file; detokenised figures of {split} are of the tokens, unescaped and detokenised")
+            messages.append(f"{named[0]}: no such file; detokenised figures of {split} are of the tokens, unescaped and detokenised")
         try:
             rows = list(islice(text.rows(split), MAX_LINES))
             raw = [lines[:MAX_LINES] for lines in text.raw(split)]

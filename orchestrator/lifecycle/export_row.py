@@ -126,7 +126,7 @@ def _metadata(row: Row, task: Task, prepared: Prepared, ledger: Ledger, record: 
         "label": row.label,
         "seed": task.seed,
         "keys": task.keys,
-        "corpus": task.run_spec.data.corpus,
+        "corpus": str(task.run_spec.data.corpus),
         "languages": prepared.manifest["languages"],
         "data_key": prepared.key,
         "checkpoint": task.run_spec.decode.checkpoint,

@@ -97,7 +97,7 @@ class Effects:
             return
         self.runs[row.id] = frozenset(str(o.keys.score) for o in done)
         self.arms[row.id] = Arm.of(statistics, score_of(metric, row.spec.score))
-        self.keys[row.id] = row.spec.data.corpus, f"{signatures.pop()} {row.spec.score.test} {len(statistics[0])}"
+        self.keys[row.id] = str(row.spec.data.corpus), f"{signatures.pop()} {row.spec.score.test} {len(statistics[0])}"
 
     def spread(self, key: Key) -> Spread | None:
         """The pooled variance of rows scored alike, each run counted once; None if their variances differ or no row has two seeds."""

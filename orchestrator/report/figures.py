@@ -67,7 +67,7 @@ def figures(row: Row, found: Sequence[SeedResult]) -> dict[str, Any] | None:
 
 
 def _corpus(row: Row) -> str | None:
-    return None if row.spec is None else row.spec.data.corpus
+    return None if row.spec is None else str(row.spec.data.corpus)
 
 
 def _others(row: Row, done: Sequence[SeedResult]) -> dict[str, Any]:

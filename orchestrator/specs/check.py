@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import corpora, precision
 from orchestrator.specs.components import check_components
+from orchestrator.specs.corpus_files import CorpusFiles
 from orchestrator.specs.messages import Problem, problems_of
 from orchestrator.specs.positions import KeyPath, Located, nearest
 from orchestrator.specs.schema import BatchSpec, DecodeSpec, ModelSpec, OptimSpec, RunSpec, ScoreSpec
@@ -123,20 +122,15 @@ def whole(spec: RunSpec) -> list[Problem]:
         )
     tuned = spec.decode.length_penalty.alpha == "tuned"
     unless(not tuned or spec.score.metric != "rouge", ("decode", "length_penalty", "alpha"), "found tuned; expected a number with rouge")
-    known = corpus_names()
-    splits = _splits(data.corpus) if data.corpus in known else ()
-    unless(not known or data.corpus in known, ("data", "corpus"), f"found {data.corpus!r}; {nearest(data.corpus, known)}")
+    own = isinstance(data.corpus, CorpusFiles)
+    known = [] if own else corpora.list_entries()
+    splits = _splits(data.corpus) if own or data.corpus in known else ()
+    unless(not known or data.corpus in known, ("data", "corpus"), f"found {data.corpus!r}; {nearest(str(data.corpus), known)}")
     unless(not splits or spec.score.test in splits, ("score", "test"), f"found {spec.score.test!r}; {nearest(spec.score.test, splits)}")
     return found
 
 
 @functools.cache
-def _splits(corpus: str) -> tuple[str, ...]:
+def _splits(corpus: str | CorpusFiles) -> tuple[str, ...]:
     """Returns the held-out splits of a corpus."""
     return tuple(name for name in corpora.load_entry(corpus).splits if name != "train") or ("valid", "test")
-
-
-def corpus_names() -> list[str]:
-    """Returns the names of the entries in `search_spaces/data/`."""
-    folder: Path = SEARCH_SPACES / "data"
-    return sorted(file.stem for file in folder.glob("*.yaml"))

@@ -1,4 +1,4 @@
-"""Corpus catalogue: one strict YAML entry per corpus in `search_spaces/data/`."""
+"""Corpus catalogue: one strict YAML entry per corpus in `search_spaces/data/`, the product's or the user's own."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from orchestrator.errors import UserError
 from orchestrator.files.no_file import the_file
-from orchestrator.paths import SEARCH_SPACES
+from orchestrator.paths import SEARCH_SPACES, search_spaces
 from orchestrator.specs import yaml_file
+from orchestrator.specs.corpus_files import SPLITS, CorpusFiles
 from orchestrator.specs.messages import problems_of
 from orchestrator.specs.positions import Document
 from orchestrator.specs.schema import Natural, Positive, Probability, Strict
@@ -21,9 +22,12 @@ from orchestrator.specs.text_form import RAW, Form
 
 FOLDER = SEARCH_SPACES / "data"
 REQUIRED = ("train", "valid", "test")
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+Name = Annotated[str, Field(pattern=f"^{NAME}$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Relative = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$")]
+File = Annotated[str, Field(pattern=r"^(/.+|[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*)$")]
+"""A path below the entry's folders in the data directory, or an absolute path."""
 
 
 class ToyParams(Strict):
@@ -44,14 +48,14 @@ class ToyParams(Strict):
 class Split(Strict):
     """One source file and one or more reference files, plain or gzipped (`.gz` appended). `sha256` is over the uncompressed bytes."""
 
-    src: Relative
-    tgt: Annotated[list[Relative], Field(min_length=1)]
+    src: File
+    tgt: Annotated[list[File], Field(min_length=1)]
     pairs: Positive | None = None
     records: Annotated[list[Natural], Field(min_length=2, max_length=2)] | None = (
         None  # of a CSV file: first (inclusive) and last (exclusive)
     )
     sha256: list[Sha256] | None = None  # of src, then of each file of tgt
-    raw: list[Relative] | None = None  # of a tokenised corpus: untokenised text of each file of tgt; used if all exist
+    raw: list[File] | None = None  # of a tokenised corpus: untokenised text of each file of tgt; used if all exist
 
     @model_validator(mode="after")
     def _hashes(self) -> Split:
@@ -146,9 +150,9 @@ class CorpusEntry(Strict):
     text: form of the lines; tokenised lines are not tokenised again, and are detokenised for scores on running text.
     """
 
-    name: Name
-    description: str
-    licence: str
+    name: str
+    description: str = ""
+    licence: str = ""
     src: str
     tgt: str
     text: Form = RAW
@@ -156,7 +160,7 @@ class CorpusEntry(Strict):
     documents: Documents | None = None
     folders: list[Relative] = Field(default_factory=list)
     splits: dict[Name, Split] = Field(default_factory=dict)
-    sources: Annotated[list[Source], Field(min_length=1)]
+    sources: list[Source] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _complete(self) -> CorpusEntry:
@@ -165,7 +169,7 @@ class CorpusEntry(Strict):
                 raise ValueError("a generated corpus has neither splits nor further sources")
         elif missing := [name for name in REQUIRED if name not in self.splits]:
             raise ValueError(f"splits lack {', '.join(missing)}")
-        elif not self.folders:
+        elif not self.folders and self.needs_data_dir:
             raise ValueError("folders is empty; expected the folder that holds the files")
         if self.documents is not None and self.csv is None:
             raise ValueError("documents are read from CSV files alone; expected csv, the columns")
@@ -182,29 +186,38 @@ class CorpusEntry(Strict):
     def generated(self) -> ToyParams | None:
         return next((source.parameters for source in self.sources if isinstance(source, Generated)), None)
 
-    def find(self, file: str, data_dir: Path) -> Path | None:
-        """Returns the path of `file`, plain before gzipped, or None. Raises UserError if only something other than a file exists."""
-        paths = [data_dir / folder / (file + suffix) for folder in (*self.folders, ".") for suffix in ("", ".gz")]
-        return the_file(paths)
+    @property
+    def needs_data_dir(self) -> bool:
+        """Whether some file is looked for below the data directory."""
+        return any(not file.startswith("/") for split in self.splits.values() for file in split.files)
 
-    def locate(self, split: str, data_dir: Path) -> list[Path]:
+    def find(self, file: str, data_dir: Path | None) -> Path | None:
+        """Returns the path of `file`, plain before gzipped, or None. Raises UserError if only something other than a file exists."""
+        if data_dir is None and not file.startswith("/"):
+            return None
+        folders = [Path("/")] if data_dir is None else [data_dir / folder for folder in (*self.folders, ".")]
+        return the_file([folder / (file + suffix) for folder in folders for suffix in ("", ".gz")])
+
+    def locate(self, split: str, data_dir: Path | None) -> list[Path]:
         """Returns the paths of sources and references. Raises UserError (see `missing_message`) if one is missing."""
         found = [self.find(file, data_dir) for file in self.splits[split].files]
         if None in found:
             raise UserError(self.missing_message([split], data_dir))
         return [path for path in found if path is not None]
 
-    def raw_references(self, split: str, data_dir: Path) -> list[Path]:
+    def raw_references(self, split: str, data_dir: Path | None) -> list[Path]:
         """Returns the untokenised text of each reference; empty if the entry names none or a file is missing."""
         found = [self.find(file, data_dir) for file in self.splits[split].raw or ()]
         return [] if None in found else [path for path in found if path is not None]
 
-    def lacks(self, splits: Iterable[str], data_dir: Path) -> list[str]:
+    def lacks(self, splits: Iterable[str], data_dir: Path | None) -> list[str]:
         """Returns the files of these splits that do not exist."""
         return list(dict.fromkeys(file for name in splits for file in self.splits[name].files if self.find(file, data_dir) is None))
 
     def missing_message(self, splits: Iterable[str], data_dir: Path | None) -> str:
         """Returns one line with the missing files of these splits, the closest existing name and how to get them."""
+        if absolute := [file for file in self.lacks(splits, data_dir) if file.startswith("/")]:
+            return f"corpus {self.name}: {absolute[0]}[.gz]: no such file"
         if data_dir is None:
             return f"corpus {self.name} lies in files and no --data-dir was given; {self.how()}"
         if not data_dir.is_dir():
@@ -220,22 +233,41 @@ class CorpusEntry(Strict):
         """Returns one clause on how to get the files."""
         by_hand = [" ".join(source.obtain.split()) for source in self.sources if isinstance(source, User)]
         fetched = any(not isinstance(source, User) for source in self.sources)
+        if not self.sources:
+            return f"expected your own files of {self.name} there"
         return " or ".join([f"get it with: nmt-ablate data get {self.name} --data-dir DIR"] * fetched + by_hand)
+
+
+def folders() -> list[Path]:
+    """The folders of entries: the product's, then the user's own."""
+    return [FOLDER, *(folder / "data" for folder in search_spaces()[1:])]
 
 
 def list_entries() -> list[str]:
     """Returns the names of all corpora."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    return sorted({path.stem for folder in folders() for path in folder.glob("*.yaml")})
 
 
-def load_entry(name: str) -> CorpusEntry:
-    """Loads the entry of a corpus. Raises UserError for an unknown name (with the closest one) or a bad file (one line per fault)."""
-    path = FOLDER / f"{name}.yaml"
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) or not path.is_file():
-        near = difflib.get_close_matches(name, list_entries(), n=1, cutoff=0.4)
+def load_entry(corpus: str | CorpusFiles) -> CorpusEntry:
+    """Loads the entry of a corpus, or makes that of one given by its files.
+
+    Raises UserError like `entry_file`, or for a bad file (one line per fault).
+    """
+    if isinstance(corpus, CorpusFiles):
+        files = {name: getattr(corpus, name) for name in SPLITS}
+        splits = {name: Split(src=paths[0], tgt=paths[1:]) for name, paths in files.items()}
+        return CorpusEntry(name=str(corpus), src=corpus.src, tgt=corpus.tgt, splits=splits)
+    return parse_entry(yaml_file.load(entry_file(corpus)), corpus)
+
+
+def entry_file(corpus: str) -> Path:
+    """Returns the file of an entry. Raises UserError for an unknown name, with the closest one."""
+    path = next((found for folder in folders() if (found := folder / f"{corpus}.yaml").is_file()), None)
+    if not re.fullmatch(NAME, corpus) or path is None:
+        near = difflib.get_close_matches(corpus, list_entries(), n=1, cutoff=0.4)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise UserError(f"unknown corpus {name!r}; {hint}known: {', '.join(list_entries())}")
-    return parse_entry(yaml_file.load(path), name)
+        raise UserError(f"unknown corpus {corpus!r}; {hint}known: {', '.join(list_entries())}")
+    return path
 
 
 def parse_entry(document: Document, name: str) -> CorpusEntry:

@@ -1,19 +1,25 @@
-"""Index of tables: every YAML file under `search_spaces` except bases, data entries and profiles."""
+"""Index of tables: every YAML file under `search_spaces`, the product's and the user's own, except bases, data entries and profiles.
+
+Files of tables that lie in the working folder itself belong to the index too.
+"""
 
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import UserError
-from orchestrator.paths import SEARCH_SPACES
+from orchestrator.files.documents import read_bytes
+from orchestrator.paths import search_spaces
 from orchestrator.specs import controls, table_file
 from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import display, shown
 from orchestrator.specs.table import segments
 
 _APART = ("base", "data", "profiles")
+_ROWS = re.compile(rb"^(rows|grid):", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -26,9 +32,14 @@ class Target:
 
 
 def table_files() -> list[Path]:
-    """Returns the files of the index, sorted."""
-    found = sorted(SEARCH_SPACES.rglob("*.yaml"))
-    return [path for path in found if path.relative_to(SEARCH_SPACES).parts[0] not in _APART]
+    """Returns the files of the index: the product's, the user's own, those of the working folder; each sorted."""
+    found = [path for folder in search_spaces() for path in sorted(folder.rglob("*.yaml")) if not _apart(path, folder)]
+    here = sorted(path for path in Path().glob("[!.]*.yaml") if _ROWS.search(read_bytes(path) or b""))
+    return list({path.resolve(): path for path in (*found, *here)}.values())
+
+
+def _apart(path: Path, folder: Path) -> bool:
+    return path.relative_to(folder).parts[0] in _APART
 
 
 def tables() -> tuple[dict[str, TableFile], list[str]]:
@@ -64,7 +75,7 @@ def find(text: str) -> Target:
         known, problems = tables()
         table = known.get("/".join(parts[:2]))
     if table is None:
-        raise UserError(f"{text}: no such table{_near(text, list(known), 2)}", *problems)
+        raise UserError(f"{text}: no such table{_near(text, list(known), 2)}; a file elsewhere is FILE.yaml or FILE.yaml#ROW", *problems)
     if len(parts) == 2:
         return Target(table, None)
     return _in_table(table, "/".join(parts[2:]), text)
@@ -72,8 +83,8 @@ def find(text: str) -> Target:
 
 def _by_file_name(paper: str, name: str) -> TableFile | None:
     """Returns the table if its file is named like its address, which saves reading every file; otherwise None."""
-    path = SEARCH_SPACES / paper / f"{name}.yaml"
-    if paper in _APART or not path.is_file():
+    path = next((path for folder in search_spaces() if (path := folder / paper / f"{name}.yaml").is_file()), None)
+    if paper in _APART or path is None:
         return None
     try:
         table = table_file.read(path)
@@ -112,7 +123,7 @@ def find_all(text: str) -> list[Target]:
 def _is_table(path: Path) -> bool:
     """Returns False for the bases, data entries and profiles under `search_spaces`."""
     resolved = path.resolve()
-    return not resolved.is_relative_to(SEARCH_SPACES) or resolved.relative_to(SEARCH_SPACES).parts[0] not in _APART
+    return not any(resolved.is_relative_to(folder.resolve()) and _apart(resolved, folder.resolve()) for folder in search_spaces())
 
 
 def _in_file(path: Path, row: str | None, named: bool) -> Target:

@@ -111,10 +111,11 @@ def _item(annotation: Any) -> Any:
 
 
 def _unwrap(annotation: Any) -> Any:
-    """Returns `X` for `X | None` and `Annotated[X, ...]`."""
+    """Returns `X` for `X | None` and `Annotated[X, ...]`, and the only model of a union."""
     if typing.get_origin(annotation) is typing.Annotated:
         return _unwrap(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        rest = [a for a in typing.get_args(annotation) if a is not type(None)]
-        return _unwrap(rest[0]) if len(rest) == 1 else annotation
+        rest = [_unwrap(a) for a in typing.get_args(annotation) if a is not type(None)]
+        models = [a for a in rest if isinstance(a, type) and issubclass(a, BaseModel)]
+        return rest[0] if len(rest) == 1 else models[0] if len(models) == 1 else annotation
     return annotation

@@ -89,6 +89,7 @@ def apply(row: Located, profile: Profile, document: Document) -> Located:
     """Returns a row at the profile's scale. `row` must be valid and fully written out."""
     data = copy.deepcopy(row.data)
     corpus = data["data"]["corpus"]
+    corpus = corpus if isinstance(corpus, str) else ""
     profile = profile.of(corpus)
     width = data["model"]["d_model"]
     _scale(data["model"], profile.width)

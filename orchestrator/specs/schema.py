@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from models.config import Component, DropoutConfig, ModelConfig, StackConfig
 from orchestrator.specs.base import Natural, Positive, Probability, Strict
+from orchestrator.specs.corpus_files import Corpus
 from orchestrator.specs.optim import BatchSpec, OptimSpec, Restart, Schedule
 
 __all__ = [
@@ -81,7 +82,7 @@ class Truncate(Strict):
 class DataSpec(Strict):
     """A corpus of `search_spaces/data/` and its preprocessing. `truncate` is applied before `max_length` and `max_ratio`."""
 
-    corpus: str
+    corpus: Corpus
     subword: Subword = Subword()
     tokenizer: Literal["none", "moses"] = "none"
     lowercase: bool = False

@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from orchestrator.errors import UserError
+from orchestrator.paths import in_search_spaces
 from orchestrator.specs import claims, scorings, yaml_file
 from orchestrator.specs import templates as row_templates
 from orchestrator.specs.check import SECTIONS
+from orchestrator.specs.corpus_files import make_absolute
 from orchestrator.specs.grid import named_rows
 from orchestrator.specs.messages import problems_of
 from orchestrator.specs.parsed_table import ParsedRow, TableFile
@@ -39,12 +41,19 @@ def _stamp(path: Path) -> tuple[int, int]:
 @functools.lru_cache(maxsize=256)
 def _read(text: str, stamp: tuple[int, int]) -> TableFile:
     path = Path(text)
-    table = TableFile(path, yaml_file.load(path))
+    table = TableFile(path, load(path))
     if not table.is_single:
         _fill(table, ())
         named_rows.fill(table)
         table.problems += claims.problems_of(table.document, table.claims, table.rows)
     return table
+
+
+def load(path: Path) -> Document:
+    """Reads a table's YAML, with absolute paths of the corpora that it gives by path. Raises UserError like `yaml_file.load`."""
+    document = yaml_file.load(path)
+    make_absolute(document.data, path.parent)
+    return document
 
 
 def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
@@ -71,7 +80,7 @@ def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
 
 def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
     position = table.document.at(("extends",))
-    path = (table.path.parent / target).resolve() if "\0" not in target else table.path
+    path = in_search_spaces((table.path.parent / target).resolve()) if "\0" not in target else table.path
     chain = (*chain, table.path.resolve())
     if path in chain:
         table.problems.append(position.line(f"found {describe(target)}; expected a file that does not extend this one in turn"))
@@ -81,7 +90,7 @@ def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
         table.problems.append(position.line(f"found {describe(target)}; expected {wanted}"))
         return
     try:
-        parent = TableFile(path, yaml_file.load(path))
+        parent = TableFile(path, load(path))
     except UserError as error:
         missing = not path.is_file()
         known = [p.name for p in path.parent.glob("*.yaml")] if path.parent.is_dir() else []

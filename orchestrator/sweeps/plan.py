@@ -123,13 +123,13 @@ class Data:
         sections: dict[str, DataSpec] = {}
         for row in rows:
             if row.spec is not None and self.manifest(row.spec.data) is not None:
-                sections.setdefault(row.spec.data.corpus, row.spec.data)
-                tests.setdefault(row.spec.data.corpus, set()).update(score.test for score in (row.spec.score, *row.also.values()))
+                sections.setdefault(str(row.spec.data.corpus), row.spec.data)
+                tests.setdefault(str(row.spec.data.corpus), set()).update(score.test for score in (row.spec.score, *row.also.values()))
         differences = []
         for corpus, data in sections.items():
             splits, prepared = {*expected_text.TRAINING, *tests[corpus]}, self.prepared(data)
             if prepared is None:
-                text = expected_text.of_files(load_entry(corpus), self.data_dir, splits)
+                text = expected_text.of_files(load_entry(data.corpus), self.data_dir, splits)
             else:
                 text = expected_text.of_prepared(prepared, splits)
             differences += expected_text.unexpected(corpus, text)
@@ -173,12 +173,12 @@ def plan(
             without_weights |= _without_weights(seeded, data, ledger)
     result.parents, result.rows = _again(result.parents, without_weights), _again(result.rows, without_weights)
     if uncounted:
-        corpora = sorted({row.spec.data.corpus for row in rows if row.spec is not None and row.id in uncounted})
+        corpora = sorted({str(row.spec.data.corpus) for row in rows if row.spec is not None and row.id in uncounted})
         result.notes.append(
             f"parameters of {len(set(uncounted))} rows need vocabulary sizes: prepare {', '.join(corpora)} "
             "(nmt-ablate data prepare) or give --set data.vocab.src=N --set data.vocab.tgt=N"
         )
-    lacking = sorted({row.spec.data.corpus for row in rows if row.spec is not None and data.manifest(row.spec.data) is None})
+    lacking = sorted({str(row.spec.data.corpus) for row in rows if row.spec is not None and data.manifest(row.spec.data) is None})
     if lacking:
         result.notes.append(f"data absent: {', '.join(lacking)} (--data-dir, or nmt-ablate data get NAME)")
     result.notes += [f"warning: {line}" for line in data.unexpected(rows)]

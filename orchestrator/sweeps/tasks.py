@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.ledger import object_store
+from orchestrator.specs.corpora import REQUIRED, load_entry
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, also_keys, keys_for
@@ -33,7 +34,12 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
         has_parent = parent is None or add(parent)
         if data.manifest(spec.data) is None:
             where = "give --data-dir" if options.data_dir is None else f"not under {options.data_dir}"
-            missing.append(f"{row.id}: corpus {spec.data.corpus} is absent ({where}); see `nmt-ablate data get {spec.data.corpus}`")
+            entry = load_entry(spec.data.corpus)
+            hint = f"is absent ({where}); see `nmt-ablate data get {entry.name}`"
+            known = entry.sources and entry.needs_data_dir
+            missing.append(
+                f"{row.id}: corpus {entry.name} {hint}" if known else f"{row.id}: {entry.missing_message(REQUIRED, options.data_dir)}"
+            )
             return False
         if not has_parent:
             return False

@@ -125,7 +125,6 @@ def talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
     folder = tmp_path / "catalogue"
     folder.mkdir()
     monkeypatch.setattr(corpora, "FOLDER", folder)
-    monkeypatch.setattr(check, "corpus_names", corpora.list_entries)
     monkeypatch.setattr(check, "_splits", lambda corpus: ("valid", "test"))
 
     def make(lines: list[str], text: str | None = None, target: str = "en", raw: list[str] | None = None) -> Path:

@@ -91,7 +91,7 @@ def is_dense(model: ModelSpec) -> bool:
 def _corpus(subject: Subject) -> str:
     """Returns the corpus from an address such as `de-en-e64`, because a profile may map several corpora to one; else from the spec."""
     last = subject.row.id.rpartition("/")[2]
-    return (SIZE.sub("", last) if SIZE.search(last) else "") or subject.spec.data.corpus
+    return (SIZE.sub("", last) if SIZE.search(last) else "") or str(subject.spec.data.corpus)
 
 
 def _compared(record: dict[str, Any], records: Records) -> dict[str, Any]:

@@ -18,7 +18,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     records: Records = []
     seen = set()
     for subject in context.subjects:
-        corpus, test = subject.spec.data.corpus, subject.spec.score.test
+        corpus, test = str(subject.spec.data.corpus), subject.spec.score.test
         if (corpus, test) in seen:
             continue
         seen.add((corpus, test))

@@ -79,7 +79,7 @@ def panels(subjects: Sequence[Subject], baseline: str | None = None) -> list[Pan
     for subject in subjects:
         row = subject.analysis_row or next((a for a in analysis_rows.values() if subject.row.id in a.of), None)
         data = subject.spec.data
-        key, title = (row.id, row.label or row.id) if row is not None else (data.model_dump_json(), data.corpus)
+        key, title = (row.id, row.label or row.id) if row is not None else (data.model_dump_json(), str(data.corpus))
         found.setdefault(key, Panel(title, [])).subjects.append(subject)
     for key, panel in found.items():
         order = analysis_rows[key].of if key in analysis_rows else []

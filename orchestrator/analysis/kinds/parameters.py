@@ -52,7 +52,7 @@ def _vocabularies(context: AnalysisContext, subject: Subject, missing: list[str]
 
 def _record(subject: Subject, sizes: tuple[int, int], previous: Records) -> dict[str, Any]:
     row, spec = subject.row, subject.spec
-    corpus, layers = spec.data.corpus, spec.model.encoder.num_layers
+    corpus, layers = str(spec.data.corpus), spec.model.encoder.num_layers
     params, printed = parameters.params(spec, *sizes), number(row.expect.get("params"))
     base = next((r for r in previous if (r["corpus"], r["layers"]) == (corpus, layers)), None)
     paper = None if subject.analysis_row is None else number(subject.expect.get(row.id.partition("/")[2]))

@@ -1,14 +1,15 @@
-"""`data get`, `data check` and `data prepare`."""
+"""`data add`, `data get`, `data check` and `data prepare`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from orchestrator.cli.output import print_json
-from orchestrator.data import fetch, senteval_get
+from orchestrator.data import fetch, own_corpus, senteval_get
 from orchestrator.data.check import check as check_corpus
 from orchestrator.data.check import empty_files, equal_sides
 from orchestrator.data.corpus import inspect, unequal
@@ -18,9 +19,26 @@ from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
 from orchestrator.files.no_file import no_file
 from orchestrator.safe_text import log, visible
+from orchestrator.specs.bleu_tokenizer import check_installed, tokenizer_of
 from orchestrator.specs.corpora import list_entries, load_entry
+from orchestrator.specs.positions import display
 from orchestrator.specs.rows import resolve
-from orchestrator.specs.schema import DataSpec
+from orchestrator.specs.schema import DataSpec, ScoreSpec
+
+
+def add(name: str, src: str, tgt: str, files: Mapping[str, Sequence[Path]], as_json: bool) -> None:
+    path, report = own_corpus.add(name, src, tgt, files)
+    found = report.to_json()
+    if as_json:
+        print_json(found | {"file": str(path)})
+    _print_report(found)
+    log(f"BLEU of {tgt} is of the tokens of sacreBLEU's {tokenizer_of(ScoreSpec(), tgt)}")
+    try:
+        check_installed(ScoreSpec(), tgt)
+    except UserError as error:
+        log(f"warning: {error}")
+    log(f"written: {display(path)}")
+    log(f"next: nmt-ablate new mine/{name} --corpus {name}")
 
 
 def get(name: str, data_dir: Path | None) -> None:
@@ -42,13 +60,17 @@ def check(names: list[str], data_dir: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(reports if len(reports) > 1 else reports[0])
     for report in reports:
-        for split, size in report["splits"].items():
-            log(f"{report['corpus']} {split}: {', '.join(f'{name} {value:,}' for name, value in size.items())}")
-        for line in report["warnings"]:
-            log(f"warning: {line}")
+        _print_report(report)
     problems = [line for report in reports for line in report["problems"]]
     if problems:
         raise UserError(*problems)
+
+
+def _print_report(report: dict[str, Any]) -> None:
+    for split, size in report["splits"].items():
+        log(f"{report['corpus']} {split}: {', '.join(f'{name} {value:,}' for name, value in size.items())}")
+    for line in report["warnings"]:
+        log(f"warning: {line}")
 
 
 def _check_files(files: list[Path]) -> dict[str, Any]:

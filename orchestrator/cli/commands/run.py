@@ -201,17 +201,16 @@ def _print_next_commands(rows: list[Row], out: Console, options: ExecutionOption
 
 
 @functools.cache
-def _has_address(table: str) -> bool:
+def _file_of(table: str) -> str | None:
     try:
-        index.find(table)
+        return index.find(table).table.document.file
     except UserError:
-        return False
-    return True
+        return None
 
 
 def _target(row: Row) -> tuple[str, str]:
-    """Table and row as a command line names them: by address, or by file where the table is not below `search_spaces`."""
+    """Table and row as a command line names them: by address, or by file where the address finds no table or that of another file."""
     paper, table, name = row.id.split("/", 2)
-    if _has_address(f"{paper}/{table}"):
+    if _file_of(f"{paper}/{table}") == row.source_file:
         return f"{paper}/{table}", row.id
     return row.source_file, f"{row.source_file}#{name}"

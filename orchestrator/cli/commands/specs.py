@@ -39,8 +39,10 @@ def show(target: str, seed: int | None, options: RowOptions) -> None:
 def list_rows(prefix: str, as_json: bool, controls: str | None) -> None:
     given = parse(controls)
     known, problems = tables()
-    if prefix and prefix not in known and Path(prefix).is_dir():
-        known, prefix = {target.table.address: target.table for target in find_all(prefix)}, ""
+    if prefix and prefix not in known and Path(prefix).exists():
+        folder = Path(prefix).is_dir()
+        known = {target.table.address: target.table for target in find_all(prefix)}
+        prefix = "" if folder else next(iter(known))
     inside = {address: table for address, table in known.items() if prefix.startswith(f"{address}/")}
     rows = [
         {"id": f"{address}/{name}", "label": raw.head.label or name, "kind": raw.head.kind, "file": table.document.file}

@@ -107,6 +107,7 @@ def _print_dry_run(job: SweepJob) -> None:
         f"command: {job.entrypoint}",
         *(f"         {name}={value}" for name, value in job.env.items()),
         f"upload:  {len(files.files)} files, {upload.mib(files.bytes)}",
+        *(f"         and, from outside of the checkout, {name}" for name in job.extra),
         *(f"left out, for its name: {name}" for name in files.withheld if name.parts[0] not in (".git", ".venv")),
     ):
         typer.echo(visible(line))
@@ -117,7 +118,7 @@ def _upload(client: Client, job: SweepJob, files: upload.Upload, id: str) -> Non
     commit, dirty = provenance.git()
     with tempfile.TemporaryDirectory(prefix="nmt-upload-") as folder:
         package = Path(folder) / "checkout.zip"
-        upload.write_zip(files, package, commit=commit, dirty=dirty, token=find_token())
+        upload.write_zip(files, package, commit=commit, dirty=dirty, token=find_token(), extra=job.extra)
         log(f"{id}: {job.name}, {job.runs} runs; uploading {len(files.files)} files, {upload.mib(package.stat().st_size)}")
         metadata = {
             "nmt_sweep": job.name,

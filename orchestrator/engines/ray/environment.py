@@ -13,6 +13,7 @@ from pathlib import Path
 
 from orchestrator.engines.ray.session_folder import temporary
 from orchestrator.ledger import object_store
+from orchestrator.paths import search_spaces
 
 WORKER_VARIABLES = (
     "RAY_TRAIN_V2_ENABLED",
@@ -68,7 +69,15 @@ def configure(results: Path) -> None:
 def worker_variables() -> dict[str, str]:
     """Variables passed to the processes of a running cluster. Ray refuses those that the job's own runtime environment sets too."""
     job = json.loads(os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")).get("runtime_env") or {}
-    return {name: os.environ[name] for name in WORKER_VARIABLES if name in os.environ and name not in job.get("env_vars", {})}
+    found = {name: os.environ[name] for name in WORKER_VARIABLES if name in os.environ}
+    found |= _own_search_spaces()
+    return {name: value for name, value in found.items() if name not in job.get("env_vars", {})}
+
+
+def _own_search_spaces() -> dict[str, str]:
+    """The variable for workers, which have another working folder; none where the user's own are the product's."""
+    own = search_spaces()[1:]
+    return {"NMT_SEARCH_SPACES": str(own[0])} if own else {}
 
 
 def secret_variables(names: Iterable[str], *, bucket: bool) -> list[str]:
@@ -93,12 +102,13 @@ def ray_environment(folder: Path, results: Path) -> Iterator[None]:
     for name in secret_variables(before, bucket=object_store.url(results) is not None):
         del os.environ[name]
     os.environ["TMPDIR"] = str(temporary(folder))
+    os.environ |= _own_search_spaces()
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels))  # torch's default, so that compiled kernels serve the next sweep too
     try:
         yield
     finally:
-        for name in {*before, "TMPDIR", "TORCHINDUCTOR_CACHE_DIR"}:
+        for name in {*before, "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "NMT_SEARCH_SPACES"}:
             if name in before:
                 os.environ[name] = before[name]
             else:
-                del os.environ[name]
+                os.environ.pop(name, None)

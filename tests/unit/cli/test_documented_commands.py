@@ -21,6 +21,7 @@ CLI = typer.main.get_command(app)
 
 PARSED_ALONE = {
     "analyse": "needs every row of a table trained: tests/integration/test_smoke_matrix.py",
+    "data add|new": "needs files of one's own: tests/unit/data/test_own_corpus.py",
     "data get": "downloads a corpus",
     "plan .*fusion-grid": "plans thousands of rows: tests/specs/test_fusion_grid.py",
     "noise": "trains one row with 20 seeds: tests/unit/report/test_noise_command.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,18 +14,23 @@ from orchestrator.engines.ray.jobs.attempts import sweep_id
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import component_versions
-from orchestrator.specs import index, yaml_file
+from orchestrator.paths import in_search_spaces
+from orchestrator.specs import corpora, index, table_file, yaml_file
 from orchestrator.specs.controls import parse as parse_controls
 from orchestrator.specs.controls import wanted
 from orchestrator.specs.positions import shown
 from orchestrator.specs.resources import parse
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve, runs, sweep_of
+from orchestrator.specs.show import dumped
 from orchestrator.sweeps import looks
 from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
 
 FOLDERS = {"results": "NMT_RESULTS", "data_dir": "NMT_DATA_DIR", "cache_dir": "NMT_CACHE_DIR"}
 """Options of `sweep` that are folders of the cluster, with the environment variable that the job's processes read."""
+
+OUTSIDE = "search_spaces/submitted"
+"""Where files from outside of the checkout are in the upload."""
 
 NOT_IN_ID = ("as_json", "no_tracking", "debug")
 """Options that do not change what a sweep computes."""
@@ -32,7 +38,10 @@ NOT_IN_ID = ("as_json", "no_tracking", "debug")
 
 @dataclass(frozen=True)
 class SweepJob:
-    """arguments: of `nmt-ablate sweep`. files: files that the job must be able to read. env: variables of its processes."""
+    """arguments: of `nmt-ablate sweep`. files: files that the job must be able to read. env: variables of its processes.
+
+    extra: path in the upload -> content of each file that lies outside of the checkout.
+    """
 
     id: str
     name: str
@@ -40,6 +49,7 @@ class SweepJob:
     runs: int
     files: tuple[Path, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def entrypoint(self) -> str:
@@ -77,8 +87,12 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     if matched:
         content["controls"] = {row: [control.kind for control in each] for row, each in matched.items()}
     number = len(planned) + sum(map(len, matched.values())) * len(seeds or section.seeds)
-    files = tuple(_source_files(target, rows))
-    return SweepJob(sweep_id(digest(content)), name, (_uploaded_target(root, target), *arguments), number, files, env)
+    tables, entries = _source_files(target, rows), _corpus_files(rows)
+    inside = tuple(path for path in (*tables, *entries) if path.resolve().is_relative_to(root))
+    outside = {path: f"{OUTSIDE}/{i}-{path.name}" for i, path in enumerate(tables) if path not in inside}
+    extra = {place: _moved(path, place, root, outside) for path, place in outside.items()}
+    extra |= {f"search_spaces/data/{path.name}": path.read_bytes() for path in entries if path not in inside}
+    return SweepJob(sweep_id(digest(content)), name, (_uploaded_target(root, target, outside), *arguments), number, inside, env, extra)
 
 
 def _folders(options: Mapping[str, Any]) -> dict[str, str]:
@@ -106,16 +120,38 @@ def _row_content(row: Row) -> Any:
     return [row.id, row.spec.model_dump(mode="json"), row.workers, row.pinned, also, parent]
 
 
-def _uploaded_target(root: Path, target: str) -> str:
+def _uploaded_target(root: Path, target: str, outside: Mapping[Path, str]) -> str:
     """The target on the cluster: a path relative to the upload, or the unchanged address."""
     name, mark, row = target.partition("#")
     path = Path(name)
     if not (path.exists() or name.endswith((".yaml", ".yml"))):
-        return target
+        (found,) = index.find_all(target)
+        path = found.table.path
+        if path.absolute() not in outside:
+            return target
+        mark, row = ("#", found.row) if found.row else ("", "")
     resolved = path.resolve()
+    if path.absolute() in outside:
+        return outside[path.absolute()] + mark + row
     if not resolved.is_relative_to(root):
-        raise UserError(f"{shown(name, 200)}: outside of the checkout, which is what the job gets ({root.name}/): move it there")
+        raise UserError(f"{shown(name, 200)}: a folder outside of the checkout; expected a file, or a folder in {root.name}/")
     return resolved.relative_to(root).as_posix() + mark + row
+
+
+def _moved(path: Path, place: str, root: Path, outside: Mapping[Path, str]) -> bytes:
+    """A table's file as it is uploaded to `place`: what it extends is named relative to there, paths of corpora are absolute."""
+    data = table_file.load(path).data
+    if isinstance(base := data.get("extends"), str):
+        parent = in_search_spaces((path.parent / base).resolve())
+        there = outside.get(parent) or parent.relative_to(root).as_posix()
+        data["extends"] = posixpath.relpath(there, posixpath.dirname(place))
+    return dumped(data).encode()
+
+
+def _corpus_files(rows: Sequence[Row]) -> list[Path]:
+    """The files of the entries of the rows' corpora."""
+    names = {row.spec.data.corpus for row in rows if row.spec is not None and isinstance(row.spec.data.corpus, str)}
+    return [corpora.entry_file(name) for name in sorted(names)]
 
 
 def _source_files(target: str, rows: Sequence[Row]) -> list[Path]:
@@ -129,7 +165,7 @@ def _source_files(target: str, rows: Sequence[Row]) -> list[Path]:
         files[path] = None
         base = yaml_file.load(path).data.get("extends")
         if isinstance(base, str):
-            add((path.parent / base).resolve())
+            add(in_search_spaces((path.parent / base).resolve()))
 
     for match in index.find_all(target):
         add(match.table.path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -86,16 +86,19 @@ def check_readable(upload: Upload, files: Iterable[Path]) -> None:
         raise UserError(*problems)
 
 
-def write_zip(upload: Upload, target: Path, *, commit: str | None, dirty: str | None, token: str) -> None:
-    """Writes the upload and its commit as one zip. UserError for a file that contains the cluster's token."""
+def write_zip(
+    upload: Upload, target: Path, *, commit: str | None, dirty: str | None, token: str, extra: Mapping[str, bytes] | None = None
+) -> None:
+    """Writes the upload, `extra` files and the commit as one zip. UserError for a file that contains the cluster's token."""
     secret, problems = token.encode(), []
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as package:
-        for name in upload.files:
-            data = (upload.root / name).read_bytes()
+        added = {PurePath(name): data for name, data in (extra or {}).items()}
+        for name in (*upload.files, *added):
+            data = added[name] if name in added else (upload.root / name).read_bytes()
             if secret and secret in data:
                 problems.append(f"{shown(name.as_posix(), 200)}: holds the cluster's token; take it out, or name the file in .rayignore")
             entry = zipfile.ZipInfo(name.as_posix(), _EPOCH)
-            entry.external_attr = (0o755 if os.access(upload.root / name, os.X_OK) else 0o644) << 16
+            entry.external_attr = (0o755 if name not in added and os.access(upload.root / name, os.X_OK) else 0o644) << 16
             package.writestr(entry, data, zipfile.ZIP_DEFLATED)
         entry = zipfile.ZipInfo(COMMIT_FILE, _EPOCH)
         entry.external_attr = 0o644 << 16

@@ -1,0 +1,102 @@
+"""`nmt-ablate new`: a commented table to start from."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from orchestrator.data.text import text_of
+from orchestrator.errors import UserError
+from orchestrator.files import atomic
+from orchestrator.paths import own_search_spaces
+from orchestrator.specs.bleu_tokenizer import tokenizer_of
+from orchestrator.specs.corpora import load_entry
+from orchestrator.specs.positions import display, shown
+from orchestrator.specs.schema import ScoreSpec
+from orchestrator.specs.table import SEGMENT_WORDS, segments
+
+SAMPLE = 2000
+"""Training pairs whose letters are compared."""
+
+TEMPLATE = """\
+# {address}: three ways to fuse layers on {corpus}.
+#
+#   nmt-ablate plan {address}{data}              what will run (--probe: and how long it takes)
+#   nmt-ablate sweep {address} --engine local{data}
+#   nmt-ablate table {address}{data}             the table again
+#
+# Every key is explained in docs/spec.md; `nmt-ablate describe` lists the components.
+source: {{paper: {paper}, table: {table}}}
+data:
+  corpus: {corpus}
+  subword: {{kind: bpe, size: {size}, joint: {joint}}}   # {why}
+  max_length: 100                                # subwords; longer training pairs are left out
+batch: {{unit: tokens, size: 2000}}                # target tokens of an update
+model:                                           # small, for minutes on a CPU; Transformer-Base has 6 layers, 512, 2048 and 8 heads
+  d_model: 128
+  d_ff: 512
+  num_heads: 4
+  norm: pre
+  embeddings: tied-output
+  encoder: {{num_layers: 4}}
+  decoder: {{num_layers: 4}}
+optim:
+  schedule: {{kind: inverse-sqrt, lr: 3.0e-3, warmup: 200}}
+  clip_norm: 1.0
+  label_smoothing: 0.1
+train: {{max_steps: 600, validate_every: 200, checkpoint_every: 200}}   # far from convergence: raise max_steps for results
+decode: {{checkpoint: last, beam_size: 4, length_penalty: {{kind: gnmt, alpha: 0.6}}}}
+score: {{test: test, metric: sacrebleu}}           # BLEU of the tokens of sacreBLEU's {tokenizer}
+sweep:
+  seeds: [1]                                     # [1, 2, 3] gives intervals and verdicts (docs/verdicts.md)
+rows:                                            # a row holds its differences to the above
+  baseline:
+    label: Transformer
+  linear:
+    label: linear combination of all layers (Dou 2018)
+    model: {{encoder: {{aggregation: {{kind: linear}}}}}}
+  hierarchical:
+    label: hierarchical aggregation (Dou 2018)
+    model: {{encoder: {{connection: {{kind: hierarchical}}}}}}
+"""
+
+
+def write(address: str, corpus: str, data_dir: Path | None) -> Path:
+    """Writes the table `paper/table` for a corpus to the user's own search spaces and returns its file.
+
+    The vocabulary depends on the size of the corpus, and is joint where the sides share most of their letters. Raises UserError for a
+    malformed address, a file that exists, an unknown corpus, or text that is absent.
+    """
+    if not segments(address, 2, 2):
+        raise UserError(f"{shown(address)}: no address of a table; expected PAPER/TABLE, such as mine/first: {SEGMENT_WORDS} each")
+    paper, table = address.split("/")
+    path = own_search_spaces() / paper / f"{table}.yaml"
+    if path.exists():
+        raise UserError(f"{display(path)}: is there already; expected another address")
+    entry = load_entry(corpus)
+    if entry.generated is None and entry.lacks(["train"], data_dir):
+        raise UserError(entry.missing_message(["train"], data_dir))
+    source: set[str] = set()
+    target: set[str] = set()
+    rows, pairs = text_of(entry, data_dir, []).rows("train"), 0
+    for row in islice(rows, SAMPLE):
+        source |= {letter for letter in row[0].lower() if letter.isalpha()}
+        target |= {letter for letter in row[1].lower() if letter.isalpha()}
+        pairs += 1
+    pairs += sum(1 for _ in rows)
+    joint = 2 * len(source & target) > len(source | target)
+    size = 8000 if pairs >= 100_000 or len(source | target) > 1000 else 4000 if pairs >= 10_000 else 1000
+    text = TEMPLATE.format(
+        address=address,
+        paper=paper,
+        table=table,
+        corpus=corpus,
+        data=" --data-dir DIR" if entry.needs_data_dir else "",
+        size=size,
+        joint=str(joint).lower(),
+        why=f"for {pairs:,} pairs; {'one vocabulary' if joint else 'a vocabulary for each side: they share few letters'}",
+        tokenizer=tokenizer_of(ScoreSpec(), entry.tgt),
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write_text(path, text)
+    return path

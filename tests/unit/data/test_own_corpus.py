@@ -1,0 +1,101 @@
+"""A corpus and a table of one's own, in a working folder outside of the checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator.data import own_corpus, starter
+from orchestrator.data.prepare import manifest
+from orchestrator.engines.ray.jobs import sweep_job
+from orchestrator.errors import UserError
+from orchestrator.paths import ROOT
+from orchestrator.specs import index
+from orchestrator.specs.corpora import load_entry
+from orchestrator.specs.corpus_files import CorpusFiles
+from orchestrator.specs.rows import resolve
+
+LINES = {"ja": "これは {} 番目の文です。", "en": "This is sentence number {}."}
+SIZES = {"train": 40, "valid": 5, "test": 6}
+
+
+@pytest.fixture
+def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Path]]:
+    """Parallel files with names as people have them, below the working folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my texts").mkdir()
+    found: dict[str, list[Path]] = {}
+    for split, size in SIZES.items():
+        for language, line in LINES.items():
+            path = tmp_path / "my texts" / f"{split} ({language})"
+            path.write_text("".join(line.format(f"{split} {i}") + "\n" for i in range(size)), encoding="utf-8")
+            found.setdefault(split, []).append(path)
+    return found
+
+
+def test_added_files_train_without_a_data_directory(texts: dict[str, list[Path]], tmp_path: Path) -> None:
+    path, report = own_corpus.add("talks", "ja", "en", texts)
+    assert path == tmp_path / "search_spaces" / "data" / "talks.yaml" and {n: s.pairs for n, s in report.splits.items()} == SIZES
+    assert own_corpus.add("talks", "ja", "en", texts)[0] == path, "the same call again changes nothing"
+    table = starter.write("mine/first", "talks", None)
+    assert "joint: false" in table.read_text() and "sacreBLEU's 13a" in table.read_text()
+    rows = resolve("mine/first")
+    assert [row.id for row in rows] == ["mine/first/baseline", "mine/first/linear", "mine/first/hierarchical"]
+    found = manifest(rows[0].spec.data, None)
+    assert found is not None and found["languages"] == ["ja", "en"]
+    by_path = CorpusFiles(src="ja", tgt="en", **{split: [str(p) for p in paths] for split, paths in texts.items()})
+    assert manifest(rows[0].spec.data.model_copy(update={"corpus": by_path}), None) == found, "the name is no part of the identity"
+
+
+def test_what_add_refuses(texts: dict[str, list[Path]], tmp_path: Path) -> None:
+    with pytest.raises(UserError) as raised:
+        own_corpus.add("multi30k-de-en", "jp", "en", texts)
+    assert raised.value.lines[0].startswith("--src-lang: 'jp' is no language code of ISO 639-1; did you mean ja?")
+    assert "a corpus of the product" in raised.value.lines[1]
+    with pytest.raises(UserError, match=r"nothing\[\.gz\]: no such file"):
+        own_corpus.add("talks", "ja", "en", texts | {"test": [tmp_path / "nothing", texts["test"][1]]})
+    with pytest.raises(UserError, match="must have the same number"):
+        own_corpus.add("talks", "ja", "en", texts | {"test": [texts["valid"][0], texts["test"][1]]})
+    own_corpus.add("talks", "ja", "en", texts)
+    with pytest.raises(UserError, match="is there already, with other content"):
+        own_corpus.add("talks", "en", "ja", texts)
+    starter.write("mine/first", "talks", None)
+    with pytest.raises(UserError, match="is there already; expected another address"):
+        starter.write("mine/first", "talks", None)
+    texts["test"][0].unlink()
+    assert load_entry("talks").missing_message(["test"], None) == f"corpus talks: {texts['test'][0]}[.gz]: no such file"
+
+
+def test_a_table_names_its_files_by_path(texts: dict[str, list[Path]], tmp_path: Path) -> None:
+    corpus: dict[str, object] = {"src": "ja", "tgt": "en"} | {n: [f"../my texts/{p.name}" for p in paths] for n, paths in texts.items()}
+    content = {"source": {"paper": "mine", "table": "paths"}, "data": {"corpus": corpus}, "train": {"max_steps": 10}, "rows": {"a": {}}}
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    (folder / "own.yaml").write_text(yaml.safe_dump(content))
+    (row,) = resolve("tables/own.yaml#a")
+    assert row.spec is not None and load_entry(row.spec.data.corpus).locate("test", None) == texts["test"]
+    assert manifest(row.spec.data, None) is not None
+    del corpus["test"]
+    (folder / "own.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(UserError, match=r"own\.yaml:2: data\.corpus\.test: missing"):
+        resolve("tables/own.yaml")
+
+
+def test_an_address_finds_tables_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("fusion.yaml").write_text(
+        "extends: search_spaces/quickstart.yaml\nsource: {paper: mine, table: fusion}\nrows: {a: {}, b: {init_from: a}}\n"
+    )
+    Path("compose.yaml").write_text("services: {web: {image: x}}\n")
+    assert index.find("mine/fusion/b").row == "b" and "mine/fusion" in index.tables()[0]
+    assert [row.spec.data.corpus for row in resolve("mine/fusion") if row.spec is not None] == ["toy-quickstart"] * 2
+    for target in ("mine/fusion", "fusion.yaml"):
+        job = sweep_job.make(ROOT, target, {}, [])
+        (place,) = job.extra
+        assert job.arguments == (place,) and place.startswith("search_spaces/submitted/")
+        assert yaml.safe_load(job.extra[place])["extends"] == "../quickstart.yaml"
+        assert ROOT / "search_spaces" / "quickstart.yaml" in job.files
+    with pytest.raises(UserError, match="no such table; did you mean mine/fusion"):
+        index.find("mine/fusio/a")
