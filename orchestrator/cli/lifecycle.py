@@ -15,13 +15,14 @@ from orchestrator.sweeps.options import RESULTS, RowOptions
 def status(
     results: Results = RESULTS,
     address: Annotated[str | None, typer.Option("--address", help="List the jobs of the Ray cluster with this dashboard instead.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show the running sweeps until they end (Ctrl-C leaves them alone).")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Every sweep in the results folder: its process, and the progress of each run. With --address: every submitted job.
+    """Every sweep of the results folder: its runs, their losses, speeds and BLEU, and when it will end. With --address: submitted jobs.
 
     To follow the logs of a running job:  nmt-ablate submit --attach JOB
 
-    Example:  nmt-ablate status --json
+    Example:  nmt-ablate status --watch
     """
     if address is not None:
         from orchestrator.cli.commands.jobs import list_jobs
@@ -30,7 +31,7 @@ def status(
     else:
         from orchestrator.cli.commands.status import status
 
-        status(results, as_json)
+        status(results, as_json, watch)
 
 
 @expand_options()

@@ -21,6 +21,7 @@ import typer
 
 from orchestrator.cli import data, lifecycle, report, results, specs
 from orchestrator.cli import run as execution
+from orchestrator.cli.help import GroupedHelp
 from orchestrator.cli.output import version
 from orchestrator.errors import Detached, FencedError, LockedError, RemoteError, UserError
 from orchestrator.paths import ROOT
@@ -29,6 +30,7 @@ from orchestrator.specs.positions import shown
 
 app = typer.Typer(
     name="nmt-ablate",
+    cls=GroupedHelp,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -79,7 +81,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)
 # SPEC and the options of `sweep` are parsed by `sweep`
-app.command("submit", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(execution.submit)
+app.command("submit", options_metavar="SPEC [OPTIONS]", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(
+    execution.submit
+)
 app.add_typer(data.app, name="data")
 app.add_typer(results.app, name="results")
 

@@ -84,6 +84,15 @@ Controls = Annotated[
         "its operations. Empty: none.",
     ),
 ]
+Notify = Annotated[
+    str | None,
+    typer.Option(
+        "--notify",
+        envvar="NMT_NOTIFY",
+        metavar="CMD|URL",
+        help="Run this command with a line of text, or POST JSON to this address, at the end, at a failure and at the cap on hours.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only on stdout; messages go to stderr.")]
 MaxHours = Annotated[
     float | None,
@@ -108,6 +117,7 @@ SHARED: dict[str, Any] = {
     "tracking_uri": TrackingUri,
     "tracking_can_wait": TrackingCanWait,
     "resources": Resources,
+    "notify": Notify,
     "as_json": AsJson,
 }
 """Field of `RowOptions` or `ExecutionOptions` -> its option on the command line. Other fields are set by the commands."""

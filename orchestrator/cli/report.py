@@ -46,7 +46,7 @@ def analyse(
 def table(
     target: Annotated[str, typer.Argument(metavar="TABLE", help="paper/table, FILE.yaml, or a folder of search_spaces: all its tables.")],
     options: RowOptions,
-    form: Annotated[str, typer.Option("--format", help="md, json, latex or html.")] = "md",
+    form: Annotated[str, typer.Option("--format", metavar="md|json|latex|html", help="What to print.")] = "md",
     baseline: Annotated[
         str | None, typer.Option("--baseline", metavar="ROW", help="Compare with this row; default: the one that a row starts from.")
     ] = None,

@@ -93,6 +93,15 @@ class Asha:
                     self.records[int(rung)] = [_checked(record) for record in records]
 
 
+def stopped_runs(path: Path) -> dict[str, int]:
+    """The rung of each run (`ROW:SEED`) that the search in this file has stopped; {} where there is none that can be read."""
+    try:
+        rungs = json.loads(path.read_bytes())["rungs"]
+        return {str(record["run"]): int(rung) for rung, records in rungs.items() for record in records if not record["continue"]}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
 def _checked(record: dict[str, Any]) -> dict[str, Any]:
     """Returns the record if it is valid, else raises ValueError, KeyError, TypeError or AttributeError."""
     value = record["value"]

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner
 from orchestrator.ledger.sweep_files import BESIDE, rows_of
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import display
+from orchestrator.sweeps.asha import stopped_runs
+from orchestrator.sweeps.forecast import ENDED, Forecast, Progress, duration, forecast, short_names, summary
 from orchestrator.tables import cell, make_table
 
 
 def sweep_status(results: Path, warn: Callable[[str], None] = log) -> list[dict[str, Any]]:
-    """[{"sweep", "name", "driver": {pid, host, ..}|null, "rows": [{"id", "seed", "status", "steps", "key"}]}], by name. Takes no locks.
+    """The sweeps of a ledger by name, each with its driver (null if none) and its rows as `_rows` gives them. Takes no locks.
 
     warn: called with a line for each file that is not a valid sweep file.
     """
@@ -30,13 +31,14 @@ def sweep_status(results: Path, warn: Callable[[str], None] = log) -> list[dict[
             continue
         try:
             record = json.loads(path.read_bytes())
-            rows = [_row(ledger, row) for row in rows_of(record)]
+            holder = owner(path.with_suffix(".lock"))
+            rows, ahead = _rows(ledger, rows_of(record), stopped_runs(path.with_suffix(".asha.json")), driven=holder is not None)
         except (OSError, ValueError, RecursionError) as error:
             warn(f"warning: {display(path)}: {_reason(error)}; the sweep is passed over")
             continue
-        holder = owner(path.with_suffix(".lock"))
         driver = None if holder is None else {name: holder.get(name) for name in ("pid", "host", "epoch")}
-        sweeps.append({"sweep": path.stem, "name": record.get("name") or path.stem, "driver": driver, "rows": rows})
+        about = {"sweep": path.stem, "name": record.get("name") or path.stem, "driver": driver}
+        sweeps.append(about | {"seconds_left": ahead.seconds, "device_seconds_left": ahead.device_seconds, "rows": rows})
     return sweeps
 
 
@@ -47,27 +49,68 @@ def _reason(error: Exception) -> str:
     return "holds no JSON; expected what a sweep writes" if no_json else str(error)
 
 
-def sweep_table(sweep: dict[str, Any]) -> Table:
+def summary_of(sweep: dict[str, Any]) -> str:
+    """Who drives the sweep, how many of its runs ended, and when it will end."""
     driver = sweep["driver"]
     state = "not running" if driver is None else f"driven by process {driver['pid']} on {driver['host']}"
-    columns = ("row", "seed", "status", "steps", "train key")
-    table = make_table(columns, title=f"{sweep['sweep']}: {state}", numeric=("seed", "steps"))
+    runs = [
+        Progress(row["id"], row["seed"], "", (), status="waiting" if row["status"] == "new" else row["status"]) for row in sweep["rows"]
+    ]
+    ahead = Forecast(*(sweep[name] for name in ("seconds_left", "device_seconds_left")))
+    told = summary(runs, ahead) if driver is not None else summary(runs, ahead).partition(";")[0]
+    return f"{sweep['sweep']}: {state}; {told}"
+
+
+def sweep_table(sweep: dict[str, Any]) -> Table:
+    numeric = ("seed", "steps", "valid", "tok/s", "BLEU", "left")
+    table = make_table(("row", "seed", "status", *numeric[1:]), title=summary_of(sweep), numeric=numeric)
+    short = short_names([row["id"] for row in sweep["rows"]])
     for row in sweep["rows"]:
-        table.add_row(cell(row["id"]), str(row["seed"]), row["status"], str(row["steps"]), (row["key"] or "")[:16])
+        steps = f"{row['steps']}/{row['total_steps']}" if row["total_steps"] and row["status"] not in ENDED else str(row["steps"])
+        left = "" if row["seconds_left"] is None else duration(row["seconds_left"])
+        figures = [_number(row[name], form) for name, form in (("valid_nll", ".2f"), ("tokens_per_second", ",.0f"), ("bleu", ".2f"))]
+        table.add_row(cell(short[row["id"]]), str(row["seed"]), row["status"], steps, *figures, left)
     return table
 
 
-def _row(ledger: Ledger, row: dict[str, Any]) -> dict[str, Any]:
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else f"{value:{form}}"
+
+
+def _rows(ledger: Ledger, rows: list[dict[str, Any]], stopped: Mapping[str, int], *, driven: bool) -> tuple[list[dict[str, Any]], Forecast]:
+    runs = [_progress(ledger, row, stopped) for row in rows]
+    ahead = forecast(runs) if driven else Forecast(None, None)
+    found = []
+    for run in runs:
+        active = run.rate is not None and run.status in ("running", "decoding")
+        found.append(
+            {
+                "id": run.row,
+                "seed": run.seed,
+                "status": run.status,
+                "steps": run.steps,
+                "total_steps": run.total or None,
+                "valid_nll": run.figures.get("valid"),
+                "tokens_per_second": run.figures.get("tok/s"),
+                "bleu": run.score,
+                "seconds_left": run.left * run.rate if active and run.rate is not None else None,
+                "key": run.train_key,
+            }
+        )
+    return found, ahead
+
+
+def _progress(ledger: Ledger, row: dict[str, Any], stopped: Mapping[str, int]) -> Progress:
+    """Reads one run. Without files it is `new`."""
     key = row["keys"]["train"]
-    record = ledger.read_train(key)
-    if record is None:
-        history = ledger.history(key)
-        steps = history[-1].get("step", 0) if history else 0
-        status = "running" if owner(ledger.run_dir(key) / "lock") is not None else "interrupted" if history else "new"
-    else:
-        steps = record.get("steps") or 0
-        status = outcome_of(record, (ledger.read_score(key, score) for score in _score_keys(row)), row.get("failed_below")).status
-    return {"id": row["id"], "seed": row["seed"], "status": status, "steps": steps, "key": key}
+    run = Progress(row["id"], row["seed"], key, _score_keys(row), row.get("failed_below"))
+    run.total = int(((row.get("spec") or {}).get("train") or {}).get("max_steps") or 0)
+    for line in ledger.history(key):
+        run.add(line)
+    run.look(ledger, stopped)
+    if run.status == "waiting":
+        run.status = "new"
+    return run
 
 
 def _score_keys(row: dict[str, Any]) -> list[str]:

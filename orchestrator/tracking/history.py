@@ -64,10 +64,14 @@ def read_points(path: Path, start: int) -> tuple[list[Point], list[str]]:
                 continue
             last[key] = step
             if math.isfinite(metric_value):
-                points.append(Point(key, float(f"{metric_value:.5g}"), time, step))
+                points.append(Point(key, _shortened(metric_value), time, step))
             else:
                 nonfinite.append(f"{key}@{step}")
     return points, nonfinite
+
+
+def _shortened(value: float) -> float:
+    return value if value.is_integer() else float(f"{value:.5g}")
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

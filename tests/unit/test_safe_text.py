@@ -13,11 +13,13 @@ from rich.console import Console
 
 from orchestrator import safe_text
 from orchestrator.cli.main import run
+from orchestrator.ledger.results import Ledger
 from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import Line, Table
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.show import to_yaml
-from orchestrator.sweeps.progress_bars import ProgressBars
+from orchestrator.sweeps.forecast import Progress
+from orchestrator.sweeps.live import LiveProgress
 from orchestrator.sweeps.status import sweep_status, sweep_table
 
 HOSTILE = "\x1b]0;t\x07\x1b[31mred\x9b2J\u202eevil\u2066 <script>x</script> ![p](http://h) <img src=x> [bold]"
@@ -58,10 +60,10 @@ def test_status_shows_escapes(fake_results: Any, capsys: pytest.CaptureFixture[s
         assert clean(capsys.readouterr().out)
 
 
-def test_progress_lines_show_escapes() -> None:
+def test_progress_lines_show_escapes(tmp_path: Path) -> None:
     screen = io.StringIO()
-    live = ProgressBars([], Console(file=screen, width=400))
-    live._update("row:1", {"step": 1, "warning": f"{HOSTILE}[/nothing]"})
+    live = LiveProgress([], Console(file=screen, width=400), Ledger(tmp_path))
+    live._tell("row:1", Progress("row", 1, "0" * 64, ()), {"step": 1, "warning": f"{HOSTILE}[/nothing]"})
     assert clean(screen.getvalue()) and "[/nothing]" in screen.getvalue()
 
 

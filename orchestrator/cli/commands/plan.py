@@ -28,16 +28,18 @@ from orchestrator.specs.index import find_all
 from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.row import Row, by_table
 from orchestrator.specs.rows import sweep_of
+from orchestrator.sweeps.forecast import short_names
 from orchestrator.sweeps.names import parse_seeds
 from orchestrator.sweeps.options import RowOptions
-from orchestrator.sweeps.plan import Data, Plan
+from orchestrator.sweeps.plan import Data, Plan, Planned
 from orchestrator.sweeps.plan import plan as plan_rows
 from orchestrator.tables import cell, make_table
 
 MAX_ROWS, END_ROWS = 50, 5
 """Rows of a table that is printed whole, and how many of a longer one's first and last are printed."""
 
-COLUMNS = ("row", "seed", "params", "FLOP/update", "FLOP", "time", "memory", "rate", "train key", "status")
+COLUMNS = ("row", "seeds", "params", "FLOP/update", "FLOP", "time", "memory", "rate", "status")
+"""A column that says nothing of any row is left out; time and FLOP are those of one seed."""
 STATUSES = ("new", "shared", "done", "failed", "stopped", "needs-data")
 
 
@@ -94,6 +96,8 @@ def plan(
     counts = ", ".join(f"{totals[name]} {name}" for name in STATUSES if name in totals)
     parents = len(planned_rows.parents)
     log(f"{totals['runs']} runs: {counts or 'none'}; {planned_rows.trainings} trainings to do, {parents} of rows that others start from")
+    if rate := _common_rate(planned_rows):
+        log(f"rate of every row: {rate}")
     changed = {(row.id, row.seed): row.changed for row in (*planned_rows.parents, *planned_rows.rows)}
     for line in warnings(changed, options.arguments):
         log(f"warning: {line}")
@@ -150,21 +154,37 @@ def _grid_lines(table: TableFile) -> list[str]:
 
 
 def _table(planned_rows: Plan, every_row: bool) -> Table:
-    """The rows; of more than MAX_ROWS only the first and the last, unless `every_row`."""
-    table = make_table(COLUMNS, numeric=("seed", "params", "FLOP/update", "FLOP", "time", "memory"))
+    """A line a row, its seeds together where they say the same; of more than MAX_ROWS only the first and the last, unless `every_row`."""
     rows = (*planned_rows.parents, *planned_rows.rows)
-    for number, row in enumerate(rows):
-        if len(rows) > MAX_ROWS and not every_row and END_ROWS <= number < len(rows) - END_ROWS:
-            if number == END_ROWS:
-                table.add_row(f"({len(rows) - 2 * END_ROWS:,} rows more: --rows)")
-            continue
-        status = (
-            row.status
-            + (f" as {row.same_as}" if row.status == "shared" else "")
-            + (f": {row.reason}" if row.reason else "")
-            + (" (others start from it)" if row in planned_rows.parents else "")
-        )
+    short = short_names([row.id for row in rows])
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
         params = "?" if row.params is None else f"{row.params:,}"
-        rate, key = planned_rows.rates.get(row.id, ""), (row.keys.train or "")[:16]
-        table.add_row(cell(row.id), str(row.seed), params, *plan_costs.short(row.cost), rate, key, cell(status))
+        costs, status = plan_costs.short(row.cost), _status(row, row in planned_rows.parents)
+        lines.setdefault((short[row.id], params, *costs, planned_rows.rates.get(row.id, ""), status), []).append(str(row.seed))
+    cells = [(name, ",".join(seeds), *others) for (name, *others), seeds in lines.items()]
+    told = [n for n in range(len(COLUMNS)) if n < 2 or any(line[n] not in ("", "?") for line in cells)]
+    kept = [n for n in told if COLUMNS[n] != "rate" or not _common_rate(planned_rows)]
+    table = make_table([COLUMNS[n] for n in kept], numeric=("seeds", "params", "FLOP/update", "FLOP", "time", "memory"))
+    for column in table.columns[1:]:
+        column.no_wrap = column.header != "rate" and column.header != "status"
+        column.overflow = "ellipsis" if column.no_wrap else "fold"
+    for number, line in enumerate(cells):
+        if len(cells) > MAX_ROWS and not every_row and END_ROWS <= number < len(cells) - END_ROWS:
+            if number == END_ROWS:
+                table.add_row(f"({len(cells) - 2 * END_ROWS:,} rows more: --rows)")
+            continue
+        table.add_row(*(cell(line[n]) for n in kept))
     return table
+
+
+def _common_rate(planned_rows: Plan) -> str:
+    """The learning rate where every one of several rows has the same; else nothing."""
+    rows = {row.id for row in (*planned_rows.parents, *planned_rows.rows)}
+    rates = {planned_rows.rates.get(row, "") for row in rows}
+    return rates.pop() if len(rates) == 1 and len(rows) > 1 else ""
+
+
+def _status(row: Planned, is_parent: bool) -> str:
+    status = row.status + (f" as {row.same_as}" if row.status == "shared" else "") + (f": {row.reason}" if row.reason else "")
+    return status + (" (others start from it)" if is_parent else "")

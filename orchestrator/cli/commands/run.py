@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import functools
+import os
+import shlex
+import shutil
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -32,7 +38,7 @@ from orchestrator.specs.baselines import baseline, starts
 from orchestrator.specs.controls import parse
 from orchestrator.specs.row import Row, by_table
 from orchestrator.specs.rows import runs, sweep_of
-from orchestrator.sweeps import budget, looks, retrain
+from orchestrator.sweeps import budget, looks, notify, retrain
 from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
 from orchestrator.sweeps.options import RESULTS, ExecutionOptions
 from orchestrator.sweeps.plan import Data
@@ -98,15 +104,36 @@ def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions) -
     retrained = options.scheduler.get("retrain")
     retrain.check_seeds(retrained, seeds)
 
-    with stdout_to_stderr(), _exit_at_cap():
+    with stdout_to_stderr(), _notifying_failures(options), _exit_at_cap(options):
         records = (execute_looks if options.until_decided else execute)(trainable, seeds, options)
     out = console(stderr=options.as_json)
     _print_records(records, trainable, out, options)
     if retrained and all(record["status"] in ("done", "stopped", "diverged") for record in records):
         records += _retrain(records, trainable, out, options)
     _print_next_commands(trainable, out, options)
-    if any(record["status"] not in ("done", "stopped") and not record.get("failed_as_stated") for record in records):
+    failed = [record for record in records if record["status"] not in ("done", "stopped") and not record.get("failed_as_stated")]
+    _notify_end(records, failed, options)
+    if failed:
         raise typer.Exit(1)
+
+
+def _notify_end(records: list[dict[str, Any]], failed: list[dict[str, Any]], options: ExecutionOptions) -> None:
+    counts = Counter(record["status"] for record in records)
+    best = max((record for record in records if record["bleu"] is not None), key=lambda record: record["bleu"], default=None)
+    line = f"{options.name}: " + ", ".join(f"{count} {status}" for status, count in counts.items())
+    line += "" if best is None else f"; best {best['id']} seed {best['seed']}: BLEU {best['bleu']:.2f}"
+    notify.send(options.notify, notify.FAILURE if failed else notify.END, options.name, line, runs=dict(counts))
+
+
+@contextmanager
+def _notifying_failures(options: ExecutionOptions) -> Iterator[None]:
+    """Tells `--notify` an error that ends the sweep itself, which otherwise nobody sees who is not at the terminal."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, typer.Exit):
+            notify.send(options.notify, notify.FAILURE, options.name, f"{options.name}: {type(error).__name__}: {error}")
+        raise
 
 
 def checked(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> tuple[list[Row], ExecutionOptions]:
@@ -117,6 +144,7 @@ def checked(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> tup
         tracking_uri=None if options.no_tracking else checked_uri(options.tracking_uri),
         mirrors=tuple(published_ledgers()),
     )
+    notify.check(options.notify)
     budget.check(options.max_hours, options.results)
     need_folder(options.data_dir, "--data-dir")
     trainable = [row for row in rows if row.kind == "run"]
@@ -127,12 +155,13 @@ def checked(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> tup
 
 
 @contextmanager
-def _exit_at_cap() -> Iterator[None]:
+def _exit_at_cap(options: ExecutionOptions) -> Iterator[None]:
     """A sweep that reaches its cap on device-hours exits like one that was interrupted."""
     try:
         yield
     except budget.BudgetExceeded as error:
         log(str(error))
+        notify.send(options.notify, notify.CAP, options.name, f"{options.name}: {error}")
         raise typer.Exit(130) from None
 
 
@@ -183,7 +212,7 @@ def _retrain(records: list[dict[str, Any]], rows: list[Row], out: Console, optio
     assert options.sweep is not None
     retraining = replace(options, name=f"{options.name}:retrain", sweep=options.sweep | {"scheduler": {"kind": "fifo"}})
     best = {choice.row for choice in chosen}
-    with stdout_to_stderr(), _exit_at_cap():
+    with stdout_to_stderr(), _notifying_failures(options), _exit_at_cap(options):
         retrained = execute([row for row in rows if row.id in best], scheduler["retrain"]["seeds"], retraining)
     retrained = [record | {"replicate": True} for record in retrained]
     _print_records(retrained, rows, out, options)
@@ -193,11 +222,20 @@ def _retrain(records: list[dict[str, Any]], rows: list[Row], out: Console, optio
 def _print_next_commands(rows: list[Row], out: Console, options: ExecutionOptions) -> None:
     results = "" if options.results == RESULTS else f" --results {visible(object_store.display_path(options.results))}"
     profile = f" --profile {options.profile}" if options.profile else ""
-    out.print(f"MLflow UI:  nmt-ablate ui{results}", markup=False)
-    targets = [_target(row) for row in rows]
-    out.print(f"one row:    nmt-ablate show {targets[0][1]}{profile}", markup=False)
-    for table in dict.fromkeys(table for table, _ in targets):
-        out.print(f"the table:  nmt-ablate table {table}{profile}{results}", markup=False)
+    targets, program = [_target(row) for row in rows], _program()
+    lines = [f"MLflow UI:  {program} ui{results}", f"one row:    {program} show {targets[0][1]}{profile}"]
+    lines += [f"the table:  {program} table {table}{profile}{results}" for table in dict.fromkeys(table for table, _ in targets)]
+    for line in lines:
+        out.print(line, markup=False, soft_wrap=True)
+
+
+def _program() -> str:
+    """This program as a shell in this folder finds it: `nmt-ablate`, or where its environment is not active, its path."""
+    own = Path(sys.argv[0])
+    if own.name != "nmt-ablate" or shutil.which("nmt-ablate") is not None:
+        return "nmt-ablate"
+    place = os.path.relpath(own)
+    return shlex.quote(str(own) if place.startswith("..") else place)
 
 
 @functools.cache

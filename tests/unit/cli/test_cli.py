@@ -230,8 +230,9 @@ def test_status_and_stop(cli: Cli, tmp_path: Path) -> None:
     code, out, _ = cli("status", "--results", tmp_path, "--json")
     (sweep,) = json.loads(out)["sweeps"]
     assert code == 0 and sweep["driver"]["host"] == "h"
-    assert sweep["rows"] == [{"id": "p/t/a", "seed": 1, "status": "new", "steps": 0, "key": key}]
-    assert "p/t/a" in cli("status", "--results", tmp_path)[1]
+    expected = {"id": "p/t/a", "seed": 1, "status": "new", "steps": 0, "key": key}
+    assert [{name: row[name] for name in expected} for row in sweep["rows"]] == [expected]
+    assert "p-t: driven by process 1 on h; 0 of 1 runs ended, 1 waiting" in cli("status", "--results", tmp_path)[1]
     code, _, err = cli("stop", "--results", tmp_path)
     assert code == 2 and "its driver runs on h; expected this machine" in err
     assert cli("stop", "nothing", "--results", tmp_path)[0] == 2

@@ -1,0 +1,169 @@
+"""How far the runs of a sweep are, and when it will end, from what their files say.
+
+A run's speed is that of its own reports, else of the same row's other seeds, else of all runs that have reported. A run that a scheduler
+may yet stop counts in full, so that the forecast is an upper bound.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from orchestrator.ledger.outcome import outcome_of
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_lock import owner
+
+ENDED = ("done", "stopped", "diverged", "failed")
+"""States of a run with which a sweep has nothing more to do."""
+OPEN = ("running", "decoding", "interrupted", "waiting")
+FIGURES = {"train/nll": "nll", "valid/nll": "valid", "train/lr": "lr", "train/tokens_per_second": "tok/s"}
+FORMATS = {"nll": ".2f", "valid": ".2f", "lr": ".2g", "tok/s": ".0f"}
+
+
+class Tail:
+    """Reads the complete lines appended to a JSON-lines file since the last `read`."""
+
+    def __init__(self, path: Path, *, whole: bool = False) -> None:
+        self.path = path
+        self.offset = path.stat().st_size if path.exists() and not whole else 0
+
+    def read(self) -> list[dict[str, Any]]:
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            data = file.read()
+        complete = data[: data.rfind(b"\n") + 1]
+        self.offset += len(complete)
+        return [json.loads(line) for line in complete.splitlines() if line.strip()]
+
+
+@dataclass
+class Progress:
+    """One run. steps, total: updates done and planned, 0 if unknown. rate: seconds per update. score: BLEU on the test set."""
+
+    row: str
+    seed: int
+    train_key: str
+    score_keys: Sequence[str]
+    failed_below: float | None = None
+    workers: int = 1
+    status: str = "waiting"
+    steps: int = 0
+    total: int = 0
+    rate: float | None = None
+    score: float | None = None
+    figures: dict[str, float] = field(default_factory=dict)
+    _first: tuple[int, float] | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.row}:{self.seed}"
+
+    @property
+    def left(self) -> int:
+        """Updates that are left; 0 of a run that has ended."""
+        return 0 if self.status in ENDED else max(0, self.total - self.steps)
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Takes a report of the run."""
+        step, now = int(line.get("step", 0)), line.get("t")
+        self.steps, self.total = step, int(line.get("total_steps", self.total))
+        self.figures |= {label: float(line[key]) for key, label in FIGURES.items() if isinstance(line.get(key), (int, float))}
+        if "total_steps" in line:  # written when a process starts or resumes the run
+            self._first = None
+        if isinstance(now, (int, float)):
+            if self._first is None or step < self._first[0]:
+                self._first = (step, float(now))
+            elif step > self._first[0]:
+                self.rate = (now - self._first[1]) / (step - self._first[0])
+
+    def look(self, ledger: Ledger, stopped: Mapping[str, int] | None = None) -> bool:
+        """Updates status and score from the ledger. Returns whether the run has just ended.
+
+        stopped: runs that the scheduler has stopped, whose records are written at the sweep's end.
+        """
+        before = self.status
+        record = ledger.read_train(self.train_key)
+        scores = [ledger.read_score(self.train_key, key) for key in self.score_keys]
+        outcome = outcome_of(record, scores, self.failed_below)
+        if outcome.status in ENDED:
+            self.status = outcome.status
+            self.steps = int((record or {}).get("steps") or self.steps)
+        elif self.name in (stopped or {}):
+            self.status = "stopped"
+        elif owner(ledger.run_dir(self.train_key) / "lock") is not None:
+            self.status = "decoding" if outcome.status == "trained" or (self.total and self.steps >= self.total) else "running"
+        else:
+            self.status = "interrupted" if self.steps else "waiting"
+        self.score = next((float(score["bleu"]) for score in scores[:1] if score and score.get("bleu") is not None), None)
+        return self.status in ENDED and before not in ENDED
+
+    @property
+    def note(self) -> str:
+        return "  ".join(f"{label} {self.figures[label]:{form}}" for label, form in FORMATS.items() if label in self.figures)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """seconds: until the end, by the clock; device_seconds: of workers. None before the first report of any run."""
+
+    seconds: float | None
+    device_seconds: float | None
+
+    def text(self, now: float | None = None) -> str:
+        if self.seconds is None or self.device_seconds is None:
+            return "time left: known after the first reports"
+        end = time.strftime("%H:%M", time.localtime((time.time() if now is None else now) + self.seconds))
+        return f"at most {duration(self.seconds)} left (until {end}, {self.device_seconds / 3600:.2g} device-hours)"
+
+
+def forecast(runs: Sequence[Progress], tail: float = 0.0) -> Forecast:
+    """tail: seconds of a run after its last update, for decoding and scoring."""
+    rows: dict[str, list[float]] = {}
+    for run in runs:
+        if run.rate is not None:
+            rows.setdefault(run.row, []).append(run.rate)
+    left = [run for run in runs if run.status not in ENDED]
+    if not left:
+        return Forecast(0.0, 0.0)
+    if not rows:
+        return Forecast(None, None)
+    usual = fmean(rate for rates in rows.values() for rate in rates)
+    total = max(run.total for run in runs)
+    seconds = []
+    for run in left:
+        rate = run.rate if run.rate is not None else fmean(rows.get(run.row, [usual]))
+        seconds.append(tail + rate * (run.left if run.total else total))
+    together = max(1, sum(run.status in ("running", "decoding") for run in left))
+    return Forecast(max(sum(seconds) / together, max(seconds)), sum(s * run.workers for s, run in zip(seconds, left, strict=True)))
+
+
+def summary(runs: Sequence[Progress], ahead: Forecast) -> str:
+    """`3 of 12 runs ended (3 done), 2 running, 7 waiting; at most 4 min left (until 13:40, 0.1 device-hours)`."""
+    counts = Counter(run.status for run in runs)
+    ended = ", ".join(f"{counts[state]} {state}" for state in ENDED if counts[state])
+    number = sum(counts[state] for state in ENDED)
+    parts = [f"{number} of {len(runs)} runs ended" + (f" ({ended})" if ended else "")]
+    parts += [f"{counts[state]} {state}" for state in OPEN if counts[state]]
+    return ", ".join(parts) + ("" if number == len(runs) else f"; {ahead.text()}")
+
+
+def short_names(rows: list[str]) -> dict[str, str]:
+    """Addresses without the table where all rows are of one."""
+    tables = {"/".join(row.split("/")[:2]) for row in rows}
+    return {row: "/".join(row.split("/")[2:]) or row if len(tables) == 1 else row for row in rows}
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `12 min`, `3 h 05 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,0 +1,117 @@
+"""What one sees of a running sweep: how far its rows are, when it ends, and who is told."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from orchestrator.errors import UserError
+from orchestrator.ledger.results import Ledger
+from orchestrator.sweeps import notify
+from orchestrator.sweeps.forecast import Forecast, Progress, duration, forecast, summary
+from orchestrator.sweeps.live import rows_table
+from orchestrator.sweeps.status import summary_of, sweep_status, sweep_table
+
+SECRET = "s3cr3t"
+
+
+def progress(row: str, status: str, steps: int = 0, rate: float | None = None, **more: Any) -> Progress:
+    return Progress(row, 1, "0" * 64, (), status=status, steps=steps, total=100, rate=rate, **more)
+
+
+def test_the_forecast_takes_a_rows_own_speed_then_its_other_seeds_then_the_mean() -> None:
+    slow, fast = progress("t/a/slow", "running", 50, 4.0, workers=2), progress("t/a/fast", "running", 90, 1.0)
+    again, other = progress("t/a/slow", "waiting"), progress("t/a/other", "waiting")
+    ahead = forecast([slow, fast, again, other, progress("t/a/ended", "stopped", 20)], tail=5.0)
+    seconds = [5 + 50 * 4, 5 + 10 * 1, 5 + 100 * 4, 5 + 100 * 2.5]
+    assert ahead.device_seconds == sum(seconds) + seconds[0] and ahead.seconds == sum(seconds) / 2, "two run side by side"
+    assert forecast([slow, progress("t/a/long", "waiting", rate=9.0)]).seconds == 200 + 900, "one runs at a time"
+    assert forecast([progress("t/a/new", "waiting")]) == Forecast(None, None) and forecast([]) == Forecast(0.0, 0.0)
+    assert [duration(s) for s in (45, 700, 11_100)] == ["45 s", "12 min", "3 h 05 min"]
+    assert "after the first reports" in summary([other], Forecast(None, None))
+
+
+def test_a_run_that_resumes_is_timed_anew() -> None:
+    run = progress("t/a/b", "running")
+    for step, now, more in (
+        (0, 0.0, {"total_steps": 40}),
+        (10, 20.0, {}),
+        (10, 500.0, {"total_steps": 40}),
+        (20, 510.0, {"train/nll": 2.5}),
+    ):
+        run.add({"step": step, "t": now} | more)
+    assert (run.rate, run.left, run.note) == (1.0, 20, "nll 2.50")
+
+
+def test_the_table_of_many_rows_fits_a_screen_and_shows_what_runs() -> None:
+    runs = [progress(f"paper/table/row{n:02d}-with-a-long-name", "waiting") for n in range(50)]
+    runs[40].status, runs[40].steps, runs[3].status, runs[3].score = "running", 60, "done", 27.5
+    screen = io.StringIO()
+    Console(file=screen, width=80).print(rows_table(runs, 10, 80))
+    lines = screen.getvalue().splitlines()
+    assert len(lines) == 12 and max(map(len, lines)) <= 80, "a head, ten lines, and all runs"
+    assert "row40" in screen.getvalue() and "27.50" in screen.getvalue() and "and 41 rows more" in lines[-2]
+    assert lines[-1].startswith("all")
+
+
+def test_status_tells_speed_loss_bleu_and_what_asha_stopped(fake_results: Any) -> None:
+    _, rows = fake_results.typical()
+    fake_results.history(rows["cut"], 4, 4, **{"valid/nll": 2.5, "train/tokens_per_second": 900.0, "total_steps": 12})
+    decisions = {"rungs": {"3": [{"run": "fake/table1/cut:1", "value": 3.0, "continue": False}]}}
+    (fake_results.root / "sweeps" / "sweep-1.asha.json").write_text(json.dumps(decisions))
+    (sweep,) = sweep_status(fake_results.root)
+    found = {row["id"].rpartition("/")[2]: row for row in sweep["rows"]}
+    assert {name: row["status"] for name, row in found.items()} == {
+        "baseline": "done", "dense": "done", "linear": "stopped", "mlrf": "diverged", "cut": "stopped", "later": "new",
+    }  # fmt: skip
+    assert found["dense"]["bleu"] == 28.42 and (found["cut"]["valid_nll"], found["cut"]["tokens_per_second"]) == (2.5, 900.0)
+    assert "5 of 6 runs ended (2 done, 2 stopped, 1 diverged), 1 waiting" in summary_of(sweep)
+    screen = io.StringIO()
+    Console(file=screen, width=80).print(sweep_table(sweep))
+    assert "│ dense    │    1 │ done     │    20 │" in screen.getvalue()
+
+
+def test_notify_hands_a_command_the_line_and_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "hook.py"
+    script.write_text("import sys\nopen(sys.argv[1], 'a').write(sys.argv[2] + '\\n' + sys.stdin.read())\nsys.exit(len(sys.argv) - 3)\n")
+    notify.send(f"{sys.executable} {script} {tmp_path / 'told'}", notify.END, "t/a", "t/a: 2 done", runs={"done": 2})
+    line, record = (tmp_path / "told").read_text().splitlines()
+    assert line == "t/a: 2 done" and json.loads(record) == {"event": "end", "sweep": "t/a", "text": line, "runs": {"done": 2}}
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("target", [f"{sys.executable} -c 'raise SystemExit(3)' {SECRET}", f"http://user:{SECRET}@127.0.0.1:9/{SECRET}"])
+def test_a_hook_that_fails_is_a_warning_without_its_secret(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    notify.check(target)
+    notify.send(target, notify.CAP, "t/a", "line")
+    said = capsys.readouterr().err
+    assert said.startswith("warning: --notify ") and "the sweep is not affected" in said and SECRET not in said
+
+
+@pytest.mark.parametrize("target", ["", "no-such-command-here x", "'open", "http:///path"])
+def test_a_target_that_cannot_be_called_is_told_before_the_sweep(target: str) -> None:
+    with pytest.raises(UserError, match=r"^--notify: found"):
+        notify.check(target)
+
+
+def test_a_sweep_tells_failures_and_its_end(tmp_path: Path, fake_results: Any) -> None:
+    from orchestrator.sweeps.live import LiveProgress
+
+    told: list[str] = []
+    row = fake_results.row("mlrf")
+    screen = io.StringIO()
+    live = LiveProgress([], Console(file=screen, width=200), Ledger(fake_results.root), told.append)
+    run = Progress(row["id"], 1, row["keys"]["train"], [row["keys"]["score"]])
+    live.runs["mlrf:1"], live.tails["mlrf:1"] = run, type("None", (), {"read": lambda self: []})()
+    live._poll()
+    assert told == [] and run.status == "waiting"
+    fake_results.train(row, "diverged", steps=5, reason="nan")
+    live._poll()
+    live._poll()
+    assert told == ["mlrf:1: diverged"] and "mlrf:1: diverged; 1 of 1 runs ended (1 diverged)" in screen.getvalue()
