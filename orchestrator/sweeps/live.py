@@ -24,7 +24,7 @@ from orchestrator.sweeps.task import Task
 from orchestrator.training.warm_start import describe
 
 POLL_SECONDS = 0.5
-BAR = 14
+BAR = 10
 OTHER_LINES = 7
 """Lines of a screen that rows of the table leave free: its frame, the summary and the prompt."""
 
@@ -119,8 +119,8 @@ def rows_table(runs: Sequence[Progress], lines: int, width: int) -> Table:
     table.add_column("row", no_wrap=True, overflow="ellipsis", max_width=max(12, width - 56))
     table.add_column("", width=BAR)
     for name in ("BLEU", "valid", "tok/s"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, overflow="ellipsis")
+        table.add_column(name, justify="right", no_wrap=True, min_width=5)
+    table.add_column("", no_wrap=True, overflow="ellipsis", min_width=19)
     short = short_names(list(rows))
     shown = list(rows)
     if len(rows) > max(lines, 1):

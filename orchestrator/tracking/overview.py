@@ -94,7 +94,7 @@ def _progress(states: list[str]) -> str:
 
 def _line(row: str, runs: list[Finished]) -> list[str]:
     bleu = [run.figures["bleu"] for run in runs if run.state == "done" and "bleu" in run.figures]
-    spread = f" +- {stdev(bleu):.2f}" if len(bleu) > 1 else ""
+    spread = f" ± {stdev(bleu):.2f}" if len(bleu) > 1 else ""
     cells = [f"{fmean(bleu):.2f}{spread}" if bleu else ""]
     for name in FIGURES[1:]:
         mean = _mean(runs, name)

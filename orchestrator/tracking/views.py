@@ -20,11 +20,11 @@ ALL, BEST = "nmt", "nmt-best"
 """Keys of the views of all sweeps: by time, below their sweeps; and single runs by BLEU."""
 
 COLUMNS = {
-    "metrics.`bleu`": 130,
-    "metrics.`chrf`": 130,
-    "metrics.`valid/nll`": 130,
+    "metrics.`bleu`": 120,
+    "metrics.`chrf`": 120,
+    "metrics.`valid/nll`": 110,
     "metrics.`tokens_per_second`": 150,
-    "metrics.`params`": 130,
+    "metrics.`params`": 100,
     "tags.`status`": 220,
 }
 """Column -> width in pixels, in order, after the run's name."""

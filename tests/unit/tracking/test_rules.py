@@ -135,7 +135,7 @@ def test_the_sweeps_own_run_has_the_best_row_the_means_and_the_table(fake_result
     assert [(step, value) for step, value, _ in told["rows/dense"]] == [(3, 28.42), (4, 28.22)], "in order of their ends"
     assert [value for _, value, _ in told["bleu"]][:3] == [27.64, 28.42, 28.22] and "rows/linear" not in told
     assert tags["row"] == "best: dense" and tags["status"] == "3 done, 1 stopped, 1 diverged, 1 interrupted, 1 pending"
-    assert "| dense | 2 | 28.22 +- 0.28 | 51.50 |  | 4,322 | 123,456 | done |" in tags["mlflow.note.content"]
+    assert "| dense | 2 | 28.22 ± 0.28 | 51.50 |  | 4,322 | 123,456 | done |" in tags["mlflow.note.content"]
     assert "| linear | 1 |  |  |  | 4,322 | 123,456 | stopped at step 5 |" in tags["mlflow.note.content"]
     assert "baseline,1,27.64,51.50,," in (fake_results.root / ".tracking" / "sweep-1" / "table.csv").read_text()
 
