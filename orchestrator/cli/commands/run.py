@@ -42,6 +42,7 @@ from orchestrator.sweeps import budget, looks, notify, retrain
 from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
 from orchestrator.sweeps.options import RESULTS, ExecutionOptions
 from orchestrator.sweeps.plan import Data
+from orchestrator.tables import fitted
 from orchestrator.tracking.environment import checked_uri
 
 
@@ -170,7 +171,7 @@ def _print_records(records: list[dict[str, Any]], rows: list[Row], out: Console,
     if options.as_json:
         for record in records:
             print_json(record)
-    out.print(summary(records, _labels(rows), _effects(records, rows, options)))
+    out.print(fitted(summary(records, _labels(rows), _effects(records, rows, options)), out.width, ("system", "tokens/s", "params")))
     for line in reasons(records):
         log(line)
 
