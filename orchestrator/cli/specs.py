@@ -60,6 +60,7 @@ def show(
     sets: Sets = None,
     data_dir: DataDir = None,
     cache_dir: CacheDir = CACHE,
+    as_json: AsJson = False,
 ) -> None:
     """Print the resolved row as YAML that needs no other file; `nmt-ablate run` accepts it. A matched control needs its data.
 
@@ -67,7 +68,7 @@ def show(
     """
     from orchestrator.cli.commands.specs import show
 
-    show(target, seed, RowOptions(profile=profile, sets=sets, data_dir=data_dir, cache_dir=cache_dir))
+    show(target, seed, RowOptions(profile=profile, sets=sets, data_dir=data_dir, cache_dir=cache_dir), as_json)
 
 
 def list_rows(

@@ -25,7 +25,7 @@ TEMPLATE = """\
 #   nmt-ablate sweep {address} --engine local{data}
 #   nmt-ablate table {address}{data}             the table again
 #
-# Every key is explained in docs/spec.md; `nmt-ablate describe` lists the components.
+# `nmt-ablate schema` has every key, `nmt-ablate describe` lists the components.
 source: {{paper: {paper}, table: {table}}}
 data:
   corpus: {corpus}

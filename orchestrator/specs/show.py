@@ -25,6 +25,11 @@ _OWN = ("seed", "init_from")
 
 def to_yaml(row: Row) -> str:
     """Returns the YAML of a row, its spec and the specs of its parents; `resolve` reads it back to the same spec."""
+    return dumped(as_plain(row))
+
+
+def as_plain(row: Row) -> dict[str, Any]:
+    """Returns a row, its spec and the specs of its parents as plain data."""
     data = as_data(row)
     data["spec"] = None if row.spec is None else row.spec.model_dump()
     parents: dict[str, Any] = {}
@@ -34,7 +39,7 @@ def to_yaml(row: Row) -> str:
         parent = parent.parent
     if parents:
         data["parents"] = parents
-    return dumped(data)
+    return data
 
 
 def read_single(table: TableFile, resolver: Resolver | None, seed: int | None) -> Row:

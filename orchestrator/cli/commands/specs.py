@@ -22,18 +22,21 @@ from orchestrator.specs.positions import shown
 from orchestrator.specs.resolver import written
 from orchestrator.specs.row import Control
 from orchestrator.specs.rows import resolve
-from orchestrator.specs.show import to_yaml
+from orchestrator.specs.show import as_plain, to_yaml
 from orchestrator.sweeps.options import RowOptions
 
 NOT_IN_GRID = 4
 """Exit code of `explain` where no requested combination is a row."""
 
 
-def show(target: str, seed: int | None, options: RowOptions) -> None:
+def show(target: str, seed: int | None, options: RowOptions, as_json: bool) -> None:
     rows = resolve_rows(target, options, seed=seed)
     if len(rows) > 1:
         raise UserError(f"{target}: found {len(rows)} rows; expected one: {', '.join(row.id for row in rows[:24])}")
-    sys.stdout.write(to_yaml(rows[0]))
+    if as_json:
+        print_json(as_plain(rows[0]))
+    else:
+        sys.stdout.write(to_yaml(rows[0]))
 
 
 def list_rows(prefix: str, as_json: bool, controls: str | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -89,3 +91,15 @@ def test_a_mapping_is_a_table(shipped: Path) -> None:
     with pytest.raises(nmt.UserError) as raised:
         nmt.results(table | {"rows": {"wide": {"modle": {}}}})
     assert raised.value.lines[0].startswith("mapping: rows.wide.modle: unknown key")
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    """The cells in order, in a process of their own; the last translation equals the recorded one."""
+    cells = [cell for cell in json.loads((ROOT / "docs" / "api.ipynb").read_text())["cells"] if cell["cell_type"] == "code"]
+    code = "\n".join("".join(cell["source"]) for cell in cells).replace("again == list(", "assert again == list(")
+    assert code.count("assert again") == 1 and all(cell["outputs"] for cell in cells[1:-1]), "written without its outputs"
+    (tmp_path / "cells.py").write_text(code)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "cells.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
