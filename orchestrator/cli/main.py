@@ -66,6 +66,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "ablate": specs.ablate,
     "analyse": report.analyse,
     "table": report.table,
+    "report": report.report,
     "verdict": report.verdict,
     "describe": specs.describe,
     "schema": specs.schema,

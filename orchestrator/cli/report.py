@@ -1,4 +1,4 @@
-"""`analyse`, `table` and `verdict`: what is made of finished runs."""
+"""`analyse`, `table`, `report` and `verdict`: what is made of finished runs."""
 
 from __future__ import annotations
 
@@ -46,11 +46,19 @@ def analyse(
 def table(
     target: Annotated[str, typer.Argument(metavar="TABLE", help="paper/table, FILE.yaml, or a folder of search_spaces: all its tables.")],
     options: RowOptions,
-    form: Annotated[str, typer.Option("--format", metavar="md|json|latex|html", help="What to print.")] = "md",
+    form: Annotated[
+        str | None,
+        typer.Option("--format", metavar="terminal|md|json|latex|html", help="Default: terminal, and md where the output is piped."),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="row,bleu,..", help="Columns in this order, or `all`. Default: those that say something."),
+    ] = None,
     baseline: Annotated[
         str | None, typer.Option("--baseline", metavar="ROW", help="Compare with this row; default: the one that a row starts from.")
     ] = None,
     controls: Controls = None,
+    as_json: AsJson = False,
 ) -> None:
     """A paper's table with its numbers beside ours. Rows that did not run are marked; stopped rows show no figure.
 
@@ -60,7 +68,30 @@ def table(
     """
     from orchestrator.cli.commands.table import table
 
-    table(target, form, baseline, replace(options, controls=controls))
+    table(target, "json" if as_json else form, columns, baseline, replace(options, controls=controls))
+
+
+@expand_options()
+def report(
+    targets: Annotated[
+        list[str], typer.Argument(metavar="TABLE|SWEEP|FILE..", help="paper/table, the name of a sweep, FILE.yaml, folders.")
+    ],
+    options: RowOptions,
+    to: Annotated[
+        Path | None, typer.Option("--to", parser=parser("--to"), metavar="FOLDER", help="Folder of the page; default RESULTS/reports.")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", metavar="ROW", help="Compare with this row; default: the one that a row starts from.")
+    ] = None,
+    controls: Controls = None,
+) -> None:
+    """Write one HTML page that needs nothing else: results, verdicts, curves, translations, what differs, provenance.
+
+    Example:  nmt-ablate report dou2018/table1 --profile mini
+    """
+    from orchestrator.cli.commands.report import report
+
+    report(targets, to, baseline, replace(options, controls=controls))
 
 
 @expand_options()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.report.figures import OURS
@@ -16,6 +17,7 @@ _TITLES = {
     "params": "params",
     "params_added": "params added",
     "bleu": "BLEU",
+    "chrf": "chrF",
     "rouge1": "ROUGE-1",
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
@@ -30,34 +32,49 @@ _HIDDEN = ("tokens_per_second", "sentences_per_second")
 """Speeds of single runs under unknown load. They are not comparable and appear only in the JSON."""
 
 
-def cells(table: Table) -> tuple[list[str], list[list[str]]]:
-    """Returns (headers, rows). A column that is both reported and measured becomes two; the last columns are conditions and status."""
+@dataclass(frozen=True)
+class Column:
+    """One column as text. name: of its figure (`bleu`); ours: measured, not reported; numeric: of numbers."""
+
+    name: str
+    title: str
+    cells: list[str]
+    ours: bool = True
+    numeric: bool = False
+
+
+def columns(table: Table) -> list[Column]:
+    """Every column. One that is both reported and measured becomes two; the last ones are conditions and status."""
     reported = {c for c in table.columns if any(line.reported.get(c) is not None for line in table.rows)}
     hidden = {*_HIDDEN, "significant", *(("bleu",) if PRINCIPAL in table.scores and "bleu" not in reported else ())}
     mine = ({*OURS} - hidden) | table.scores | (reported & {"significant"})
     measured = {c for c in table.columns if c in mine and any((line.ours or {}).get(c) is not None for line in table.rows)}
     measured |= {c for c in ("bleu",) if c in table.columns and any(failed(line) for line in table.rows)}
-    headers, picks = ["row", "system"], []
-    for column in table.columns:
-        title = _title(column, table)
-        if column in reported:
-            headers.append(f"{title} (paper)")
-            picks.append((column, False))
-        if column in measured:
-            headers.append(f"{title} (ours)" if column in reported else title)
-            picks.append((column, True))
-    rows = [[_short(line, table), line.label, *(_cell(table, line, column, ours) for column, ours in picks)] for line in table.rows]
+    found = [Column("row", "row", [_short(line, table) for line in table.rows]), Column("system", "system", [x.label for x in table.rows])]
+    for name in table.columns:
+        title, figures = _title(name, table), name != "verdict"
+        if name in reported:
+            found.append(Column(name, f"{title} (paper)", [_cell(table, line, name, False) for line in table.rows], False, figures))
+        if name in measured:
+            shown = f"{title} (ours)" if name in reported else title
+            found.append(Column(name, shown, [_cell(table, line, name, True) for line in table.rows], numeric=figures))
     for kind in sorted({kind for line in table.rows for kind in (line.ours or {}).get("controls", {})}):
-        headers.append(f"delta to {kind} control")
-        rows = [[*row, _control((line.ours or {}).get("controls", {}).get(kind, {}))] for row, line in zip(rows, table.rows, strict=True)]
+        each = [_control((line.ours or {}).get("controls", {}).get(kind, {})) for line in table.rows]
+        found.append(Column(f"{kind}-control", f"delta to {kind} control", each))
     if measured:
-        headers += ["data", "steps", "seeds"]
-        rows = [row + _conditions(line) for row, line in zip(rows, table.rows, strict=True)]
-    return [*headers, "status"], [[*row, state(line)] for row, line in zip(rows, table.rows, strict=True)]
+        conditions = [_conditions(line) for line in table.rows]
+        found += [Column(name, name, [each[i] for each in conditions]) for i, name in enumerate(("data", "steps", "seeds"))]
+    return [*found, Column("status", "status", [state(line) for line in table.rows])]
+
+
+def cells(table: Table) -> tuple[list[str], list[list[str]]]:
+    """(headers, rows) of `columns`."""
+    found = columns(table)
+    return [column.title for column in found], [list(row) for row in zip(*(column.cells for column in found), strict=True)]
 
 
 def state(line: Line) -> str:
-    """Status of a row: `done`, `not run`, `quoted`, or the reason why it has no figures."""
+    """Status of a row: `done`, `done (shipped)` with the product, `not run`, `quoted`, or the reason why it has no figures."""
     if line.kind != "run":
         kind = f"{line.kind} ({line.analysis})" if line.analysis else line.kind
         return f"{kind}: {line.note}" if line.note else kind
@@ -65,7 +82,9 @@ def state(line: Line) -> str:
         return "not run"
     if line.ours["status"] != "done":
         return str(line.ours["reason"])
-    return "done" + "".join(f"; seed {seed} {why}" for seed, why in line.ours["unfinished"].items())
+    return ("done (shipped)" if line.ours.get("shipped") else "done") + "".join(
+        f"; seed {seed} {why}" for seed, why in line.ours["unfinished"].items()
+    )
 
 
 def failed(line: Line) -> bool:
@@ -98,7 +117,7 @@ def _conditions(line: Line) -> list[str]:
     if "bleu" not in ours and not failed(line):
         return ["", "", ""]
     steps = ours["steps"] if len(set(ours["steps"])) > 1 else ours["steps"][:1]
-    return [str(ours["data"] or ""), ", ".join(f"{step:,}" for step in steps), _seeds(ours["seeds"])]
+    return [str(ours["data"] or ""), ", ".join(f"{step:,}" for step in steps), seed_list(ours["seeds"])]
 
 
 def _cell(table: Table, line: Line, column: str, ours: bool) -> str:
@@ -155,7 +174,7 @@ def named_verdict(word: str, setting: str) -> str:
     return f"{word} ({setting})" if setting and word in (REPRODUCED, SAME, CONTRADICTED, UNDERPOWERED) else word
 
 
-def _seeds(seeds: Sequence[int]) -> str:
+def seed_list(seeds: Sequence[int]) -> str:
     """`1-3, 7`: runs of three or more seeds by their ends."""
     runs: list[list[int]] = []
     for seed in seeds:

@@ -17,6 +17,7 @@ OURS = (
     "train_speed",
     "decode_speed",
     "bleu",
+    "chrf",
     "delta",
     "significant",
     "verdict",

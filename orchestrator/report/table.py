@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.ledger import component_sources
-from orchestrator.report import equal_loss, looks, speeds
+from orchestrator.report import equal_loss, looks, shipped, speeds
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.figures import OURS, against, figures, short_id
 from orchestrator.report.find import Finder
@@ -118,15 +118,21 @@ def make(
         names = sorted({name for (row_id, _), each in changed.items() if row_id == row.id for name in each})
         if names and ours[row.id] is not None:
             ours[row.id] = {**(ours[row.id] or {}), "changed": names}
+    from_product = shipped.shipped(finder.ledger, outcomes)
+    for row_id in from_product:
+        ours[row_id] = {**(ours[row_id] or {}), "shipped": True}
     lines = [Line(row.id, row.label, row.kind, dict(row.expect), ours[row.id], row.note, row.analysis) for row in rows]
     rouge = ROUGE if any(row.spec is not None and row.spec.score.metric == "rouge" for row in rows) else ()
     scores = [*dict.fromkeys((*rouge, *(score for row in rows for score in (*row.also, *row.means))))]
-    order = [*columns, *(c for line in lines for c in line.reported)]
+    order = [*dict.fromkeys([*columns, *(c for line in lines for c in line.reported)])]
+    if "bleu" in order and "chrf" not in order:
+        order.insert(order.index("bleu") + 1, "chrf")
     if any(line.ours is not None and "bleu" in line.ours for line in lines):
         order += [*OURS[: OURS.index("tokens_per_second")], *scores, *OURS[OURS.index("tokens_per_second") :]]
     warned = component_sources.warnings(changed, given)
     made = [
         *warned,
+        *shipped.note(finder.ledger, from_product, sum(bool(found) for found in outcomes.values())),
         *notes(rows, outcomes, ours, scale, first, measured),
         *looks.notes(finder.ledger, outcomes),
         *earlier_results(rows, outcomes),

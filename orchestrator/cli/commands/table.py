@@ -6,12 +6,15 @@ import sys
 from typing import Any
 
 from orchestrator.cli.commands.rows import open_ledger, resolve_rows
+from orchestrator.cli.console import console
 from orchestrator.cost.estimate import Costs
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
+from orchestrator.report import terminal
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS, several
-from orchestrator.report.table import Table, make
+from orchestrator.report.page.section import Section
+from orchestrator.report.table import make
 from orchestrator.safe_text import log
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.claims import of_table
@@ -24,11 +27,28 @@ from orchestrator.specs.table import SweepSpec
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
 
+TERMINAL = "terminal"
+
 
 @no_garbage_collection(freeze=True)
-def table(target: str, form: str, baseline: str | None, options: RowOptions) -> None:
-    if form not in FORMATS:
-        raise UserError(f"--format {shown(form)}: {nearest(form, FORMATS)}")
+def table(target: str, form: str | None, columns: str | None, baseline: str | None, options: RowOptions) -> None:
+    """form: None for a table to read in a terminal, and Markdown elsewhere. columns: names with commas between."""
+    known = [*FORMATS, TERMINAL]
+    if form is None:
+        form = TERMINAL if sys.stdout.isatty() else "md"
+    if form not in known:
+        raise UserError(f"--format {shown(form)}: {nearest(form, known)}")
+    names = [name.strip() for name in (columns or "").split(",") if name.strip()]
+    made = [each.table for each in sections(target, baseline, options)]
+    if form == TERMINAL:
+        for each in made:
+            terminal.show(console(), each, names)
+    else:
+        sys.stdout.write(several(made, form, names))
+
+
+def sections(target: str, baseline: str | None, options: RowOptions) -> list[Section]:
+    """The tables of a target, each with its rows and results. Warnings go to stderr; UserError for a baseline that is not in a table."""
     need_folder(options.data_dir, "--data-dir")
     data = Data(options.data_dir, options.cache_dir)
     tables = by_table(resolve_rows(target, options, data=data))
@@ -38,18 +58,17 @@ def table(target: str, form: str, baseline: str | None, options: RowOptions) -> 
     reader = StatisticsReader(finder.ledger, finder.prepared)
     files = {found.table.address: found.table for found in find_all(target)}
     made = [
-        _make(files.get(address) or next(iter(files.values())), address, rows, finder, reader, baseline, options)
+        _section(files.get(address) or next(iter(files.values())), address, rows, finder, reader, baseline, options)
         for address, rows in tables.items()
     ]
-    for line in dict.fromkeys(line for each in made for line in each.warnings):
+    for line in dict.fromkeys(line for each in made for line in each.table.warnings):
         log(f"warning: {line}")
-    sys.stdout.write(several(made, form))
+    return made
 
 
-def _make(
+def _section(
     file: TableFile, address: str, rows: list[Row], finder: Finder, reader: StatisticsReader, baseline: str | None, options: RowOptions
-) -> Table:
-    """One table. UserError for a baseline that is not in it."""
+) -> Section:
     runs = {row.id.removeprefix(f"{address}/"): row.id for row in rows if row.kind == "run"}
     base = None
     if baseline is not None:
@@ -64,4 +83,5 @@ def _make(
     costs = Costs(finder.data, options.results).of
     stated = of_table(address, file.claims)
     more: dict[str, Any] = {"base": base, "reader": reader, "stated": stated, "costs": costs, "full_size": full, "given": options.arguments}
-    return make(address, rows, finder, file.columns, seeds, scale, **more)
+    made = make(address, rows, finder, file.columns, seeds, scale, **more)
+    return Section(made, rows, {row.id: finder.outcomes(row, seeds) for row in rows}, finder, base, scale, options.arguments)

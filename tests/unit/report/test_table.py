@@ -101,7 +101,11 @@ def test_latex_is_escaped(table: Table) -> None:
     text = FORMATS["latex"](table)
     assert r"a\textbar{}b \textless{}script\textgreater{} \& 100\% \$x\_1" in text
     body = [line for line in text.splitlines() if line.endswith(r"\\")]
-    assert len({line.replace(r"\&", "").count("&") for line in body}) == 1
+    top, *rest = (line.replace(r"\&", "") for line in body)
+    assert (
+        len({line.count("&") for line in rest}) == 1 and top.count(r"\multicolumn{2}{c}") == 3
+    )  # params, BLEU and delta, the paper's and ours
+    assert r"\textbf{33.50}" in text and r"\label{tab:demo-small}" in text
 
 
 def test_json_is_json(table: Table) -> None:

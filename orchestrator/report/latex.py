@@ -1,0 +1,112 @@
+"""A table as LaTeX: a float with caption and label that is never wider than the line, notes below."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from orchestrator.report.cells import Column, state
+from orchestrator.report.figures import short_id
+from orchestrator.report.layout import layout
+from orchestrator.report.table import Table
+from orchestrator.safe_text import visible
+from orchestrator.scoring.rouge import FIGURES as ROUGE
+
+_TEX = (
+    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"}
+    | {"|": r"\textbar{}", "†": r"\textdagger{}", "*": r"\textasteriskcentered{}", "×": r"$\times$", "±": r"$\pm$"}
+    | {"↑": r"$\uparrow$", "↓": r"$\downarrow$", "⇑": r"$\Uparrow$", "⇓": r"$\Downarrow$"}
+    | {c: f"\\{c}" for c in "&%$#_{}"}
+)
+"""Characters that LaTeX needs escaped, or (`<`, `>`, `|`) shows as others in its default font encoding."""
+_MINUS, _RANGE = re.compile(r"(?<![\w.)-])-(?=\d)"), re.compile(r"(?<=\d)-(?=\d)")
+_INTERVAL = re.compile(r"\((\S+) to (\S+)\)")
+_SETTING = re.compile(r" \([^()]*\)(?=:|$)")
+WRAPPED = 36
+"""Characters from which a text is wrapped."""
+_BEST = ("bleu", "chrf", *ROUGE)
+_FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
+
+
+def latex(table: Table, names: Sequence[str] = ()) -> str:
+    """The float; it needs the packages array, booktabs and graphicx. names: see `layout`."""
+    made = layout(table, names)
+    if not names:  # states take much room and are few
+        made = replace(made, columns=[column for column in made.columns if column.name != "status"])
+    bold = {id(column): _best(column, table) for column in made.columns}
+    body = [
+        " & ".join(_cell(column, place, place in bold[id(column)]) for column in made.columns) + r" \\" for place in range(len(table.rows))
+    ]
+    scale = next((note for note in table.notes if note.startswith("ours: ")), None)
+    states = [] if names else [f"{short_id(line.id)}: {state(line)}" for line in table.rows if not state(line).startswith("done")]
+    notes = [_tex(note.replace("(.. to ..)", "[.., ..]")) for note in (*made.notes, *states, *table.notes) if note != scale]
+    below = r" \\ ".join(notes)
+    name = _tex(table.table) + (f": {_tex(scale.removeprefix('ours: '))}" if scale else "")
+    lines = [
+        f"% {visible(' '.join(table.table.split()))}: \\usepackage{{array,booktabs,graphicx}}",
+        r"\begin{table}[tbp]",
+        r"\centering",
+        rf"\caption{{{name}. The paper's figures beside ours.}}",
+        rf"\label{{tab:{re.sub(r'[^A-Za-z0-9-]', '-', table.table)}}}",
+        r"\footnotesize\setlength{\tabcolsep}{4pt}",
+        _FIT,
+        rf"\begin{{tabular}}{{@{{}}{''.join(map(_alignment, made.columns))}@{{}}}}",
+        r"\toprule",
+        *_head(made.columns),
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}}",
+        *([r"\par\smallskip", rf"\parbox{{\linewidth}}{{\scriptsize\raggedright {below}}}"] if notes else []),
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _alignment(column: Column) -> str:
+    """Long texts are wrapped."""
+    long = not column.numeric and max(map(len, column.cells)) > WRAPPED
+    return rf">{{\raggedright\arraybackslash}}p{{{0.4 * WRAPPED:.0f}em}}" if long else "r" if column.numeric else "l"
+
+
+def _head(columns: Sequence[Column]) -> list[str]:
+    """One line of titles, or two where a figure has a column of the paper's and one of ours."""
+    groups = [(name, list(each)) for name, each in groupby(columns, key=lambda column: column.name)]
+    if all(len(each) == 1 for _, each in groups):
+        return [" & ".join(_tex(column.title) for column in columns) + r" \\"]
+    top, rules, below, at = [], [], [], 1
+    for _, each in groups:
+        title = _tex(each[0].title.removesuffix(" (paper)").removesuffix(" (ours)"))
+        if len(each) > 1:
+            top.append(rf"\multicolumn{{{len(each)}}}{{c}}{{{title}}}")
+            rules.append(rf"\cmidrule(lr){{{at}-{at + len(each) - 1}}}")
+            below += ["ours" if column.ours else "paper" for column in each]
+        else:
+            top.append("")
+            below.append(_tex(each[0].title))
+        at += len(each)
+    return [" & ".join(top) + r" \\", " ".join(rules), " & ".join(below) + r" \\"]
+
+
+def _best(column: Column, table: Table) -> set[int]:
+    """Places of the highest score of ours among the rows that run."""
+    if not column.ours or column.name not in (*_BEST, *table.scores):
+        return set()
+    values = {place: float(cell.split()[0]) for place, cell in enumerate(column.cells) if re.match(r"\d+(\.\d+)?( |$)", cell)}
+    return {place for place, value in values.items() if len(values) > 1 and value == max(values.values())}
+
+
+def _cell(column: Column, place: int, bold: bool) -> str:
+    shown = column.cells[place]
+    text = _tex(_SETTING.sub("", shown) if column.name == "verdict" else shown)  # the caption names the setting
+    if column.numeric or not shown[:1].isalpha():
+        text = _RANGE.sub("--", _MINUS.sub("$-$", text))
+    text = _INTERVAL.sub(r"{\\scriptsize [\1, \2]}", text)
+    first, _, rest = text.partition(" ")
+    return rf"\textbf{{{first}}} {rest}".rstrip() if bold else text
+
+
+def _tex(text: str) -> str:
+    return "".join(_TEX.get(c, c) for c in visible(" ".join(text.split()))).replace("--", "-{}-")

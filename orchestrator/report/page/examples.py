@@ -1,0 +1,113 @@
+"""Example translations: sentences of the test set with the source, a reference and every row's output, differences marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from sacrebleu.metrics.chrf import CHRF
+
+from orchestrator.data.text import text_of
+from orchestrator.errors import UserError
+from orchestrator.report.page.section import Section
+from orchestrator.specs.corpora import load_entry
+from orchestrator.specs.row import Row
+
+EVEN, EXTREME = 6, 3
+"""Sentences at even distances over the test set, and with the largest gains and losses."""
+MOST_ROWS = 12
+Word = tuple[str, bool]
+"""A word and whether it differs from the text that it is compared with."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One sentence. number: from 1 in the test set. why: of its choice. outputs: (short name, words) of each row."""
+
+    number: int
+    why: str
+    source: str | None
+    reference: str | None
+    outputs: list[tuple[str, list[Word]]]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """seed: of the outputs. test: name of the test set. compared: what differences are marked against."""
+
+    seed: int
+    test: str
+    compared: str
+    sentences: list[Example]
+
+
+def examples(section: Section, rows: Sequence[str]) -> Examples | None:
+    """The examples of `rows` (addresses; the first is the baseline, the second the best) that share a test set; None without texts."""
+    by_id = {row.id: row for row in section.rows}
+    outputs: dict[str, list[str]] = {}
+    test, seed = "", 0
+    for row_id in rows:
+        own, done = by_id[row_id], section.done(row_id)
+        if own.spec is None or not done or (outputs and own.spec.score.test != test):
+            continue
+        found = next((o for o in done if not outputs or o.seed == seed), None)
+        if found is None or found.keys.train is None or found.keys.decode is None:
+            continue
+        record = section.finder.ledger.read_decode(found.keys.train, found.keys.decode)
+        if record is None or (outputs and len(record["hypotheses"]) != len(next(iter(outputs.values())))):
+            continue
+        test, seed = own.spec.score.test, found.seed
+        outputs[row_id] = record["hypotheses"]
+        if len(outputs) == MOST_ROWS:
+            break
+    if not outputs:
+        return None
+    base, best = [*outputs, *outputs][:2]
+    count = len(outputs[base])
+    texts = _texts(section, by_id[base], test, count)
+    chosen = {round((i + 0.5) * count / EVEN - 0.5): "at an even distance" for i in range(min(EVEN, count))}
+    if texts is not None and best != base:
+        chosen |= _extremes(outputs[base], outputs[best], texts[1])
+    names = {row_id: "/".join(row_id.split("/")[2:]) for row_id in outputs}
+    sentences = []
+    for i in sorted(chosen):
+        against = outputs[base][i] if texts is None else texts[1][i]
+        marked = [(names[row_id], marks(lines[i], against)) for row_id, lines in outputs.items()]
+        sentences.append(Example(i + 1, chosen[i], texts and texts[0][i], texts and texts[1][i], marked))
+    return Examples(seed, test, names[base] if texts is None else "the reference", sentences)
+
+
+def _texts(section: Section, row: Row, test: str, count: int) -> tuple[list[str], list[str]] | None:
+    """Sources and first references of a test set; None if the corpus is absent or is another one."""
+    assert row.spec is not None
+    data = section.finder.data
+    try:
+        entry = load_entry(row.spec.data.corpus)
+        if entry.generated is None and data.data_dir is None:
+            return None
+        lines = list(text_of(entry, data.data_dir, [test]).rows(test))
+    except (UserError, OSError, KeyError):
+        return None
+    return ([line[0] for line in lines], [line[1] for line in lines]) if len(lines) == count else None
+
+
+def _extremes(base: Sequence[str], best: Sequence[str], references: Sequence[str]) -> dict[int, str]:
+    """Sentences with the largest gains and losses in chrF of the best row over the baseline."""
+    metric = CHRF()
+    gains = {
+        i: metric.sentence_score(b, [r]).score - metric.sentence_score(a, [r]).score
+        for i, (a, b, r) in enumerate(zip(base, best, references))
+        if a != b
+    }
+    order = sorted(gains, key=lambda i: gains[i])
+    lost = {i: f"a large loss of the best row: {gains[i]:+.0f} chrF" for i in order[:EXTREME] if gains[i] < 0}
+    return lost | {i: f"a large gain of the best row: {gains[i]:+.0f} chrF" for i in order[::-1][:EXTREME] if gains[i] > 0}
+
+
+def marks(text: str, against: str) -> list[Word]:
+    """Words of `text`, marked where a longest common subsequence with `against` lacks them."""
+    words, others = text.split(), against.split()
+    matched = SequenceMatcher(a=[w.casefold() for w in words], b=[w.casefold() for w in others], autojunk=False).get_matching_blocks()
+    same = {i for block in matched for i in range(block.a, block.a + block.size)}
+    return [(word, i not in same) for i, word in enumerate(words)]

@@ -1,0 +1,71 @@
+"""Where the figures come from: runs with their keys, the environments that made them, and the commands that repeat them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.ledger.provenance import flat
+from orchestrator.report.figures import short_id
+from orchestrator.report.page.section import Section
+from orchestrator.report.shipped import is_shipped
+
+NOT_SHOWN = ("key", "digest")
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """One run. environment: its letter. shipped: the run came with the product."""
+
+    row: str
+    seed: int
+    status: str
+    bleu: float | None
+    key: str
+    environment: str
+    shipped: bool
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """environments: letter -> name of a field -> value. commands: row -> the command that repeats it."""
+
+    runs: list[RunLine]
+    environments: dict[str, dict[str, Any]]
+    commands: dict[str, str]
+
+
+def provenance(section: Section) -> Provenance:
+    """Of every run of the table, finished or not."""
+    ledger = section.finder.ledger
+    runs: list[RunLine] = []
+    letters: dict[str, str] = {}
+    environments: dict[str, dict[str, Any]] = {}
+    for row in section.rows:
+        for outcome in section.outcomes.get(row.id, ()):
+            key = outcome.keys.train or ""
+            capsule = {name: value for name, value in (outcome.capsule or _capsule(section, key)).items() if name not in NOT_SHOWN}
+            text = json.dumps(capsule, sort_keys=True)
+            letter = letters.setdefault(text, _letter(len(letters))) if capsule else ""
+            if capsule:
+                environments[letter] = {name: value for name, value in flat(capsule).items() if value is not None}
+            shipped = bool(key) and is_shipped(ledger, key)
+            runs.append(RunLine(short_id(row.id), outcome.seed, outcome.status, outcome.bleu, key[:16], letter, shipped))
+    commands = {
+        short_id(row.id): f"nmt-ablate run {shlex.quote(row.id)} --seed {seed}{section.arguments}"
+        for row in section.rows
+        if row.kind == "run"
+        for seed in [next((o.seed for o in section.outcomes.get(row.id, ())), 1)]
+    }
+    return Provenance(runs, environments, commands)
+
+
+def _capsule(section: Section, key: str) -> Mapping[str, Any]:
+    return (section.finder.ledger.read_capsule(key) if key else None) or {}
+
+
+def _letter(index: int) -> str:
+    return chr(ord("A") + index) if index < 26 else f"A{index}"

@@ -1,0 +1,124 @@
+"""Renders the page with Jinja: everything escaped, the script and the style embedded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from orchestrator.report.figures import short_id
+from orchestrator.report.layout import layout
+from orchestrator.report.page import charts, forest
+from orchestrator.report.page.examples import examples
+from orchestrator.report.page.provenance import provenance
+from orchestrator.report.page.section import Section, has_figures, headline, score
+from orchestrator.report.page.spec_diff import varying
+from orchestrator.safe_text import json_text, visible
+from orchestrator.specs.table import number
+
+ASSETS = Path(__file__).parent / "assets"
+
+
+def page(title: str, sections: Sequence[Section], script: str, version: str, now: datetime | None = None) -> str:
+    """The page as HTML.
+
+    Args:
+        script: see `vega_script.script`.
+        version: of the product.
+        now: the time that the page names; by default the present.
+    """
+    made = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
+    parts = [_part(section, index) for index, section in enumerate(sections)]
+    charted = any(part["charts"] for part in parts)
+    template = _environment().get_template("page.html")
+    return template.render(
+        title=title,
+        parts=parts,
+        made=made,
+        version=version,
+        script=Markup(_in_script(script)) if charted else "",
+        style=_asset("style.css"),
+        own=_asset("page.js"),
+    )
+
+
+def _part(section: Section, index: int) -> dict[str, Any]:
+    """What the template shows of one table. `at`: prefix of its anchors."""
+    table, at = section.table, f"t{index}-" if index else ""
+    scale = forest.scale_of(table.rows)
+    made = layout(table)
+    shown = made.columns
+    rows = [
+        {
+            "anchor": f"{at}row-{_anchor(short_id(line.id))}",
+            "base": line.id == table.base,
+            "cells": [{"text": column.cells[place], "key": _sort_key(column.cells[place]), "number": column.numeric} for column in shown],
+            "forest": None if scale is None else forest.plot(line, scale),
+        }
+        for place, line in enumerate(table.rows)
+    ]
+    ranked = sorted((line for line in table.rows if has_figures(line)), key=score, reverse=True)
+    order = list(dict.fromkeys([*([table.base] if table.base else []), *(line.id for line in ranked)]))
+    keys, values = varying(section)
+    best = next((line for line in ranked if line.id != table.base), None)
+    drawn = {"curves": charts.curves(section), **charts.quality(section)}
+    return {
+        "at": at,
+        "title": table.table,
+        "headline": headline(section),
+        "columns": shown,
+        "rows": rows,
+        "axis": None if scale is None else forest.axis(scale),
+        "charts": {name: spec for name, spec in drawn.items() if spec is not None},
+        "grey": len(section.outcomes) > charts.COLOURS,
+        "examples": examples(section, [row for row in order if section.done(row)]),
+        "keys": keys,
+        "values": values,
+        "pair": [short_id(table.base) if table.base else "", short_id(best.id) if best else ""],
+        "provenance": provenance(section),
+        "notes": [*made.notes, *table.notes],
+        "assumed": {short_id(row.id): row.assumed for row in section.rows if row.assumed},
+        "command": f"nmt-ablate table {table.table}{section.arguments}",
+    }
+
+
+def _sort_key(text: str) -> float | str:
+    """The first number of a cell, `4.31M` as 4310000; the text itself where there is none."""
+    first = re.match(r"[+-]?[\d.,]+[kMG]?", text)
+    try:
+        return text if first is None else float(number(first[0].replace(",", "").replace("+", "")) or 0.0)
+    except ValueError:
+        return text
+
+
+def _anchor(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", text)
+
+
+def _in_script(text: str) -> str:
+    """A script that no part of it ends or turns into a comment of the page."""
+    return text.replace("</script", r"<\/script").replace("<!--", r"<\!--")
+
+
+def _asset(name: str) -> Markup:
+    return Markup((ASSETS / name).read_text(encoding="utf-8"))
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(ASSETS), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+    )
+    made.policies["json.dumps_function"] = json_text
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    return made
+
+
+def _shown(value: Any) -> Any:
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value

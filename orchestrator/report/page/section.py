@@ -1,0 +1,94 @@
+"""What the page says of one table, and its headline in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.report.cells import interval, seed_list, state
+from orchestrator.report.figures import short_id
+from orchestrator.report.find import Finder, SeedResult
+from orchestrator.report.table import Line, Table
+from orchestrator.scoring.rouge import PRINCIPAL
+from orchestrator.specs.baselines import starts
+from orchestrator.specs.row import Row
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table with its rows and their results.
+
+    base: the row given by --baseline. scale: how the setting differs from the published one. arguments: options after a row's address on
+    a command line, with a leading space.
+    """
+
+    table: Table
+    rows: Sequence[Row]
+    outcomes: Mapping[str, Sequence[SeedResult]]
+    finder: Finder
+    base: str | None = None
+    scale: str = ""
+    arguments: str = ""
+
+    @property
+    def starts(self) -> dict[str, str]:
+        """Row -> the row it is compared with."""
+        return starts(self.rows, self.base)
+
+    def done(self, row: str) -> list[SeedResult]:
+        """The finished seeds of a row."""
+        return [o for o in self.outcomes.get(row, ()) if o.status == "done" and o.bleu is not None]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What was asked, what came out, and the verdicts: word -> short names of its rows."""
+
+    asked: str
+    found: str
+    verdicts: dict[str, list[str]]
+
+
+def headline(section: Section) -> Headline:
+    """The first lines of the page."""
+    lines = section.table.rows
+    run = [line for line in lines if line.kind == "run"]
+    done = [line for line in run if has_figures(line)]
+    seeds = sorted({seed for line in run for seed in (line.ours or {}).get("seeds", [])})
+    against = Counter(section.starts.values()).most_common(1)
+    parts = [f"{len(run)} rows"] + ([f"seeds {seed_list(seeds)}"] if len(seeds) > 1 else ["one seed"] if seeds else [])
+    parts += [f"on {', '.join(sorted({str(line.ours['data']) for line in done if line.ours}))}"] if done else []
+    asked = ", ".join(parts) + (f" ({section.scale})" if section.scale else "")
+    asked += f". Each row is compared with {short_id(against[0][0])} where nothing else is said." if against else "."
+    verdicts: dict[str, list[str]] = {}
+    for line in lines:
+        found = (line.ours or {}).get("verdict")
+        if found is not None:
+            verdicts.setdefault(str(found["word"]), []).append(short_id(line.id))
+    return Headline(asked, _found(run, done), verdicts)
+
+
+def has_figures(line: Line) -> bool:
+    return line.ours is not None and line.ours.get("bleu") is not None
+
+
+def score(line: Line) -> float:
+    """The row's main score: ROUGE-L for summaries, else BLEU. Only for rows with figures."""
+    ours: dict[str, Any] = line.ours or {}
+    return float(ours[PRINCIPAL if PRINCIPAL in ours else "bleu"])
+
+
+def _found(run: Sequence[Line], done: Sequence[Line]) -> str:
+    if not done:
+        return f"None of the {len(run)} rows has figures yet."
+    best = max(done, key=score)
+    name = "ROUGE-L" if PRINCIPAL in (best.ours or {}) else "BLEU"
+    spread = (best.ours or {}).get("bleu_spread")
+    text = f"{short_id(best.id)} ({best.label}) has the highest {name}, {score(best):.2f}"
+    text += f" ± {spread:.2f} over its seeds" if spread is not None and name == "BLEU" else ""
+    effect = (best.ours or {}).get("effect")
+    text += f": {interval(effect)} against {short_id(effect['against'])}." if effect else "."
+    left = Counter(state(line).partition(":")[0] for line in run if not has_figures(line))
+    return text + (f" Without figures: {', '.join(f'{count} {word}' for word, count in left.items())}." if left else "")
