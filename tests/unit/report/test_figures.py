@@ -243,11 +243,11 @@ def test_a_sweep_of_a_folder_has_its_name_and_every_record(
 
     def execute(rows: list, seeds: list[int], options: object) -> list[dict[str, object]]:  # type: ignore[type-arg]
         seen.append((options.name, seeds))  # type: ignore[attr-defined]
-        return [{"id": row.id, "seed": seed, "status": "done"} for seed in seeds for row in rows]
+        return [{"id": row.id, "seed": seed, "status": "done", "bleu": None} for seed in seeds for row in rows]
 
     monkeypatch.setattr(command, "execute", execute)
-    code, out, _ = cli("sweep", tmp_path / "many", "--profile", "smoke", "--seeds", "1,2", "--json", "--no-tracking")
-    assert code == 0 and seen == [("many@smoke", [1, 2])]
+    code, out, err = cli("sweep", tmp_path / "many", "--profile", "smoke", "--seeds", "1,2", "--json", "--no-tracking")
+    assert code == 0 and seen == [("many@smoke", [1, 2])], err
     assert [json.loads(line)["id"] for line in out.splitlines()] == ["demo/small/a", "demo/small/b", "demo/other/a"] * 2
     code, out, _ = cli("list", tmp_path / "many", "--json")
     assert code == 0 and [row["id"] for row in json.loads(out)["rows"]] == ["demo/small/a", "demo/small/b", "demo/other/a"]

@@ -236,10 +236,10 @@ def test_a_long_plan_is_a_summary_unless_every_row_is_wanted(grid: Write, cli: C
     rows = names(path)
     assert len(rows) > 50
     code, out, err = cli("plan", path, "--results", tmp_path / "r")
-    shown = [name for name in rows if f"demo/grid/{name} " in out]
+    shown = [name for name in rows if f" {name} " in out]
     assert code == 0 and shown == [*rows[:5], *rows[-5:]] and f"({len(rows) - 10} rows more: --rows)" in out
     assert "  axis d: 8, 16, 24, 40, 64\n  axis clip: 1 to 9, drawn\n" in err
     _, out, _ = cli("plan", path, "--results", tmp_path / "r", "--rows")
-    assert all(f"demo/grid/{name} " in out for name in rows)
+    assert all(f" {name} " in out for name in rows)
     _, out, err = cli("plan", grid(), "--results", tmp_path / "r")
     assert "rows more" not in out and "  axis hops: 2, 3 (fusion: mlrf)\n" in err
