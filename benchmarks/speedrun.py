@@ -113,8 +113,20 @@ other sentences would).
 |---|---|---|---|---|---|---|---|---|---|
 {table}
 
+{processors(attempts, figures)}
+
 Tried and no better than the row that they change: {", ".join(no_better(attempts, rows, figures)) or "none"}.
 """
+
+
+def processors(attempts: list[str], figures: dict[str, Any]) -> str:
+    """Which processor ran which rows: their minutes compare only where it is the same."""
+    by_cpu: dict[str, list[str]] = {}
+    for name in attempts:
+        by_cpu.setdefault(figures[name]["machine"]["cpu"], []).append(name)
+    most = max(by_cpu, key=lambda cpu: len(by_cpu[cpu]), default="")
+    parts = [f"{', '.join(rows)}: {cpu}" for cpu, rows in by_cpu.items() if cpu != most]
+    return f"Minutes compare only on one processor. {'; '.join([*parts, f'the other rows: {most}' if parts else most])}."
 
 
 def no_better(attempts: list[str], rows: dict[str, Row], figures: dict[str, Any]) -> list[str]:
