@@ -74,7 +74,7 @@ def table(
 @expand_options()
 def report(
     targets: Annotated[
-        list[str], typer.Argument(metavar="TABLE|SWEEP|FILE..", help="paper/table, the name of a sweep, FILE.yaml, folders.")
+        list[str], typer.Argument(metavar="TABLE..", help="paper/table, FILE.yaml or a folder of search_spaces; several make one page.")
     ],
     options: RowOptions,
     to: Annotated[
