@@ -189,11 +189,12 @@ class Bridge(Component):
     `blocks`: into how many blocks the encoder is cut (history.blocks); `reads_context`: their contexts are memories more.
     `by_sentence`: the encoder sees one sentence of a document at a time, positions starting again with each (flow.segments).
     `any_width`: the encoder's layers may have other widths than d_model. `mapped`: memories are keys and values as they are.
-    `reads_layers`: states of the encoder's layers are read, not its output alone.
+    `reads_layers`: states of the encoder's layers are read, not its output alone. `reads_residual`: the stream of the encoder's residual is
+    read, which must be of this kind.
     """
 
     reads_layers = False
-
+    reads_residual: str | None = None
     needs_output = True
     any_width = False
     mapped = False

@@ -60,7 +60,7 @@ class DepthAttention(Residual):
         self.ends_block = below % size == size - 1 or below == m - 1
         self.form, self.key_norm, self.states, self.eps = weights, key_norm, sources == "states", site.config.norm_eps
         self.number = 1 + (below // size if site.place else -(-m // size)) + int(below % size > 0 and site.place > 0)
-        self.mixes = self.number > 1 and (site.place > 0 or final == "mix")
+        self.mixes = self.number > 1 and (site.place > 0 or (final == "mix" and site.output))
         content = self.mixes and weights != "scalars"
         self.keeps = size == 1 and weights == "softmax" and query == "learned" and key_norm
         self.number_kept = m + 1

@@ -8,11 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from models import stream_mix
 from models.dropout import Dropout
-from models.full_precision import full_precision, rms
+from models.full_precision import full_precision
 from models.registry import RESIDUALS
 from models.seams import Residual
 from models.site import Site
+
+State = tuple[Tensor, Tensor, Tensor]
+"""Streams [B, T, n, D], R [B, T, n, n] and w [B, T, n], between reading and writing."""
 
 
 @RESIDUALS.register("hyper")
@@ -84,43 +88,41 @@ class Hyper(Residual):
     def start(self, h_0: Tensor) -> Tensor:
         return h_0[..., None, :].expand(*h_0.shape[:-1], self.n, h_0.shape[-1])
 
-    def read(self, s: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """(x, (sum_a R_ab H_a [B, T, n, D], w [B, T, n]))"""
+    def read(self, s: Tensor) -> tuple[Tensor, State]:
         with full_precision(s):
-            s = s.float()
-            c = self._coefficients(s)
-            mixed = c[..., :-1].transpose(-1, -2) @ s
-        return mixed[..., 0, :], (mixed[..., 1:, :], c[..., -1])
+            c, s = self._coefficients(s.float())
+            c = c.expand(*s.shape[:-1], self.n + 2)
+            x, s = stream_mix.read(s, c[..., 0])
+        return x, (s, c[..., 1:-1].mT, c[..., -1])
 
-    def _coefficients(self, s: Tensor) -> Tensor:
-        """[B, T, n, n + 2], or [n, n + 2] where they are static."""
+    def _coefficients(self, s: Tensor) -> tuple[Tensor, Tensor]:
+        """([B, T, n, n + 2], or [n, n + 2] where they are static; s as it goes on)"""
         if self.weight is None or self.scale is None:
-            return self.static
+            return self.static, s
         if self.gain is None:
-            normed = F.layer_norm(s, s.shape[-1:], eps=self.eps)
+            c, s = stream_mix.normed_product(s, self.weight, self.eps, centred=True)
         else:
-            normed = rms(s, self.eps) * self.gain
-        c = normed @ self.weight
+            c, s = stream_mix.normed_product(s, self.gain[:, None] * self.weight, self.eps)
         c = torch.tanh(c) if self.tanh else c
         scale = torch.cat((self.scale[:1].expand(c.shape[-1] - len(self.scale) + 1), self.scale[1:]))
-        return scale * c + self.static
+        return scale * c + self.static, s
 
-    def write(self, s: tuple[Tensor, Tensor], y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
-        mixed, w = s
-        return mixed + w[..., None] * drop(y)[..., None, :]
+    def write(self, s: State, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
+        with full_precision(y):
+            return stream_mix.write(*s, drop(y))
 
     def end(self, s: Tensor) -> Tensor:
         if self.reduces:
             with full_precision(s):
-                return (self._coefficients(s.float()) * s.float()).sum(-2)
+                return (self._coefficients(s.float())[0] * s.float()).sum(-2)
         return s.mean(-2) if self.mean else s.sum(-2)
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         if self.reduces:
-            return {"read": self._coefficients(s.float())[..., 0], "spread": spread(s)}
+            return {"read": self._coefficients(s.float())[0][..., 0], "spread": spread(s)}
         if self.place == 0:
             return {"read": s.new_full((self.n,), 1.0 / self.n if self.mean else 1.0), "spread": spread(s)}
-        c = self._coefficients(s.float())
+        c, _ = self._coefficients(s.float())
         return {"read": c[..., 0], "keep": c[..., 1:-1].transpose(-1, -2), "write": c[..., -1], "spread": spread(s)}
 
 

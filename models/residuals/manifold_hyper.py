@@ -9,12 +9,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from models import stream_mix
 from models.dropout import Dropout
-from models.full_precision import full_precision, rms
+from models.full_precision import full_precision
 from models.initialise import uniform_bound
 from models.registry import RESIDUALS
-from models.residuals.hyper import spread
+from models.residuals.hyper import State, spread
 from models.seams import Residual
+from models.sinkhorn import sinkhorn
 from models.site import Site
 
 MAX_PERMUTED = 5
@@ -122,27 +124,29 @@ class ManifoldHyper(Residual):
     def start(self, h_0: Tensor) -> Tensor:
         return h_0[..., None, :].expand(*h_0.shape[:-1], self.n, h_0.shape[-1])
 
-    def read(self, s: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """(x, (R X [B, T, n, D], q [B, T, n]))"""
+    def read(self, s: Tensor) -> tuple[Tensor, State]:
         with full_precision(s):
-            s = s.float()
-            p, q, r = self._coefficients(s)
-            return (p[..., None] * s).sum(-2), (r @ s, q.expand(*s.shape[:-1]))
+            p, q, r, s = self._coefficients(s.float())
+            tokens = s.shape[:-2]
+            x, s = stream_mix.read(s, p.expand(*tokens, self.n))
+            return x, (s, r.expand(*tokens, self.n, self.n), q.expand(*tokens, self.n))
 
-    def _coefficients(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """p [.., n], q [.., n] and R [.., n, n]."""
-        p, q, r = self.logits(s).split((self.n, self.n, self.width), dim=-1)
+    def _coefficients(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """p [.., n], q [.., n], R [.., n, n] and s as it goes on."""
+        logits, s = self.logits(s)
+        p, q, r = logits.split((self.n, self.n, self.width), dim=-1)
         if self.softmax:
-            return p.softmax(-1), q.softmax(-1), self.mixing(r)
-        return torch.sigmoid(p), self.post_scale * torch.sigmoid(q), self.mixing(r)
+            return p.softmax(-1), q.softmax(-1), self.mixing(r), s
+        return torch.sigmoid(p), self.post_scale * torch.sigmoid(q), self.mixing(r), s
 
-    def logits(self, s: Tensor) -> Tensor:
-        """l_p, l_q and l_R side by side, or those of the learned end: [B, T, ..], or [..] where they are static"""
+    def logits(self, s: Tensor) -> tuple[Tensor, Tensor]:
+        """(l_p, l_q and l_R side by side, or those of the learned end: [B, T, ..], or [..] where they are static; s as it goes on)"""
         if self.phi is None or self.scale is None:
-            return self.bias
+            return self.bias, s
         parts = [len(self.bias)] if self.reduces else [self.n, self.n, self.width]
         scale = torch.cat([a.expand(size) for a, size in zip(self.scale.split(1), parts, strict=True)])
-        return scale * (rms(s.flatten(-2), self.eps) @ self.phi) + self.bias
+        product, flat = stream_mix.normed_product(s.flatten(-2), self.phi, self.eps)
+        return scale * product + self.bias, flat.view(s.shape)
 
     def mixing(self, logits: Tensor) -> Tensor:
         """R [..., n, n] from its logits."""
@@ -156,27 +160,24 @@ class ManifoldHyper(Residual):
                 r = r - r.logsumexp(axis, keepdim=True)
             return r.exp()
         if self.positive == "exp":
-            r = torch.exp(logits - logits.amax((-1, -2), keepdim=True))  # a factor changes nothing
+            r = torch.exp(logits - logits.detach().amax((-1, -2), keepdim=True))  # a factor changes nothing
         else:
             r = torch.sigmoid(logits) + 1e-6
-        for _ in range(self.iterations):
-            for axis in axes:
-                r = r / r.sum(axis, keepdim=True)
-        return r
+        return sinkhorn(r, self.iterations, axes)
 
-    def write(self, s: tuple[Tensor, Tensor], y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
-        mixed, q = s
-        return mixed + q[..., None] * drop(y)[..., None, :]
+    def write(self, s: State, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
+        with full_precision(y):
+            return stream_mix.write(*s, drop(y))
 
     def end(self, s: Tensor) -> Tensor:
         if not self.reduces:
             return s.sum(-2)
         with full_precision(s):
             s = s.float()
-            return (torch.sigmoid(self.logits(s))[..., None] * s).sum(-2)
+            return (torch.sigmoid(self.logits(s)[0])[..., None] * s).sum(-2)
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         if self.place == 0:
-            return {"read": torch.sigmoid(self.logits(s.float())) if self.reduces else s.new_ones(self.n), "spread": spread(s)}
-        p, q, r = self._coefficients(s.float())
+            return {"read": torch.sigmoid(self.logits(s.float())[0]) if self.reduces else s.new_ones(self.n), "spread": spread(s)}
+        p, q, r, _ = self._coefficients(s.float())
         return {"read": p, "keep": r, "write": q, "spread": spread(s)}

@@ -7,10 +7,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from models.full_precision import rms
 from models.registry import RESIDUALS
 from models.residuals.hyper import Hyper
+from models.sinkhorn import sinkhorn
 from models.site import Site
+from models.stream_mix import normed_product
 
 
 @RESIDUALS.register("manifold_streams")
@@ -37,17 +38,14 @@ class ManifoldStreams(Hyper):
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         return super().check(site, **{name: value for name, value in options.items() if name != "iterations"})
 
-    def _coefficients(self, s: Tensor) -> Tensor:
-        """[B, T, n, n + 2]: of stream a m_a, R_a1 .. R_an, w_a"""
+    def _coefficients(self, s: Tensor) -> tuple[Tensor, Tensor]:
+        """([B, T, n, n + 2]: of stream a m_a, R_a1 .. R_an, w_a; s as it goes on)"""
         assert self.weight is not None and self.scale is not None and self.gain is not None
         n = self.n
-        c = (rms(s, self.eps) * self.gain) @ self.weight
+        c, s = normed_product(s, self.gain[:, None] * self.weight, self.eps)
         m, r, w = c.split((1, n, 1), dim=-1)
         m = torch.sigmoid(self.scale[0] * m + self.static[:, :1])
         r = self.scale[1] * r + self.static[:, 1:-1]
-        r = torch.exp(r - r.amax((-1, -2), keepdim=True))  # a factor changes nothing
-        for _ in range(self.iterations):
-            r = r / r.sum(-2, keepdim=True)
-            r = r / r.sum(-1, keepdim=True)
+        r = sinkhorn(torch.exp(r - r.detach().amax((-1, -2), keepdim=True)), self.iterations, (-2, -1))  # a factor changes nothing
         w = 2.0 * self.scale[2] * torch.sigmoid(w) + self.static[:, -1:]
-        return torch.cat((m, r, w), dim=-1)
+        return torch.cat((m, r, w), dim=-1), s

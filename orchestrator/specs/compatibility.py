@@ -99,6 +99,10 @@ def _check_encoder_states(components: Components) -> list[Problem]:
     """Checks the components that read encoder states whose width may differ from d_model."""
     layer, layer_class = _find(components, ("encoder", "layer"), "transformer")
     bridge, bridge_class = _find(components, ("bridge",), "top")
+    residual, _ = _find(components, ("encoder", "residual"), "plain")
+    if bridge_class.reads_residual not in (None, residual["kind"]):
+        message = f"found {residual['kind']} with bridge {bridge['kind']}, which reads its stream; expected {bridge_class.reads_residual}"
+        return [Problem(("encoder", "residual", "kind"), message)]
     where = f"with layer {layer['kind']} in the encoder"
     if layer_class.any_width and not bridge_class.any_width:
         return [Problem(("bridge", "kind"), f"found {bridge['kind']} {where}; expected {_names('bridge', lambda b: b.any_width)}")]

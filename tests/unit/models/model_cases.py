@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from models import build
+from models.bridges.depth_attention import DepthAttentionBridge
 from models.bridges.mudd import MuddBridge
 from models.registry import REGISTRIES
 from models.seams import Residual
@@ -53,6 +54,8 @@ def variant(kind: str, name: str, norm: str) -> dict[str, Any]:
         return config(norm, decoder={"num_layers": 4, kind: component}, **two)
     if kind == "extra_encoder" or kind_name == "extra":
         return config(norm, decoder=STACKED, **TWO_MEMORIES | {kind: component})
+    if kind == "bridge" and kind_name == "depth_attention":
+        return config("pre", encoder={"num_layers": 4, "residual": {"kind": "depth_attention"}}, bridge=component)
     if kind_name == "merged":
         return config(norm, bridge=component, extra_encoder={"kind": "multi_column", "num_layers": 2})
     if kind == "regularizer":
@@ -193,11 +196,11 @@ def fresh(case: tuple[str, str, str], seed: int = 3):
 
 
 def off_start(model):
-    """Residuals, and MUDD's bridge, start where some of their parameters, or the whole layer, have no part in the output."""
+    """Residuals, and bridges of their kinds, start where some of their parameters, or the whole layer, have no part in the output."""
     generator = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for module in model.modules():
-            for p in module.parameters() if isinstance(module, Residual | MuddBridge) else ():
+            for p in module.parameters() if isinstance(module, Residual | MuddBridge | DepthAttentionBridge) else ():
                 p.add_(0.1 * torch.randn(p.shape, generator=generator))
     return model
 

@@ -84,7 +84,7 @@ def test_manifold_streams_have_one_map_for_all():
 
 def test_manifold_streams_start_at_the_balanced_identity():
     r = sublayer(kind="manifold_streams", place=2).residual
-    c = r._coefficients(streams(4))[0, 0]
+    c = r._coefficients(streams(4))[0][0, 0]
     assert torch.diagonal(c[:, 1:-1]).tolist() == pytest.approx([0.4754] * 4, abs=1e-3)
     assert c[:, 0].tolist() == pytest.approx([0.5, 0.7311, 0.5, 0.5], abs=1e-3) and c[:, -1].tolist() == pytest.approx([1.01] * 4)
 
@@ -134,6 +134,27 @@ def test_mudd_between_encoder_and_decoder(dynamic, norm):
 def test_own_parameters_of_the_bridge():
     counts = (84 + 512 * 84 + 84 * 84 + 1_024, 20 + 256 * 20 + 20 * 20 + 512, 84 + 128 * 84 + 84 * 84 + 256)
     assert added(bridge={"kind": "mudd"}) == counts
+
+
+# ---------------------------------------------------------------- attention over depth
+
+
+def test_each_decoder_layer_attends_to_its_own_mixture_of_sources():
+    sides = {"encoder": {"num_layers": 4, "residual": {"kind": "depth_attention"}}}
+    model = build(config("pre", bridge={"kind": "depth_attention"}, **sides), VOCAB, VOCAB, 1).eval().requires_grad_(False)
+    torch.testing.assert_close(hidden(model), hidden(build(config("pre", **sides), VOCAB, VOCAB, 1).eval()), atol=2e-5, rtol=1e-4)
+    off_start(model)
+    history, bridge = model(*batch()).encoder, model.bridge
+    memories = model.encode(batch()[0]).memories
+    for m, (memory,) in enumerate(memories):
+        for b, t in ((1, 0), (2, 5)):
+            v = [source[b, t] for source in history.outputs[-1].sources]
+            scores = [float(bridge.query[m] @ (bridge.gain[m] * h / (h.square().mean() + 1e-6).sqrt())) for h in v]
+            shares = [math.exp(z) / sum(map(math.exp, scores)) for z in scores]
+            mixed = sum(a * h for a, h in zip(shares, v, strict=True))
+            torch.testing.assert_close(memory.keys[b, t], bridge.norm(mixed), atol=1e-5, rtol=1e-4)
+    ((path, line),) = problems(bridge={"kind": "depth_attention"})
+    assert path == ("encoder", "residual", "kind") and "expected depth_attention" in line
 
 
 # ---------------------------------------------------------------- previous activations, expanded states

@@ -1,0 +1,56 @@
+"""Attention residuals from encoder to decoder, after the Kimi team 2026."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from models.full_precision import full_precision, rms
+from models.memory import Memory
+from models.registry import BRIDGES
+from models.seams import Bridge
+from models.site import Flow, History, Site
+
+
+@BRIDGES.register("depth_attention")
+class DepthAttentionBridge(Bridge):
+    """memories_m = (LN(sum_j a_mj v_j),), a_m = softmax_j(w_m^T (g_m * rms(v_j))), for decoder layer m: the equation of the Kimi team 2026
+    (AttnRes) over all sources v_j of the encoder with residual depth_attention; unpublished.
+
+    w = 0 at the start: the uniform mean, as the encoder's output has it. That output is not built; the mixtures share a norm in its place.
+    In fp32. rate: a factor of the learning rate of its parameters.
+    """
+
+    needs_output = False
+    reads_residual = "depth_attention"
+
+    def __init__(self, site: Site, *, rate: float = 1.0) -> None:
+        super().__init__(site)
+        self.rate, self.width, self.eps = rate, site.d_model, site.config.norm_eps
+        self.query, self.gain = (nn.Parameter(torch.zeros(site.num_layers, site.d_model)) for _ in range(2))
+        self.norm = site.layer_norm()
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        return cls.check_rate(options)
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        shape = self.gain.shape
+        return torch.ones(shape) if name == "gain" else torch.zeros(shape)
+
+    def memory_dims(self, layer: int) -> tuple[int, ...]:
+        return (self.width,)
+
+    def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
+        assert flow.mask is not None and flow.bias is not None
+        mixtures = self.norm(self.mix(history.outputs[-1].sources))  # type: ignore[attr-defined]
+        return [(Memory(z, flow.mask, flow.bias, packing=flow.packing),) for z in mixtures.unbind(-2)]
+
+    def mix(self, sources: tuple[Tensor, ...]) -> Tensor:
+        """J sources [B, S, D] -> [B, S, M, D], a mixture for each of M decoder layers"""
+        with full_precision(sources[0]):
+            v = torch.stack(sources, dim=-2).float()
+            shares = (rms(v, self.eps) @ (self.query * self.gain).T).softmax(-2)
+            return shares.mT @ v
