@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from models.depth_mix import DepthMix
 from models.residuals.depth_attention import State
 from models.residuals.hyper import Hyper
 from models.residuals.manifold_hyper import ManifoldHyper
+from models.sinkhorn import sinkhorn
+from models.stream_mix import normed_product, read, write
 from tests.unit.models.model_cases import VOCAB, assert_recomputed_alike, batch, off_start
 from tests.unit.models.residual_cases import both, hidden, model_of, problems, sublayer, x_and_y
 
@@ -295,3 +298,30 @@ def test_coefficients_and_streams_are_fp32_under_autocast(kind):
 def test_recomputed_layers_pass_the_stream_through(kind):
     config = both("pre", 2, kind=kind) | {"dropout": {"residual": 0.0, "embedding": 0.0}}
     assert_recomputed_alike(off_start(build(config, VOCAB, VOCAB, 1)))
+
+
+# ---------------------------------------------------------------- backward passes written by hand
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.double, requires_grad=True)
+
+
+PRODUCTS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    "rms": (lambda s, w: normed_product(s, w, 1e-3), (numbers(2, 3, 5), numbers(5, 2))),
+    "centred": (lambda s, w: normed_product(s, w, 1e-3, centred=True), (numbers(2, 3, 5), numbers(5, 2))),
+    "read": (read, (numbers(2, 3, 5), numbers(2, 3))),
+    "write": (write, (numbers(2, 3, 5), numbers(2, 3, 3), numbers(2, 3), numbers(2, 5))),
+    "rows": (lambda r: sinkhorn(r.exp(), 3, (-2, -1)), (numbers(2, 3, 3),)),
+    "columns": (lambda r: sinkhorn(r.exp(), 2, (-1, -2)), (numbers(3, 3),)),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_gradients_of_products_of_streams(name, monkeypatch):
+    """Numerically; and the plain form, which compilers are given, has the same values."""
+    function, inputs = PRODUCTS[name]
+    assert torch.autograd.gradcheck(function, inputs)
+    found = function(*inputs)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    torch.testing.assert_close(function(*inputs), found)
