@@ -195,7 +195,7 @@ def test_its_results_are_on_the_tracking_server_and_not_beside_it(lab, submitted
     assert not (lab.home / "nmt_results" / "mlflow.db").exists()
     with closing(sqlite3.connect(lab.home / "server.db")) as database:
         runs = {name for (name,) in database.execute("select name from runs where status = 'FINISHED'")}
-    assert runs == {"cluster/smoke", "cluster/smoke/baseline:1", "cluster/smoke/two-workers:1"}
+    assert runs == {"cluster/smoke", "baseline s1", "two-workers s1"}
 
 
 def test_neither_data_nor_results_nor_secrets_are_uploaded(lab, submitted):
