@@ -132,6 +132,7 @@ def test_the_two_lists_say_the_same():
     assert [bare(p) for p in patterns(".rayignore")] == [bare(p) for p in patterns(".dockerignore")]
 
 
+@pytest.mark.slow
 def test_what_a_job_needs_is_uploaded():
     """Of all that git tracks, code, specs and published results are left in."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)

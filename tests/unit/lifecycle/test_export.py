@@ -23,6 +23,7 @@ def exported(trained, tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_it_translates_to_the_same_words_without_the_orchestrator(exported, trained, cli, monkeypatch, tmp_path):
     from orchestrator.data.prepare import prepare
     from orchestrator.specs.rows import resolve

@@ -172,6 +172,7 @@ def test_killed_between_two_writes(fake_results: Any, blank: Path, forked: Any, 
     assert all(run[0] != "RUNNING" for run in whole.values())
 
 
+@pytest.mark.slow
 def test_two_processes_make_one_run_each(fake_results: Any, blank: Path) -> None:
     fake_results.typical()
     seed_store(fake_results.root, blank)
