@@ -10,7 +10,7 @@ import pandas as pd
 
 from orchestrator.api.frames import results
 from orchestrator.api.targets import Target, Where, as_text, row_options
-from orchestrator.cli.commands.run import checked, of_run, of_sweep
+from orchestrator.cli.commands.run import checked, prepare_run, prepare_sweep
 from orchestrator.engines.execute import execute
 from orchestrator.specs import index
 from orchestrator.sweeps.options import ExecutionOptions
@@ -44,7 +44,7 @@ def run(
     options = ExecutionOptions(**places, engine=engine, jobs=str(jobs), no_tracking=not tracking, tracking_uri=tracking_uri)
     with as_text(target) as text:
         (first, *more) = index.find_all(text)
-        prepare = of_run if not more and (first.row is not None or first.table.is_single) else of_sweep
+        prepare = prepare_run if not more and (first.row is not None or first.table.is_single) else prepare_sweep
         rows, chosen, options = prepare(text, None if seeds is None else list(seeds), options)
         rows, options = checked(rows, chosen, options)
         execute(rows, chosen, options)

@@ -9,9 +9,9 @@ import pandas as pd
 
 from orchestrator.api.targets import Target, Where, as_text, find
 from orchestrator.errors import UserError
-from orchestrator.ledger.keys import short
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import SeedResult
+from orchestrator.report.shipped import is_shipped
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import sweep_of
 from orchestrator.specs.table import number as reported_number
@@ -109,7 +109,7 @@ def _figures(one: SeedResult, ledger: Ledger) -> dict[str, Any]:
         "train_key": train,
         "decode_key": one.keys.decode,
         "score_key": one.keys.score,
-        "shipped": train is not None and not (ledger.root / short(train)).is_dir(),
+        "shipped": train is not None and is_shipped(ledger, train),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.scoring.rouge import PRINCIPAL
@@ -19,7 +19,12 @@ def front(ours: Mapping[str, Mapping[str, Any] | None]) -> dict[str, bool]:
     points = {row: (one.get(PRINCIPAL, one["bleu"]), -one["params"], one["train_speed"] if timed else 0.0) for row, one in found.items()}
     if len(points) < 2:
         return {}
-    return {row: not any(_beats(other, point) for other in points.values()) for row, point in points.items()}
+    return dict(zip(points, unbeaten(list(points.values())), strict=True))
+
+
+def unbeaten(points: Sequence[tuple[float, ...]]) -> list[bool]:
+    """Whether each point is on the front: no other is at least as high in every number and higher in one."""
+    return [not any(_beats(other, point) for other in points) for point in points]
 
 
 def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:

@@ -15,7 +15,7 @@ def is_shipped(ledger: Ledger, key: str) -> bool:
     """Whether a run (by its train key) is known from the published ledger alone."""
     if ledger.root.resolve() == PUBLISHED_LEDGER:
         return True
-    return PUBLISHED_LEDGER in ledger.mirrors and not (ledger.run_dir(key) / "train.json").is_file()
+    return bool(ledger.mirrors) and not (ledger.run_dir(key) / "train.json").is_file()
 
 
 def shipped(ledger: Ledger, outcomes: Mapping[str, Sequence[SeedResult]]) -> dict[str, list[str]]:

@@ -48,10 +48,10 @@ from orchestrator.tracking.environment import checked_uri
 
 def run(target: str, seed: int | None, options: ExecutionOptions) -> None:
     """Runs every row of `target` with its own seed, or with `seed`."""
-    execute_rows(*of_run(target, None if seed is None else [seed], options))
+    execute_rows(*prepare_run(target, None if seed is None else [seed], options))
 
 
-def of_run(target: str, seeds: list[int] | None, options: ExecutionOptions) -> tuple[list[Row], list[int], ExecutionOptions]:
+def prepare_run(target: str, seeds: list[int] | None, options: ExecutionOptions) -> tuple[list[Row], list[int], ExecutionOptions]:
     """Rows, seeds and options of `run`. seeds: None for the rows' own."""
     rows = resolve_rows(target, options, seed=seeds[0] if seeds else None, preparing=True)
     seeds = seeds or sorted({row.spec.seed for row in rows if row.spec is not None} or {1})
@@ -63,10 +63,10 @@ def of_run(target: str, seeds: list[int] | None, options: ExecutionOptions) -> t
 
 def sweep(target: str, seeds: str | None, options: ExecutionOptions) -> None:
     """Runs every row of `target` with every seed, under the scheduler of its sweep section."""
-    execute_rows(*of_sweep(target, parse_seeds(seeds), options))
+    execute_rows(*prepare_sweep(target, parse_seeds(seeds), options))
 
 
-def of_sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> tuple[list[Row], list[int], ExecutionOptions]:
+def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> tuple[list[Row], list[int], ExecutionOptions]:
     """Rows, seeds and options of `sweep`. requested: seeds, None for those of the sweep section."""
     limits = resources.parse(options.resources)
     section = sweep_of(target, options.profile)

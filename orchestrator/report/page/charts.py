@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.report.figures import short_id
 from orchestrator.report.page.curves import METRICS, points
 from orchestrator.report.page.section import Section, has_figures, score
+from orchestrator.report.pareto import unbeaten
 from orchestrator.report.table import Line
 from orchestrator.scoring.rouge import PRINCIPAL
 
@@ -93,7 +94,7 @@ def quality(section: Section) -> dict[str, Spec]:
     for field, title, fewer in (("params", "parameters [millions]", True), (*speed, False)):
         values = [_dot(section, line, field) for line in lines if (line.ours or {}).get(field) is not None]
         if len({value["x"] for value in values}) > 1:
-            made[field] = _scatter(section, values, title, name, best=min if fewer else max)
+            made[field] = _scatter(section, values, title, name, fewer=fewer)
     return made
 
 
@@ -105,18 +106,15 @@ def _dot(section: Section, line: Line, field: str) -> dict[str, Any]:
     return {"row": short_id(line.id), "label": line.label, "x": round(x, 4), "y": round(score(line), 3), **ends}
 
 
-def front(values: Sequence[dict[str, Any]], best: Callable[[float, float], float]) -> list[dict[str, Any]]:
-    """The points that no other beats in both x and y, by x."""
-
-    def beats(a: dict[str, Any], b: dict[str, Any]) -> bool:
-        no_worse = a["y"] >= b["y"] and best(a["x"], b["x"]) == a["x"]
-        return no_worse and (a["x"], a["y"]) != (b["x"], b["y"])
-
-    return sorted((b for b in values if not any(beats(a, b) for a in values)), key=lambda value: value["x"])
+def front(values: Sequence[dict[str, Any]], *, fewer: bool) -> list[dict[str, Any]]:
+    """The points that no other beats in both x and y, by x. fewer: less of x is better."""
+    points = [(value["y"], -value["x"] if fewer else value["x"]) for value in values]
+    kept = [value for value, best in zip(values, unbeaten(points), strict=True) if best]
+    return sorted(kept, key=lambda value: value["x"])
 
 
-def _scatter(section: Section, values: list[dict[str, Any]], title: str, name: str, best: Any) -> Spec:
-    best_rows = front(values, best)
+def _scatter(section: Section, values: list[dict[str, Any]], title: str, name: str, *, fewer: bool) -> Spec:
+    best_rows = front(values, fewer=fewer)
     named = {value["row"] for value in best_rows} | {short_id(row) for row in chosen(section)}
     values = [value | {"name": value["row"] if value["row"] in named else ""} for value in values]
     x = {"field": "x", "type": "quantitative", "title": title, "scale": {"zero": False, "padding": 24}}
@@ -136,7 +134,7 @@ def _scatter(section: Section, values: list[dict[str, Any]], title: str, name: s
                 "strokeDash": [4, 3],
                 "color": "var(--muted)",
                 "strokeWidth": 1.2,
-                "interpolate": "step-after" if best is min else "step-before",
+                "interpolate": "step-after" if fewer else "step-before",
             },
             "encoding": {"x": x, "y": y},
         },

@@ -10,6 +10,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from orchestrator.data.text import text_of
 from orchestrator.errors import UserError
+from orchestrator.report.figures import short_id
 from orchestrator.report.page.section import Section
 from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.row import Row
@@ -69,7 +70,7 @@ def examples(section: Section, rows: Sequence[str]) -> Examples | None:
     chosen = {round((i + 0.5) * count / EVEN - 0.5): "at an even distance" for i in range(min(EVEN, count))}
     if texts is not None and best != base:
         chosen |= _extremes(outputs[base], outputs[best], texts[1])
-    names = {row_id: "/".join(row_id.split("/")[2:]) for row_id in outputs}
+    names = {row_id: short_id(row_id) for row_id in outputs}
     sentences = []
     for i in sorted(chosen):
         against = outputs[base][i] if texts is None else texts[1][i]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from orchestrator.ledger.provenance import flat
@@ -22,4 +23,4 @@ def varying(section: Section) -> tuple[list[str], dict[str, list[str]]]:
 
 def _text(spec: dict[str, Any], key: str) -> str:
     value = spec.get(key, ABSENT)
-    return {True: "true", False: "false", None: "null"}.get(value, str(value)) if value is None or isinstance(value, bool) else str(value)
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)  # as YAML has them

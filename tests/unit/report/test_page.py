@@ -79,8 +79,8 @@ def test_without_a_chart_the_page_has_no_script_of_charts(section: Section) -> N
 
 def test_pieces() -> None:
     points = [{"x": 1, "y": 3.0}, {"x": 2, "y": 2.0}, {"x": 3, "y": 4.0}, {"x": 3, "y": 3.5}]
-    assert [(p["x"], p["y"]) for p in front(points, min)] == [(1, 3.0), (3, 4.0)]
-    assert [(p["x"], p["y"]) for p in front(points, max)] == [(3, 4.0)]
+    assert [(p["x"], p["y"]) for p in front(points, fewer=True)] == [(1, 3.0), (3, 4.0)]
+    assert [(p["x"], p["y"]) for p in front(points, fewer=False)] == [(3, 4.0)]
     assert marks("The old house", "the house") == [("The", False), ("old", True), ("house", False)]
     curve = [(step, 0.0) for step in range(101)]
     assert len(thinned(curve)) == 40 and thinned(curve)[0][0] == 0 and thinned(curve)[-1][0] == 100
