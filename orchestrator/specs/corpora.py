@@ -217,7 +217,7 @@ class CorpusEntry(Strict):
     def missing_message(self, splits: Iterable[str], data_dir: Path | None) -> str:
         """Returns one line with the missing files of these splits, the closest existing name and how to get them."""
         if absolute := [file for file in self.lacks(splits, data_dir) if file.startswith("/")]:
-            return f"corpus {self.name}: {absolute[0]}[.gz]: no such file"
+            return f"corpus {self.name}: no such file: {', '.join(f'{file}[.gz]' for file in absolute)}"
         if data_dir is None:
             return f"corpus {self.name} lies in files and no --data-dir was given; {self.how()}"
         if not data_dir.is_dir():

@@ -75,7 +75,7 @@ def find(text: str) -> Target:
         known, problems = tables()
         table = known.get("/".join(parts[:2]))
     if table is None:
-        raise UserError(f"{text}: no such table{_near(text, list(known), 2)}; a file elsewhere is FILE.yaml or FILE.yaml#ROW", *problems)
+        raise UserError(f"{text}: no such table (a file elsewhere is FILE.yaml or FILE.yaml#ROW){_near(text, list(known), 2)}", *problems)
     if len(parts) == 2:
         return Target(table, None)
     return _in_table(table, "/".join(parts[2:]), text)

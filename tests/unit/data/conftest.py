@@ -69,14 +69,11 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def use_entry(monkeypatch: pytest.MonkeyPatch) -> Callable[[CorpusEntry], None]:
-    """Puts an entry into the catalogue, wherever it has been imported."""
+    """Puts an entry into the catalogue. `load_entry` itself stays, since modules that are first imported meanwhile would keep another."""
 
     def use(entry: CorpusEntry) -> None:
-        import orchestrator.data.fetch
-        import orchestrator.data.prepare
-
-        for module in (corpora, orchestrator.data.prepare, orchestrator.data.fetch):
-            monkeypatch.setattr(module, "load_entry", lambda name: entry)
+        monkeypatch.setattr(corpora, "entry_file", lambda name: corpora.FOLDER / "toy-smoke.yaml")
+        monkeypatch.setattr(corpora, "parse_entry", lambda document, name: entry)
 
     return use
 

@@ -61,8 +61,9 @@ def corpus(tmp_path, monkeypatch):
         },
         "sources": [{"kind": "user", "obtain": "make it"}],
     }
-    monkeypatch.setattr(corpora, "load_entry", lambda name: corpora.parse_entry(Document("docs.yaml", entry), name))
-    monkeypatch.setattr("orchestrator.data.prepare.load_entry", corpora.load_entry)
+    parse = corpora.parse_entry
+    monkeypatch.setattr(corpora, "entry_file", lambda name: corpora.FOLDER / "toy-smoke.yaml")
+    monkeypatch.setattr(corpora, "parse_entry", lambda document, name: parse(Document("docs.yaml", entry), name))
     return tmp_path, entry
 
 
