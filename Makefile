@@ -17,11 +17,12 @@ UV_INSTALL = UV_DEFAULT_INDEX="$(call setting,INDEX_URL,index-url)" UV_EXTRA_IND
   UV_FIND_LINKS="$(call setting,FIND_LINKS,find-links)" SSL_CERT_FILE="$(call setting,CERT,cert)" \
   $(BIN)/uv pip install --quiet --python $(BIN)/python --index-strategy unsafe-best-match --require-hashes -r requirements.lock
 FAST := not ray and not slow and not browser and not chaos and not gpu
-# Tests that have all cores for themselves; the other slow ones run file by file beside each other.
-ALONE := (ray or browser) and not gpu
+SLOW := (ray or slow or browser or chaos) and not gpu
 # One thread a process: bits are promised at equal thread counts, and two pytest workers share the cores.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 JOBS ?= 2
+# Ray's tests wait for a good part of their time.
+SLOW_JOBS ?= 3
 
 .PHONY: help setup quickstart about-quickstart test test-slow test-gpu check format docs lock peers clean chromium iproute2 mlflow-server
 
@@ -51,10 +52,9 @@ about-quickstart:
 test: setup  ## the fast suite
 	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "$(FAST)"
 
-test-slow: setup chromium iproute2 mlflow-server  ## ray, slow, browser and chaos tests
-	@rc=0; for run in '-n $(JOBS) --dist loadfile -m "(slow or chaos) and not (ray or browser or gpu)"' '-m "$(ALONE)"'; do \
-	  eval "$(TEST_ENV) $(BIN)/python -m pytest -q $$run --timeout 600" || { one=$$?; [ $$one -eq 5 ] && echo "no slow test is selected" || rc=$$one; }; \
-	done; exit $$rc
+test-slow: setup chromium iproute2 mlflow-server  ## ray, slow, browser and chaos tests, file by file in the order of their folders
+	@$(TEST_ENV) $(BIN)/python -m pytest -q -n $(SLOW_JOBS) --dist loadfile --no-loadscope-reorder -m "$(SLOW)" --timeout 600 \
+	  || { rc=$$?; [ $$rc -eq 5 ] && echo "no slow test is selected" || exit $$rc; }
 
 test-gpu: setup  ## what needs a CUDA device
 	$(BIN)/python -m pytest -q -m gpu --timeout 600
@@ -99,8 +99,12 @@ format: setup  ## ruff, repairing
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: setup  ## docs/commands.md from --help
+MINI := dou2018/table1 hao2019/table1 mlrf2018/table2 shen2018/table1 wei2020/table2 modern/first
+
+docs: setup  ## docs/commands.md from --help, docs/spec.md from the schema, docs/results/mini.md from the ledger
 	$(BIN)/python -m typer orchestrator.cli.main utils docs --name nmt-ablate --title Commands --output docs/commands.md
+	$(BIN)/python -m orchestrator schema --format md > docs/spec.md
+	$(BIN)/nmt-ablate report $(MINI) --profile mini --controls params --results docs/results/ledger --markdown --to docs/results/mini.md
 
 peers: setup  ## other toolkits, each in .peers/NAME, for benchmarks --peers
 	$(BIN)/python benchmarks/peers/environments.py

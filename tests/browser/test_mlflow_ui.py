@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -48,11 +47,7 @@ def server(results: Path) -> Iterator[UiServer]:
 
 
 @pytest.fixture
-def browse(tmp_path: Path) -> Callable[..., str]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not installed (apt-get install chromium)")
-
+def browse(chromium: str, tmp_path: Path) -> Callable[..., str]:
     def visit(url: str, *options: str) -> str:
         """The page's DOM once it has settled."""
         profile = f"--user-data-dir={tmp_path / 'profile'}"

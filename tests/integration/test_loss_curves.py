@@ -52,4 +52,4 @@ def test_cuts_epochs_and_ends_are_those_of_the_training(tmp_path: Path) -> None:
         assert [r["step"] for r in marked] == [cut["step"]] and len(made["records"]) > record["epochs"]
     early = json.loads(call("analyse", str(table), "--option", "until=first-cut", "--out", str(tmp_path / "early"), *places))
     assert len(early["records"]) < len(made["records"])
-    assert sorted(path.suffix for path in (tmp_path / "early").iterdir()) == [".csv", ".json", ".png", ".svg"]
+    assert sorted(path.suffix for path in (tmp_path / "early").iterdir()) == [".csv", ".json", ".pdf", ".png", ".svg"]

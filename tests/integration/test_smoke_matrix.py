@@ -1,4 +1,4 @@
-"""Every run row of `search_spaces` trains end to end under the smoke profile; every table prints and every analysis draws from it."""
+"""Every run row of the papers and of modern/residual trains under the smoke profile; every table prints, every analysis draws."""
 
 from __future__ import annotations
 
@@ -15,56 +15,64 @@ from tests.specs import shipped
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 ROOT = Path(__file__).parents[2]
-ELSEWHERE = {"quickstart": "tests/integration/test_ray.py", "sweeps": "tests/integration/test_grid_smoke.py"}
-"""Folders of tables whose rows other tests train."""
-FOLDERS = sorted({address.split("/")[0] for address in shipped.TABLES} - set(ELSEWHERE))
+TARGETS = [*sorted({address.split("/")[0] for address in shipped.TABLES} - {"quickstart", "sweeps", "modern"}), "modern/residual"]
+"""Folders and a table. modern/residual has each method of modern/ once; test_ray and test_grid_smoke train rows of other folders."""
 LONG = ("dou2018/text/significance", "mlrf2018/text/train-speed", "wei2020/table6/row1")
 """Analyses of other rows than their own table's, which the kinds' own tests cover."""
 Cli = Callable[..., tuple[int, str, str]]
 
 
-def rows(folder: str) -> list[Row]:
-    return [row for address in shipped.TABLES if address.startswith(f"{folder}/") for row in shipped.rows(address)]
+def tables(target: str) -> list[str]:
+    return [address for address in shipped.TABLES if f"{address}/".startswith(f"{target}/")]
 
 
-def analyses(folder: str) -> list[str]:
+def file_of(target: str) -> Path:
+    path = ROOT / "search_spaces" / target
+    return path if path.is_dir() else path.with_suffix(".yaml")
+
+
+def rows(target: str) -> list[Row]:
+    return [row for address in tables(target) for row in shipped.rows(address)]
+
+
+def analyses(target: str) -> list[str]:
     """What to call: tables whose analysis rows are of one kind, and else those rows one by one."""
     found: dict[str, dict[str, str]] = {}
-    for row in rows(folder):
+    for row in rows(target):
         if row.kind == "analysis" and row.id not in LONG:
             found.setdefault("/".join(row.id.split("/")[:2]), {})[row.id] = row.analysis or ""
     return [name for table, kinds in found.items() for name in ([table] if len(set(kinds.values())) == 1 else kinds)]
 
 
-@pytest.fixture(scope="module", params=FOLDERS)
+@pytest.fixture(scope="module", params=TARGETS)
 def swept(request, tmp_path_factory) -> tuple[str, list[str], list[dict]]:
-    """The folder, the options that name its results, and its records. One in Ray's reused workers, the others in one process."""
-    base = tmp_path_factory.mktemp(request.param)
+    """The target, the options that name its results, and its records. One in Ray's reused workers, the others in one process."""
+    base = tmp_path_factory.mktemp(request.param.replace("/", "-"))
     places = ["--profile", "smoke", "--results", str(base / "results"), "--cache-dir", str(base / "cache")]
     engine = "ray" if request.param == "mlrf2018" else "local"
-    command = ["sweep", f"search_spaces/{request.param}", "--engine", engine, "--no-tracking", "--json", *places]
+    command = ["sweep", str(file_of(request.param)), "--engine", engine, "--no-tracking", "--json", *places]
     done = subprocess.run([sys.executable, "-m", "orchestrator", *command], cwd=ROOT, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr[-3000:]
     return request.param, places, [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_every_row_is_done_and_equal_work_is_done_once(swept):
-    paper, places, records = swept
+    target, places, records = swept
     seeds = {record["seed"] for record in records}
     written = {(r["id"], r["seed"]) for r in records if "@" not in r["id"]}  # the others are matched controls
-    assert written == {(row.id, seed) for row in rows(paper) if row.kind == "run" for seed in seeds}
+    assert written == {(row.id, seed) for row in rows(target) if row.kind == "run" for seed in seeds}
     assert {r["status"] for r in records} == {"done"}
     trained = {r["keys"]["train"] for r in records}
-    assert len(trained) < len(records) or paper not in shipped.papers(), "rows that two tables share are one training"
+    assert len(trained) < len(records) or target not in shipped.papers(), "rows that two tables share are one training"
     journals = list(Path(places[3]).glob("*/journal.jsonl"))
     assert len(journals) == len(trained)
     assert all(len(path.read_text().splitlines()) <= 6 for path in journals), "six updates each, none twice"
 
 
 def test_every_table_prints_in_every_format(swept, cli: Cli):
-    paper, places, _ = swept
-    addresses = [address for address in shipped.TABLES if address.startswith(f"{paper}/")]
-    printed = {form: cli("table", ROOT / "search_spaces" / paper, "--format", form, *places) for form in ("md", "json", "latex", "html")}
+    target, places, _ = swept
+    addresses = tables(target)
+    printed = {form: cli("table", file_of(target), "--format", form, *places) for form in ("md", "json", "latex", "html")}
     for form, (code, text, err) in printed.items():
         assert code == 0, err
         assert [address for address in addresses if address not in text] == [], form
@@ -76,10 +84,10 @@ def test_every_table_prints_in_every_format(swept, cli: Cli):
 
 
 def test_every_analysis_writes_data_and_figure(swept, tmp_path, cli: Cli):
-    paper, places, _ = swept
-    for name in analyses(paper):
+    target, places, _ = swept
+    for name in analyses(target):
         out = tmp_path / name.replace("/", "-")
         code, text, err = cli("analyse", name, "--no-tracking", "--json", "--out", out, *places)
         assert code == 0, err
-        assert json.loads(text)["records"] and sorted(p.suffix for p in out.iterdir()) == [".csv", ".json", ".png", ".svg"], name
+        assert json.loads(text)["records"] and sorted(p.suffix for p in out.iterdir()) == [".csv", ".json", ".pdf", ".png", ".svg"], name
         assert all(path.stat().st_size > 0 for path in out.iterdir())

@@ -100,6 +100,7 @@ def distinct_keys() -> list[tuple[Path, int, str]]:
     return list(found.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_misspelt_key_is_ignored(part: int, tree: Path) -> None:
     keys = distinct_keys()

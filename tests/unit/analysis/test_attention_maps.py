@@ -16,6 +16,7 @@ from orchestrator.decoding.translate import pad
 from orchestrator.errors import UserError
 
 
+@pytest.mark.slow
 def test_weights_of_a_position_add_up_to_one(lab: Any, tmp_path: Path) -> None:
     context = lab.context("attention-maps", "base", "hier", options=["sentences=0,5"])
     made = analyse(context)
@@ -25,7 +26,7 @@ def test_weights_of_a_position_add_up_to_one(lab: Any, tmp_path: Path) -> None:
         sums[place] = sums.get(place, 0.0) + r["weight"]
     assert all(total == pytest.approx(1.0, abs=1e-4) for total in sums.values())
     assert {place[:2] for place in sums} == {(f"demo/small/{row}", i) for row in ("base", "hier") for i in (0, 5)}
-    assert len(made.summary) == 4 and set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg"}
+    assert len(made.summary) == 4 and set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg", "pdf"}
 
 
 def test_tokens_are_those_of_the_source_and_of_the_translation(lab: Any) -> None:

@@ -43,7 +43,9 @@ def test_data_and_figure_of_each_kind(kind: str, rows: list[str], lab: Any, anal
     assert code == 0, err
     said = json.loads(out)
     assert set(said) == {"kind", "columns", "records", "files", "notes"} and said["kind"] == kind
-    assert {ending: Path(path).name for ending, path in said["files"].items()} == {e: f"{kind}.{e}" for e in ("json", "csv", "png", "svg")}
+    assert {ending: Path(path).name for ending, path in said["files"].items()} == {
+        e: f"{kind}.{e}" for e in ("json", "csv", "png", "svg", "pdf")
+    }
     kept = json.loads((tmp_path / "out" / f"{kind}.json").read_text())
     assert kept["records"] == said["records"] != [] and [s["id"] for s in kept["subjects"]] == [f"demo/small/{row}" for row in rows]
     with (tmp_path / "out" / f"{kind}.csv").open(newline="") as file:
@@ -58,9 +60,10 @@ def test_the_same_analysis_gives_the_same_bytes(lab: Any, analyse: Any, tmp_path
     for _ in range(2):
         assert analyse(f"{lab.file}#hier", "--kind", "exploitation")[0] == 0
         contents.append({path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()})
-    assert contents[0] == contents[1] and len(contents[0]) == 4
+    assert contents[0] == contents[1] and len(contents[0]) == 5
 
 
+@pytest.mark.slow
 def test_nothing_is_written_into_a_run(lab: Any, analyse: Any) -> None:
     def seen() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in lab.results.rglob("*") if path.is_file()}
@@ -137,6 +140,7 @@ def runs(results: Path) -> dict[str, list[Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_an_analysis_is_a_run_of_its_own_that_reconcile_rebuilds(store: tuple[Any, Path], tmp_path: Path) -> None:
     """Logged twice it is there once; training runs are counted as before; with the store empty again, all of it comes back."""
     fake, empty = store

@@ -77,6 +77,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(translations, "decode_corpus", lambda model, ids, *given, **more: [[Hypothesis([], 0.0, 0.0)] for _ in ids])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("silent")
 def test_snapshots_give_points_of_a_curve(own: Any, tmp_path: Any) -> None:
     context = own.context("degradation", "base", options=[*FEW, "points=3"])
@@ -88,7 +89,7 @@ def test_snapshots_give_points_of_a_curve(own: Any, tmp_path: Any) -> None:
     made = analyse(context)
     assert [r["step"] for r in made.records if r["measure"] == "bleu" and r["data"] == "training"] == [1, 3, 4]
     assert not any("snapshots" in note for note in made.notes)
-    assert set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg"}
+    assert set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg", "pdf"}
     one = analyse(own.context("degradation", "base", options=FEW))
     assert any("points=4" in note for note in one.notes)
     more = analyse(own.context("degradation", "hier", options=[*FEW, "points=3"]))

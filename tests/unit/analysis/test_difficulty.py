@@ -85,7 +85,7 @@ def test_quartiles_of_the_test_set(own: Any, tmp_path: Path) -> None:
     known = context.score_record(context.subjects[0])
     assert known is not None and made.records[4]["bleu"] == pytest.approx(known["bleu"], abs=1e-3)
     assert any("K = 3, not 20" in note for note in made.notes)
-    assert set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg"}
+    assert set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg", "pdf"}
 
 
 def test_the_last_k_snapshots_count(own: Any) -> None:

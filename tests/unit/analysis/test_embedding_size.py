@@ -10,6 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from orchestrator.analysis.files import write
+from orchestrator.analysis.intervals import Intervals
 from orchestrator.analysis.kinds import embedding_size
 from orchestrator.analysis.kinds.embedding_size import analyse
 from orchestrator.errors import UserError
@@ -102,7 +103,7 @@ def test_the_figure_has_ours_above_the_papers(scored: Any, tmp_path: Path) -> No
     assert drawn[0] == [([8, 16], [18.0, 20.5]), ([8, 16], [20.5, 22.0])]
     assert drawn[1] == [([8, 16], [19.0, 21.92]), ([8], [21.93])]
     assert [text.get_text() for text in below.get_xticklabels()] == ["8", "16"]
-    assert set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg"}
+    assert set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg", "pdf"}
 
 
 def test_one_size_is_one_line_and_exit_2(scored: Any, cli: Any, tmp_path: Path) -> None:
@@ -115,7 +116,8 @@ def test_one_size_is_one_line_and_exit_2(scored: Any, cli: Any, tmp_path: Path) 
 
 
 def test_without_a_score_a_row_has_no_record(sizes: Any) -> None:
-    assert embedding_size.analyse_row(sizes.subject("row1/de-en-e8"), embedding_size.Finder(sizes.ledger, Data(None))) is None
+    subject = sizes.subject("row1/de-en-e8")
+    assert embedding_size.analyse_row(subject, Intervals(sizes.context("embedding-size"), [subject])) is None
 
 
 def test_baselines_are_the_rows_that_are_dense_nowhere() -> None:

@@ -30,7 +30,7 @@ def test_a_record_for_each_layer_and_update(own: Any, tmp_path: Path) -> None:
         "demo/small/base seed 1: median norm of layer 1 0.625, layer 2 0.25, layer 4 1.5; largest over smallest layer 12.0 (2 updates)"
     ]
     assert any("hier" in note and "train.log_gradient_norms" in note for note in made.notes)
-    assert set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg"}
+    assert set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg", "pdf"}
 
 
 def test_norms_that_are_not_finite_are_counted(own: Any) -> None:

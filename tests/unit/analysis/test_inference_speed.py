@@ -16,6 +16,7 @@ from orchestrator.errors import UserError
 SMALL = ["rounds=2", "sentences=7", "batch=3", "device=cpu"]
 
 
+@pytest.mark.slow
 def test_records(own: Any, tmp_path: Path) -> None:
     context: AnalysisContext = own.context("inference-speed", "base", "hier", options=SMALL)
     rows = [replace(s, row=replace(s.row, expect={"decode_speed": paper})) for s, paper in zip(context.subjects, (1800, 1350), strict=True)]
@@ -25,7 +26,7 @@ def test_records(own: Any, tmp_path: Path) -> None:
     for record in made.records:
         assert record["low"] <= record["tokens_per_second"] <= record["high"] and record["weights"] == "trained"
     assert "7 sentences in batches of 3, beam 5" in made.notes[0]
-    assert set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg"}
+    assert set(write(made, context, tmp_path)) == {"json", "csv", "png", "svg", "pdf"}
 
 
 def test_batch_and_beam_are_those_asked_for(own: Any, monkeypatch: pytest.MonkeyPatch) -> None:

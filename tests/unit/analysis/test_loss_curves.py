@@ -115,7 +115,7 @@ def test_until_the_first_cut_or_whole(own: Any, tmp_path: Path) -> None:
         (50, "training"),
         (50, "validation"),
     ]
-    assert set(write(whole, context, tmp_path)) == {"json", "csv", "png", "svg"}
+    assert set(write(whole, context, tmp_path)) == {"json", "csv", "png", "svg", "pdf"}
 
 
 def test_what_never_happens_is_said(own: Any) -> None:
@@ -200,7 +200,7 @@ def test_a_panel_for_each_analysis_row_with_the_papers_figures(own: Any, about: 
     assert "  to the first cut of the rate: no cut within the run, epochs - (paper 13)" in made.summary
     figure = Figure()
     made.draw(figure)
-    assert [axes.get_title() for axes in figure.axes] == ["left panel", "right panel"]
+    assert [axes.get_title() for axes in figure.axes] == ["left panel, seed 1", "right panel, seed 1"]
     assert [text.get_text() for text in figure.legends[0].get_texts()][:4] == ["baseline", "hierarchical", "one hop", "iterative"]
 
 

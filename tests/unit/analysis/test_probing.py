@@ -288,7 +288,7 @@ def test_the_built_in_language_needs_no_files(lab: Any, cli: Any, tmp_path: Path
     assert {r["nhid"] for r in said["records"] if r["task"] == "WordContent"} == {0}
     assert any("not made for it: Depth, TopConstituents" in note for note in said["notes"])
     assert any("at most 100 instances" in note for note in said["notes"])
-    assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".csv", ".json", ".png", ".svg"]
+    assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".csv", ".json", ".pdf", ".png", ".svg"]
     assert "demo/small/base seed 1 Length: " in err
 
 

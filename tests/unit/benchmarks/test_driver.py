@@ -91,6 +91,7 @@ def test_one_that_dies_says_why_and_the_rest_goes_on(fake, job) -> None:
     assert outcomes["d"].problem == "not installed: make peers"
 
 
+@pytest.mark.slow
 def test_one_that_hangs_is_ended(fake, job) -> None:
     worker = Worker(fake("a"), job)
     with pytest.raises(Lost, match="no answer within 0 s"):

@@ -8,6 +8,7 @@ import pytest
 import recurrence
 
 
+@pytest.mark.slow
 def test_every_form_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.argv", ["recurrence.py", "--json", "--size", "tiny", "--tokens", "100", "--rounds", "1"])
     recurrence.main()

@@ -32,6 +32,7 @@ def test_every_table_with_a_reported_speed_is_found(variants: ModuleType) -> Non
     assert len(found) == len(named)
 
 
+@pytest.mark.slow
 def test_every_reported_speed_of_a_table_has_a_row(variants: ModuleType) -> None:
     subjects = variants.reporting("dou2018/table1")
     assert [s.row.id for s in subjects] == [row.id for row in resolve("dou2018/table1") if "train_speed" in row.expect]
@@ -40,6 +41,7 @@ def test_every_reported_speed_of_a_table_has_a_row(variants: ModuleType) -> None
     assert [paper_speed(s, "train_speed") for s in mlrf] == [2.6, 2.4]
 
 
+@pytest.mark.slow
 def test_a_table_that_reports_no_speed_has_all_rows(variants: ModuleType) -> None:
     found = variants.reporting("modern/depth")
     assert found[0].row.id == "modern/depth/plain6" and len(found) == len(resolve("modern/depth"))

@@ -14,7 +14,6 @@ import pytest
 import typer
 
 from orchestrator.cli.main import app, run
-from orchestrator.report.page.vega_script import place
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "cluster" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -154,10 +153,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed in ("1", "2"):
         assert run(["run", "quickstart/fusion/baseline", "--seed", seed, "--profile", "smoke", "--no-tracking", *places]) == 0
     assert run(["results", "export", str(folder / "ledger.tar"), *places[:2]]) == 0
-    place(folder / "cache").write_text("")  # bundling the charts' script takes seconds
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [command for command in COMMANDS if reason(command) is None], ids=str)
 def test_a_documented_command_runs(
     command: Command, trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

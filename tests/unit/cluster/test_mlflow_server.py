@@ -88,6 +88,7 @@ def test_the_server_does_not_start_without(name, tmp_path):
     assert done.returncode != 0 and name in done.stderr and not done.stdout
 
 
+@pytest.mark.slow
 def test_reconcile_says_why_the_server_cannot_be_written_and_keeps_the_password(fake_results):
     fake_results.typical()
     address = "http://reader:canary-four@127.0.0.1:9"

@@ -75,6 +75,7 @@ def test_order_depends_on_seed_and_epoch_alone():
     assert sum(frozenset(b) in together for b in cut(1, 1)) < len(first) / 4, "epochs cut afresh, not only shuffle"
 
 
+@pytest.mark.slow
 def test_order_is_the_same_in_another_process(repository):
     code = (
         "from test_batching import *; import hashlib; o = Batches(PAIRS, BatchSpec(size=700), 1).epoch(3);"

@@ -135,12 +135,14 @@ def test_children_do_not_keep_it(tmp_path):
     """Neither a forked child nor an executed one keeps the lock of an owner that has let go."""
     lock = RunLock(tmp_path / "lock").acquire()
     executed = subprocess.Popen(["sleep", "30"], close_fds=False)
+    started, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
+        os.write(tell, b".")
         time.sleep(30)
         os._exit(0)
     try:
-        time.sleep(0.1)
+        os.read(started, 1)
         lock.release()
         RunLock(tmp_path / "lock").acquire().release()
     finally:

@@ -20,6 +20,7 @@ def copy(trained, tmp_path) -> Path:
     return Path(shutil.copytree(trained[1], tmp_path / "results"))
 
 
+@pytest.mark.slow
 def test_after_gc_everything_is_still_done_and_translates(trained, copy, cli, monkeypatch):
     import io
 

@@ -50,6 +50,7 @@ def test_the_smoothed_loss_is_its_definition(chunked, smoothing, monkeypatch):
         torch.testing.assert_close(mine, theirs)
 
 
+@pytest.mark.slow
 def test_every_dropout_has_the_rate_of_its_place():
     for kind, name in COMPONENTS:
         with torch.device("meta"):

@@ -11,26 +11,18 @@ from models.paths import PATHS
 from tests.unit.models.model_cases import CASES, ONCE, VOCAB, batch, fresh, full, off_start, tiny, variant
 
 every_case = pytest.mark.parametrize("case", CASES, ids="-".join)
+once = pytest.mark.parametrize("case", ONCE, ids="-".join)
+"""Each component under one norm, for what norms have no part in."""
 
 
 @every_case
-def test_step_by_step_decoding_equals_the_full_forward(case):
+def test_decoding_by_words_and_by_pieces_equals_the_full_forward(case):
     model = tiny(case)
     src, tgt = batch()
     with torch.no_grad():
         encoded, cache = model.encode(src), Cache()
-        steps = torch.cat([model.decode(tgt[:, t : t + 1], encoded, cache) for t in range(tgt.shape[1])], dim=1)
+        pieces = torch.cat([model.decode(piece, encoded, cache) for piece in tgt.split([1, 1, 2, 1, 1], dim=1)], dim=1)
     assert cache.length == tgt.shape[1]
-    torch.testing.assert_close(steps, full(case), atol=2e-5, rtol=1e-4)
-
-
-@every_case
-def test_decoding_in_uneven_pieces_equals_the_full_forward(case):
-    model = tiny(case)
-    src, tgt = batch()
-    with torch.no_grad():
-        encoded, cache = model.encode(src), Cache()
-        pieces = torch.cat([model.decode(piece, encoded, cache) for piece in tgt.split([2, 1, 3], dim=1)], dim=1)
     torch.testing.assert_close(pieces, full(case), atol=2e-5, rtol=1e-4)
 
 
@@ -83,7 +75,7 @@ def test_padding_changes_nothing(case):
     torch.testing.assert_close(padded, alone, atol=atol, rtol=1e-4)
 
 
-@every_case
+@once
 def test_source_and_target_words_matter(case):
     model = tiny(case)
     src, tgt = batch()
@@ -121,7 +113,7 @@ def test_every_parameter_gets_a_gradient_and_packed_rows_give_the_same(case, mon
         torch.testing.assert_close(packed_grads[name], grad, atol=1e-4, rtol=1e-3, msg=lambda m, n=name: f"{n}: {m}")
 
 
-@every_case
+@once
 def test_same_seed_same_model_and_meta_count(case):
     one, two = tiny(case), fresh(case)
     for (name, p), q in zip(one.named_parameters(), two.parameters(), strict=True):
@@ -130,7 +122,7 @@ def test_same_seed_same_model_and_meta_count(case):
         assert count_parameters(build(variant(*case), VOCAB, VOCAB + 2)) == count_parameters(one)
 
 
-@every_case
+@once
 def test_another_seed_is_another_model_until_the_weights_are_loaded(case):
     """State goes round through safetensors."""
     model, other = tiny(case), fresh(case, 99)
@@ -142,7 +134,7 @@ def test_another_seed_is_another_model_until_the_weights_are_loaded(case):
         assert torch.equal(full(case), other(*batch()).hidden)
 
 
-@every_case
+@once
 def test_bf16_autocast_stays_close(case):
     model = tiny(case)
     src, tgt = batch()
@@ -153,7 +145,7 @@ def test_bf16_autocast_stays_close(case):
     assert cosine > 0.99
 
 
-@every_case
+@once
 def test_a_new_module_shifts_no_other_initial_value(case):
     """Named streams: what this variant shares with the plain model starts from the same numbers, unless it scales them."""
     plain = dict(tiny(("connection", "residual", case[2])).named_parameters())
@@ -168,11 +160,15 @@ def test_a_new_module_shifts_no_other_initial_value(case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ONCE, ids="-".join)
+@pytest.mark.parametrize("case", [case for case in ONCE if " " not in case[1]], ids="-".join)
 def test_compiles_without_graph_breaks_changing_results(case):
+    """Each component with its defaults. `eager` runs the traced graph without compiling it further, which takes half the time.
+
+    A document's sentences become rows of their own, and how many there are is data: there the graph breaks.
+    """
     torch._dynamo.reset()
     model = fresh(case)
     src, tgt = batch()
-    compiled = torch.compile(model, backend="aot_eager")
+    compiled = torch.compile(model, backend="eager", fullgraph=case[1] != "hierarchical_document")
     with torch.no_grad():
         torch.testing.assert_close(compiled(src, tgt).hidden, full(case), atol=1e-5, rtol=1e-4)

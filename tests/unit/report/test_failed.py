@@ -161,6 +161,7 @@ def run(path: Path, tmp_path: Path, *more: str) -> tuple[int, list[dict[str, obj
     return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
+@pytest.mark.slow
 def test_a_sweep_ends_with_0_says_so_and_has_nothing_to_do_again(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from orchestrator.sweeps.status import sweep_status
     from orchestrator.tracking.source import read_result, read_sweep

@@ -31,6 +31,7 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "demo.yaml"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_floor_is_measured_and_used_by_plans(table: Path, tmp_path: Path, cli: Run) -> None:
     places = ("--results", tmp_path / "results", "--cache-dir", tmp_path / "cache")

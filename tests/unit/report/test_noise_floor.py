@@ -62,6 +62,7 @@ rows:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_search_takes_its_tolerance_from_the_floor_once(tmp_path: Path, cli: Run) -> None:
     """Rung 2 is no validation of the training: `noise` reports it because the table's sweep has it."""

@@ -11,14 +11,17 @@ import pytest
 
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
-from orchestrator.report.page.charts import front
+from orchestrator.report.page import markdown
+from orchestrator.report.page.charts import curves
 from orchestrator.report.page.curves import thinned
 from orchestrator.report.page.examples import marks
-from orchestrator.report.page.render import page
+from orchestrator.report.page.render import _assumed, page
+from orchestrator.report.page.scatter import front, labelled
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import make
 from orchestrator.specs.rows import resolve
-from orchestrator.sweeps.plan import Data, keys_for
+from orchestrator.sweeps.plan import Data
+from tests.unit.report.support import many_rows, write_run
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 ROWS = (
@@ -32,39 +35,25 @@ ROWS = (
 def section(spec: Callable[..., Path], tmp_path: Path) -> Section:
     rows, ledger = resolve(spec(ROWS)), Ledger(tmp_path / "r")
     for row in rows:
-        for seed in (1, 2) if not row.id.endswith("cut") else (1,):
-            own, stopped = row.at(seed), row.id.endswith("cut")
-            keys = keys_for(own, Data(None))
-            assert own.spec is not None and keys.train and keys.decode and keys.score
-            ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": own.spec.model_dump(), "keys": keys.as_dict()})
-            record = {
-                "status": "stopped" if stopped else "done",
-                "steps": 4,
-                "params": 1000 + len(row.id),
-                "tokens_per_second": 90.0 + seed,
-            }
-            ledger.write_train(keys.train, record | {"reason": ""})
-            ledger.write_capsule(keys.train, {"git_commit": "c" * 40, "libraries": {"torch": "2.0"}})
+        stopped, fused = row.id.endswith("cut"), "fused" in row.id
+        for seed in (1,) if stopped else (1, 2):
             reports = [{"step": step, "valid/nll": 5.0 - step / 10 - seed / 100, "train/nll": 6.0} for step in (2, 4)]
-            (ledger.run_dir(keys.train) / "history.jsonl").write_text("".join(json.dumps(each) + "\n" for each in reports))
-            if not stopped:
-                lines = [f"{HOSTILE} a {i}" if "fused" in row.id else f"the {i}" for i in range(9)]
-                ledger.write_decode(keys.train, keys.decode, {"sentences_per_second": 5.0}, lines)
-                bleu = 30.0 + seed + 2 * ("fused" in row.id)
-                ledger.write_score(keys.train, keys.score, {"decode_key": keys.decode, "bleu": bleu, "signature": "BLEU|x"})
+            bleu = None if stopped else 30.0 + seed + 2 * fused
+            lines = [f"{HOSTILE} a {i}" if fused else f"the {i}" for i in range(9)]
+            write_run(ledger, row.at(seed), hypotheses=lines, bleu=bleu, params=1000 * len(row.id), reports=reports)
     finder = Finder(ledger, Data(None))
     made = make("demo/small", rows, finder, ["bleu"])
     return Section(made, rows, {row.id: finder.outcomes(row) for row in rows}, finder, scale="profile x", arguments=" --profile x")
 
 
 def test_the_page_says_it_all_and_runs_nothing_foreign(section: Section) -> None:
-    text = page("demo", [section, section], "the_script('</script>')", "1.0")
+    text = page("demo", [section, section], lambda: "the_script('</script>')", "1.0")
     assert HOSTILE not in text and "&lt;/script&gt;" in text
     assert not re.search(r'(src|href)="(?!#)', text) and "http" not in text.replace("http-equiv", "")
     assert "fused" in text and "highest BLEU, 33.50 ± 0.71 over its seeds" in text and "1 stopped at step 4" in text
     for anchor in ("headline", "results", "row-fused", "charts", "examples", "specs", "provenance", "notes", "t1-row-fused"):
         assert f'id="{anchor}"' in text, anchor
-    assert "nmt-ablate run demo/small/fused --seed 1 --profile x" in text and "c" * 40 in text
+    assert re.search(r"nmt-ablate run \S+spec.yaml#fused\S* --seed 1 --profile x", text) and "c" * 40 in text, "no address finds this file"
     specs = [json.loads(found) for found in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text)]
     curves, difference = specs[0], next(spec for spec in specs if "keys" in spec)
     assert difference["values"]["fused"][difference["keys"].index("model.d_ff")] == "48"
@@ -74,13 +63,55 @@ def test_the_page_says_it_all_and_runs_nothing_foreign(section: Section) -> None
 
 def test_without_a_chart_the_page_has_no_script_of_charts(section: Section) -> None:
     bare = Section(make("demo/small", section.rows[:0], section.finder), [], {}, section.finder)
-    assert "the_script" not in page("demo", [bare], "the_script()", "1.0")
+    assert "the_script" not in page("demo", [bare], lambda: "the_script()", "1.0")
+
+
+def test_legends_are_opaque_and_whole(section: Section) -> None:
+    spec = curves(section)
+    assert spec is not None
+    legends = [layer["encoding"]["color"]["legend"] for layer in spec["layer"]]
+    assert all((legend["symbolOpacity"], legend["labelLimit"]) == (1, 0) for legend in legends)
+    assert legends[0]["values"] == ["base", "fused", "cut"]
+    scale = spec["layer"][0]["encoding"]["color"]["scale"]
+    assert dict(zip(scale["domain"], scale["range"]))["fused"] == "var(--c1)", "every seed of a row has its colour"
+
+
+def test_markdown(section: Section) -> None:
+    text, figures = markdown.report("demo", [section], "demo-small")
+    assert [*figures] == ["demo-small-curves.svg", "demo-small-params.svg", "demo-small-speed.svg"]
+    assert all(f'<img src="{file}"' in text and drawing.startswith("<svg") for file, drawing in figures.items())
+    assert "var(--" not in "".join(figures.values()) and ">fused<" in figures["demo-small-curves.svg"]
+    assert HOSTILE not in text and "**Found.** fused" in text and "| row" in text and "commit cccccccccccc, torch 2.0" in text
+    assert text.count("<details>") == text.count("</details>") == 2 and "spec.yaml --profile x\n```" in text
+    two, figures = markdown.report("demo", [section, section], "both")
+    assert two.count("## demo/small") == 2 and len(figures) == 6
+
+
+@pytest.mark.slow
+def test_a_page_of_100_rows_and_3_seeds_stays_small(tmp_path: Path) -> None:
+    file, root = many_rows(tmp_path, 100, 3)
+    rows, finder = resolve(file), Finder(Ledger(root), Data(None))
+    many = Section(make("demo/many", rows, finder), rows, {row.id: finder.outcomes(row) for row in rows}, finder)
+    assert sum(map(len, many.outcomes.values())) == 300
+    size = len(page("demo", [many], lambda: "", "1.0").encode())
+    assert 1e6 < size < 3.9e6, "with the script of the charts, 1 MB, it stays below 5 MB"
+
+
+def test_labels_of_dots_cover_nothing() -> None:
+    dots = [{"row": name, "x": x, "y": y} for name, x, y in (("a", 1.0, 1.0), ("left-of-the-edge", 9.9, 9.0), ("b", 1.0, 1.0))]
+    found = {dot["row"]: dot for dot in labelled(dots, ["a", "left-of-the-edge", "b", "none"], [0.0, 10.0], [0.0, 10.0])}
+    assert found["a"]["align"] == "left" and found["left-of-the-edge"]["align"] == "right"
+    assert {found["a"]["dy"], found["b"]["dy"]} == {-5, 7}, "dots at one place have their labels above and below"
+    crowd = [{"row": f"row{i}", "x": 5.0, "y": 5.0} for i in range(9)]
+    assert sum("name" in dot for dot in labelled(crowd, [dot["row"] for dot in crowd], [0.0, 10.0], [0.0, 10.0])) == 4
 
 
 def test_pieces() -> None:
     points = [{"x": 1, "y": 3.0}, {"x": 2, "y": 2.0}, {"x": 3, "y": 4.0}, {"x": 3, "y": 3.5}]
     assert [(p["x"], p["y"]) for p in front(points, fewer=True)] == [(1, 3.0), (3, 4.0)]
     assert [(p["x"], p["y"]) for p in front(points, fewer=False)] == [(3, 4.0)]
+    shared = {"a": ["x", "y"], "b": ["x"], "c": ["x", "z"]}
+    assert _assumed(shared) == {"all rows": ["x"], "a": ["y"], "c": ["z"]} and _assumed({"a": ["x"]}) == {"a": ["x"]}
     assert marks("The old house", "the house") == [("The", False), ("old", True), ("house", False)]
     curve = [(step, 0.0) for step in range(101)]
     assert len(thinned(curve)) == 40 and thinned(curve)[0][0] == 0 and thinned(curve)[-1][0] == 100

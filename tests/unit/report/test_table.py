@@ -108,6 +108,29 @@ def test_latex_is_escaped(table: Table) -> None:
     assert r"\textbf{33.50}" in text and r"\label{tab:demo-small}" in text
 
 
+def test_the_best_score_of_ours_is_bold_and_the_unit_stands_in_the_head(table: Table) -> None:
+    md, page = FORMATS["md"](table), FORMATS["html"](table)
+    assert "| **33.50** " in md and md.count("**") == 2 * 2 and "<strong>33.50</strong>" in page and page.count("<strong>") == 1
+    assert all("bold: the highest of ours" in text for text in (md, page, FORMATS["latex"](table)))
+    assert "params (paper)" in md, "ours are below 100,000: the unit stays in the cells"
+    for place, line in enumerate(table.rows):
+        if line.ours and "params" in line.ours:
+            line.ours["params"] *= 1000 * (1 + place)
+    md, latex = FORMATS["md"](table), FORMATS["latex"](table)
+    assert "params, M (paper)" in md and "params, M (ours)" in md and "| 88.0 " in md and "88.0M" not in md
+    assert r"\multicolumn{2}{c}{params, M}" in latex and "88.0M" not in latex
+
+
+def test_one_score_is_not_the_best_of_any(table: Table) -> None:
+    del table.rows[1:]
+    assert "**31" not in FORMATS["md"](table) and "bold" not in FORMATS["md"](table)
+
+
+def test_a_wide_table_spans_both_columns_of_a_paper(table: Table) -> None:
+    assert r"\begin{table*}" in FORMATS["latex"](table) and r"\end{table*}" in FORMATS["latex"](table)
+    assert r"\begin{table}" in FORMATS["latex"](table, ["row", "bleu"]) and r"\end{table}" in FORMATS["latex"](table, ["row", "bleu"])
+
+
 def test_json_is_json(table: Table) -> None:
     assert set(json.loads(FORMATS["json"](table))) == {"table", "columns", "rows", "notes"}
 

@@ -52,6 +52,7 @@ def sha(results: Path, key: str) -> str:
     return str(record["weights_sha256"])
 
 
+@pytest.mark.slow
 def test_the_four_commands_warn_with_row_and_file(trained, copy: Path, cli: Cli, edit) -> None:
     spec, _, cache = trained
     options = ("--results", copy, "--cache-dir", cache)
@@ -84,6 +85,7 @@ def test_the_four_commands_warn_with_row_and_file(trained, copy: Path, cli: Cli,
     assert [row["ours"]["changed"] for row in table["rows"]] == [[TOP]] * 2 and any(TOP in note for note in table["notes"])
 
 
+@pytest.mark.slow
 def test_again_trains_anew_and_the_old_result_stays_readable(trained, copy: Path, cli: Cli, repaired) -> None:
     spec, _, cache = trained
     options = ("--results", copy, "--cache-dir", cache, "--no-tracking", "--json")

@@ -42,6 +42,7 @@ print(json.dumps({"params": sum(p.numel() for p in model.parameters()), "peak": 
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="peaks are read from /proc")  # noqa: PTH110
 @pytest.mark.parametrize(
     ("model", "vocabulary", "pairs", "precision"),

@@ -54,6 +54,7 @@ def test_bleu_at_a_rung_is_that_of_the_validation_set_and_leaves_the_weights_alo
     assert [m["valid/bleu"] for m in recorder.reports if "valid/bleu" in m][-1] == bleu
 
 
+@pytest.mark.slow
 def test_a_search_ends_with_its_best_rows_in_full(tmp_path, capfd):
     spec, results = tmp_path / "search.yaml", tmp_path / "results"
     spec.write_text(FILE)

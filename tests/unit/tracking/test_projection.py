@@ -158,6 +158,7 @@ def sync_until(results: Path, sweep: str, method: str, count: int) -> None:
     Projector(results).sync(sweep)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "count"), KILLS)
 def test_killed_between_two_writes(fake_results: Any, blank: Path, forked: Any, method: str, count: int) -> None:
     sweep_id, _ = fake_results.typical()

@@ -69,6 +69,7 @@ def test_it_is_no_part_of_a_key(prepared):
     assert keys_of(changed(), manifest, None) == keys_of(changed(train=EVERY_3), manifest, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [5, 10, 15])
 def test_an_interrupted_training_leaves_no_gap(prepared, tmp_path, stop):
     """Checkpoints every 5 updates, reports every 10: what the process had seen and not told comes with the checkpoint."""

@@ -102,6 +102,7 @@ def test_what_ends_other_trainings(prepared, tmp_path, losses):
     assert (patient["ended_by"], patient["steps"]) == ("patience", 8) and "rate_cuts" not in patient
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", ["each_rise", "after_first_rise"])
 def test_a_kill_between_a_validation_and_a_checkpoint_changes_no_bit(prepared, tmp_path, losses, cut):
     """Validations at 2, 4, ..; checkpoints at 5, 10, ..: the cuts at 6 and 8 are made again from the checkpoint at 5."""
@@ -158,6 +159,7 @@ def test_a_restart_begins_with_a_whole_rate_and_no_loss_before_it(prepared, tmp_
     assert weights_sha256(fit(spec, prepared, tmp_path / "again").weights) == weights_sha256(result.weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_validation_and_checkpoints_at_the_end_of_each_epoch(prepared, tmp_path, accumulate):
     spec = changed(
@@ -188,6 +190,7 @@ def test_due():
     assert phases.due(5, at(10, 3)) and not phases.due(5, at(7, 0))
 
 
+@pytest.mark.slow
 def test_nag_learns_in_fp32_and_bf16_and_repeats(prepared, tmp_path):
     spec = changed(optim=OPTIM, train={"max_steps": 30, "validate_every": 10})
     full, again, half = Recorder(), Recorder(), Recorder()

@@ -160,6 +160,7 @@ def test_bf16_follows_fp32(prepared, tmp_path):
     assert half.nll()[20] == pytest.approx(full.nll()[20], rel=0.02)
 
 
+@pytest.mark.slow
 def test_recomputed_layers_change_no_bit_of_a_training_and_may_be_switched_on_under_way(prepared, tmp_path):
     plain = fit(SPEC, prepared, tmp_path / "kept").weights
     recomputed = changed(train={"recompute": "layers"})

@@ -45,6 +45,7 @@ def test_components_that_need_each_other_go_together(tmp_path: Path) -> None:
     assert all(specs.count(spec) == 1 for spec in specs), "no row twice"
 
 
+@pytest.mark.slow
 def test_a_row_of_a_grid_goes_back_to_the_row_that_is_pinned(tmp_path: Path) -> None:
     rows = made("sweeps/fusion-grid/d6-multi_layer-encoder-k2-transparent", tmp_path)
     assert list(rows) == ["full", "without-encoder.self_attention", "without-bridge", "baseline"]

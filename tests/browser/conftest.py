@@ -1,0 +1,16 @@
+"""The browser of these tests."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+
+@pytest.fixture
+def chromium() -> str:
+    """Its path; skips where it is not installed."""
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("chromium is not installed (apt-get install chromium)")
+    return path

@@ -1,0 +1,127 @@
+"""Colours and markers of rows, sizes of figures, intervals of single rows."""
+
+from __future__ import annotations
+
+import copy
+import math
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from scipy.stats import t
+
+from orchestrator.analysis import figures
+from orchestrator.analysis.files import write
+from orchestrator.analysis.intervals import Intervals
+from orchestrator.analysis.kinds import accuracy, depth, steps
+
+
+def records(*labels: str, seeds: tuple[int, ...] = (1,)) -> list[dict[str, Any]]:
+    return [{"row": f"p/t/{place}", "label": label, "seed": seed} for place, label in enumerate(labels) for seed in seeds]
+
+
+def test_a_colour_a_model_and_a_marker_a_depth() -> None:
+    labels = [f"{model}, De-En, {layers} layers" for model in ("plain", "MSC (ours, too)") for layers in (6, 18)]
+    found = list(figures.styles(records(*labels)).values())
+    assert [style.model for style in found] == ["plain", "plain", "MSC (ours, too)", "MSC (ours, too)"]
+    assert [style.variant for style in found] == ["6 layers", "18 layers"] * 2  # what all of them say is left out
+    assert found[0].colour == found[1].colour != found[2].colour and found[0].marker == found[2].marker != found[1].marker
+    assert [entry.get_label() for entry in figures.handles(dict(enumerate(found)))] == ["plain", "MSC (ours, too)", "6 layers", "18 layers"]
+
+
+@pytest.mark.parametrize("count", [8, 9, 40])
+def test_no_two_models_share_a_colour(count: int) -> None:
+    found = figures.styles(records(*(f"model {i}" for i in range(count))))
+    assert len({style.colour for style in found.values()}) == count
+    assert len({style.marker for style in found.values()}) == min(count, len(figures.MARKERS))
+
+
+def test_models_without_variants_have_markers_of_their_own() -> None:
+    found = list(figures.styles(records("a", "b", "c, k = 2", "c, k = 3")).values())
+    assert len({(style.colour, style.marker) for style in found}) == 4 and found[0].marker != found[1].marker
+    assert found[2].colour == found[3].colour and found[2].marker != found[3].marker
+
+
+def test_seeds_of_one_row_and_rows_of_one_label_differ() -> None:
+    seeds = figures.styles(records("BASE", seeds=(1, 2))).values()
+    assert [style.name for style in seeds] == ["BASE, seed 1", "BASE, seed 2"] and len({style.colour for style in seeds}) == 2
+    assert [style.name for style in figures.styles(records("BASE", "BASE")).values()] == ["BASE [t/0]", "BASE [t/1]"]
+
+
+def test_a_legend_never_covers_the_axes() -> None:
+    figure = Figure(figsize=(figures.COLUMN, 2.0), layout="constrained")
+    axes = figure.subplots()
+    for name in ("one", "another", "a third model with a rather long name"):
+        axes.plot([1, 2], [1, 2], label=name)
+    figures.legend(figure, axes.get_legend_handles_labels()[0])
+    figure.draw_without_rendering()
+    box, inside = figure.legends[0].get_window_extent(), axes.get_tightbbox()
+    assert inside is not None and box.y1 <= inside.y0 and box.x0 >= 0 and box.x1 <= figure.bbox.width
+
+
+def test_a_pdf_has_true_type_fonts_and_no_date(lab: Any, tmp_path: Path) -> None:
+    context = lab.context("accuracy", "base", "iter")
+    written = write(accuracy.analyse(context), context, tmp_path)
+    pdf = written["pdf"].read_bytes()
+    assert pdf[:5] == b"%PDF-" and b"/FontFile2" in pdf and b"/Type3" not in pdf and b"CreationDate" not in pdf
+    assert write(accuracy.analyse(context), context, tmp_path / "again")["pdf"].read_bytes() == pdf
+
+
+@pytest.mark.parametrize(("width", "inches"), [(None, figures.COLUMN), ("column", figures.COLUMN), ("page", figures.PAGE)])
+def test_figures_are_as_wide_as_columns_of_a_paper(lab: Any, tmp_path: Path, width: str | None, inches: float) -> None:
+    context = lab.context("accuracy", "base", "iter")
+    png = write(accuracy.analyse(context), context, tmp_path, width)["png"].read_bytes()
+    assert struct.unpack(">I", png[16:20])[0] == round(200 * inches)
+
+
+def test_a_bad_width_is_one_line_and_exit_2(lab: Any, cli: Any, tmp_path: Path) -> None:
+    where = ["--results", lab.results, "--cache-dir", lab.cache, "--out", tmp_path / "out", "--no-tracking"]
+    code, out, err = cli("analyse", f"{lab.file}#base", "--kind", "accuracy", "--width", "colunm", *where)
+    assert code == 2 and out == "" and "did you mean column" in err and err.count("\n") == 1
+
+
+def test_intervals_are_over_sentences_for_one_seed_and_over_seeds_for_more(own: Any) -> None:
+    context = own.context("depth", "base", "hier")
+    base, hier = (own.rows[name].id for name in ("base", "hier"))
+    one = Intervals(context, context.subjects)
+    half, over = one.half(base)
+    assert over == "sentences" and half is not None and 1.0 < half < 60.0
+    for seed in (2, 3):
+        own.finish("base", spoil=lambda source, seed=seed: len(source.split()) > 6 + seed, seed=seed)
+    more = Intervals(context, context.subjects)
+    scores = np.array([outcome.bleu for outcome in more.outcomes[base]])
+    half, over = more.half(base)
+    assert over == "seeds" and half == pytest.approx(t.ppf(0.975, 2) * scores.std(ddof=1) / math.sqrt(3), abs=1e-3)
+    assert more.half(hier)[1] == "sentences" and more.notes(["seeds", "sentences"])[0].endswith(
+        "over seeds (rows of one seed: over sentences)"
+    )
+
+
+def test_bleu_by_depth_has_a_line_a_method(own: Any, about: Any) -> None:
+    context = own.context("depth", "base", "hier")
+    labels = {"base": "plain, 2 layers", "hier": "hierarchical, 2 layers"}
+    context.subjects[:] = [own.subject(about(own.rows[name], label=label)) for name, label in labels.items()]
+    made = depth.analyse(context)
+    assert [(r["method"], r["layers"]) for r in made.records] == [
+        (label.partition(",")[0], own.rows[name].spec.model.encoder.num_layers) for name, label in labels.items()
+    ]
+    assert not any("baseline" in note for note in made.notes)
+
+
+def test_a_baseline_that_others_start_from_gives_way_to_one_trained_as_long() -> None:
+    point = {"row": "T1", "label": "x", "figure": "test", "bleu": 12.0, "half_width": 1.0, "over": "sentences", "layers": 1, "steps": 1}
+    start = point | {"row": "base", "label": "Base", "bleu": 11.0, "layers": None, "steps": None, "is_start": True}
+    control = start | {"row": "control", "label": "Base, trained on (control)", "bleu": 11.5, "is_start": False}
+    far = control | {"row": "far", "label": "far", "bleu": 1.0}
+
+    def labels(*found: dict[str, Any]) -> list[str]:
+        figure = Figure(layout="constrained")
+        steps.CURVE.draw([copy.copy(r) for r in found], figure)
+        return [text.get_text() for text in figure.legends[0].get_texts()]
+
+    assert labels(start, point) == ["Base: 11.00", "1-layer BiARN"]
+    assert labels(start, control, point) == ["Base, trained on: 11.50", "1-layer BiARN"]
+    assert "far: 1.00 (off the axis)" in labels(far, point)

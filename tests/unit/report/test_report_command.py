@@ -1,0 +1,110 @@
+"""`nmt-ablate report` as a command, and the page that `sweep` writes at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.cli.commands import report as command
+from orchestrator.tracking.store import MlflowStore
+from orchestrator.tracking.sweeps import reconcile
+
+Run = Callable[..., tuple[int, str, str]]
+TABLE = """\
+source: {{paper: demo, table: {name}}}
+data: {{corpus: toy-smoke, subword: {{kind: word, size: 200}}, vocab: {{src: 200, tgt: 200}}}}
+model: {{d_model: 16, d_ff: 32, num_heads: 2, encoder: {{num_layers: 2}}, decoder: {{num_layers: 2}}}}
+train: {{max_steps: 2, validate_every: 2, checkpoint_every: 2}}
+rows:
+  base: {{}}
+  wide: {{model: {{d_ff: 48}}}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two tables of one's own in a folder; no page needs the real script of the charts."""
+    monkeypatch.setattr(command, "script", lambda: "")
+    (tmp_path / "mine").mkdir()
+    for name in ("one", "two"):
+        (tmp_path / "mine" / f"{name}.yaml").write_text(TABLE.format(name=name), encoding="utf-8")
+    return tmp_path
+
+
+def test_targets_of_all_kinds_make_one_page(cli: Run, folder: Path) -> None:
+    def page(*targets: object) -> Path:
+        code, out, err = cli("report", *targets, "--results", folder / "results", "--cache-dir", folder / "cache")
+        assert code == 0, err
+        return Path(out.strip())
+
+    one = folder / "mine" / "one.yaml"
+    assert page(one).name == "demo-one.html" and page(f"{one}#wide").name == "demo-one-wide.html"
+    several = page("sweeps/depth", one, one, folder / "mine", "--profile", "smoke")
+    assert several == folder / "results" / "reports" / "sweeps-depth+demo-one+mine@smoke.html"
+    text = several.read_text()
+    assert [text.count(f'<h2 class="table-name" id="{at}headline">{name}</h2>') for at, name in SECTIONS] == [1, 1, 1]
+    assert f"nmt-ablate table {one} --profile smoke" in text, "a file that no address finds is named by its path"
+    assert cli("report", "sweeps/no-such", "--results", folder / "results")[0] == 2
+
+
+SECTIONS = [("", "sweeps/depth"), ("t1-", "demo/one"), ("t2-", "demo/two")]
+
+
+def test_markdown_has_its_figures_beside_it(cli: Run, folder: Path) -> None:
+    places = ("--results", folder / "results", "--cache-dir", folder / "cache", "--to", folder / "out", "--markdown")
+    code, out, _ = cli("report", "sweeps/depth", *places)
+    assert code == 0 and Path(out.strip()) == folder / "out" / "sweeps-depth.md"
+    text, drawings = (folder / "out" / "sweeps-depth.md").read_text(), sorted((folder / "out").glob("*.svg"))
+    assert "# sweeps/depth" in text and drawings and all(f'<img src="{path.name}"' in text for path in drawings)
+    assert "## Claims" not in text, "one table has its verdicts beside its rows"
+
+
+def test_several_tables_have_their_claims_in_one(cli: Run, folder: Path) -> None:
+    """From the results that come with the product: what is judged, and what of the papers' claims is not."""
+    places = ("--profile", "mini", "--results", folder / "results", "--cache-dir", folder / "cache", "--to", folder / "out")
+    for form in ([], ["--markdown"]):
+        assert cli("report", "dou2018/table1", "shen2018/table1", *places, *form)[0] == 0
+    text = (folder / "out" / "dou2018-table1+shen2018-table1@mini.md").read_text()
+    (judged,) = [line for line in text.splitlines() if line.startswith("| dou2018/table1/row5 ")]
+    cells = [cell.strip() for cell in judged.strip("|").split("|")]
+    assert cells[2:4] == ["row1", "+0.99"] and cells[4].startswith("+2.27 (") and float(cells[5]) > 0 and cells[-1] == "reproduced (mini)"
+    assert "- shen2018/table1: 52 not run" in text and "53 rows more are not run." in text
+    assert "| row1/de-en-e256" in text and "row1/tr-en-e256" not in text, "rows that were not run are counted"
+    assert cli("report", "dou2018/table1", *places[:6], "--to", folder / "own.md")[0] == 2, "HTML does not go into a Markdown file"
+    continued = ("--baseline", "row1-continued")
+    assert cli("report", "dou2018/table1", *places[:6], "--to", folder / "own.md", "--markdown", *continued)[0] == 0
+    text = (folder / "own.md").read_text()
+    assert "--baseline row1-continued\n```" in text and '<img src="own-effects.svg"' in text
+    assert 'id="claims"' in (folder / "out" / "dou2018-table1+shen2018-table1@mini.html").read_text()
+
+
+@pytest.mark.timeout(180)
+def test_a_sweep_ends_with_its_page(cli: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = folder / "results"
+    sweep = ("sweep", folder / "mine" / "one.yaml", "--engine", "local", "--results", results, "--cache-dir", folder / "cache")
+    code, out, err = cli(*sweep)
+    path = results / "reports" / "demo-one.html"
+    assert code == 0 and f"the page:   {path}" in out and "warning" not in err
+    assert "2 rows, one seed, on toy-smoke" in path.read_text()
+    assert _logged(results) == path.read_bytes()
+
+    path.write_text("another")
+    reconcile(results)
+    assert _logged(results) == b"another", "`reconcile` brings a page that is new"
+
+    monkeypatch.setattr(command, "page", lambda *_: 1 / 0)
+    code, out, err = cli(*sweep)
+    assert code == 0 and "the page:" not in out and "the table:" in out
+    assert [line for line in err.splitlines() if "warning" in line] == [
+        "warning: the page of the results could not be written (ZeroDivisionError: division by zero)"
+    ]
+    monkeypatch.setattr(command, "MOST_ROWS", 0)
+    code, out, err = cli(*sweep)
+    assert code == 0 and "the page:" not in out and "no page is written" in err
+
+
+def _logged(results: Path) -> bytes:
+    (parent,) = MlflowStore(results).find({"nmt.sweep": "demo-one", "nmt.kind": "sweep"})
+    return (Path(str(parent.info.artifact_uri).removeprefix("file://")) / "report.html").read_bytes()
