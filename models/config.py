@@ -1,4 +1,4 @@
-"""The configuration of a model as plain frozen data. `orchestrator/specs/schema.py` adds bounds and strict validation."""
+"""The configuration of a model as plain frozen data. `orchestrator/specs/model.py` adds bounds and strict validation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ Component = dict[str, Any]
 
 @dataclass(frozen=True)
 class DropoutConfig:
+    """Dropout probabilities."""
+
     embedding: float = 0.1
+    """Dropout probability of the embedded words, positions included."""
     residual: float = 0.1
+    """Dropout probability of a sub-layer's output, before it joins the residual stream; in convolutional layers, of a layer's input."""
     attention: float = 0.0
+    """Dropout probability of the attention weights."""
     ffn: float = 0.0
+    """Dropout probability of the feed-forward network's inner states."""
 
 
 @dataclass(frozen=True)
@@ -23,43 +29,77 @@ class StackConfig:
     """One side. An encoder has no cross-attention."""
 
     num_layers: int = 6
+    """Number of layers of this side."""
     layer: Component = field(default_factory=lambda: {"kind": "transformer"})
+    """What a layer is."""
     connection: Component = field(default_factory=lambda: {"kind": "residual"})
+    """What each layer reads of the layers below it."""
     aggregation: Component = field(default_factory=lambda: {"kind": "top"})
+    """What the stack returns: its last state, or a combination of its layers."""
     residual: Component = field(default_factory=lambda: {"kind": "plain"})
+    """How a sub-layer reads the residual stream and how its output joins it."""
     self_attention: Component = field(default_factory=lambda: {"kind": "single"})
+    """The self-attention sub-layer."""
     cross_attention: Component | None = None
+    """The sub-layer by which the decoder attends to the source."""
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The network. Widths are of the whole model; sides differ only by depth and components."""
+    """The network. Encoder and decoder share all widths; they differ only in depth and components."""
 
     d_model: int = 512
+    """Width of the states, D."""
     d_ff: int = 2048
+    """Inner width of the feed-forward networks."""
     num_heads: int = 8
+    """Attention heads; a divisor of d_model."""
     norm: Literal["pre", "post"] = "post"
+    """Where layer norms stand: post: behind each residual sum (Vaswani et al. 2017); pre: in front of each sub-layer, and behind the
+    stack."""
     norm_eps: float = 1e-6
+    """What a layer norm adds to the variance."""
     activation: Literal["relu", "gelu"] = "relu"
+    """Activation of the feed-forward networks."""
     positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
-    max_positions: int = 1024  # rows of the table of learned positions
-    word_dim: int | None = None  # width of embedded words; None: d_model, else a linear map follows the table
-    output_dim: int | None = None  # width in front of the softmax; None: word_dim, or d_model
-    weight_norm: bool = False  # of the linear maps of convolutional components and of the output
+    """What is added to the embedded words: sinusoids, a learned table, or nothing."""
+    max_positions: int = 1024
+    """Rows of the table of learned positions, in subwords with EOS."""
+    word_dim: int | None = None
+    """Width of embedded words; a linear map to d_model follows. null: d_model, without a map."""
+    output_dim: int | None = None
+    """Width in front of the softmax; a linear map stands before it. null: word_dim, or d_model."""
+    weight_norm: bool = False
+    """Whether the linear maps of convolutional components and of the output have weight normalisation."""
     embeddings: Literal["separate", "tied-output", "three-way"] = "separate"
+    """Which tables are one: none (separate), target words and output (tied-output), source words too (three-way: one vocabulary)."""
     embedding_scale: bool = True
+    """Whether embedded words are multiplied by sqrt(d_model)."""
     encoder_embedding_bias: bool = False
+    """Whether a learned vector is added to the embedded source words, as in THUMT."""
     output_bias: bool = False
+    """Whether the output layer has a bias."""
     init: Literal["xavier", "fan-in", "convs2s"] = "xavier"
-    zero_residual: bool = False  # Transformer layers start as the identity: the last map of each sublayer is 0
+    """Initial weights: xavier: uniform by fan-in and fan-out, biases 0; fan-in: U(+-1/sqrt(fan_in)), biases too; convs2s: normal, by fan-in
+    and dropout (Gehring et al. 2017, section 3.5)."""
+    zero_residual: bool = False
+    """Whether Transformer layers start as the identity: the last map of each sub-layer is 0."""
     dropout: DropoutConfig = DropoutConfig()
+    """Dropout probabilities."""
     encoder: StackConfig = field(default_factory=StackConfig)
+    """Depth and components of the encoder."""
     decoder: StackConfig = field(default_factory=lambda: StackConfig(cross_attention={"kind": "single"}))
+    """Depth and components of the decoder."""
     bridge: Component = field(default_factory=lambda: {"kind": "top"})
+    """What each decoder layer attends to."""
     extra_encoder: Component | None = None
+    """A second encoder beside the stack, which a bridge reads; null: none."""
     context: Component | None = None
-    head: Component | None = None  # None: log p = log softmax(W h + b), h the decoder's output
+    """States over the depth of the encoder, beside its layers, which contextual attention reads; null: none."""
+    head: Component | None = None
+    """How the decoder's states become predictions; null: log p = log softmax(W h + b), h the decoder's output."""
     regularizers: Sequence[Component] = ()
+    """Terms that are added to the loss."""
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> ModelConfig:

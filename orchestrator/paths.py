@@ -10,6 +10,11 @@ SEARCH_SPACES = ROOT / "search_spaces"
 PUBLISHED_LEDGER = ROOT / "docs" / "results" / "ledger"
 
 
+def user_cache() -> Path:
+    """The product's folder of the user's cache, for what can be made again: `$XDG_CACHE_HOME/nmt-ablate`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt-ablate"
+
+
 def own_search_spaces() -> Path:
     """The user's own tables and corpora, laid out as `search_spaces`: NMT_SEARCH_SPACES, else that folder of the working folder."""
     return Path(os.environ.get("NMT_SEARCH_SPACES") or "search_spaces").absolute()

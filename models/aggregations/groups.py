@@ -16,8 +16,11 @@ from models.site import Flow, History, Site
 class Groups(Aggregation):
     """LN(1/G sum_g sigmoid(w_g) X_g), X_g the output of the last of each `size` layers (Yang et al. 2022, GTrans, section 3).
 
-    w = 0 at the start: the norm of the mean. members mean: X_g is the mean over the group's layers (authors' `dense`). In a decoder it is
-    their `sparse-without-ensemble`; the paper's own decoder is `head: groups`. A size for six layers is not stated: 2 is assumed.
+    w = 0 at the start: the norm of the mean. In a decoder it is their `sparse-without-ensemble`; the paper's own decoder is `head: groups`.
+
+    Args:
+        size: layers of a group. A size for six layers is not stated: 2 is assumed.
+        members: what X_g is. last: the output of the group's last layer; mean: the mean over its layers (the authors' `dense`).
     """
 
     reads_top = False

@@ -16,7 +16,12 @@ from models.site import Flow, History, Site
 class Iterative(Aggregation):
     """G^1 = H^1; G^l = AGG(H^l, G^{l-1}) for l = 2..L; output G^L (Dou et al. 2018, section 3.1.3, Eq. 6). The nodes do not feed back.
 
-    The residual `top` is H^l.
+    AGG(x) = LN(F(x) + R), F(x) = W2 s(W1 x + b1) + b2.
+
+    Args:
+        activation: s of a node's network F: sigmoid or relu; attention: F is one self-attention over the positions.
+        residual: R of a node: all: the sum of its inputs; top: H^l; none: 0.
+        dropout: probability of dropout of F's output.
     """
 
     reads_top = False

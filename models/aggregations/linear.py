@@ -18,6 +18,9 @@ class LinearCombination(Aggregation):
 
     wide: h = W2 (W1 [H^1;..;H^L] + b1) + b2, W1: 4d x Ld, W2: d x 4d: the reading that meets the paper's parameter count.
     Pre-norm states are not normalised, so there one norm follows.
+
+    Args:
+        mode: wide: two linear maps with a bias, 4 d_model wide between them; narrow: one linear map for each layer.
     """
 
     reads_top = False

@@ -12,7 +12,11 @@ from models.site import Flow, History, Site
 
 @AGGREGATIONS.register("mlrf-avg")
 class MlrfAverage(Aggregation):
-    """z = LN(mean_{l=0..L} z^l) (Wang et al. 2018, section 3.2.1). A layer embedding would be a constant, so there is none."""
+    """z = LN(mean_{l=0..L} z^l) (Wang et al. 2018, section 3.2.1). A layer embedding would be a constant, so there is none.
+
+    Args:
+        word_embedding: whether the embedded words z^0 are one of the states; else the mean begins with layer 1.
+    """
 
     reads_top = False
 

@@ -13,7 +13,14 @@ from models.site import Flow, History, Site
 
 @AGGREGATIONS.register("mlrf-fnn")
 class MlrfFeedForward(Aggregation):
-    """z = LN(W_b s(W_a [z~^0;..;z~^L] + b_a) + b_b), z~^l = z^l + E_l (Wang et al. 2018, section 3.2.2)."""
+    """z = LN(W_b s(W_a [z~^0;..;z~^L] + b_a) + b_b), z~^l = z^l + E_l (Wang et al. 2018, section 3.2.2).
+
+    Args:
+        d_f: inner width of the network, the rows of W_a.
+        activation: s, relu or tanh.
+        word_embedding: whether the embedded words z^0 are one of the states; else they begin with layer 1.
+        layer_embedding: whether E_l is added to the state of layer l; encoder and decoder share one table of E.
+    """
 
     reads_top = False
 

@@ -17,8 +17,17 @@ from models.site import Flow, History, Site
 class MlrfSelfAttention(Aggregation):
     """E_n = s(Z~ W1) W2; a = softmax_l(E_n), per hop; s_p = sum_l a_p^l z~^l; z = LN(FNN([s_1;..;s_n_hop])) (Wang et al. 2018, 3.2.3).
 
-    W1: d x d_a, W2: d_a x n_hop, both without bias; the softmax runs over the layers, at each position by itself. s: tanh (as in Lin et
-    al. 2017) or relu. w1 `shared`: one W1; `layer`: W1^l for each state l (footnote 4); `hop`: W1_p for each hop p, with column p of W2.
+    W1: d x d_a, W2: d_a x n_hop, both without bias; the softmax runs over the layers, at each position by itself.
+
+    Args:
+        n_hop: hops, that is weighted sums over the layers that are put side by side.
+        d_a: inner width of the energies, the columns of W1.
+        d_f: inner width of the network FNN over the hops.
+        w1: shared: one W1; layer: W1^l for each state l (footnote 4); hop: W1_p for each hop p, with column p of W2.
+        attention_activation: s of the energies: tanh (as in Lin et al. 2017) or relu.
+        activation: activation of the network FNN, relu or tanh.
+        word_embedding: whether the embedded words z^0 are one of the states; else they begin with layer 1.
+        layer_embedding: whether z~^l = z^l + E_l, with a learned vector E_l for each layer; encoder and decoder share one table of E.
     """
 
     reads_top = False

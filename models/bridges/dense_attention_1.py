@@ -17,7 +17,11 @@ class DenseAttention1(MultistepBridge):
     """K = L([h_i]), V = K + L_0(h_0), the same for every decoder layer (Shen et al. 2018, Eq. 9).
 
     L([h_i]) is the encoder's output, a linear map of its layers' concatenation where its connection is `concatenated`; the L of K and of V
-    are one map. h_0: the embedded source, or the last summary layer's output where there is one. `scale_gradient`: as in bridge multistep.
+    are one map. h_0: the embedded source, or the last summary layer's output where there is one.
+
+    Args:
+        scale_gradient: whether the gradient into the encoder's output is divided by twice the number of decoder layers, as in bridge
+            multistep.
     """
 
     def __init__(self, site: Site, *, scale_gradient: bool = True) -> None:

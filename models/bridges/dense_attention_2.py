@@ -19,9 +19,13 @@ class DenseAttention2(MultistepBridge):
     """K_i = L_i(h_i), V_i = K_i + L'(h_0) for each layer i of the encoder's last group; a = sum_i softmax(q K_i^T) V_i (Shen et al. 2018,
     Eq. 10).
 
-    h_0: the embedded source, or the last summary layer's output where there is one; it is a term of the sum itself (i = 0) unless
-    `include_h0` is false. A layer's memory is one, keys and values [B, I, S, D]. `scale_gradient`: as in bridge multistep. The encoder's
-    own output is not read.
+    h_0: the embedded source, or the last summary layer's output where there is one. A layer's memory is one, keys and values [B, I, S, D].
+    The encoder's own output is not read.
+
+    Args:
+        include_h0: whether h_0 is a term of the sum itself (i = 0).
+        scale_gradient: whether the gradient into the encoder's layers is divided by twice the number of decoder layers, as in bridge
+            multistep.
     """
 
     needs_output = False

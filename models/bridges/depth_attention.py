@@ -20,7 +20,10 @@ class DepthAttentionBridge(Bridge):
     (AttnRes) over all sources v_j of the encoder with residual depth_attention; unpublished.
 
     w = 0 at the start: the uniform mean, as the encoder's output has it. That output is not built; the mixtures share a norm in its place.
-    In fp32. rate: a factor of the learning rate of its parameters.
+    In fp32.
+
+    Args:
+        rate: factor of the learning rate of this component's own parameters.
     """
 
     needs_output = False

@@ -14,7 +14,12 @@ from models.site import Flow, History, Site
 
 @BRIDGES.register("extra")
 class ExtraBridge(Bridge):
-    """memories_l = (H_e, H_r) for the top decoder layer or all of them (`where`), (H_e,) for the others (Hao et al. 2019, section 3.3)."""
+    """memories_l = (H_e, H_r) for some decoder layers, (H_e,) for the others (Hao et al. 2019, section 3.3); H_r is the extra encoder's
+    output.
+
+    Args:
+        where: the decoder layers that attend to both memories: the top one, or all.
+    """
 
     any_width = True
     reads_extra = True

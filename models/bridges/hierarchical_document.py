@@ -24,8 +24,11 @@ class HierarchicalDocumentBridge(Bridge):
     """memories_l = (LN(w_ij + g_i),) for every decoder layer l; g = Transformer(s + position), s_i = w_i,end (HIERTRANS, Wei et al. 2020).
 
     w_ij: the encoder's state of token j of sentence i, where the encoder sees one sentence at a time, positions starting again with each
-    (`by_sentence`). s_i: the state of the sentence's end token. g_i: state of sentence i after `doc_layers` plain layers over s.
+    (`by_sentence`). s_i: the state of the sentence's end token. g_i: state of sentence i after the document's layers over s.
     The sum and its norm are assumed; the paper names the two levels alone. A source without sentence ends is one sentence.
+
+    Args:
+        doc_layers: plain Transformer layers over the sentences of a document.
     """
 
     by_sentence = True

@@ -22,8 +22,11 @@ class MuddBridge(Bridge):
 
     X_j: outputs of encoder layers, X_0 = h_0; A = GELU(rms(X_L) W1) W2 at each source position, of inner width 2 M (L + 1) for M decoder
     layers. At the start W2 = 0, a_mL = 1, others 0: the encoder's output; W1 N(0, 1 / sqrt(D)). Two norms in place of the encoder's final
-    one in pre-norm, none in post-norm. Coefficients and sums in fp32. dynamic false: a alone. rate: a factor of the learning rate of its
-    parameters.
+    one in pre-norm, none in post-norm. Coefficients and sums in fp32.
+
+    Args:
+        dynamic: whether A is there; else the weights are a alone.
+        rate: factor of the learning rate of this component's own parameters.
     """
 
     needs_output = False

@@ -18,6 +18,9 @@ class MultiscaleBridge(Bridge):
     """memories_n = (b^n, C^n) for decoder layer n, or (b^n,) where there is no context (Wei et al. 2020, section 3.1).
 
     b^n: output of encoder block n behind the encoder's final norm, which all blocks share.
+
+    Args:
+        blocks: blocks of the encoder, of equal height; as many as the decoder has layers.
     """
 
     reads_context = True

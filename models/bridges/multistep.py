@@ -17,8 +17,11 @@ from models.site import Flow, History, Site
 class MultistepBridge(Bridge):
     """K = h_enc, V = (K + h_0) sqrt(1/2), the same for every decoder layer (Gehring et al. 2017, section 3.3).
 
-    h_enc, h_0: the encoder's output and its embedded words. `scale_gradient`: the gradient into h_enc is divided by twice the number of
-    decoder layers that attend (section 3.4); that into h_0 is not.
+    h_enc, h_0: the encoder's output and its embedded words.
+
+    Args:
+        scale_gradient: whether the gradient into h_enc is divided by twice the number of decoder layers that attend (section 3.4); that
+            into h_0 is not.
     """
 
     packable = False

@@ -39,6 +39,9 @@ class TransparentBridge(Bridge):
     s starts at 0, that is from the average; dropout and the constant 1/(L+1), which matters under dropout alone, are Lingvo's
     (WeightedSumLayer). h_0: the embedded source. In pre-norm the mixtures share one norm, in place of the encoder's final one, which is
     not built; post-norm has none.
+
+    Args:
+        dropout: probability of dropout of the scores s_m + 1/(L+1).
     """
 
     needs_output = False

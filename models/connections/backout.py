@@ -14,9 +14,12 @@ from models.site import Flow, History, Site
 
 @CONNECTIONS.register("backout")
 class Backout(Connection):
-    """The plain stack, whose output is h_L - b h_k (modded-nanogpt, record of October 2025): b is learned and starts at `start`.
+    """The plain stack, whose output is h_L - b h_k (modded-nanogpt, record of October 2025); b is learned.
 
-    layer: k; 0: floor(2L / 3), about theirs. rate: of its learning rate, a factor (theirs is 5).
+    Args:
+        layer: k, the layer that is subtracted; 0: floor(2L / 3), about theirs.
+        start: b at the start of training.
+        rate: factor of the learning rate of b (theirs is 5).
     """
 
     def __init__(self, site: Site, *, layer: int = 0, start: float = 0.5, rate: float = 1.0) -> None:

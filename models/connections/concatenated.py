@@ -20,10 +20,13 @@ from models.widths import base, group_size, output_dim, output_widths
 class Concatenated(Connection):
     """x_l = [h_{l-1}, .., h_1, h_0]; in a decoder [h_{l-1}, a_{l-1}, .., h_1, a_1, h_0] (Shen et al. 2018, Eq. 6-7).
 
-    sumlen s > 0: behind every s - 1 layers but the last ones stands a summary layer, whose output, d_model wide, takes the place of h_0
-    (section 3.3): layers above it see it and one another. 0: none. `summary`: a linear map of the concatenation, or a gated convolution of
-    three positions, as the layers'. The stack's output is a linear map of the last group's concatenation, to d_model in an encoder, to
-    output_dim in a decoder, where dropout (dropout.residual) follows.
+    The stack's output is a linear map of the last group's concatenation, to d_model in an encoder, to output_dim in a decoder, where
+    dropout (dropout.residual) follows.
+
+    Args:
+        sumlen: s > 0: behind every s - 1 layers but the last ones stands a summary layer, whose output, d_model wide, takes the place of
+            h_0 (section 3.3); layers above it see it and one another. 0: there is none.
+        summary: what a summary layer is. linear: a linear map of the concatenation; glu_conv3: a gated convolution of three positions.
     """
 
     any_width = True

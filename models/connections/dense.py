@@ -15,9 +15,12 @@ from models.site import Flow, History, Site
 class Dense(Connection):
     """literal: H^1 = Layer(H^0); H^l = Layer(H^{l-1}) + sum_{i=1}^{l-1} H^i for l >= 2 (Dou et al. 2018, Eq. 4 as written).
 
-    layer_outputs: layer l >= 2 reads u^1 + .. + u^{l-1}, the sum of the outputs u of the layers below, and so does the stack's output:
-    it grows linearly where the literal reading grows as 2^l. `final_norm`: one norm over the stack's output.
     In the literal reading the sum is added after the layer's last norm. No parameters but the norm's; a running sum stands for the H^i.
+
+    Args:
+        mode: literal: Eq. 4 as written, which grows as 2^l; layer_outputs: layer l >= 2, and the stack's output, read u^1 + .. + u^{l-1},
+            the sum of the outputs u of the layers below, which grows linearly.
+        final_norm: whether a norm stands over the stack's output.
     """
 
     def __init__(self, site: Site, *, mode: Literal["literal", "layer_outputs"] = "literal", final_norm: bool = False) -> None:

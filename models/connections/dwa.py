@@ -17,10 +17,15 @@ from models.site import Flow, History, Site
 class Dwa(Connection):
     """x_{l+1} = sum_{j<=l} a_lj h_j, h_j before it is mixed (Pagliardini et al. 2024, DenseFormer, Eq. 1): also behind the last layer.
 
-    The weights are learned, not normalised, and start as a_ll = 1, others 0: the plain network. dilation k, period p ("k x p"): a sum
-    behind every p-th layer alone, over the j = l modulo k. keeps units: over outputs of every p-th layer alone, counted so for k too (the
-    authors' experiments; `all` is their package). where top: behind the last layer alone. A sum of one state is left out.
-    rate: of their learning rate, a factor.
+    The weights are learned, not normalised, and start as a_ll = 1, others 0: the plain network. A sum of one state is left out.
+
+    Args:
+        dilation: k of "k x p": a sum is over the states j = l modulo k.
+        period: p of "k x p": a sum stands behind every p-th layer alone.
+        keeps: all: a sum is over the outputs of all layers (the authors' package); units: over those of every p-th layer alone, counted so
+            for the dilation too (the authors' experiments).
+        where: all: a sum stands behind every layer that the period allows; top: behind the last layer alone.
+        rate: factor of the learning rate of the weights a.
     """
 
     def __init__(

@@ -16,11 +16,16 @@ from models.site import Flow, History, Site
 
 @CONNECTIONS.register("embedding_skip")
 class EmbeddingSkip(Connection):
-    """x_l = a_l h_{l-1} + b_l h_0 of layers l >= 2 (modded-nanogpt's x0 lambdas, record of November 2024).
+    """x_l = a_l h_{l-1} + b_l h_0 of layers l >= 2 (modded-nanogpt's x0 lambdas, record of November 2024); a and b are learned.
 
-    a and b are learned, at the start `own` and `skip`: 1 and 0, the plain network. normed: the stack starts from rms(h_0), as theirs does,
-    and skips from that. backout: its output is h_L - c h_k, k = floor(2L / 3), c = .5 at the start (`connection: backout`). rate: of their
-    learning rate, a factor (theirs is 5). Not here: gates made from the embedding.
+    Not here: gates made from the embedding.
+
+    Args:
+        own: a at the start; 1 with skip 0 is the plain network.
+        skip: b at the start.
+        normed: whether the stack starts from rms(h_0), as theirs does, and skips from that.
+        backout: whether the output is h_L - c h_k, k = floor(2L / 3), c = 0.5 at the start (`connection: backout`).
+        rate: factor of the learning rate of a, b and c (theirs is 5).
     """
 
     def __init__(

@@ -16,7 +16,12 @@ from models.site import Flow, History, Site
 class Hierarchical(Connection):
     """G^1 = AGG(H^1, H^2); G^i = AGG(H^{2i-1}, H^{2i}, G^{i-1}) (Dou et al. 2018, section 3.1.3, Eq. 6-7; options: Table 4).
 
-    Layer 2i+1 reads G^i in place of H^{2i}; the stack's output is G^{L/2}. The residual `top` is H^{2i}.
+    Layer 2i+1 reads G^i in place of H^{2i}; the stack's output is G^{L/2}. AGG(x) = LN(F(x) + R), F(x) = W2 s(W1 x + b1) + b2.
+
+    Args:
+        activation: s of a node's network F: sigmoid or relu; attention: F is one self-attention over the positions.
+        residual: R of a node: all: the sum of its inputs; top: H^{2i}; none: 0.
+        dropout: probability of dropout of F's output.
     """
 
     def __init__(self, site: Site, *, activation: Activation = "sigmoid", residual: Residual = "all", dropout: float = 0.0) -> None:

@@ -61,6 +61,10 @@ class MultiscaleContext(Context):
     """C^n = cell(C^{n-1}, b^n), C^0 = h_0 (Wei et al. 2020, Eq. 7): one cell for all blocks and positions, nothing runs along the sentence.
 
     C^0 is the embedded source sentence; b^n is block n's output behind the encoder's final norm.
+
+    Args:
+        blocks: blocks of the encoder, of equal height; a divisor of its number of layers.
+        cell: gru: a GRU cell; ffn: a feed-forward network of both, d_ff wide inside.
     """
 
     def __init__(self, site: Site, *, blocks: int = 6, cell: Literal["gru", "ffn"] = "gru") -> None:

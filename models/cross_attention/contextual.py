@@ -15,7 +15,12 @@ from models.site import Flow, Site
 class ContextualCrossAttention(SingleCrossAttention):
     """S = SubLayer(O, q -> fuse(MHA(q, b^n, b^n), MHA_c(q, C^n, C^n))) in decoder layer n (Wei et al. 2020, Eq. 12-13).
 
-    `gate`, `ctx_norms`: models.contextual. In a layer with one memory it is `single`.
+    In a layer with one memory it is `single`.
+
+    Args:
+        gate: how the two attentions join. sigmoid: g * a_h + (1 - g) * a_c, with a learned gate g of both; add: a_h + a_c.
+        ctx_norms: norms in front of the attention to the context. 1: of keys and values alone; 3: queries, keys and values have one each,
+            as the paper's parameter counts ask for.
     """
 
     max_memories = 2

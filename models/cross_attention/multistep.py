@@ -19,8 +19,11 @@ class MultistepAttention(CrossAttention):
     """q = (W_in z + h_0) sqrt(1/2); a = W_out sum over memories of softmax(q K^T) V sqrt(J) (Gehring et al. 2017, section 3.3; summed over
     encoder layers Shen et al. 2018, Eq. 10).
 
-    h_0 [B, T, D]: the target's embedded words; without it (`query_embedding` false) q = W_in z. J: the sentence's own source length without
-    padding. z and a have the layer's width; keys and values are the memory's as they are, D wide.
+    h_0 [B, T, D]: the target's embedded words. J: the sentence's own source length without padding. z and a have the layer's width; keys
+    and values are the memory's as they are, D wide.
+
+    Args:
+        query_embedding: whether h_0 is part of the query; else q = W_in z.
     """
 
     packable = False

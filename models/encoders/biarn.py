@@ -15,8 +15,14 @@ from models.site import Site
 class BiArnEncoder(RecurrentEncoder):
     """C^1 = LN(BiARN(H^0)), C^n = LN(BiARN(H^{n-1}) + H^{n-1}), H^n = LN(FFN(C^n) + C^n); T slots, 2d wide (Hao et al. 2019, section 3.2).
 
-    `steps` is T; "J": as many as the sentence has tokens, its own ones whatever its batch. The first layer reads J inputs, the others T.
-    H^0: word embeddings, with positions where `rec_input_pos` (without, the network reads a bag of words). norm pre: as in `birnn`.
+    The first layer reads J inputs, one for each token, the others T. H^0: word embeddings. norm pre: as in `birnn`.
+
+    Args:
+        num_layers: recurrent layers.
+        steps: T, the slots of the memory; J: as many as the sentence has tokens, its own ones whatever its batch.
+        rec_input_pos: whether positions are added to the words (without, the network reads a bag of words).
+        gru: form of the GRU cell. recipe: THUMT's legacy cell, with a bias for the candidate alone; torch: torch.nn.GRU's, with biases on
+            all maps and the reset gate behind the product.
     """
 
     def __init__(

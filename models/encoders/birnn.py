@@ -13,8 +13,14 @@ from models.site import Site
 class BiRnnEncoder(RecurrentEncoder):
     """C^1 = LN(BiRNN(H^0)), C^n = LN(BiRNN(H^{n-1}) + H^{n-1}), H^n = LN(FFN(C^n) + C^n); 2d wide (Hao et al. 2019, section 3.1).
 
-    H^0: word embeddings, with positions where `rec_input_pos`. Both directions start from the mean of the sentence's inputs.
+    H^0: word embeddings. Both directions start from the mean of the sentence's inputs.
     norm pre (not in the paper): C^1 = BiRNN(LN(H^0)), C^n = BiRNN(LN(H^{n-1})) + H^{n-1}, H^n = FFN(LN(C^n)) + C^n, at the end LN.
+
+    Args:
+        num_layers: recurrent layers.
+        rec_input_pos: whether positions are added to the words.
+        gru: form of the GRU cell. recipe: THUMT's legacy cell, with a bias for the candidate alone; torch: torch.nn.GRU's, with biases on
+            all maps and the reset gate behind the product.
     """
 
     aligned = True

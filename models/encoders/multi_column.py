@@ -15,6 +15,12 @@ class MultiColumnEncoder(RecurrentEncoder):
     direction, from zero states, without feed-forward networks (Chen et al. 2018, RNN column; compared with in Hao et al. 2019, Table 4).
 
     Width and number of units are assumed. norm pre: H^n = BiRNN(LN(H^{n-1})) + H^{n-1}, at the end LN.
+
+    Args:
+        num_layers: recurrent layers.
+        rec_input_pos: whether positions are added to the words.
+        gru: form of the GRU cell. recipe: THUMT's legacy cell, with a bias for the candidate alone; torch: torch.nn.GRU's, with biases on
+            all maps and the reset gate behind the product.
     """
 
     aligned = True

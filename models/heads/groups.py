@@ -18,10 +18,11 @@ from models.site import Flow, History, Site
 class GroupPredictions(Head):
     """log p = sum_g u_g log softmax(W LN(X_g) + b), u = softmax(w / sqrt(D)), w = 0 at the start (Yang et al. 2022, GTrans, section 3).
 
-    X_g is the output of the last of each `size` decoder layers.
+    X_g is the output of the last of each `size` decoder layers. One norm, the stack's last one, serves all groups; in post-norm there is
+    none. The loss is the same sum of losses. Search and nll have p sum to 1, which the authors' scores do not.
 
-    One norm, the stack's last one, serves all groups; in post-norm there is none. The loss is the same sum of losses. Search and nll have p
-    sum to 1, which the authors' scores do not.
+    Args:
+        size: decoder layers of a group; a divisor of their number, so that there are two groups or more.
     """
 
     reads_layers = True

@@ -19,9 +19,14 @@ class SurfaceFusion(Head):
     """e = MHA(q = h, k = encoder's output, v = source words) with one head; h and the encoder's output get no gradient through it (Liu et
     al. 2021, "Understanding and improving encoder layer fusion", section 4).
 
-    hard: log p = gate log softmax(W h + b) + (1 - gate) log softmax(W e + b), in the loss too; search and nll have p sum to 1, which the
-    authors' scores do not. soft: p = softmax(W h + b + log softmax(temperature W e)), which is softmax(W (h + temperature e) + b).
     Words are embedded and scaled, without positions (assumed). Not here: gates that are learned, pooled words in place of attention.
+
+    Args:
+        mode: hard: log p = gate log softmax(W h + b) + (1 - gate) log softmax(W e + b), in the loss too; search and nll have p sum to 1,
+            which the authors' scores do not. soft: p = softmax(W h + b + log softmax(temperature W e)), which is softmax(W (h + temperature
+            e) + b).
+        gate: share of the decoder's own prediction, between 0 and 1; of mode hard.
+        temperature: factor of the logits of e, above 0; of mode soft.
     """
 
     reads_words = True

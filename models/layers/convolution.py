@@ -22,10 +22,14 @@ from models.widths import list_fault, per_layer
 class ConvolutionLayer(Layer):
     """z = GLU(conv_k(drop(x))); in the decoder a = CrossAttention(z, memories).
 
-    residual: h = ((a + z) sqrt(1/2) + P x) sqrt(1/2), without a in the encoder (ConvS2S, Gehring et al. 2017); P is a linear map where x
-    and z differ in width, else nothing. Without it h = z (DenseNMT, Shen et al. 2018, Eq. 6-7): the connection passes a on.
-    `widths`, `kernels`: one number, or one for each layer. Dropout of x is dropout.residual. A model's d_ff, num_heads and dropout of
-    attention and ffn do nothing here, nor does a side's self_attention.
+    Dropout of x is dropout.residual. A model's d_ff, num_heads and dropout of attention and ffn do nothing here, nor does a side's
+    self_attention.
+
+    Args:
+        widths: width of z: one number, or a list with one for each layer.
+        kernels: k, positions that a convolution sees: one number, or a list with one for each layer; odd in an encoder.
+        residual: true: h = ((a + z) sqrt(1/2) + P x) sqrt(1/2), without a in the encoder (ConvS2S, Gehring et al. 2017); P is a linear map
+            where x and z differ in width, else nothing. false: h = z (DenseNMT, Shen et al. 2018, Eq. 6-7), and the connection passes a on.
     """
 
     packable = False

@@ -36,12 +36,15 @@ class RungeKutta(TransformerLayer):
     """h + sum_i w_i F_i, F_1 = F(h), F_{i+1} = F(h + c_i F_i), F(h) = L(h) - h of a pre-norm Transformer layer L: its branches (Li et al.
     2022, ODE Transformer, Eq. 6-9). One layer's weights serve all F_i.
 
-    Order 2: c = 1; 4: c = 1/2, 1/2, 1; 1: the plain layer. coefficients gate (order 2): g and 1 - g, g = sigmoid(W [F_1; F_2] + b); fixed:
-    1/2, 1/2 and 1/6, 1/3, 1/3, 1/6; learned (order 2): two numbers, 1 at the start; ema: a (1 - a)^(o - i), a learned from .5 (Li et al.
-    2024, PCformer); chain: L applied `order` times, a control. per stack: gate and numbers are one for all layers of the side (authors'
-    code); layer: of each layer. function layer: F = L, residuals included (authors' code), which doubles the stream with every layer.
-
     Published for encoders; a decoder caches keys and values of each evaluation. Not here: norms of the F_i (`rk-norm` of the code).
+
+    Args:
+        order: evaluations of the layer. 1: the plain layer; 2: c = 1; 4: c = 1/2, 1/2, 1.
+        coefficients: the weights w. gate (order 2): g and 1 - g, g = sigmoid(W [F_1; F_2] + b); fixed: 1/2, 1/2 and 1/6, 1/3, 1/3, 1/6;
+            learned (order 2): two numbers, 1 at the start; ema: a (1 - a)^(o - i) of order o, a learned from .5 (Li et al. 2024, PCformer);
+            chain: L applied `order` times, a control.
+        function: branch: F(h) = L(h) - h; layer: F = L, residuals included (authors' code), which doubles the stream with every layer.
+        per: stack: gate and numbers are one for all layers of the side (authors' code); layer: each layer has its own.
     """
 
     takes_residual = False

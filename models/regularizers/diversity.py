@@ -19,6 +19,10 @@ class Diversity(Regularizer):
     """D = mean over l = 1..L-1 and over real positions of 1 - cos^2(H^l, H^{l+1}) (Dou et al. 2018, Eq. 8-10); loss = NLL - weight * D.
 
     H^l are the layers' outputs, not aggregation nodes. The sum returned is of cos^2 - 1, so that the loss adds it.
+
+    Args:
+        weight: factor of D in the loss (the paper's lambda).
+        sides: the stacks whose layers count: both, encoder or decoder.
     """
 
     def __init__(self, site: Site, *, weight: float = 1.0, sides: Literal["both", "encoder", "decoder"] = "both") -> None:

@@ -31,6 +31,9 @@ class EncoderL2(WeightPenalty):
 
     Attention, feed-forward and gate maps; not embeddings, biases, norms and the scalars of a connection. It is part of the loss, so that
     Adam sees its gradient, and counts once per update however many micro-batches and workers share it.
+
+    Args:
+        weight: factor of the sum of squares in the loss.
     """
 
     def __init__(self, site: Site, *, weight: float = 1e-5) -> None:

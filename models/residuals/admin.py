@@ -27,9 +27,13 @@ class Admin(Residual):
     """LN(omega_i * x + y), omega_i [D] learned, its first value from the data (Liu et al. 2020, "Understanding the difficulty of training
     Transformers", section 4).
 
-    One batch in training mode (`profile`): omega_1 = 1, omega_{i+1}^2 = Var(omega_i x_i) + Var(y_i) in the i-th sub-layer of the stack,
-    Var over all numbers of the batch, as in the authors' code; variance text: omega_{i+1}^2 = sum_{j<=i} Var(y_j), as the paper has it.
-    rate: a factor of the learning rate of its parameters.
+    One batch in training mode (`profile`) measures it: omega_1 = 1 in the first sub-layer of the stack. Var is over all numbers of the
+    batch.
+
+    Args:
+        variance: code: omega_{i+1}^2 = Var(omega_i x_i) + Var(y_i) in the i-th sub-layer, as in the authors' code; text: omega_{i+1}^2 =
+            sum_{j<=i} Var(y_j), as the paper has it.
+        rate: factor of the learning rate of this component's own parameters.
     """
 
     norms = ("post",)

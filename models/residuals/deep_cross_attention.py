@@ -21,10 +21,14 @@ class DeepCrossAttention(Residual):
     """g = sum_j (b_j + relu(w^T G_j)) * G_j over G = [h_0, f_1, .., f_{l-1}], f_l what layer l adds (Heddes et al. 2025, GRN-v3, DCA).
 
     Three such sums of layer l give its queries, keys and values, each through a norm of its own; the stream goes on from that of the
-    queries, and cross-attention and FFN read it (assumed). The stack's output is one more sum. Layer 1 reads h_0. b = 1 at the start.
-    gate_start of w (not printed): normal: N(0, .01); zero: the plain network, but under torch's relu'(0) = 0 it stays zero for ever.
-    last k > 0: G = [h_0, the sum of what lies between, the last k] (k-DCA). In fp32.
-    rate: a factor of the learning rate of its parameters.
+    queries, and cross-attention and FFN read it (assumed). The stack's output is one more sum. Layer 1 reads h_0. b = 1 at the start. In
+    fp32.
+
+    Args:
+        gate_start: w at the start (not printed). normal: N(0, 0.01); zero: the plain network, but under torch's relu'(0) = 0 it stays zero
+            for ever.
+        last: k > 0: G = [h_0, the sum of what lies between, the last k] (k-DCA); 0: all.
+        rate: factor of the learning rate of this component's own parameters.
     """
 
     norms = ("pre",)

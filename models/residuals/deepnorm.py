@@ -17,8 +17,10 @@ class DeepNorm(Residual):
     """LN(alpha x + y); initial values of the maps of values, attention's output and the FFN times beta (Wang et al. 2022, DeepNet, Fig. 2).
 
     N encoder and M decoder layers: alpha = .81 (N^4 M)^(1/16), beta = .87 (N^4 M)^(-1/16) in the encoder, alpha = (3M)^(1/4),
-    beta = (12M)^(-1/4) in the decoder. The paper draws Xavier normal, the model's `init` stays here. gain torchscale: 1.15 in place of
-    .87, as the authors' code has it.
+    beta = (12M)^(-1/4) in the decoder. The paper draws Xavier normal, the model's `init` stays here.
+
+    Args:
+        gain: the encoder's beta. paper: with the factor .87; torchscale: with 1.15, as the authors' code has it.
     """
 
     norms = ("post",)

@@ -18,9 +18,12 @@ from models.site import Site
 class Delta(Residual):
     """x + beta (v - k^T x) k, k = y / |y|, beta = 2 s(w_b^T LN(x) + b), v = 4 s(w_v^T x + c) (Zhang 2026, deep delta learning, d_v = 1).
 
-    Of y only the direction counts. b = c = 0 at the start, so that beta is about 1; w N(0, .5 / sqrt(D)) (authors' code). value constant:
-    v = 2. Numbers in fp32. The code's expanded state of d_v columns, read by a convolution over time, is not here.
-    rate: a factor of the learning rate of its parameters.
+    Of y only the direction counts. b = c = 0 at the start, so that beta is about 1; w N(0, .5 / sqrt(D)) (authors' code). Numbers in fp32.
+    The code's expanded state of d_v columns, read by a convolution over time, is not here.
+
+    Args:
+        value: learned: v = 4 s(w_v^T x + c); constant: v = 2.
+        rate: factor of the learning rate of this component's own parameters.
     """
 
     norms = ("pre",)

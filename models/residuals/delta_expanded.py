@@ -46,8 +46,12 @@ class DeltaExpanded(Residual):
     learning, the code's form CC): x is read of X [D, columns] by a convolution along its columns and a weighted sum.
 
     X starts as copies of h_0. One read serves the sub-layers of a layer, another the output. b = c = 0, w and W_v N(0, .5 / sqrt(D)) at the
-    start. Numbers in fp32. Not here: the code's convolution over time, which would mix positions. rate: a factor of the learning rate of
-    its parameters.
+    start. Numbers in fp32. Not here: the code's convolution over time, which would mix positions.
+
+    Args:
+        columns: columns of the state X, 2 to 64.
+        kernel: width of the convolution along the columns; at most as many as there are columns.
+        rate: factor of the learning rate of this component's own parameters.
     """
 
     norms = ("pre",)

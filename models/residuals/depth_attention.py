@@ -31,10 +31,17 @@ class DepthAttention(Residual):
     """x_i = sum_{j<i} a_ij v_j, a_i = softmax_j(w_i^T (g_i * rms(v_j))), v_0 = h_0, v_j = y_j (Kimi team 2026, AttnRes, Eq. 2-4).
 
     There is no other residual. The stack's output is one more such sum, over all sources (assumed). w = 0 at the start: the uniform mean.
-    blocks N > 0: sources are h_0, the sums of y in each of N blocks of ceil(M / N) sub-layers, and the running sum of the own block.
-    query input: w + W rms(newest source), W = 0 at the start (assumed). weights sigmoid: in place of softmax; scalars: a_i = softmax of
-    learned numbers, without content. key_norm false: keys are v_j. sources states, final top: sources are the running sums x + y, and the
-    output is the last (wdlctc/open-attention-residuals). In fp32. rate: a factor of the learning rate of its parameters.
+    In fp32. `sources: states` with `final: top` is the form of wdlctc/open-attention-residuals.
+
+    Args:
+        blocks: N > 0: sources are h_0, the sums of y in each of N blocks of ceil(M / N) sub-layers, and the running sum of the own block;
+            0: every sub-layer is a source of its own.
+        query: learned: the query is w; input: w + W rms(newest source), W = 0 at the start (assumed).
+        weights: a_i of the scores: softmax, or sigmoid in its place; scalars: a_i is the softmax of learned numbers, without content.
+        key_norm: whether keys are g * rms(v_j); else g * v_j.
+        sources: what v_j is. outputs: the outputs y_j of the sub-layers; states: the running sums x + y.
+        final: the stack's output. mix: one more sum over all sources; top: the last source (with sources states alone).
+        rate: factor of the learning rate of this component's own parameters.
     """
 
     norms = ("pre",)

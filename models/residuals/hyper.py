@@ -23,15 +23,20 @@ State = tuple[Tensor, Tensor, Tensor]
 class Hyper(Residual):
     """x = sum_a m_a H_a; H'_b = sum_a R_ab H_a + w_b y (Zhu et al. 2025, Eq. 1-5): n streams H [B, T, n, D], at the start n times h_0.
 
-    dynamic: m, R and w are s * tanh(norm(H_a) W) plus a static part, a token and stream at a time, else the static part alone. At the
-    start W = 0, s = .01, R = I, w = 1 and m picks stream i - 1 modulo n in sub-layer i. The stack's output is the streams' sum, or mean
-    in post-norm, where each stream goes through the norm (assumed). Coefficients and streams in fp32.
+    At the start W = 0, s = .01, R = I, w = 1 and m picks stream i - 1 modulo n in sub-layer i. The stack's output is the streams' sum, or
+    mean in post-norm, where each stream goes through the norm (assumed). Coefficients and streams in fp32.
 
-    tanh false: the paper's second form. first layer: m picks by layer (corl-team/lime), not by sub-layer. stream_norm: LayerNorm without
-    gain (lime), or rms with a gain (lucidrains). reduce learned: the output is sum_a m_a H_a with an m of its own, 1 at the start (a public
-    reading; the paper sums). output_gain: of the initial values of attention's and the FFN's last maps; the paper scales them "by sqrt(n)",
-    in a direction that is not clear from the text and in no public code: 1 / sqrt(n) keeps the size of the summed output.
-    rate: a factor of the learning rate of its parameters.
+    Args:
+        streams: n, 1 to 64.
+        dynamic: whether m, R and w are s * tanh(norm(H_a) W) plus a static part, a token and stream at a time; else the static part alone.
+        tanh: whether the dynamic part goes through tanh; false is the paper's second form.
+        first: by what m picks its stream at the start: the number of the sublayer, or of the layer (corl-team/lime).
+        stream_norm: norm of the dynamic part: layer: LayerNorm without gain (lime); rms: RMS norm with a gain (lucidrains).
+        reduce: the stack's output. sum: the streams' sum, as in the paper; learned: sum_a m_a H_a with an m of its own, 1 at the start (a
+            public reading).
+        output_gain: factor of the initial values of attention's and the FFN's last maps. The paper scales them "by sqrt(n)", in a direction
+            that is not clear from the text and in no public code; 1 / sqrt(n) keeps the size of the summed output.
+        rate: factor of the learning rate of this component's own parameters.
     """
 
     streams = True

@@ -17,9 +17,14 @@ from models.site import Site
 class Laurel(Residual):
     """a y + b (x + B A x) (Menghani et al. 2025, LAuReL-RW, -LR and both; section 3).
 
-    weights: a and b are learned, else 1. (a, b) = total * softmax or sigmoid of two logits, 0 at the start; the paper says "softmax or
-    sigmoid" and no scale: total 2 starts at (1, 1). rank r: A [r, D], B [D, r], B = 0 at the start (assumed); 0: neither is there.
-    rate: a factor of the learning rate of its parameters.
+    (a, b) is `total` times the softmax or sigmoid of two logits, 0 at the start.
+
+    Args:
+        weights: whether a and b are learned; else they are 1.
+        rank: r of A [r, D] and B [D, r], B = 0 at the start (assumed); 0: neither is there.
+        squash: function of the two logits that a and b come from; the paper says "softmax or sigmoid".
+        total: factor of that function; 2 starts at a = b = 1 (the paper gives no scale).
+        rate: factor of the learning rate of this component's own parameters.
     """
 
     def __init__(

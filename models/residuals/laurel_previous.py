@@ -19,9 +19,13 @@ State = tuple[Tensor, tuple[Tensor, ...]]
 class LaurelPrevious(Residual):
     """x_i + y + h(sum_{j<i} g_ij x_j) (Menghani et al. 2025, LAuReL-PA, section 3), x_j what sub-layer j read.
 
-    g are learned, 0 at the start (assumed). h: the identity, or B A with rank r > 0, A [r, D], B [D, r] by Glorot (assumed; with both
-    factors of a product at 0 nothing would learn). last k > 0: of the k sub-layers below alone. rate: a factor of the learning rate of its
-    parameters.
+    g are learned, 0 at the start (assumed).
+
+    Args:
+        rank: r > 0: h is B A, with A [r, D], B [D, r] by Glorot (assumed; with both factors of a product at 0 nothing would learn); 0: h is
+            the identity.
+        last: k > 0: the sum is over the k sub-layers below alone; 0: over all.
+        rate: factor of the learning rate of this component's own parameters.
     """
 
     streams = True

@@ -27,18 +27,27 @@ class ManifoldHyper(Residual):
     """x = sum_a p_a X_a; X'_a = sum_b R_ab X_b + q_a y, R doubly stochastic (Xie et al. 2025, mHC): n streams X [B, T, n, D], at the start
     n times h_0, at the end their sum (assumed).
 
-    p = s(l_p), q = post_scale * s(l_q), R = Sinkhorn(l_R): exp, then `iterations` times columns and rows to sum 1. The logits l are
-    a * (rms(vec X) phi) + b with a scalar a = .01 for each of the three, or b where dynamic is false. start (not printed): xavier: phi by
-    Glorot, b = 0 (Megatron); identity: phi = 0, b = 1 for stream i - 1 modulo n in sub-layer i and -1 for others, of R 0 on the diagonal
-    and -8 off it (mhc-lite's baseline). In fp32.
+    p = s(l_p), q = post_scale * s(l_q), R = Sinkhorn(l_R): exp, then columns and rows in turn to sum 1. The logits l are
+    a * (rms(vec X) phi) + b with a scalar a = .01 for each of the three. In fp32. One map for all streams: residual manifold_streams.
 
-    weights softmax, temperature t: p and q are softmax over the streams and R = Sinkhorn(l_R / t), in logarithms (tokenbender, with dynamic
-    false, t = .05, 10 iterations); start identity is then theirs: 0 for that stream and -8 for others in p, q = 1 / n. reduce learned: the
-    output is sum_a s(l_a) X_a with logits of its own, b = 0 (DeepSeek-V4). One map for all streams: residual manifold_streams.
+    Other forms: `weights: softmax` with dynamic false, temperature .05 and 10 iterations is tokenbender's; `positive: sigmoid` with
+    post_scale 1 is the first release of DeepSeek-V4 in Hugging Face's library; `reduce: learned` is DeepSeek-V4's end.
 
-    manifold permutations: R = sum over the n! permutations, weights softmax(l_R) (mHC-lite). positive sigmoid: in place of exp, with
-    post_scale 1: the first release of DeepSeek-V4 in Hugging Face's library. last: which margin is exact, rows (paper) or columns
-    (Megatron, MaxText). rate: a factor of the learning rate of its parameters.
+    Args:
+        streams: n, 1 to 64; at most 5 with manifold permutations.
+        dynamic: whether the logits depend on the states; else they are b alone.
+        iterations: how often Sinkhorn brings columns and rows to sum 1.
+        start: initial values (not printed). xavier: phi by Glorot, b = 0 (Megatron); identity: phi = 0, b = 1 for stream i - 1 modulo n in
+            sub-layer i and -1 for others, of R 0 on the diagonal and -8 off it (mhc-lite's baseline); with weights softmax 0 for that
+            stream and -8 for others in p, q = 1 / n (tokenbender's).
+        manifold: sinkhorn: R = Sinkhorn(l_R); permutations: R is a sum over the n! permutations, weighted by softmax(l_R) (mHC-lite).
+        positive: what makes l_R positive before Sinkhorn: exp or sigmoid.
+        post_scale: factor of q, with weights sigmoid.
+        last: which margin of R is exact: rows (paper) or columns (Megatron, MaxText).
+        temperature: t of R = Sinkhorn(l_R / t), with manifold sinkhorn and positive exp; other than 1, it is computed in logarithms.
+        weights: p and q of their logits: sigmoid, or softmax over the streams.
+        reduce: the stack's output. sum: the streams' sum; learned: sum_a s(l_a) X_a with logits of its own, b = 0.
+        rate: factor of the learning rate of this component's own parameters.
     """
 
     norms = ("pre",)

@@ -19,9 +19,14 @@ class ManifoldStreams(Hyper):
     """Hyper-connections with m = s(l_m), R = Sinkhorn(l_R), w = 2 s_w s(h W_w) + b_w (lucidrains' reading of mHC).
 
     l_m and l_R are s * h W + b of each stream a by itself, h = g * rms(H_a), where mHC has all streams before one map; row a of R is stream
-    a's. Sinkhorn: exp, then `iterations` times columns and rows to sum 1. At the start W = 0, s = .01, b_m = 1 for stream i - 1 modulo n in
-    sub-layer i and 0 for others, b_R = I, b_w = 1: R is Sinkhorn(I), .475 on its diagonal for n = 4.
-    rate: a factor of the learning rate of its parameters.
+    a's. Sinkhorn: exp, then columns and rows in turn to sum 1. At the start W = 0, s = .01, b_m = 1 for stream i - 1 modulo n in sub-layer
+    i and 0 for others, b_R = I, b_w = 1: R is Sinkhorn(I), .475 on its diagonal for n = 4.
+
+    Args:
+        streams: n, 1 to 64.
+        iterations: how often Sinkhorn brings columns and rows to sum 1.
+        first: what i counts at the start: each sublayer, or each layer.
+        rate: factor of the learning rate of this component's own parameters.
     """
 
     norms = ("pre",)

@@ -21,15 +21,18 @@ State = tuple[tuple[Tensor, ...], Tensor]
 class Mudd(Residual):
     """X^c_l = sum_{j<=l} (a^c_lj + A^c_lj) X_j, A_l = GELU(rms(X_l) W1) W2 (Xiao et al. 2025, Eq. 3-7); X_l: outputs of layers, X_0 = h_0.
 
-    ways 4: queries, keys and values of layer l+1's self-attention read X^q, X^k, X^v, each through a norm of its own in pre-norm; the
-    stream goes on from X^r, which cross-attention and FFN read (assumed). ways 1: the stream alone, X^r, is mixed. The stack's output is
-    one such sum. Inner width K = ways (l + 1), 4 (L + 1) at the end. At the start W2 = 0, a_ll = 1, others 0: the plain network.
-    W1 N(0, 1 / sqrt(D)). Layer 1 reads h_0. Post-norm is not published. Coefficients and sums in fp32.
+    The stack's output is one such sum. Inner width K = ways (l + 1), 4 (L + 1) at the end. At the start W2 = 0, a_ll = 1, others 0: the
+    plain network. W1 N(0, 1 / sqrt(D)). Layer 1 reads h_0. Post-norm is not published. Coefficients and sums in fp32.
 
-    dynamic false: a alone. round n: K becomes (K // n + 1) n, as in the authors' code, n = 64. norms printed: X^c_l = X_l + N(sum_j (..)
-    N_lj(X_j)), N rms with a gain, 1 within and .001 outside at the start, a = 0 (PrePost, Eq. 10); code: the outer norm on X^r alone.
-    grow: d_ff of layer l is (.5 + (l - 1) / (L - 1)) times the model's (Eq. 9; the code rounds it to 128). rate: a factor of the learning
-    rate of its parameters.
+    Args:
+        ways: 4: queries, keys and values of layer l+1's self-attention read X^q, X^k, X^v, each through a norm of its own in pre-norm; the
+            stream goes on from X^r, which cross-attention and FFN read (assumed). 1: the stream alone, X^r, is mixed.
+        dynamic: whether A is there; else the weights are a alone.
+        round: n > 0: the inner width K becomes (K // n + 1) n, as in the authors' code, n = 64; 0: it stays ways (l + 1).
+        norms: none: there are no further norms; printed: X^c_l = X_l + N(sum_j (..) N_lj(X_j)), N rms with a gain, 1 within and .001
+            outside at the start, a = 0 (PrePost, Eq. 10); code: as printed, with the outer norm on X^r alone.
+        grow: whether d_ff of layer l is (.5 + (l - 1) / (L - 1)) times the model's (Eq. 9; the code rounds it to 128).
+        rate: factor of the learning rate of this component's own parameters.
     """
 
     takes_views = True

@@ -28,8 +28,10 @@ class Scale(nn.Module):
 class ReZero(Residual):
     """x + a y, a = 0 at the start, without any norm, the stack's last one included (Bachlechner et al. 2020, Eq. 1).
 
-    per: a scalar for each sub-layer, or one that those of a layer share (the authors' package). norms keep: the norms stay where the
-    model has them (the Transformer-Clinic's "ReZero + Post-LN"). rate: a factor of the learning rate of its parameters.
+    Args:
+        per: sublayer: each sub-layer has its own a; layer: those of a layer share one (the authors' package).
+        norms: none: there is no norm; keep: the norms stay where the model has them (the Transformer-Clinic's "ReZero + Post-LN").
+        rate: factor of the learning rate of this component's own parameters.
     """
 
     starts_as_identity = True

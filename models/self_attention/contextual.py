@@ -19,8 +19,13 @@ from models.sublayer import SubLayer
 class ContextualSelfAttention(SelfAttention):
     """O = SubLayer(x, q -> fuse(MHA(q, q, q), MHA_c(q, C, C))), C the context below the layer's block (Wei et al. 2020, Eq. 8-11).
 
-    Of the encoder. Dropout stands behind the fusion. `gate`, `ctx_norms`: models.contextual. In post-norm the sub-layer's own norm moves
-    behind the sum, and those of the context stay: nothing else would bring it to a scale.
+    Of the encoder. Dropout stands behind the fusion. In post-norm the sub-layer's own norm moves behind the sum, and those of the context
+    stay: nothing else would bring it to a scale.
+
+    Args:
+        gate: how the two attentions join. sigmoid: g * a_h + (1 - g) * a_c, with a learned gate g of both; add: a_h + a_c.
+        ctx_norms: norms in front of the attention to the context. 1: of keys and values alone; 3: queries, keys and values have one each,
+            as the paper's parameter counts ask for.
     """
 
     reads_context = True

@@ -43,8 +43,11 @@ class DirectionalSelfAttention(SelfAttention):
     """The encoder's self-attention with directional masks and no parameters of its own (after DiSAN, Shen et al. 2018; Hao et al. 2019,
     Table 4).
 
-    masks: `heads`: the first half of the heads looks at j <= i, the second at j >= i; `layers`: odd layers look at j <= i, even ones at
-    j >= i. How Hao et al. put DiSAN's masks into multi-head attention is not stated: both are readings, `heads` the one taken.
+    How Hao et al. put DiSAN's masks into multi-head attention is not stated: both are readings, `heads` the one taken.
+
+    Args:
+        masks: heads: the first half of the heads looks at positions j <= i, the second at j >= i; layers: odd layers look at j <= i, even
+            ones at j >= i.
     """
 
     def __init__(self, site: Site, *, masks: Masks = "heads") -> None:

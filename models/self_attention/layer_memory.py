@@ -60,8 +60,11 @@ class RoutedAttention(MultiHeadAttention):
 class LayerMemory(SingleSelfAttention):
     """K'_h = sum_{j<=l, g} R_l[h, (j, g)] K_{j,g}, V'_h likewise with the same R_l, g the heads of layer j (Gerasimov et al. 2025, LIMe).
 
-    others: what R_l of other layers than the own starts as: random, as in the authors' code, or zero, the plain network (assumed). rate:
-    of their learning rate, a factor; the authors' is 10. The cache holds the routed keys and values. Cross-attention has its own.
+    The cache holds the routed keys and values. Cross-attention has its own.
+
+    Args:
+        others: what R_l of other layers than the own starts as. random: as in the authors' code; zero: the plain network (assumed).
+        rate: factor of the learning rate of R (the authors' is 10).
     """
 
     shares = True

@@ -19,6 +19,9 @@ class MultiLayerSelfAttention(SelfAttention):
     """C_{-i} = MHA_i(query from H^{l-1}; keys, values from H^{l-i}), i = 1..k; C = AGG(C_{-1},..,C_{-k}) (Dou et al. 2018, section 3.1.2).
 
     Layers l <= k are vanilla. Each MHA_i is complete and separate. In pre-norm each lower state has a norm of its own.
+
+    Args:
+        k: number of layers that are attended to, at least 2 and less than there are layers.
     """
 
     reads_stream = True

@@ -82,6 +82,9 @@ class RelativeSelfAttention(SelfAttention):
     """C = SubLayer(x, q -> MHA with relative positions) (Shaw et al. 2018; per layer and head, k = 16, in Hao et al. 2019, Table 4).
 
     The model's own positions stay what `model.positions` says; Shaw's model has none.
+
+    Args:
+        k: largest distance in subwords that is told apart; farther ones count as k. 1 to 1000.
     """
 
     def __init__(self, site: Site, *, k: int = 16) -> None:

@@ -51,9 +51,17 @@ class ValueAttention(MultiHeadAttention):
 class ValueResidual(SingleSelfAttention):
     """V_l = a_l V_1 + b_l V of layers l >= from_layer, V = LN(x_l) W^V_l before it is split into heads (Zhou et al. 2025, ResFormer).
 
-    a and b are learned, at the start `first` and `own`. learn false: they stay so: .5 and .5 (authors' code), 2 and 1, or 5 and 1 from the
-    last third on ("sparse"). form interpolate: b = 1 - a (modded-nanogpt). share: V_l = V_1, without maps of its own (SVFormer).
-    rate: of their learning rate, a factor. The cache holds the mixed values. Cross-attention has its own values (assumed).
+    The cache holds the mixed values. Cross-attention has its own values (assumed).
+
+    Args:
+        first: a at the start.
+        own: b at the start, with form two.
+        learn: whether a and b are learned; else they stay: .5 and .5 (authors' code), 2 and 1, or 5 and 1 from the last third on
+            ("sparse").
+        form: two: a and b are two numbers; interpolate: b = 1 - a (modded-nanogpt).
+        from_layer: first layer with such values, from 2.
+        share: whether V_l = V_1, without maps of its own (SVFormer).
+        rate: factor of the learning rate of a and b.
     """
 
     shares = True

@@ -153,7 +153,7 @@ class Analysis:
 
     draw: fills an empty figure and may resize it; None if there is nothing to draw. notes: caveats for the reader. summary: lines of text
     below the table on the terminal. shown: columns of that table (default: all). kept: files that the analysis wrote below the root of the
-    ledger, for `table` to read.
+    ledger, for `table` to read. width: of the figure in a paper, `column` (of one panel) or `page`.
     """
 
     kind: str
@@ -164,6 +164,7 @@ class Analysis:
     summary: list[str] = field(default_factory=list)
     shown: list[str] | None = None
     kept: list[Path] = field(default_factory=list)
+    width: str = "page"
 
 
 def group_by(records: Iterable[dict[str, Any]], *columns: str) -> dict[Any, Records]:

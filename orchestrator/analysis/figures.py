@@ -1,33 +1,156 @@
-"""Drawing helpers: colours that are distinct in print and for colour-blind readers, heat maps, legends, labels."""
+"""Drawing helpers: one colour a model, one marker a depth or seed of it, sizes for one and two columns of a paper, heat maps, labels.
+
+The palette can be told apart in print and by colour-blind readers; no figure gives one colour to two models.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from orchestrator.analysis.base import Records, by_row
+
+COLUMN, PAGE = 3.3, 6.9
+"""Widths in inches of one and two columns of a paper."""
+PANEL = 2.1
+"""Height of a panel in inches, and the least width of one."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 """The palette of Okabe and Ito (2008), with brown instead of yellow."""
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p", "h")
+MOST_MARKERS = 40
+"""Points of a curve up to which each has a marker."""
+HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++")
+RC: Mapping[str, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "figure.titlesize": 8,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.alpha": 0.3,
+    "hatch.linewidth": 0.4,
+    "pdf.fonttype": 42,  # TrueType: publishers refuse matplotlib's default, Type 3
+    "svg.hashsalt": "nmt-ablate",
+}
+"""What all figures look like; the salt makes equal figures identical files."""
+_MODEL = re.compile(r"((?:[^,(]|\([^)]*\)?)*),?\s*(.*)")
 
 
-def colour(index: int) -> str:
-    return COLOURS[index % len(COLOURS)]
+@dataclass(frozen=True)
+class Style:
+    """How a row is drawn. model: its label up to the first comma; variant: the rest, and the seed where there are several."""
+
+    model: str
+    variant: str
+    colour: str
+    marker: str
+    hatch: str
+
+    @property
+    def name(self) -> str:
+        return short(", ".join(part for part in (self.model, self.variant) if part), 48)
+
+    def line(self, style: str = "-", **more: Any) -> dict[str, Any]:
+        """Arguments of `Axes.plot`."""
+        return {"color": self.colour, "marker": self.marker, "linestyle": style} | more
+
+
+def colours(count: int) -> list[str]:
+    """Returns as many different colours: of the palette, or for more than it has, steps of viridis from dark to light."""
+    if count <= len(COLOURS):
+        return list(COLOURS[:count])
+    return [to_hex(colormaps["viridis"](i / (count - 1) * 0.93)) for i in range(count)]
 
 
 def marker(index: int) -> str:
-    """Returns the marker of a line. It shifts when the colours repeat, so that colour and marker together distinguish 64 lines."""
-    return MARKERS[(index + index // len(COLOURS)) % len(MARKERS)]
+    return MARKERS[index % len(MARKERS)]
 
 
-def plot_curve(axes: Axes, index: int, points: Sequence[tuple[Any, float]], label: str, line: str = "-", most_markers: int = 30) -> None:
-    """Draws one of several curves, with markers if it has at most `most_markers` points."""
-    mark = marker(index) if len(points) <= most_markers else None
-    axes.plot(*zip(*points, strict=True), line, color=colour(index), marker=mark, markersize=4, linewidth=1.2, label=short(label))
+def model_of(label: str) -> tuple[str, str]:
+    """Splits a label at its first comma outside of brackets: `DLCL, 6 layers` is DLCL, with 6 layers."""
+    found = _MODEL.fullmatch(label)
+    return (found[1].strip(), found[2].strip()) if found else (label, "")
+
+
+def styles(records: Records) -> dict[tuple[str, int], Style]:
+    """Maps (row, seed) to its style: a colour a model, a marker a variant (a model, if it has no variants).
+
+    If all rows are of one model, each variant has a colour too. Two rows of one label are told apart by their address.
+    """
+    rows = {key: own[0]["label"] for key, own in by_row(records).items()}
+    seeds = len({seed for _, seed in rows}) > 1
+    split = {key: model_of(label) for key, label in rows.items()}
+    if len(rows) > 1:  # what all labels say distinguishes none
+        common = set.intersection(*(set(v.split(", ")) for _, v in split.values()))
+        split = {key: (m, ", ".join(part for part in v.split(", ") if part not in common)) for key, (m, v) in split.items()}
+    split = {key: (m, ", ".join(filter(None, (v, f"seed {key[1]}" if seeds else "")))) for key, (m, v) in split.items()}
+    if len(set(split.values())) < len(rows):
+        split = {key: (f"{m} [{key[0].partition('/')[2]}]", v) for key, (m, v) in split.items()}
+    models, variants = (list(dict.fromkeys(pair[i] for pair in split.values())) for i in (0, 1))
+    coloured: Sequence[Hashable] = models if len(models) > 1 else list(dict.fromkeys(split.values()))
+    palette = dict(zip(coloured, colours(len(coloured)), strict=True))
+    place = {(m, v): variants.index(v) for m, v in split.values()}
+    alone = [m for m in models if [v for model, v in place if model == m] == [""]] if len(variants) > 1 else models
+    place |= {(m, v): models.index(m) for m, v in place if m in alone}
+    return {
+        (row, seed): Style(m, v, palette[m if len(models) > 1 else (m, v)], marker(place[m, v]), HATCHES[variants.index(v) % len(HATCHES)])
+        for (row, seed), (m, v) in split.items()
+    }
+
+
+def width_of(rows: int) -> str:
+    """Returns the width for curves of so many rows in one panel."""
+    return "column" if rows <= 6 else "page"
+
+
+def handles(found: Mapping[Any, Style], *, lines: bool = True) -> list[Line2D]:
+    """Returns the entries of a legend: models by colour and variants by marker, if every model has each variant, else one a row."""
+    each = list(dict.fromkeys(found.values()))
+    models, variants = ({getattr(style, name): style for style in each} for name in ("model", "variant"))
+    if len(models) > 1 and len(variants) > 1 and len(models) * len(variants) == len(each):
+        by_colour = [Line2D([], [], color=style.colour, linewidth=2.5, label=short(name)) for name, style in models.items()]
+        return by_colour + [Line2D([], [], **style.line("none", color="0.25"), label=short(name)) for name, style in variants.items()]
+    return [Line2D([], [], **style.line("-" if lines else "none"), label=style.name) for style in each]
+
+
+def legend(figure: Figure, entries: Sequence[Any]) -> None:
+    """Draws the legend below the axes, where it hides no curve, in as many columns as its labels leave room for, and makes room for it."""
+    if not entries:
+        return
+    longest = max(len(str(entry.get_label())) for entry in entries)
+    columns = max(1, min(len(entries), int(figure.get_figwidth() / (0.42 + 0.051 * longest))))
+    lines = -(-len(entries) // columns)
+    figure.legend(handles=list(entries), loc="outside lower center", ncols=columns, columnspacing=1.2, handletextpad=0.5)
+    figure.set_figheight(figure.get_figheight() + 0.08 + 0.16 * lines)
+
+
+def panels(figure: Figure, count: int, height: float = PANEL, most: int = 3, **more: Any) -> list[Axes]:
+    """Returns `count` axes in lines of at most `most`, fewer in a narrow figure, and makes the figure as high as they need."""
+    across = max(1, min(most, count, int(figure.get_figwidth() / PANEL)))
+    down = -(-count // across)
+    figure.set_figheight(height * down + 0.15)
+    axes = list(figure.subplots(down, across, squeeze=False, **more).flat)
+    for empty in axes[count:]:
+        empty.set_axis_off()
+    return axes[:count]
 
 
 def heat_map(axes: Axes, values: Sequence[Sequence[float | None]], low: float, high: float, colours: str = "viridis") -> Any:
@@ -36,35 +159,14 @@ def heat_map(axes: Axes, values: Sequence[Sequence[float | None]], low: float, h
     return axes.imshow(np.ma.masked_invalid(table), cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
 
 
-def integer_ticks(axes: Axes, nbins: int = 10, *, integer: bool = True) -> None:
+def integer_ticks(axes: Axes, nbins: int = 6, *, integer: bool = True) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(nbins=nbins, integer=integer))
 
 
 def label_rows(axes: Axes, labels: Sequence[str]) -> None:
     """Labels the rows of the axes, the first one at the top."""
-    axes.set_yticks(range(len(labels)), labels)
-    axes.invert_yaxis()
-
-
-def legend(figure: Figure, axes: Axes) -> None:
-    """Draws the legend inside the axes if it has at most three entries, else below them, where it hides no curve."""
-    handles, labels = axes.get_legend_handles_labels()
-    if len(handles) <= 3:
-        axes.legend()
-    else:
-        figure.legend(handles, labels, loc="outside lower center", ncols=2)
-        figure.set_figheight(figure.get_figheight() + 0.22 * ((len(handles) + 1) // 2))
-
-
-def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(3, len(handles)))
-
-
-def clip_at_zero(axes: Axes) -> None:
-    """Limits the y axis to non-negative values, as for percentages."""
-    low, high = axes.get_ylim()
-    axes.set_ylim(max(0.0, low), max(high, 1.0))
+    axes.set_yticks(range(len(labels)), [short(label, 48) for label in labels])
+    axes.set_ylim(len(labels) - 0.5, -0.5)
 
 
 def short(text: str, limit: int = 40) -> str:
@@ -72,11 +174,21 @@ def short(text: str, limit: int = 40) -> str:
     return text if len(text) <= limit else text[: limit - 3].rstrip() + "..."
 
 
+def without_note(label: str) -> str:
+    """Cuts brackets at the end of a label, such as `(control, not in the paper)`."""
+    return re.sub(r"\s*\([^()]*\)$", "", label)
+
+
+def dodged(places: Sequence[float], index: int, count: int, width: float) -> list[float]:
+    """Moves the points of curve `index` of `count` aside, so that bars at one place do not cover each other; width: of the axis."""
+    return [place + 0.012 * width * (index - (count - 1) / 2) for place in places]
+
+
 def plot_ratios(axes: Axes, ours: Sequence[float], paper: Sequence[float | None]) -> None:
     """Draws ratios to the first row: ours as dots, the paper's as crosses, with a line at 1."""
-    axes.plot(ours, range(len(ours)), "o", color="tab:blue", label="here")
+    axes.plot(ours, range(len(ours)), "o", color=COLOURS[0], label="here")
     reported = [(value, place) for place, value in enumerate(paper) if value is not None]
     if reported:
-        axes.plot(*zip(*reported, strict=True), "x", color="tab:red", label="paper")
+        axes.plot(*zip(*reported, strict=True), "x", color=COLOURS[1], label="paper")
     axes.axvline(1.0, color="black", linewidth=0.8)
     axes.set_xlabel("ratio to the first row")

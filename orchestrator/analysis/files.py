@@ -1,4 +1,4 @@
-"""Writes an analysis to files: JSON and CSV of its records, PNG and SVG of its figure. Equal analyses give identical bytes."""
+"""Writes an analysis to files: JSON and CSV of its records, PNG, SVG and PDF of its figure. Equal analyses give identical bytes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext
 from orchestrator.files import atomic
 
-DPI = 150
+DPI = 200
+WIDTHS = {"column": figures.COLUMN, "page": figures.PAGE}
 
 
-def write(analysis: Analysis, context: AnalysisContext, out: Path) -> dict[str, Path]:
-    """Writes `out`/KIND.{json,csv,png,svg} (without a figure the first two); returns suffix -> path. Raises OSError naming the file."""
+def write(analysis: Analysis, context: AnalysisContext, out: Path, width: str | None = None) -> dict[str, Path]:
+    """Writes `out`/KIND.{json,csv,png,svg,pdf} (without a figure the first two); returns suffix -> path. Raises OSError naming the file.
+
+    width: of the figure, `column` or `page`; None: the one that suits the analysis.
+    """
     contents = {"json": _json(analysis, context), "csv": _csv(analysis)}
     if analysis.draw is not None:
-        contents |= _images(analysis.draw)
+        contents |= _images(analysis.draw, WIDTHS[width or analysis.width])
     paths = {suffix: out / f"{analysis.kind}.{suffix}" for suffix in contents}
     for suffix, data in contents.items():
         atomic.write_bytes(paths[suffix], data)
@@ -51,14 +56,14 @@ def _csv(analysis: Analysis) -> bytes:
     return text.getvalue().encode()
 
 
-def _images(draw: Callable[[Figure], None]) -> dict[str, bytes]:
+def _images(draw: Callable[[Figure], None], width: float) -> dict[str, bytes]:
     images: dict[str, bytes] = {}
-    # a fixed salt and no date, so that equal figures give identical files
-    with matplotlib.rc_context({"svg.hashsalt": "nmt-ablate", "font.size": 9, "axes.titlesize": 9, "axes.grid": False}):
-        figure = Figure(figsize=(7.0, 4.2), layout="constrained")
+    with matplotlib.rc_context(dict(figures.RC)):
+        figure = Figure(figsize=(width, figures.PANEL + 0.3), layout="constrained")
         FigureCanvasAgg(figure)
         draw(figure)
-        for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+        # no dates and versions, so that equal figures give identical files
+        for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None}), ("pdf", {"CreationDate": None})):
             image = io.BytesIO()
             figure.savefig(image, format=suffix, dpi=DPI, metadata=metadata)
             images[suffix] = image.getvalue()

@@ -1,6 +1,6 @@
 """BLEU as a function of one option of a component: one point per row, one line per group of rows, baselines (without the component) dashed.
 
-The figures of a row are its own score and those of its `also` and `means`.
+The figures of a row are its own score and those of its `also` and `means`, over its seeds.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from matplotlib.figure import Figure
 from models.registry import REGISTRIES
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by
+from orchestrator.analysis.intervals import Intervals
 from orchestrator.errors import UserError
 from orchestrator.report.figures import figures as figures_of
-from orchestrator.report.find import Finder
-from orchestrator.specs.schema import ModelSpec
-from orchestrator.sweeps.plan import Data
 
+DASHES = ("-", "-.", ":")
 Point = tuple[Any, int | str]
 """(group, value of the option). A value that is not a number, such as J, comes last on the axis."""
 
@@ -30,73 +29,109 @@ Point = tuple[Any, int | str]
 class OptionCurve:
     """An analysis of one option. `option` and `group` name the columns for its value and for the group of rows that forms a line.
 
-    kind: the kind of analysis. point: maps a model to its point, None for a baseline. no_group: group of the baselines. component, varied,
-    example: words for messages. axis, title, legend: texts of the figure.
+    kind: the kind of analysis. point: maps a subject to its point, None for a baseline. no_group: group of the baselines. component,
+    varied, example (of a baseline; None if there are none): words for messages. axis, legend: texts of the figure.
     """
 
     kind: str
     option: str
     group: str
     no_group: str | None
-    point: Callable[[ModelSpec], Point | None]
+    point: Callable[[Subject], Point | None]
     component: str
     varied: str
     axis: str
-    title: str
     legend: Callable[[Any], str]
-    example: str
+    example: str | None
 
     def analyse(self, context: AnalysisContext) -> Analysis:
         """Returns one record per row and figure; the option is null for a baseline. Raises UserError if no row has the component."""
-        finder = Finder(context.ledger, Data(context.data_dir))
-        records = [record for subject in context.subjects for record in self._analyse_row(subject, finder)]
+        intervals = Intervals(context, context.subjects)
+        starts = {s.spec.init_from for s in context.subjects if self.point(s) is not None} - {None}
+        records = [record for subject in context.subjects for record in self._analyse_row(subject, intervals, starts)]
         values = {r[self.option] for r in records if r[self.option] is not None}
         if not values:
             raise UserError(f"{self.kind}: found no row with {self.component}; expected some with different {self.varied}")
-        records.sort(key=lambda r: (r[self.option] is not None, sort_key(r[self.group]), sort_key(r[self.option])))
+        words = list(dict.fromkeys(r[self.group] for r in records))  # numbers are sorted, words stay in the order of the rows
+        place = {group: words.index(group) if isinstance(group, str) else group or 0 for group in words}
+        records.sort(key=lambda r: (r[self.option] is not None, place[r[self.group]], sort_key(r[self.option])))
         notes = [line for subject in context.subjects for line in _missing_figures(subject, records)]
         if len(values) == 1:
             notes.append(f"only one {self.axis} is there: nothing to compare")
-        if all(record[self.option] is not None for record in records):
+        if self.example is not None and all(record[self.option] is not None for record in records):
             notes.append(f"no baseline among the rows; name one beside them, e.g. {self.example}")
         signatures = {(r["figure"], r["signature"]) for r in records if r["signature"]}
         if len(signatures) > len({figure for figure, _ in signatures}):
             notes.append("rows are scored differently: see signature")
-        columns = ["row", "label", "seed", self.group, self.option, "figure", "bleu", "signature"]
-        return Analysis(self.kind, columns, records, partial(self.draw, records), notes, shown=columns[:-1])
+        notes += intervals.notes([r["over"] for r in records if r["signature"]])
+        columns = ["row", "label", "seeds", self.group, self.option, "figure", "bleu", "half_width", "over", "is_start", "signature"]
+        return Analysis(self.kind, columns, records, partial(self.draw, records), notes, shown=columns[:-2], width="column")
 
-    def _analyse_row(self, subject: Subject, finder: Finder) -> Records:
-        """Returns the figures of one row with one seed: its own test set, then those of `also` and `means`."""
-        outcome = next((o for o in finder.outcomes(subject.row, [subject.spec.seed]) if o.seed == subject.spec.seed), None)
-        if outcome is None or outcome.bleu is None:
+    def _analyse_row(self, subject: Subject, intervals: Intervals, starts: set[str | None]) -> Records:
+        """Returns the figures of one row over its seeds: its own test set, then those of `also` and `means`."""
+        ours = figures_of(subject.row, intervals.outcomes[subject.row.id])
+        if ours is None or "bleu" not in ours:
             return []
-        group, value = self.point(subject.spec.model) or (self.no_group, None)
-        columns = subject.columns | {self.group: group, self.option: value}
-        own = columns | {"figure": subject.spec.score.test, "bleu": round(outcome.bleu, 4), "signature": outcome.signature}
-        others = figures_of(subject.row, [outcome]) or {}
-        names = [name for name in (*subject.row.also, *subject.row.means) if name in others]
-        return [own, *(columns | {"figure": name, "bleu": others[name], "signature": None} for name in names)]
+        group, value = self.point(subject) or (self.no_group, None)
+        columns = {"row": subject.row.id, "label": subject.label, "seeds": len(ours["seeds"]), self.group: group, self.option: value}
+        columns["is_start"] = value is None and subject.row.id in starts
+        half, over = intervals.half(subject.row.id)
+        own = {"figure": subject.spec.score.test, "bleu": ours["bleu"], "half_width": half, "over": over, "signature": ours["signature"]}
+        names = [name for name in (*subject.row.also, *subject.row.means) if name in ours]
+        others = [{"figure": name, "bleu": ours[name], "half_width": None, "over": None, "signature": None} for name in names]
+        return [columns | each for each in (own, *others)]
 
     def draw(self, records: Records, figure: Figure) -> None:
-        """Draws one colour per figure, one marker per group and a dashed line per baseline."""
-        axes = figure.subplots()
+        """Draws one colour per group, one marker and dash per figure, and a dashed line with a band per baseline.
+
+        A baseline that others start from was trained for fewer updates; it is left out if there is another one.
+        """
         points = [r for r in records if r[self.option] is not None]
+        baselines = [r for r in records if r[self.option] is None]
+        baselines = [r for r in baselines if not r["is_start"]] or baselines
         places = positions({r[self.option] for r in points})
-        groups = list(group_by(points, self.group))
-        for index, name in enumerate(group_by(records, "figure")):
-            colour = figures.colour(index)
-            for mark, group in enumerate(groups):
-                own = sorted((places[r[self.option]], r["bleu"]) for r in points if r["figure"] == name and r[self.group] == group)
+        groups, names = list(group_by(points, self.group)), list(group_by(records, "figure"))
+        span = max(places.values()) - min(places.values())
+        (axes,) = figures.panels(figure, 1)
+        palette = figures.colours(len(groups) + len({r["row"] for r in baselines}))
+        for mark, name in enumerate(names):
+            prefix = f"{name}, " if len(names) > 1 else ""
+            for index, (colour, group) in enumerate(zip(palette, groups, strict=False)):
+                own = sorted((places[r[self.option]], r["bleu"], r["half_width"] or 0.0) for r in points if self._is(r, name, group))
                 if own:
-                    axes.plot(*zip(*own, strict=True), color=colour, marker=figures.marker(mark), label=f"{name}, {self.legend(group)}")
-            for base, r in enumerate(r for r in records if r["figure"] == name and r[self.option] is None):
-                label = f"{name}, {figures.short(r['label'])}"
-                axes.axhline(r["bleu"], color=colour, linestyle=("--", ":", "-.")[base % 3], linewidth=1.2, label=label)
+                    x, y, half = zip(*own, strict=True)
+                    bars: dict[str, Any] = {"yerr": half, "capsize": 2, "elinewidth": 0.8} if any(half) else {}
+                    look: dict[str, Any] = {
+                        "color": colour,
+                        "marker": figures.marker(mark or index),
+                        "linestyle": DASHES[mark % len(DASHES)],
+                    }
+                    axes.errorbar(figures.dodged(x, index, len(groups), span), y, **bars, **look, label=prefix + self.legend(group))
+            reference = list(group_by(baselines, "row"))
+            for r in (r for r in baselines if r["figure"] == name):
+                colour = palette[len(groups) + reference.index(r["row"])]
+                seen = self._is_near(r["bleu"], [p for p in points if p["figure"] == name])
+                label = f"{prefix}{figures.short(figures.without_note(r['label']))}: {r['bleu']:.2f}{'' if seen else ' (off the axis)'}"
+                axes.plot([], [], color=colour, linestyle="--", label=label)
+                if seen:
+                    axes.axhline(r["bleu"], color=colour, linestyle="--", linewidth=1.0)
+                    if r["half_width"]:
+                        axes.axhspan(r["bleu"] - r["half_width"], r["bleu"] + r["half_width"], color=colour, alpha=0.12, linewidth=0)
         axes.set_xticks(list(places.values()), [str(value) for value in places])
-        axes.set(xlabel=self.axis, ylabel="BLEU [%]", title=self.title)
-        axes.grid(axis="y", alpha=0.3)
-        figures.clip_at_zero(axes)
-        figures.legend(figure, axes)
+        over = list(dict.fromkeys(r["over"] for r in records if r["over"]))
+        axes.set(xlabel=self.axis, ylabel="BLEU [%]", title=f"bars: 95 % interval over {' or '.join(over)}" if over else "")
+        axes.grid(axis="y")
+        figures.legend(figure, axes.get_legend_handles_labels()[0])
+
+    def _is(self, record: dict[str, Any], figure: str, group: Any) -> bool:
+        return bool(record["figure"] == figure and record[self.group] == group)
+
+    @staticmethod
+    def _is_near(value: float, points: Records) -> bool:
+        """Whether an axis that shows the value keeps a third of its height for the points."""
+        halves = [p["half_width"] or 0.0 for p in points]
+        low, high = (pick(p["bleu"] + sign * h for p, h in zip(points, halves, strict=True)) for pick, sign in ((min, -1), (max, 1)))
+        return max(high, value) - min(low, value) <= 3 * max(high - low, 1.0)
 
 
 def sort_key(value: int | str | None) -> tuple[bool, int, str]:

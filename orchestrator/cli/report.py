@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from orchestrator.cli.options import AsJson, Controls, Export, NoTracking, Seed, TrackingUri, expand_options
-from orchestrator.files.folders import parser
+from orchestrator.files.folders import checked, parser
 from orchestrator.specs.analyses import KINDS
 from orchestrator.sweeps.options import RowOptions
+
+
+def _folder_or_page(value: Any) -> Path:
+    path = Path(value)
+    if path.suffix not in (".html", ".md") or "\0" in str(value):
+        return checked(value, "--to")
+    checked(path.parent, "--to")
+    return path
 
 
 @expand_options()
@@ -27,18 +35,21 @@ def analyse(
         Path | None,
         typer.Option("--out", parser=parser("--out"), help="Folder of the files; default RESULTS/analyses/NAME."),
     ] = None,
+    width: Annotated[
+        str | None, typer.Option("--width", metavar="column|page", help="Width of the figure: one or two columns of a paper.")
+    ] = None,
     export: Export = None,
     no_tracking: NoTracking = False,
     tracking_uri: TrackingUri = None,
     as_json: AsJson = False,
 ) -> None:
-    """Analyse trained rows: data as JSON and CSV, a figure as PNG and SVG. Rows without a run are named and left out.
+    """Analyse trained rows: data as JSON and CSV, a figure as PNG, SVG and PDF. Rows without a run are named and left out.
 
     Example:  nmt-ablate analyse dou2018/fig4 --profile smoke
     """
     from orchestrator.cli.commands.analyse import Outputs, analyse
 
-    outputs = Outputs(out, export, no_tracking, tracking_uri, as_json)
+    outputs = Outputs(out, export, no_tracking, tracking_uri, as_json, width)
     analyse(targets, kind, settings or [], 1 if seed is None else seed, options, outputs)
 
 
@@ -74,16 +85,23 @@ def table(
 @expand_options()
 def report(
     targets: Annotated[
-        list[str], typer.Argument(metavar="TABLE..", help="paper/table, FILE.yaml or a folder of search_spaces; several make one page.")
+        list[str],
+        typer.Argument(metavar="TARGET..", help="Tables, sweeps, files or folders, as `sweep` takes them; several make one page."),
     ],
     options: RowOptions,
     to: Annotated[
-        Path | None, typer.Option("--to", parser=parser("--to"), metavar="FOLDER", help="Folder of the page; default RESULTS/reports.")
+        Path | None,
+        typer.Option(
+            "--to", parser=_folder_or_page, metavar="FOLDER|FILE", help="A folder or a .html or .md file; default RESULTS/reports."
+        ),
     ] = None,
     baseline: Annotated[
         str | None, typer.Option("--baseline", metavar="ROW", help="Compare with this row; default: the one that a row starts from.")
     ] = None,
     controls: Controls = None,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Write Markdown for a README, with the charts as SVG files beside it, in place of HTML.")
+    ] = False,
 ) -> None:
     """Write one HTML page that needs nothing else: results, verdicts, curves, translations, what differs, provenance.
 
@@ -91,7 +109,7 @@ def report(
     """
     from orchestrator.cli.commands.report import report
 
-    report(targets, to, baseline, replace(options, controls=controls))
+    report(targets, to, baseline, replace(options, controls=controls), as_markdown=as_markdown)
 
 
 @expand_options()

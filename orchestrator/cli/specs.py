@@ -131,11 +131,13 @@ def describe(
     describe(kind, as_json)
 
 
-def schema() -> None:
-    """JSON schema of a table's file, for editors.
+def schema(
+    form: Annotated[str, typer.Option("--format", metavar="json|md", help="JSON schema, for editors, or docs/spec.md.")] = "json",
+) -> None:
+    """Every key of a table's file, described.
 
     Example:  nmt-ablate schema > table.schema.json
     """
     from orchestrator.cli.commands.specs import print_schema
 
-    print_schema()
+    print_schema(form)

@@ -11,7 +11,7 @@ from orchestrator.ledger.outcome import FINISHED
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.cost import Cost, Sum
-from orchestrator.sweeps.plan import Plan, Planned
+from orchestrator.sweeps.plan import NO_WEIGHTS, Plan, Planned
 from orchestrator.training.runtime import best_device
 
 BUSY = 0.3
@@ -74,11 +74,11 @@ def totals(
 
 
 def _done(rows: Iterable[Planned], ledger: Ledger) -> set[str]:
-    """Keys of trainings, decodings and scores in the ledger."""
+    """Keys of trainings, decodings and scores in the ledger that are not done again."""
     found: set[str] = set()
     for row in rows:
         train = row.keys.train
-        if train is None:
+        if train is None or row.reason == NO_WEIGHTS:
             continue
         if train not in found and ((record := ledger.read_train(train)) is None or record["status"] not in FINISHED):
             continue
@@ -130,7 +130,7 @@ def _sum(each: Sum, unit: str) -> str:
 
 
 def _saved(alone: Sum, shared: Sum) -> str:
-    if alone.trainings == shared.trainings and alone.decodings == shared.decodings:
+    if shared.trainings >= alone.trainings and shared.decodings >= alone.decodings:
         return ""
     times = f"{alone.flop / shared.flop:.2f} times less" if shared.flop else f"{alone.trainings - shared.trainings} trainings less"
     return f" ({times})"

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 import secrets
 from pathlib import Path
 
 from orchestrator.data.corpus import content_of
 from orchestrator.errors import UserError
+from orchestrator.paths import user_cache
 
 MIN_CACHED_BYTES = 16 << 20
 _cache: dict[tuple[str, int, int], tuple[str, int]] = {}
@@ -46,8 +46,7 @@ def _content(path: Path) -> tuple[str, int]:
 
 
 def _cache_path(stamp: tuple[str, int, int]) -> Path:
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "nmt-ablate" / "hashes" / hashlib.sha256(repr(stamp).encode()).hexdigest()
+    return user_cache() / "hashes" / hashlib.sha256(repr(stamp).encode()).hexdigest()
 
 
 def _read_cache(path: Path | None) -> tuple[str, int] | None:

@@ -41,10 +41,10 @@ model:                                           # small, for minutes on a CPU; 
   encoder: {{num_layers: 4}}
   decoder: {{num_layers: 4}}
 optim:
-  schedule: {{kind: inverse-sqrt, lr: 3.0e-3, warmup: 200}}
+  schedule: {{kind: inverse-sqrt, lr: 3.0e-3, warmup: 100}}
   clip_norm: 1.0
   label_smoothing: 0.1
-train: {{max_steps: 600, validate_every: 200, checkpoint_every: 200}}   # far from convergence: raise max_steps for results
+train: {{max_steps: 300, validate_every: 100, checkpoint_every: 100}}   # far from convergence: raise max_steps for results
 decode: {{checkpoint: last, beam_size: 4, length_penalty: {{kind: gnmt, alpha: 0.6}}}}
 score: {{test: test, metric: sacrebleu}}           # BLEU of the tokens of sacreBLEU's {tokenizer}
 sweep:

@@ -26,6 +26,8 @@ _TITLES = {
     "compute_to_equal_loss": "compute to equal loss",
     "tokens_per_second": "tokens/s",
     "sentences_per_second": "sentences/s",
+    "words_per_second": "words/s",
+    "train_hours": "training, h",
 }
 _SCORES = ("bleu", "delta", "bleu_spread")
 _HIDDEN = ("tokens_per_second", "sentences_per_second")
@@ -59,7 +61,7 @@ def columns(table: Table) -> list[Column]:
             shown = f"{title} (ours)" if name in reported else title
             found.append(Column(name, shown, [_cell(table, line, name, True) for line in table.rows], numeric=figures))
     for kind in sorted({kind for line in table.rows for kind in (line.ours or {}).get("controls", {})}):
-        each = [_control((line.ours or {}).get("controls", {}).get(kind, {})) for line in table.rows]
+        each = [control((line.ours or {}).get("controls", {}).get(kind, {})) for line in table.rows]
         found.append(Column(f"{kind}-control", f"delta to {kind} control", each))
     if measured:
         conditions = [_conditions(line) for line in table.rows]
@@ -146,7 +148,7 @@ def _measured(ours: dict[str, Any], kind: str, column: str) -> str:
     return interval(ours["effect"]) if column == "delta" and "effect" in ours else text
 
 
-def _control(found: Mapping[str, Any]) -> str:
+def control(found: Mapping[str, Any]) -> str:
     """The difference to a matched control and its verdict: `+0.10 (-0.20 to +0.40), underpowered (mini)`."""
     word = found.get("verdict", {})
     judged = f", {named_verdict(word['word'], word.get('setting', ''))}" if word else ""

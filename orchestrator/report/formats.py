@@ -15,12 +15,17 @@ from orchestrator.safe_text import markdown as _md
 def markdown(table: Table, names: Sequence[str] = ()) -> str:
     """A Markdown table with its title above and its notes below. names: of columns, see `layout`."""
     made = layout(table, names)
-    headers, rows = [column.title for column in made.columns], made.rows
-    heads, shown = [_md(header) for header in headers], [[_md(cell) for cell in row] for row in rows]
-    widths = [max(len(header), *(len(row[i]) for row in shown)) if shown else len(header) for i, header in enumerate(heads)]
-    lines = [_line(heads, widths), _line(["-" * width for width in widths], widths), *(_line(row, widths) for row in shown)]
-    notes = "".join(f"\n{_md(note)}\n" for note in (*made.notes, *table.notes))
-    return f"**{_md(table.table)}**\n\n" + "\n".join(lines) + "\n" + notes
+    headers, bold = [column.title for column in made.columns], [made.best(column) for column in made.columns]
+    heads = [_md(header) for header in headers]
+    shown = [[_bold(_md(cell), "**{}**", i in best) for cell, best in zip(row, bold, strict=True)] for i, row in enumerate(made.rows)]
+    notes = "".join(f"\n{_md(note)}\n" for note in (*made.notes, *made.bold_notes, *table.notes))
+    return f"**{_md(table.table)}**\n\n{markdown_grid(heads, shown)}\n{notes}"
+
+
+def markdown_grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The bare Markdown table of cells that are escaped already."""
+    widths = [max(len(head), *(len(row[i]) for row in rows)) if rows else len(head) for i, head in enumerate(heads)]
+    return "\n".join([_line(heads, widths), _line(["-" * width for width in widths], widths), *(_line(row, widths) for row in rows)])
 
 
 def as_json(table: Table, names: Sequence[str] = ()) -> str:
@@ -31,15 +36,16 @@ def as_json(table: Table, names: Sequence[str] = ()) -> str:
 def as_html(table: Table, names: Sequence[str] = ()) -> str:
     """An HTML fragment without scripts, styles or links. names: of columns, see `layout`."""
     made = layout(table, names)
-    headers, rows = [column.title for column in made.columns], made.rows
+    headers, bold = [column.title for column in made.columns], [made.best(column) for column in made.columns]
 
-    def row(tag: str, values: list[str]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{_html(value)}</{tag}>" for value in values) + "</tr>"
+    def row(tag: str, values: list[str], best: Sequence[bool]) -> str:
+        cells = [_bold(_html(value), "<strong>{}</strong>", b) for value, b in zip(values, best, strict=True)]
+        return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
 
-    body = "\n".join(row("td", values) for values in rows)
-    notes = "".join(f"<p>{_html(note)}</p>\n" for note in (*made.notes, *table.notes))
+    body = "\n".join(row("td", values, [place in best for best in bold]) for place, values in enumerate(made.rows))
+    notes = "".join(f"<p>{_html(note)}</p>\n" for note in (*made.notes, *made.bold_notes, *table.notes))
     caption = f"<caption>{_html(table.table)}</caption>"
-    return f"<table>\n{caption}\n<thead>{row('th', headers)}</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n{notes}"
+    return f"<table>\n{caption}\n<thead>{row('th', headers, [False] * len(headers))}</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n{notes}"
 
 
 FORMATS: dict[str, Callable[..., str]] = {"md": markdown, "json": as_json, "latex": latex, "html": as_html}
@@ -54,7 +60,13 @@ def several(tables: Sequence[Table], form: str, names: Sequence[str] = ()) -> st
     return "\n".join(FORMATS[form](table, names) for table in tables)
 
 
-def _line(values: list[str], widths: list[int]) -> str:
+def _bold(text: str, form: str, best: bool) -> str:
+    """Sets the figure itself in bold, without what follows it: `**35.46** ± 0.53`."""
+    first, space, rest = text.partition(" ")
+    return f"{form.format(first)}{space}{rest}" if best else text
+
+
+def _line(values: Sequence[str], widths: Sequence[int]) -> str:
     return "| " + " | ".join(value.ljust(width) for value, width in zip(values, widths, strict=True)) + " |"
 
 

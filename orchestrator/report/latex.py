@@ -1,4 +1,4 @@
-"""A table as LaTeX: a float with caption and label that is never wider than the line, notes below."""
+"""A table as LaTeX: a float with caption and label that is never wider than the line, of both columns if it needs them; notes below."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from orchestrator.report.figures import short_id
 from orchestrator.report.layout import layout
 from orchestrator.report.table import Table
 from orchestrator.safe_text import visible
-from orchestrator.scoring.rouge import FIGURES as ROUGE
 
 _TEX = (
     {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"}
@@ -26,7 +25,8 @@ _INTERVAL = re.compile(r"\((\S+) to (\S+)\)")
 _SETTING = re.compile(r" \([^()]*\)(?=:|$)")
 WRAPPED = 36
 """Characters from which a text is wrapped."""
-_BEST = ("bleu", "chrf", *ROUGE)
+COLUMN = 52
+"""Characters that fit one column of a paper; a wider table spans both."""
 _FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 
 
@@ -35,21 +35,24 @@ def latex(table: Table, names: Sequence[str] = ()) -> str:
     made = layout(table, names)
     if not names:  # states take much room and are few
         made = replace(made, columns=[column for column in made.columns if column.name != "status"])
-    bold = {id(column): _best(column, table) for column in made.columns}
+    bold = {id(column): made.best(column) for column in made.columns}
     body = [
         " & ".join(_cell(column, place, place in bold[id(column)]) for column in made.columns) + r" \\" for place in range(len(table.rows))
     ]
     scale = next((note for note in table.notes if note.startswith("ours: ")), None)
     states = [] if names else [f"{short_id(line.id)}: {state(line)}" for line in table.rows if not state(line).startswith("done")]
-    notes = [_tex(note.replace("(.. to ..)", "[.., ..]")) for note in (*made.notes, *states, *table.notes) if note != scale]
+    said = (*made.notes, *states, *made.bold_notes, *table.notes)
+    notes = [_tex(note.replace("(.. to ..)", "[.., ..]")) for note in said if note != scale]
     below = r" \\ ".join(notes)
     name = _tex(table.table) + (f": {_tex(scale.removeprefix('ours: '))}" if scale else "")
+    kind = "table*" if sum(map(_width, made.columns)) > COLUMN else "table"
     lines = [
         f"% {visible(' '.join(table.table.split()))}: \\usepackage{{array,booktabs,graphicx}}",
-        r"\begin{table}[tbp]",
+        rf"\begin{{{kind}}}[tbp]",
         r"\centering",
         rf"\caption{{{name}. The paper's figures beside ours.}}",
         rf"\label{{tab:{re.sub(r'[^A-Za-z0-9-]', '-', table.table)}}}",
+        r"\smallskip",
         r"\footnotesize\setlength{\tabcolsep}{4pt}",
         _FIT,
         rf"\begin{{tabular}}{{@{{}}{''.join(map(_alignment, made.columns))}@{{}}}}",
@@ -60,9 +63,14 @@ def latex(table: Table, names: Sequence[str] = ()) -> str:
         r"\bottomrule",
         r"\end{tabular}}",
         *([r"\par\smallskip", rf"\parbox{{\linewidth}}{{\scriptsize\raggedright {below}}}"] if notes else []),
-        r"\end{table}",
+        rf"\end{{{kind}}}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _width(column: Column) -> int:
+    """Characters, with the space between columns."""
+    return 2 + min(WRAPPED, max(map(len, (column.title, *column.cells))))
 
 
 def _alignment(column: Column) -> str:
@@ -88,14 +96,6 @@ def _head(columns: Sequence[Column]) -> list[str]:
             below.append(_tex(each[0].title))
         at += len(each)
     return [" & ".join(top) + r" \\", " ".join(rules), " & ".join(below) + r" \\"]
-
-
-def _best(column: Column, table: Table) -> set[int]:
-    """Places of the highest score of ours among the rows that run."""
-    if not column.ours or column.name not in (*_BEST, *table.scores):
-        return set()
-    values = {place: float(cell.split()[0]) for place, cell in enumerate(column.cells) if re.match(r"\d+(\.\d+)?( |$)", cell)}
-    return {place for place, value in values.items() if len(values) > 1 and value == max(values.values())}
 
 
 def _cell(column: Column, place: int, bold: bool) -> str:

@@ -64,7 +64,7 @@ def measure(row: Row, rows: Sequence[Row], outcomes: Outcomes, reader: Statistic
             continue
         means = [float(each.scores.mean()) for name, each in effects.arms.items() if effects.keys[name] == key and each.k > 1]
         span = max(means) - min(means) if len(means) > 1 else None
-        found = {"mean": float(arm.scores.mean()), "sd": spread.sd, "sentences": _sentence_error(arm), "range": span}
+        found = {"mean": float(arm.scores.mean()), "sd": spread.sd, "sentences": sentence_error(arm), "range": span}
         found["signal_to_noise"] = None if span is None or not spread.sd else span / spread.sd
         record["metrics"][metric] = {name: None if v is None else round(v, 5) for name, v in found.items()} | {"df": spread.df}
         record["seeds"] = arm.k
@@ -158,7 +158,7 @@ def power(floor: Floor, rows: int, seeds: int, claims: Mapping[str, float]) -> d
     return about | {"mde": None if mde is None else round(mde, 3), "seeds_needed": needed}
 
 
-def _sentence_error(arm: Arm) -> float:
+def sentence_error(arm: Arm) -> float:
     """Standard error of one run's score over sentences: the bootstrap's, mean over seeds."""
     size = arm.statistics.shape[1]
     return float(np.sqrt(arm.resampled(multiplicities(size), np.arange(size)).var(axis=1, ddof=1).mean()))

@@ -3,8 +3,7 @@
     claims:
       - {row: fused, against: base, metric: bleu, effect: 0.8, margin: 0.3, seeds: 5}
 
-`against`: by default the row that the table compares with. `effect`: the expected difference in the metric's units (0: none, which needs
-a margin). `seeds`: the fewest that are to be judged. A file without claims is judged by the differences that its paper reports.
+A file without claims is judged by the differences that its paper reports.
 """
 
 from __future__ import annotations
@@ -24,14 +23,21 @@ Metric = Literal["bleu", "chrf", "nll", "rougeL"]
 
 
 class Claim(Strict):
-    """One claim. margin: see `scoring.significance.verdicts.judge`."""
+    """A difference that the runs are expected to show, written down before they run (docs/verdicts.md)."""
 
     row: str
+    """Name of the row that differs."""
     effect: Annotated[float, Field(gt=-1000, lt=1000)]
+    """The expected difference to `against`, in the metric's units; 0: none, which needs a margin."""
     against: str | None = None
+    """Name of the row that it differs from; null: the row that the table compares with."""
     metric: Metric | None = None
+    """What differs; null: the row's metric."""
     margin: Annotated[float, Field(gt=0, lt=1000)] | None = None
+    """Largest effect that a claim of no effect allows, and below which an effect is too small to be the claimed one; null: 0.5 for bleu,
+    chrf and rougeL."""
     seeds: Annotated[int, Field(ge=2, le=1000)] = 2
+    """The fewest seeds of each row with which the claim is judged."""
 
     @model_validator(mode="after")
     def _sound(self) -> Claim:

@@ -16,11 +16,16 @@ Files = Annotated[list[str], Field(min_length=2)]
 class CorpusFiles(Strict):
     """Parallel text with one sentence per line. Each split is a list: the source file, then its references, plain or gzipped."""
 
-    src: str = Field(description="Language code of the sources (ISO 639-1), such as ja.")
-    tgt: str = Field(description="Language code of the references, which decides the tokenisation of BLEU.")
-    train: Files = Field(description="Files of the training text; paths are relative to the table's file.")
-    valid: Files = Field(description="Files of the validation text, by which checkpoints are chosen.")
-    test: Files = Field(description="Files of the test set.")
+    src: str
+    """Language code of the sources (ISO 639-1), such as ja."""
+    tgt: str
+    """Language code of the references, which decides the tokenisation of BLEU."""
+    train: Files
+    """Files of the training text; paths are relative to the table's file."""
+    valid: Files
+    """Files of the validation text, by which checkpoints are chosen."""
+    test: Files
+    """Files of the test set."""
 
     def __str__(self) -> str:
         return self.train[0]

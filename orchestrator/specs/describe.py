@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from models.registry import REGISTRIES
 from orchestrator.errors import UserError
-from orchestrator.specs.components import schema
+from orchestrator.specs.components import MAX_INT
+from orchestrator.specs.json_schema import component_schema
 from orchestrator.specs.positions import nearest, shown
+
+BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 
 
 def registry_list() -> dict[str, list[str]]:
@@ -34,36 +38,49 @@ def describe(name: str) -> list[dict[str, Any]]:
 
 def _one(registry: str, name: str) -> dict[str, Any]:
     cls = REGISTRIES[registry].get(name)
-    options = []
-    for option, info in schema(registry, name).model_fields.items():
-        if option != "kind":
-            kind = schema(registry, name).model_json_schema()["properties"][option]
-            options.append(
-                {
-                    "name": option,
-                    "type": _type(kind),
-                    "default": None if info.is_required() else info.default,
-                    "required": info.is_required(),
-                }
-            )
+    found = component_schema(registry, name)
+    options = [
+        {
+            "name": option,
+            "type": type_of(key),
+            "default": key.get("default"),
+            "required": option in found.get("required", []),
+            "description": key.get("description", ""),
+        }
+        for option, key in found["properties"].items()
+        if option != "kind"
+    ]
     source = inspect.getsourcefile(cls) or ""
     return {
         "registry": registry,
         "kind": name,
         "version": getattr(cls, "version", 1),
-        "doc": inspect.getdoc(cls) or "",
+        "doc": found["description"],
         "options": options,
         "source": source[source.rfind("models/") :],
     }
 
 
-def _type(schema: dict[str, Any]) -> str:
-    if "enum" in schema:
-        return " | ".join(map(str, schema["enum"]))
-    if "const" in schema:
-        return str(schema["const"])
-    if "anyOf" in schema:
-        return " | ".join(_type(branch) for branch in schema["anyOf"])
-    name = str(schema.get("type", "any"))
-    low = schema.get("minimum")
-    return f"{name} >= {low}" if low is not None and low >= 0 else name
+def type_of(key: dict[str, Any], named: Callable[[str], str] = str, value: Callable[[Any], str] = str) -> str:
+    """Returns the type of a key of a JSON schema in words. named: text of a reference, of the definition's name. value: text of a value."""
+    if "$ref" in key:
+        return named(key["$ref"].rpartition("/")[2])
+    if "enum" in key:
+        return " | ".join(map(value, key["enum"]))
+    if "const" in key:
+        return value(key["const"])
+    if branches := key.get("anyOf") or key.get("oneOf"):
+        return " | ".join(dict.fromkeys(type_of(branch, named, value) for branch in branches))
+    if key.get("type") == "array":
+        return f"list of {type_of(key.get('items', {}), named, value)}"
+    if key.get("type") == "object":
+        items = key.get("additionalProperties")
+        return f"mapping to {type_of(items, named, value)}" if isinstance(items, dict) and items else "mapping"
+    name, bounds = (
+        str(key.get("type", "any")),
+        {sign: key[bound] for bound, sign in BOUNDS.items() if abs(key.get(bound, MAX_INT)) < MAX_INT},
+    )
+    if len(bounds) < 2:
+        return " ".join([name, *(f"{sign} {bound:g}" for sign, bound in bounds.items())])
+    low, high = bounds
+    return f"{name} in {'[' if low == '>=' else '('}{bounds[low]:g}, {bounds[high]:g}{']' if high == '<=' else ')'}"

@@ -14,20 +14,24 @@ class Stage(Strict):
     """Another batch size from an epoch on (epochs count from 0)."""
 
     from_epoch: Positive
+    """First epoch with this size."""
     size: Positive
+    """Batch size in `unit`."""
 
 
 class BatchSpec(Strict):
-    """Size of one global micro-batch: at most `size` padded target tokens, or `size` sentence pairs.
-
-    stages: sizes in later epochs. curriculum: number of epochs at the start whose batches come from short to long (Platanios et al. 2019).
-    """
+    """Size of one global micro-batch, which the workers of a run share."""
 
     unit: Literal["tokens", "sentences"] = "tokens"
+    """What `size` counts: target tokens, padding included, or sentence pairs."""
     size: Positive = 4096
+    """Most tokens, or number of sentence pairs, of a micro-batch."""
     accumulate: Positive = 1
+    """Micro-batches of one update."""
     stages: list[Stage] = Field(default_factory=list)
+    """Batch sizes in later epochs, in order."""
     curriculum: Natural = 0
+    """Number of epochs at the start whose batches come from short to long (Platanios et al. 2019)."""
 
     @field_validator("stages")
     @classmethod
@@ -63,30 +67,35 @@ ROUNDING = 1e-9
 class Schedule(Strict):
     """Learning rate of update t of a phase of T updates, after a linear warm-up of w updates.
 
-    noam: factor * d_model^-0.5 * min(t^-0.5, t * w^-1.5). inverse-sqrt: lr * sqrt(w / t). fixed: lr.
-    wsd (warm-up, stable, decay; Hu et al. 2024): lr, then a decay to `min_lr` (0 if null) over the last `cooldown` * T updates, as 1 - x
-    (linear) or 1 - sqrt(x) (1-sqrt; Haegele et al. 2024), x from 0 to 1.
-    cosine (Loshchilov and Hutter 2017): half a cosine from lr to `min_lr` (0 if null) over the updates after the warm-up.
-    plateau: lr * shrink^(cuts so far), without warm-up.
+    T is the number of updates in the phase: exact if max_steps ends it, otherwise estimated from the batches of the first epoch.
 
-    w is `warmup`, or `warmup_ratio` * T. T is the number of updates in the phase: exact if max_steps ends it, otherwise estimated from the
-    batches of the first epoch.
-
-    plateau (Shen et al. 2018, section 4.3): with `cut: each_rise` the rate is cut at each validation whose nll is higher than at the
-    previous one; with `after_first_rise` at the first such validation and at every later one. Training ends when the rate falls below
-    `min_lr`. The paper validates once per epoch: `train.validate_every: epoch`.
+    plateau (Shen et al. 2018, section 4.3) ends the training when the rate falls below `min_lr`. The paper validates once per epoch:
+    `train.validate_every: epoch`.
     """
 
     kind: Literal["noam", "inverse-sqrt", "fixed", "plateau", "wsd", "cosine"] = "noam"
+    """noam: factor * d_model^-0.5 * min(t^-0.5, t * w^-1.5). inverse-sqrt: lr * sqrt(w / t). fixed: lr. plateau: lr * shrink^(cuts so far),
+    without warm-up, until the rate is below `min_lr`. wsd (warm-up, stable, decay; Hu et al. 2024): lr, then a decay to `min_lr`. cosine
+    (Loshchilov and Hutter 2017): half a cosine from lr to `min_lr` over the updates after the warm-up."""
     warmup: Natural = 4000
+    """w, in updates; 0 with plateau or with warmup_ratio."""
     warmup_ratio: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """w as a share of the phase's updates T; null: w is warmup."""
     factor: Annotated[float, Field(gt=0)] = 1.0
+    """Factor of noam's rate."""
     lr: Annotated[float, Field(gt=0)] | None = None
+    """Learning rate behind the warm-up; needed by every kind but noam, which has none."""
     shrink: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Factor of the rate at each cut of a plateau, 0.1 by default."""
     min_lr: Annotated[float, Field(gt=0)] | None = None
+    """Of wsd and cosine, the last rate (null: 0). Of plateau, the rate below which training ends, 1e-4 by default."""
     cut: Literal["each_rise", "after_first_rise"] | None = None
+    """When a plateau's rate is cut. each_rise (default): at each validation whose nll is higher than at the previous one; after_first_rise:
+    at the first such validation and at every later one."""
     cooldown: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of T over which wsd decays, at its end; 0.2 by default."""
     decay: Literal["linear", "1-sqrt"] | None = None
+    """Form of wsd's decay, x from 0 to 1: linear: 1 - x; 1-sqrt (default): 1 - sqrt(x) (Haegele et al. 2024)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -149,15 +158,16 @@ class Schedule(Strict):
 
 
 class Restart(Strict):
-    """A second phase, which resets the optimiser's moments and the schedule's step count (Wang 2018).
-
-    Exactly one of `after_steps` and `after_epochs` is given.
-    """
+    """A second phase, which resets the optimiser's moments and the schedule's step count (Wang 2018)."""
 
     after_steps: Positive | None = None
+    """Updates of the first phase. Exactly one of after_steps and after_epochs is given."""
     after_epochs: Positive | None = None
+    """Epochs of the first phase. Exactly one of after_steps and after_epochs is given."""
     schedule: Schedule
+    """Learning-rate schedule of the second phase."""
     batch: BatchSpec | None = None
+    """Batches of the second phase; null: those of the first."""
 
     @model_validator(mode="after")
     def _one(self) -> Restart:
@@ -172,25 +182,31 @@ _MOMENTUM = {"nag": 0.99, "muon": 0.95}
 
 
 class OptimSpec(Strict):
-    """The optimiser and its schedule.
-
-    adam (Kingma and Ba 2015): options betas and eps. nag (Nesterov 1983, fairseq's form): option momentum, default 0.99.
-    muon (Jordan 2024): momentum (default 0.95) with orthogonalised updates for the matrices between embeddings and output, scaled to the
-    size of Adam's updates (Liu et al. 2025) so that both share one learning rate; Adam for all other parameters.
-    weight_decay: decoupled (Loshchilov and Hutter 2019), applied to parameters with two or more dimensions.
-    ema: decay of an exponential moving average of the weights (`decode.checkpoint: ema`); after update t it is at most (1 + t) / (10 + t).
-    """
+    """The optimiser and its schedule."""
 
     kind: Literal["adam", "nag", "muon"] = "adam"
+    """adam (Kingma and Ba 2015); nag (Nesterov 1983, fairseq's form); muon (Jordan 2024): momentum with orthogonalised updates for the
+    matrices between embeddings and output, scaled to the size of Adam's updates (Liu et al. 2025) so that both share one learning rate;
+    Adam for all other parameters."""
     betas: Annotated[list[Probability], Field(min_length=2, max_length=2)] = BETAS
+    """Decay of Adam's first and second moment."""
     eps: Annotated[float, Field(gt=0)] = EPS
+    """What Adam adds to the root of the second moment."""
     momentum: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Momentum of nag and muon; null: 0.99 for nag, 0.95 for muon."""
     weight_decay: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Decoupled weight decay (Loshchilov and Hutter 2019), applied to parameters with two or more dimensions."""
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Decay of an exponential moving average of the weights (`decode.checkpoint: ema`); after update t it is at most (1 + t) / (10 + t).
+    null: there is no average."""
     schedule: Schedule = Schedule()
+    """Learning-rate schedule."""
     restart: Restart | None = None
+    """A second phase with a schedule of its own; null: there is one phase."""
     clip_norm: Annotated[float, Field(ge=0)] = 0.0
+    """Norm to which the gradient of an update is clipped; 0: it is not clipped."""
     label_smoothing: Probability = 0.0
+    """Probability that the training loss spreads over the vocabulary."""
 
     @model_validator(mode="before")
     @classmethod

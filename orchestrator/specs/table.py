@@ -1,16 +1,31 @@
-"""Strict schema of the parts of a table's file that are not specs: source, sweep, and the head of each row."""
+"""Strict schema of the parts of a table's file that are not specs: its head, and the head of each row."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from orchestrator.specs.analyses import KINDS
+from orchestrator.specs.base import Strict
 from orchestrator.specs.claims import Claim
-from orchestrator.specs.resources import size, valid_share
-from orchestrator.specs.schema import Natural, Positive, Strict
+from orchestrator.specs.sweep import MAX_SEED, Resources, Retrain, Scheduler, Seed, SweepSpec
+
+__all__ = [
+    "MAX_SEED",
+    "AnalysisName",
+    "Resources",
+    "Retrain",
+    "RowHead",
+    "RowHeader",
+    "Scheduler",
+    "Seed",
+    "SingleHead",
+    "SweepSpec",
+    "TableHead",
+    "TableSource",
+]
 
 SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SEGMENT_WORDS = "letters, digits and ._- (at most 64, first a letter or digit)"
@@ -21,10 +36,8 @@ RESERVED = ("bleu", "sacrebleu", "tokenised", "mteval", "rouge1", "rouge2", "rou
 """Figure names of score records, which `also` and `means` may not use."""
 FAILED = "failed"
 """The value of `expect: {bleu: failed}`, and the status of such a run (`ledger.outcome`)."""
-MAX_SEED = 2**32 - 1
 _UNIT = {"k": 1e3, "M": 1e6, "G": 1e9}
 
-Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 Kind = Literal["run", "quoted", "analysis"]
 ControlKind = Literal["params", "flops"]
 if TYPE_CHECKING:
@@ -59,7 +72,9 @@ class TableSource(Strict):
     """The paper and the table that a file reproduces."""
 
     paper: str
+    """First part of the addresses of its rows, such as `dou2018`."""
     table: str
+    """Second part of the addresses of its rows, such as `table1`."""
 
     @model_validator(mode="after")
     def _segments(self) -> TableSource:
@@ -69,108 +84,23 @@ class TableSource(Strict):
         return self
 
 
-class Retrain(Strict):
-    """After a search, the `top` rows and pinned rows are trained again in full, with other seeds."""
-
-    top: Positive = 3
-    seeds: Annotated[list[Seed], Field(min_length=1)]
-
-
-class Scheduler(Strict):
-    """asha compares a run at each rung (in steps) with the runs that reached it before; fifo gives every run its full budget.
-
-    tolerance: how much worse than the cutoff, in the metric's units, a run may be at a rung and go on. noise: sqrt(2) times the standard
-    deviation over seeds at the rung, of the baseline's noise floor.
-    """
-
-    kind: Literal["asha", "fifo"] = "asha"
-    metric: Literal["valid/nll", "valid/ppl", "valid/accuracy", "valid/bleu"] = "valid/nll"
-    mode: Literal["min", "max"] = "min"
-    rungs: list[Positive] = Field(default_factory=list)
-    reduction_factor: Annotated[float, Field(gt=1)] = 2.0
-    shuffle_seed: Natural = 0
-    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["noise"] = 0.0
-    retrain: Retrain | None = None
-
-    @model_validator(mode="after")
-    def _sound(self) -> Scheduler:
-        if self.kind == "asha" and not self.rungs:
-            raise ValueError("rungs are missing; expected increasing steps such as [200, 400]")
-        if any(a >= b for a, b in zip(self.rungs, self.rungs[1:], strict=False)):
-            raise ValueError(f"rungs {self.rungs} do not increase")
-        wanted = "max" if self.metric in ("valid/accuracy", "valid/bleu") else "min"
-        if self.mode != wanted:
-            raise ValueError(f"mode {self.mode} keeps the worst by {self.metric}; expected {wanted}")
-        return self
-
-
-MAX_SEEDS = 1000
-
-
-def _counted(seeds: Any) -> Any:
-    """Expands a number of seeds, `3` -> [1, 2, 3]; returns anything else unchanged."""
-    if isinstance(seeds, int) and not isinstance(seeds, bool):
-        if not 1 <= seeds <= MAX_SEEDS:
-            raise ValueError(f"seeds is {seeds}; expected how many, from 1 to {MAX_SEEDS}, or a list such as [1, 2]")
-        return list(range(1, seeds + 1))
-    return seeds
-
-
-class Resources(Strict):
-    """Resources of each worker of each run, which do not affect results (see `orchestrator.engines.resources`).
-
-    gpu: number of GPUs, a fraction of one, or auto (as many runs per GPU as fit by estimated memory). memory: auto (the estimate, if runs
-    share a machine), none, or a size such as 12G. wait: seconds without resources after which the sweep ends; null waits indefinitely.
-    """
-
-    gpu: Annotated[float, Field(ge=0.01, le=64)] | Literal["auto"] = 1.0
-    memory: str = "auto"
-    wait: Annotated[float, Field(ge=1)] | None = None
-
-    @model_validator(mode="after")
-    def _sound(self) -> Resources:
-        if self.gpu != "auto" and not valid_share(float(self.gpu)):
-            raise ValueError(f"gpu is {self.gpu}; expected auto, a part of a GPU such as 0.25, or whole ones")
-        if self.memory not in ("auto", "none"):
-            try:
-                size(self.memory)
-            except ValueError:
-                raise ValueError(f"memory is {self.memory[:40]!r}; expected auto, none or a size such as 12G") from None
-        return self
-
-
-class SweepSpec(Strict):
-    """How a table is run. seeds: a list, or a number N for 1 to N."""
-
-    seeds: Annotated[list[Seed], Field(min_length=1), BeforeValidator(_counted, json_schema_input_type=Positive | list[Seed])] = Field(
-        default_factory=lambda: [1]
-    )
-    concurrency: Positive | None = None
-    resources: Resources = Resources()
-    scheduler: Scheduler = Scheduler(kind="fifo")
-
-    @model_validator(mode="after")
-    def _distinct(self) -> SweepSpec:
-        again = [] if self.scheduler.retrain is None else self.scheduler.retrain.seeds
-        for seeds in (self.seeds, again):
-            if len(set(seeds)) != len(seeds):
-                raise ValueError(f"seeds {seeds} are not distinct")
-        if both := sorted(set(self.seeds) & set(again)):
-            raise ValueError(f"scheduler.retrain.seeds {both} are seeds of the search; expected others: its best were chosen by those")
-        return self
-
-
 class FigureHeader(Strict):
-    """Scoring and analysis keys that both a file and a row may have."""
+    """Keys of scoring and analysis that both a file and a row may have; a row's own come first."""
 
     also: Also = Field(default_factory=dict)
+    """Further figures of the same training, such as `{greedy: {beam_size: 1}}`: name -> its differences to the `score` section; null
+    removes a figure that the file states."""
     means: Means = Field(default_factory=dict)
+    """Means of figures, such as `{average: [mt04, mt05]}`: name -> the figures that it averages; null removes a mean that the file
+    states."""
     analysis: AnalysisName | None = None
+    """The analysis that `nmt-ablate analyse` makes of the row by default; null: none."""
     significance: TestName | None = None
+    """Tests whose p-values mark the row in the analysis `significance`: sign test, paired bootstrap or both; null: both."""
     failed_below: Annotated[float, Field(ge=0, le=100)] | None = None
     """BLEU below which a finished run counts as `failed`; a diverged run then does as well. null: neither does."""
     controls: list[ControlKind] | None = None
-    """Matched controls of each variant: its baseline with the variant's parameters, or its training operations (see `cost.controls`)."""
+    """Matched controls of each variant: its baseline with the variant's parameters (params), or its training operations (flops)."""
 
     @model_validator(mode="after")
     def _names(self) -> FigureHeader:
@@ -186,13 +116,22 @@ class RowHeader(FigureHeader):
     """Head of a row: its keys other than the spec, in a table's file and in a file printed by `show`."""
 
     label: str = ""
+    """What the row is called in tables; empty: its name."""
     kind: Kind = "run"
+    """run: the row is trained and scored; quoted: it is never run, the paper's numbers are printed beside the others; analysis: it shows an
+    analysis of other rows."""
     expect: dict[str, Any] = Field(default_factory=dict)
+    """What the paper reports: column -> a number such as 27.64, +0.3 or 88.0M, true or false, or null; `bleu: failed` for a failed run."""
     assumed: list[str] = Field(default_factory=list)
+    """Dotted keys that the paper does not state, such as `score.metric`."""
     workers: Annotated[int, Field(ge=1, le=4096)] = 1
+    """Workers that train the row together, each on a part of every batch."""
     pinned: bool = False
+    """Whether ASHA never stops the row."""
     of: list[str] = Field(default_factory=list)
+    """Of kind analysis, the rows that it looks at."""
     note: Annotated[str, Field(max_length=1000)] = ""
+    """One line below the table, such as which reading of a sentence this is."""
 
     @model_validator(mode="after")
     def _expect(self) -> RowHeader:
@@ -223,10 +162,12 @@ class RowHeader(FigureHeader):
 
 
 class RowHead(RowHeader):
-    """Head of a row in a table's file. use: names of templates, merged in this order."""
+    """Head of a row in a table's file: its keys other than the sections and figures."""
 
     init_from: str | None = None
+    """Name or address of the row whose trained weights this one starts from; null: random weights."""
     use: list[str] = Field(default_factory=list)
+    """Names of templates, which merge in this order onto the file's sections, below the row's own keys."""
 
     @model_validator(mode="after")
     def _use(self) -> RowHead:
@@ -236,23 +177,35 @@ class RowHead(RowHeader):
 
 
 class TableHead(FigureHeader):
-    """Head of a table's file. Its figures apply to all its rows of kind run, and to files that extend it."""
+    """Head of a table's file: its keys other than the sections and figures, which apply to all its rows, and to files that extend it."""
 
     extends: str | None = None
+    """A file, by a path relative to this one, whose sections, templates and figures this one starts from; not its rows, sweep and grid."""
     source: TableSource | None = None
+    """The paper and the table; addresses of rows are paper/table/row. null: local/FILE/row."""
     assumed: list[str] = Field(default_factory=list)
+    """Dotted keys that the paper does not state, in every row."""
     sweep: SweepSpec | None = None
+    """How the table is run; null: one seed, every row to its end."""
     expect_columns: list[str] = Field(default_factory=list)
+    """Order of the columns that the paper reports, such as [params, bleu]; others follow in order of appearance."""
     templates: dict[str, Any] = Field(default_factory=dict)
+    """Named parts of rows, which rows take by `use`."""
     rows: dict[str, Any] = Field(default_factory=dict)
-    grid: dict[str, Any] | None = None  # see specs.grid.schema
+    """The rows: name -> what differs from the file's sections."""
+    grid: dict[str, Any] | None = None
+    """Axes whose combinations are rows; null: the rows are those of `rows`."""
     claims: list[Claim] = Field(default_factory=list)
+    """Differences that the runs are expected to show, written down before they run."""
 
 
 class SingleHead(RowHeader):
-    """A single resolved row printed by `show`, which needs no other file. `parents`: address -> spec of each row it starts from."""
+    """A single resolved row printed by `show`, which needs no other file."""
 
     controls: ClassVar[None] = None  # type: ignore[misc]  # the key is refused: controls are rows of a table
     id: str
+    """Address of the row."""
     spec: dict[str, Any] | None = None
+    """Its sections, written out in full, with seed and init_from; null: the row is not run."""
     parents: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Address -> spec of each row whose trained weights it starts from."""

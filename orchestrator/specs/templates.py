@@ -21,9 +21,10 @@ HeadOf = Callable[..., Any]
 
 
 class TemplateHead(Strict):
-    """Head of a template: its keys other than spec sections."""
+    """Head of a template: its keys other than the sections."""
 
     assumed: list[str] = Field(default_factory=list)
+    """Dotted keys of the template that the paper does not state."""
 
 
 @dataclass(frozen=True)

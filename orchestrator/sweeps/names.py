@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.errors import UserError
+from orchestrator.specs import index
 from orchestrator.specs.positions import shown
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import SEGMENT
@@ -17,6 +19,28 @@ def address_of(target: str, rows: Sequence[Row]) -> str:
     tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
     folder = Path(target).resolve().name if len(tables) > 1 or Path(target).is_dir() else ""
     return (folder if SEGMENT.fullmatch(folder) else "folder") if folder else tables[0]
+
+
+def as_targets(row: Row) -> tuple[str, str]:
+    """Table and row as a command line names them: by address, or by file where the address finds no table or that of another file."""
+    paper, table, name = row.id.split("/", 2)
+    if _is_indexed(row.source_file) and _file_of(f"{paper}/{table}") == row.source_file:
+        return f"{paper}/{table}", row.id
+    return row.source_file, f"{row.source_file}#{name}"
+
+
+@functools.cache
+def _is_indexed(file: str) -> bool:
+    """Whether an address may find the file; told by its place, since finding by address may read every table."""
+    return Path(file).resolve() in {path.resolve() for path in index.table_files()}
+
+
+@functools.cache
+def _file_of(table: str) -> str | None:
+    try:
+        return index.find(table).table.document.file
+    except UserError:
+        return None
 
 
 def sweep_name(address: str, profile: str | None, sets: Sequence[str] | None, controls: Sequence[str] | None = None) -> str:

@@ -62,6 +62,10 @@ class Planned:
         } | ({} if self.cost is None else {"cost": self.cost.as_json(self.params)})
 
 
+NO_WEIGHTS = "a row starts from its weights, which are not here"
+"""Reason for which a finished row is new: it is trained again, translated and scored."""
+
+
 @dataclass
 class Plan:
     """parents: rows that were not requested but are trained first, because a row starts from them.
@@ -221,8 +225,7 @@ def _without_weights(row: Row, data: Data, ledger: Ledger) -> set[str | None]:
 
 
 def _again(rows: Sequence[Planned], without_weights: set[str | None]) -> list[Planned]:
-    reason = "a row starts from its weights, which are not here"
-    return [replace(p, status="new", reason=reason) if p.status == "done" and p.keys.train in without_weights else p for p in rows]
+    return [replace(p, status="new", reason=NO_WEIGHTS) if p.status == "done" and p.keys.train in without_weights else p for p in rows]
 
 
 def _plan_row(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, str], uncounted: list[str]) -> Planned:

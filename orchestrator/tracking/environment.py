@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -37,6 +39,20 @@ def configure() -> None:
         os.environ.setdefault(name, value)
     for name, level in (("alembic", logging.WARNING), ("urllib3.connectionpool", logging.ERROR)):
         logging.getLogger(name).setLevel(level)
+
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """Context: requests to a server fail soon, for a caller that waits. The user's values win."""
+    wanted = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ |= {name: value for name, value in wanted.items() if before[name] in (None, ENVIRONMENT[name])}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            os.environ |= {} if value is None else {name: value}
 
 
 def default_uri(results: Path) -> str:

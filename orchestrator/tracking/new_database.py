@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -13,13 +12,14 @@ from typing import Any
 
 from orchestrator.files import atomic
 from orchestrator.files.locks import file_lock
+from orchestrator.paths import user_cache
 from orchestrator.tracking.environment import configure
 from orchestrator.tracking.sqlite_client import revision
 
 
 def write_new_database(path: Path) -> None:
     """Writes an empty database of the installed MLflow. An unusable cache is no error."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt-ablate" / "mlflow"
+    folder = user_cache() / "mlflow"
     cached = folder / f"{version('mlflow')}.db"
     try:
         with file_lock(folder / "lock"):

@@ -25,6 +25,7 @@ from orchestrator.files.locks import file_lock
 from orchestrator.ledger.run_lock import owner
 from orchestrator.tracking.history import Point
 from orchestrator.tracking.overview import Finished, overview, rounded, row_names, words
+from orchestrator.tracking.pages import copy_page
 from orchestrator.tracking.source import FINAL, RunResult, SweepRecord, SweepRow, read_result, read_sweep, run_directory, stamp
 from orchestrator.tracking.store import MlflowStore, StoredRun
 from orchestrator.tracking.views import colours
@@ -154,6 +155,7 @@ class Projector:
             path = self.results / ".tracking" / sweep.id / "table.csv"
             atomic.write_text(path, about.table)
             self.store.write_artifacts(stored.parent, {path.name: path})
+        tags |= copy_page(self.store, stored.parent, sweep.id)
         self.store.write(stored.parent, points=about.points, tags=tags | about.tags)
         if stored.parent.status != STATUS[state]:
             end = max((run.end for run in stored.finished.values()), default=sweep.started)

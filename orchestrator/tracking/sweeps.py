@@ -7,7 +7,6 @@ warning; it catches up from the files later. MLflow is imported by the thread.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections import Counter
@@ -19,7 +18,7 @@ from orchestrator.errors import LockedError, UserError
 from orchestrator.ledger.run_lock import RunLock, owner
 from orchestrator.safe_text import log
 from orchestrator.tracking import analyses
-from orchestrator.tracking.environment import reason, redact, sqlite_path
+from orchestrator.tracking.environment import impatient, reason, redact, sqlite_path
 from orchestrator.tracking.location import check_disk_space
 from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.source import read_sweep, sweep_files
@@ -33,20 +32,14 @@ TRIES = 3
 
 def check(results: Path, uri: str) -> None:
     """UserError with one line unless `uri` can be written now with this login."""
-    impatient = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
-    before = {name: os.environ.get(name) for name in impatient}
-    os.environ |= {name: value for name, value in impatient.items() if before[name] is None}
     try:
-        store = MlflowStore(results, uri)
-        store.client.set_experiment_tag(store.experiment, "nmt.product", "nmt-ablate")  # fails with a read-only login
+        with impatient():
+            store = MlflowStore(results, uri)
+            store.client.set_experiment_tag(store.experiment, "nmt.product", "nmt-ablate")  # fails with a read-only login
     except UserError:
         raise
     except Exception as error:
         raise UserError(f"MLflow at {redact(uri)} cannot be written: {reason(error)}") from error
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
 
 
 class BackgroundProjector:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, by_row, group_by
@@ -17,6 +18,7 @@ from orchestrator.errors import UserError
 
 COLUMNS = ["row", "label", "seed", "data", "step", "accuracy"]
 METRICS = {"training": "train/accuracy", "validation": "valid/accuracy"}
+LINES = {"training": "--", "validation": "-"}
 
 
 @register("accuracy")
@@ -34,19 +36,20 @@ def analyse(context: AnalysisContext) -> Analysis:
         raise UserError(*notes[1:])
     last = [curve[-1] for curve in group_by(records, "row", "seed", "data").values()]
     summary = [f"{r['row']} seed {r['seed']}: {r['data']} {r['accuracy']:.2f} % at update {r['step']}" for r in last]
-    return Analysis("accuracy", COLUMNS, records, partial(draw, records), notes, summary)
+    return Analysis("accuracy", COLUMNS, records, partial(draw, records), notes, summary, width=figures.width_of(len(context.subjects)))
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """Draws one colour per row, training solid and validation dashed."""
-    axes = figure.subplots()
-    for index, own in enumerate(by_row(records).values()):
-        curves = group_by(own, "data")
-        for data, line in zip(METRICS, ("-", "--"), strict=True):
-            if points := [(r["step"], r["accuracy"]) for r in curves.get(data, [])]:
-                figures.plot_curve(axes, index, points, f"{figures.short(own[0]['label'])}, {data}", line)
+    """Draws one colour per model, training dashed and validation solid with markers."""
+    (axes,) = figures.panels(figure, 1)
+    styles = figures.styles(records)
+    for row, own in by_row(records).items():
+        for data, curve in group_by(own, "data").items():
+            mark = {"marker": styles[row].marker if data == "validation" and len(curve) <= figures.MOST_MARKERS else None}
+            look = styles[row].line(LINES[data]) | mark
+            axes.plot([r["step"] for r in curve], [r["accuracy"] for r in curve], **look)
     figures.integer_ticks(axes)
-    axes.set(xlabel="updates", ylabel="token accuracy [%]", title="Token accuracy by update (Wang et al. 2018, Fig. 4)")
-    axes.grid(alpha=0.3)
-    figures.clip_at_zero(axes)
-    figures.legend(figure, axes)
+    axes.set(xlabel="updates", ylabel="token accuracy [%]")
+    axes.grid()
+    kinds = [Line2D([], [], color="0.25", linestyle=line, label=data) for data, line in LINES.items()]
+    figures.legend(figure, [*figures.handles(styles), *kinds])

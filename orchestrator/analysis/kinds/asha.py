@@ -16,11 +16,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row
+from orchestrator.analysis.asha_figure import draw
+from orchestrator.analysis.asha_measures import same_rungs, shares
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject
 from orchestrator.analysis.registry import register
 from orchestrator.errors import UserError
 from orchestrator.report import noise_floor
@@ -93,8 +91,8 @@ def analyse(context: AnalysisContext) -> Analysis:
 
 def summary(records: Records, top: int) -> list[str]:
     lines = []
-    for share, suffix in _shares(records):
-        own = _same_rungs(records, share)
+    for share, suffix in shares(records):
+        own = same_rungs(records, share)
         spread = "" if share["low"] == share["high"] else f" ({share['low']:.0%} to {share['high']:.0%} of 90% of the orders)"
         rungs = share["rungs"]
         what = f"a sweep's own decisions ({rungs})" if suffix else f"reduction factor {share['reduction_factor']}, rungs {rungs}"
@@ -103,17 +101,6 @@ def summary(records: Records, top: int) -> list[str]:
             f"{own[f'best_kept{suffix}']['value']:.0%}, all of the best {top} in {own[f'top_kept{suffix}']['value']:.0%} of the orders"
         )
     return lines
-
-
-def _shares(records: Records) -> list[tuple[dict[str, Any], str]]:
-    """Returns (record of a share, suffix of its measures), the real sweep last."""
-    return [(r, suffix) for suffix in ("", "_real") for r in records if r["measure"] == f"share{suffix}"]
-
-
-def _same_rungs(records: Records, share: Mapping[str, Any]) -> dict[str, Any]:
-    """Maps each measure to its record with the reduction factor and rungs of `share`."""
-    key = (share.get("reduction_factor"), share["rungs"])
-    return {r["measure"]: r for r in records if (r.get("reduction_factor"), r["rungs"]) == key}
 
 
 def _curves(context: AnalysisContext, metric: str, notes: list[str]) -> dict[str, Curve]:
@@ -236,64 +223,3 @@ def _real_decisions(context: AnalysisContext, curves: Mapping[str, Curve]) -> Re
         raise UserError(f"--option decisions={shown(text)}: it is of other rows: {other} is in one of them only")
     spent = {run: stopped.get(run, curve.steps) * curve.cost for run, curve in curves.items()}
     return Replay(stopped, spent, sum(curve.steps * curve.cost for curve in curves.values()))
-
-
-def draw(records: Records, metric: str, top: int, figure: Figure) -> None:
-    """Draws validation curves of the full grid with each run's survival (left), and compute against survival of the best runs (right)."""
-    figure.set_size_inches(11.5, 4.8)
-    left, right = figure.subplots(1, 2, width_ratios=[1.5, 1.0])
-    real = any(r["measure"] == "survived_real" for r in records)
-    _draw_curves(left, records, metric, "survived_real" if real else "survived")
-    _draw_trade_off(right, records, top)
-
-
-def _draw_curves(axes: Axes, records: Records, metric: str, measure: str) -> None:
-    """Real decisions: solid up to the rung that stopped the run, then dotted. Replays: paler if stopped more often."""
-    real = measure.endswith("_real")
-    survival = [r for r in records if r["measure"] == measure]
-    survival = [r for r in survival if r.get("reduction_factor") == survival[0].get("reduction_factor")]
-    values = by_row(r for r in records if r["measure"] == metric)
-    for index, r in enumerate(survival):
-        points = [(int(point["rungs"]), point["value"]) for point in values[r["row"], r["seed"]]]
-        stop = r["low"] if real else None
-        end = f"to {stop}" if stop is not None else "to the end" if real else f"{r['value']:.0%}"
-        axes.plot(
-            *zip(*[p for p in points if stop is None or p[0] <= stop], strict=True),
-            label=f"{figures.short(r['label'] or r['row'].rpartition('/')[2], 34)}: {end}",
-            color=figures.colour(index),
-            marker=figures.marker(index),
-            markersize=4,
-            linewidth=1.2,
-            alpha=1.0 if real else 0.25 + 0.75 * r["value"],
-        )
-        if stop is not None:
-            rest = [p for p in points if p[0] >= stop]
-            axes.plot(*zip(*rest, strict=True), color=figures.colour(index), linestyle=":", linewidth=0.9, alpha=0.7)
-    title = f"survival, reduction factor {survival[0].get('reduction_factor')}"
-    axes.set(xlabel="updates", ylabel=metric, title="stopped by a sweep's own ASHA: dotted behind the rung" if real else title)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=6.5, ncols=2 if len(survival) > 8 else 1)
-
-
-def _draw_trade_off(axes: Axes, records: Records, top: int) -> None:
-    axes.scatter([100], [100], color="black", marker="*", s=90, label="the full grid", zorder=3)
-    for index, (share, suffix) in enumerate(_shares(records)):
-        own = _same_rungs(records, share)
-        x, low, high = (100 * share[name] for name in ("value", "low", "high"))
-        who = "the sweep that ran" if suffix else f"factor {share['reduction_factor']}"
-        for name, filled, what in (("best_kept", False, "the best run"), ("top_kept", True, f"all of the best {top}")):
-            axes.errorbar(
-                [x],
-                [100 * own[name + suffix]["value"]],
-                xerr=[[x - low], [high - x]],
-                color=figures.colour(index),
-                marker="D" if suffix else "o",
-                markersize=9 if suffix and not filled else 6,
-                fillstyle="full" if filled else "none",
-                capsize=2.5,
-                label=f"{who}: {what}",
-            )
-    axes.set(xlim=(0, 105), ylim=(-5, 105), title="what ASHA spends, and what it keeps")
-    axes.set(xlabel="compute, % of the full grid (bars: 90% of the orders)", ylabel="orders in which they are kept, %")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=7, loc="best")

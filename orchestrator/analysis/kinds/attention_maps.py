@@ -126,7 +126,6 @@ def draw(records: Records, figure: Figure) -> None:
             else:
                 axes.set_axis_off()
     figure.colorbar(image, ax=panels, label="attention weight, mean over heads", fraction=0.03, aspect=40)
-    figure.suptitle("Cross-attention of the top decoder layer (Wei et al. 2020, Figs. 4, 6)", fontsize=10)
 
 
 def _size(records: Records, name: str) -> int:

@@ -7,6 +7,7 @@ subwords. With `points` above 1, weight snapshots give BLEU by update.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from rich.progress import Progress
 
 from models.initialise import stream_seed
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
+from orchestrator.analysis.figures import Style
 from orchestrator.analysis.progress import progress_bars
 from orchestrator.analysis.registry import register
 from orchestrator.analysis.snapshots import load, snapshots_of, step_of
@@ -125,45 +127,55 @@ def summary(records: Records) -> list[str]:
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """Draws BLEU (bars if each row has one point) above losses, if any; training left, validation right; one colour per row."""
-    rows = list(by_row(records))
+    """Draws BLEU above losses, if any; training left, validation right. BLEU is by depth where methods have several depths (one line a
+    method), else by update, or a bar a row if each row has one point. Losses are one colour a method, one marker a depth.
+    """
+    styles = figures.styles(records)
     measures = [m for m in ("bleu", "nll") if any(r["measure"] == m for r in records)]
-    training = [r for r in records if r["data"] == "training" and r["measure"] == "bleu"]
-    bars = max(len(own) for own in by_row(training).values()) == 1
-    top = max(2.2, 0.9 + 0.3 * len(rows)) if bars else 3.2
-    figure.set_size_inches(9.0, top + (3.2 if "nll" in measures else 0.0))
-    panels = figure.subplots(len(measures), 2, squeeze=False, height_ratios=[top if m == "bleu" else 3.2 for m in measures])
-    for line, measure in zip(panels, measures, strict=True):
-        for axes, data in zip(line, ("training", "validation"), strict=True):
-            own = [r for r in records if (r["measure"], r["data"]) == (measure, data)]
-            as_bars = measure == "bleu" and bars
-            (_draw_bars if as_bars else _draw_curves)(axes, own, rows)
-            axes.set_title(TITLES[measure, data])
-            axes.grid(axis="x" if as_bars else "both", alpha=0.3)
-    if bars:
-        panels[0, 1].set_yticklabels([])
-    handles, labels = panels[-1, 0].get_legend_handles_labels()
-    if not handles:
-        handles, labels = panels[-1, 1].get_legend_handles_labels()
-    figures.legend_below(figure, handles, labels)
-    figure.suptitle("Degradation of deep networks (Wei et al. 2020, Fig. 2)", fontsize=10)
+    scores = [r for r in records if r["measure"] == "bleu"]
+    one_point = max(len(own) for own in group_by(scores, "row", "seed", "data").values()) == 1
+    methods = {key: style.model for key, style in styles.items()}
+    depths = group_by([{"method": methods[r["row"], r["seed"]], "layers": r["layers"]} for r in scores], "method")
+    by_depth = one_point and any(len({r["layers"] for r in own}) > 1 for own in depths.values())
+    draw_bleu = _draw_depths if by_depth else _draw_bars if one_point else _draw_curves
+    panels = figures.panels(figure, 2 * len(measures), height=2.2, most=2)
+    for place, axes in enumerate(panels):
+        measure, data = measures[place // 2], ("training", "validation")[place % 2]
+        own = [r for r in records if (r["measure"], r["data"]) == (measure, data)]
+        (draw_bleu if measure == "bleu" else _draw_curves)(axes, own, styles)
+        axes.set_title(TITLES[measure, data])
+        axes.grid(axis="x" if measure == "bleu" and draw_bleu is _draw_bars else "both")
+    if one_point and not by_depth:
+        panels[1].set_yticklabels([])
+    figures.legend(figure, figures.handles(styles))
 
 
-def _draw_bars(axes: Axes, records: Records, rows: list[tuple[str, int]]) -> None:
-    records = [r for row in rows for r in by_row(records).get(row, [])[-1:]]
-    values = [r["value"] for r in records]
-    axes.barh(range(len(records)), values, color=[figures.colour(rows.index((r["row"], r["seed"]))) for r in records], height=0.65)
-    figures.label_rows(axes, [figures.short(r["label"], 32) for r in records])
-    for place, value in enumerate(values):
-        axes.text(value, place, f" {value:.2f}", va="center", fontsize=8)
-    axes.set_xlim(0.0, max(1.0, 1.18 * max(values, default=1.0)))
+def _draw_depths(axes: Axes, records: Records, styles: Mapping[tuple[str, int], Style]) -> None:
+    depths = sorted({r["layers"] for r in records})
+    for own in group_by([r | {"method": styles[r["row"], r["seed"]].model} for r in records], "method").values():
+        own.sort(key=lambda r: r["layers"])
+        colour = styles[own[0]["row"], own[0]["seed"]].colour
+        axes.plot([r["layers"] for r in own], [r["value"] for r in own], color=colour)
+        for r in own:
+            axes.plot([r["layers"]], [r["value"]], **styles[r["row"], r["seed"]].line("none", color=colour))
+    axes.set_xticks(depths, [str(depth) for depth in depths])
+    axes.set(xlabel="encoder layers", ylabel="BLEU [%]")
+
+
+def _draw_bars(axes: Axes, records: Records, styles: Mapping[tuple[str, int], Style]) -> None:
+    last = [own[-1] for own in by_row(records).values()]
+    for place, r in enumerate(last):
+        style = styles[r["row"], r["seed"]]
+        axes.barh(place, r["value"], color=style.colour, hatch=style.hatch, edgecolor="white", height=0.65)
+        axes.text(r["value"], place, f" {r['value']:.2f}", va="center", fontsize=7)
+    figures.label_rows(axes, [figures.short(r["label"], 32) for r in last])
+    axes.set_xlim(0.0, max(1.0, 1.18 * max(r["value"] for r in last)))
     axes.set_xlabel("BLEU [%]")
 
 
-def _draw_curves(axes: Axes, records: Records, rows: list[tuple[str, int]]) -> None:
-    curves = by_row(records)
-    for index, row in enumerate(rows):
-        if row in curves:
-            figures.plot_curve(axes, index, [(r["step"], r["value"]) for r in curves[row]], curves[row][0]["label"])
+def _draw_curves(axes: Axes, records: Records, styles: Mapping[tuple[str, int], Style]) -> None:
+    for key, own in by_row(records).items():
+        mark = styles[key].marker if len(own) <= figures.MOST_MARKERS else None
+        axes.plot([r["step"] for r in own], [r["value"] for r in own], **styles[key].line() | {"marker": mark})
     figures.integer_ticks(axes)
-    axes.set(xlabel="updates", ylabel="BLEU [%]" if records and records[0]["measure"] == "bleu" else "nll per target token")
+    axes.set(xlabel="updates", ylabel="BLEU [%]" if records and records[0]["measure"] == "bleu" else "nll per target token [nats]")

@@ -11,7 +11,7 @@ four quartiles.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from rich.progress import Progress
 from models.transformer import Transformer
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
+from orchestrator.analysis.figures import Style
 from orchestrator.analysis.progress import progress_bar, progress_bars
 from orchestrator.analysis.registry import register
 from orchestrator.analysis.released_split import analyse_released, read
@@ -164,15 +165,14 @@ def draw(records: Records, figure: Figure) -> None:
     """Draws gains over the baseline (left) and BLEU (right), one line of panels per split, one colour per row."""
     rows = list(by_row(records))
     splits = group_by((r for r in records if r["quartile"] != "all"), "split")
-    figure.set_size_inches(9.5, 3.6 * len(splits))
-    panels = figure.subplots(len(splits), 2, squeeze=False)
-    for line, (split, own) in zip(panels, splits.items(), strict=True):
-        _draw_gains(line[0], own, rows)
-        _draw_bleu(line[1], own, rows)
-        line[0].set_title(f"gain over the baseline, {SPLITS[split]}")
-        line[1].set_title(f"BLEU, {SPLITS[split]}")
-    figures.legend_below(figure, *panels[0][1].get_legend_handles_labels())
-    figure.suptitle("BLEU by difficulty (Wei et al. 2020, Fig. 3)", fontsize=10)
+    styles = figures.styles(records)
+    panels = figures.panels(figure, 2 * len(splits), most=2)
+    for (left, right), (split, own) in zip(zip(panels[::2], panels[1::2], strict=True), splits.items(), strict=True):
+        _draw_gains(left, own, rows, styles)
+        _draw_bleu(right, own, rows, styles)
+        left.set_title(f"gain over the baseline, {SPLITS[split]}")
+        right.set_title(f"BLEU, {SPLITS[split]}")
+    figures.legend(figure, figures.handles(styles))
 
 
 def _quartile_axis(axes: Axes, records: Records) -> list[str]:
@@ -180,8 +180,7 @@ def _quartile_axis(axes: Axes, records: Records) -> list[str]:
     names = list(group_by(records, "quartile"))
     axes.set_xticks(range(len(names)), [f"{name}\n{counts[name]} sent." for name in names])
     axes.set_xlim(-0.5, len(names) - 0.5)
-    axes.grid(axis="y", alpha=0.3)
-    axes.set_axisbelow(True)
+    axes.grid(axis="y")
     return names
 
 
@@ -190,22 +189,20 @@ def _values(records: Records, names: Sequence[str], column: str) -> list[float]:
     return [float("nan") if values.get(name) is None else values[name] for name in names]
 
 
-def _draw_gains(axes: Axes, records: Records, rows: Sequence[tuple[str, int]]) -> None:
+def _draw_gains(axes: Axes, records: Records, rows: Sequence[tuple[str, int]], styles: Mapping[tuple[str, int], Style]) -> None:
     names = _quartile_axis(axes, records)
     width = 0.8 / max(1, len(rows) - 1)
     for index, row in enumerate(rows[1:], start=1):
         gains = _values(by_row(records).get(row, []), names, "gain")
         places = [x - 0.4 + width * (index - 0.5) for x in range(len(names))]
-        axes.bar(places, gains, width * 0.92, color=figures.colour(index))
+        axes.bar(places, gains, width * 0.92, color=styles[row].colour, hatch=styles[row].hatch, edgecolor="white")
     axes.axhline(0.0, color="black", linewidth=0.8)
     axes.set_ylabel("gain [BLEU]")
 
 
-def _draw_bleu(axes: Axes, records: Records, rows: Sequence[tuple[str, int]]) -> None:
+def _draw_bleu(axes: Axes, records: Records, rows: Sequence[tuple[str, int]], styles: Mapping[tuple[str, int], Style]) -> None:
     names = _quartile_axis(axes, records)
-    for index, row in enumerate(rows):
+    for row in rows:
         if own := by_row(records).get(row):
-            heights, label = _values(own, names, "bleu"), figures.short(own[0]["label"])
-            axes.plot(range(len(names)), heights, color=figures.colour(index), marker=figures.marker(index), label=label)
+            axes.plot(range(len(names)), _values(own, names, "bleu"), **styles[row].line())
     axes.set_ylabel(f"BLEU [%], {records[0]['metric']}")
-    figures.clip_at_zero(axes)

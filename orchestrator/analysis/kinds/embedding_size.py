@@ -16,18 +16,17 @@ from matplotlib.figure import Figure
 
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by
+from orchestrator.analysis.intervals import Intervals
 from orchestrator.analysis.registry import register
 from orchestrator.errors import UserError
 from orchestrator.report.figures import figures as figures_of
 from orchestrator.report.figures import short_id
-from orchestrator.report.find import Finder
 from orchestrator.specs.schema import ModelSpec
 from orchestrator.specs.table import number
-from orchestrator.sweeps.plan import Data
 
 COMPARED = ["baseline", "delta", "params_pct", "paper_delta", "paper_params_pct"]
 COLUMNS = [
-    *("row", "label", "corpus", "model", "layers", "embedding", "bleu", "spread", "seeds", "params"),
+    *("row", "label", "corpus", "model", "layers", "embedding", "bleu", "spread", "seeds", "half_width", "over", "params"),
     *("paper_embedding", "paper_bleu", "paper_params", "dense", *COMPARED),
 ]
 SHOWN = ["model", "corpus", "embedding", "bleu", "spread", "params", "paper_bleu", "delta", "params_pct"]
@@ -40,8 +39,8 @@ SIZE = re.compile(r"[-_]?e(\d+)$")
 @register("embedding-size")
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row, over its seeds. Raises UserError if fewer than two sizes have scores."""
-    finder = Finder(context.ledger, Data(context.data_dir))
-    records = [record for s in context.subjects if (record := analyse_row(s, finder)) is not None]
+    intervals = Intervals(context, context.subjects)
+    records = [record for s in context.subjects if (record := analyse_row(s, intervals)) is not None]
     corpora, models = (list(group_by(records, name)) for name in ("corpus", "model"))
     sizes = sorted({r["embedding"] for r in records})
     if len(sizes) < 2:
@@ -55,15 +54,17 @@ def analyse(context: AnalysisContext) -> Analysis:
         notes.append("no baseline among the rows for any dense one (as many layers, the same corpus): nothing is compared")
     if any(r["seeds"] == 1 for r in records):
         notes.append("rows of one seed have no spread")
+    notes += intervals.notes([r["over"] for r in records])
     notes.append("delta, params_pct: BLEU less, and parameters in percent of, those of the baseline at its largest embeddings")
     return Analysis("embedding-size", COLUMNS, records, partial(draw, records), notes, summary(records), SHOWN)
 
 
-def analyse_row(subject: Subject, finder: Finder) -> dict[str, Any] | None:
+def analyse_row(subject: Subject, intervals: Intervals) -> dict[str, Any] | None:
     row, model = subject.row, subject.spec.model
-    ours = figures_of(row, finder.outcomes(row, [subject.spec.seed]))
+    ours = figures_of(row, intervals.outcomes[row.id])
     if ours is None or "bleu" not in ours:
         return None
+    half, over = intervals.half(row.id)
     embedding = model.word_dim or model.d_model
     published = SIZE.search(row.id)
     return {
@@ -76,6 +77,8 @@ def analyse_row(subject: Subject, finder: Finder) -> dict[str, Any] | None:
         "bleu": ours["bleu"],
         "spread": ours["bleu_spread"],
         "seeds": len(ours["seeds"]),
+        "half_width": half,
+        "over": over,
         "params": ours["params"],
         "paper_embedding": int(published[1]) if published else embedding,
         "paper_bleu": number(row.expect.get("bleu")),
@@ -143,49 +146,44 @@ def _with_paper(ours: float | None, theirs: float | None, form: str, unit: str =
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """Draws ours (with the spread over seeds) above the paper's, one column per corpus, one colour and marker per model."""
+    """Draws ours (with 95 % intervals) and the paper's, one pair of panels per corpus, one colour and marker per model."""
     corpora, models = (list(group_by(records, name)) for name in ("corpus", "model"))
     sources = [("bleu", "here", "embedding")]
     if any(r["paper_bleu"] is not None for r in records):
         sources.append(("paper_bleu", "paper", "paper_embedding"))
-    figure.set_size_inches(max(6.0, 3.1 * len(corpora) + 0.6), 1.4 + 2.7 * len(sources))
-    panels = figure.subplots(len(sources), len(corpora), squeeze=False)
-    for line, (field, source, size) in zip(panels, sources, strict=True):
+    looks = dict(zip(models, figures.colours(len(models)), strict=True))
+    panels = figures.panels(figure, len(sources) * len(corpora), height=2.3, most=len(sources))
+    handles: dict[str, Any] = {}
+    for place, axes in enumerate(panels):
+        corpus, (field, source, size) = corpora[place // len(sources)], sources[place % len(sources)]
+        for index, (model, colour) in enumerate(looks.items()):
+            own = [r for r in records if (r["corpus"], r["model"]) == (corpus, model) and r[field] is not None]
+            if own:
+                handles.setdefault(model, _draw_line(axes, own, field, size, colour, index, len(models)))
         sizes = sorted({r[size] for r in records})
-        for axes, corpus in zip(line, corpora, strict=True):
-            for index, model in enumerate(models):
-                own = [r for r in records if (r["corpus"], r["model"]) == (corpus, model) and r[field] is not None]
-                _draw_line(axes, own, field, size, index)
-            axes.set_title(f"{corpus}, {source}")
-            axes.grid(alpha=0.3)
-            axes.set_xscale("log", base=2)
-            axes.set_xticks(sizes, [str(size) for size in sizes])
-            axes.minorticks_off()
-            if axes.get_ylim()[0] < 0:
-                figures.clip_at_zero(axes)
-        line[0].set_ylabel("BLEU [%]")
-    for axes in panels[-1]:
-        axes.set_xlabel("size of the word embeddings")
-    handles = {label: handle for axes in panels.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figures.legend_below(figure, list(handles.values()), list(handles))
-    figure.suptitle("BLEU by embedding size (Shen et al. 2018, Table 1)", fontsize=10)
+        over = list(dict.fromkeys(r["over"] for r in records if r["over"] and field == "bleu"))
+        bars = f" (bars: 95 % interval over {' or '.join(over)})" if over else ""
+        axes.set(title=f"{corpus}, {source}{bars}", xlabel="size of the word embeddings", ylabel="BLEU [%]")
+        axes.grid()
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sizes, [str(each) for each in sizes])
+        axes.minorticks_off()
+    figures.legend(figure, list(handles.values()))
 
 
-def _draw_line(axes: Axes, records: Records, field: str, size: str, index: int) -> None:
-    """Draws the mean and, for several seeds, the sample standard deviation; baselines are dashed."""
+def _draw_line(axes: Axes, records: Records, field: str, size: str, colour: str, index: int, count: int) -> Any:
+    """Draws scores, ours with intervals; baselines are dashed."""
     own = sorted(records, key=lambda r: r[size])
-    if not own:
-        return
-    spread = [(r["spread"] or 0.0) if field == "bleu" else 0.0 for r in own]
-    axes.errorbar(
-        [r[size] for r in own],
+    half = [(r["half_width"] or 0.0) if field == "bleu" else 0.0 for r in own]
+    places = figures.dodged([0.0 for _ in own], index, count, 2.0) if any(half) else [0.0 for _ in own]  # in octaves
+    return axes.errorbar(
+        [r[size] * 2**moved for r, moved in zip(own, places, strict=True)],
         [r[field] for r in own],
-        yerr=spread if any(spread) else None,
-        color=figures.colour(index),
+        yerr=half if any(half) else None,
+        color=colour,
         marker=figures.marker(index),
-        markersize=5,
         linestyle="-" if own[-1]["dense"] else "--",
-        linewidth=1.3,
-        capsize=2.5,
+        elinewidth=0.8,
+        capsize=2,
         label=figures.short(own[0]["model"]),
     )

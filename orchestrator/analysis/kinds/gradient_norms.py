@@ -71,17 +71,15 @@ def draw(records: Records, figure: Figure) -> None:
     """Draws one panel per row on a shared scale, one curve per layer, dark at the bottom and light at the top."""
     rows = list(by_row(records).values())
     colours = ScalarMappable(Normalize(1, max(2, *(r["layer"] for r in records))), colormaps["viridis"])
-    figure.set_size_inches(max(5.5, 4.4 * len(rows) + 0.9), 3.8)
-    panels = figure.subplots(1, len(rows), sharey=True, squeeze=False)[0]
+    panels = figures.panels(figure, len(rows), sharey=True)
     for axes, own in zip(panels, rows, strict=True):
         for layer, curve in group_by(own, "layer").items():
             points = [(r["step"], r["norm"]) for r in curve]
             axes.plot(*zip(*points, strict=True), color=colours.to_rgba(layer), linewidth=0.9, marker="." if len(points) <= 30 else None)
         axes.set(title=figures.short(own[0]["label"]), xlabel="updates")
-        figures.integer_ticks(axes, 6)
-        axes.grid(alpha=0.3)
+        figures.integer_ticks(axes, 5)
+        axes.grid()
         if all(r["norm"] > 0 for r in records):
             axes.set_yscale("log")
     panels[0].set_ylabel("L2 norm of the gradient")
-    figure.colorbar(colours, ax=list(panels), label="encoder layer", ticks=MaxNLocator(integer=True, nbins=8))
-    figure.suptitle("Gradient norm of each encoder layer (Wei et al. 2020, Fig. 5)", fontsize=10)
+    figure.colorbar(colours, ax=panels, label="encoder layer", ticks=MaxNLocator(integer=True, nbins=8))

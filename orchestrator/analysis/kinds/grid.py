@@ -42,10 +42,10 @@ def analyse_row(subject: Subject) -> dict[str, Any]:
 
 def draw(records: Records, figure: Figure) -> None:
     """Draws a bar per row with N segments of M layers."""
-    axes = figure.add_subplot()
+    (axes,) = figures.panels(figure, 1, height=0.6 + 0.25 * len(records))
     for i, record in enumerate(records):
         for block in range(record["blocks"]):
             left = block * record["layers_per_block"]
-            axes.barh(i, record["layers_per_block"], left=left, color=figures.colour(0), edgecolor="white", linewidth=1.0)
+            axes.barh(i, record["layers_per_block"], left=left, color=figures.COLOURS[0], edgecolor="white", linewidth=1.0)
     figures.label_rows(axes, [record["label"] for record in records])
     axes.set_xlabel("encoder layers, in blocks")

@@ -5,6 +5,7 @@ Rows without `mlrf-self-attention` are baselines.
 
 from __future__ import annotations
 
+from orchestrator.analysis.base import Subject
 from orchestrator.analysis.option_curve import OptionCurve, Point, option_of
 from orchestrator.analysis.registry import register
 from orchestrator.specs.schema import ModelSpec
@@ -18,8 +19,8 @@ def hops_of(model: ModelSpec) -> dict[str, int]:
     return {side: int(option_of("aggregation", component, "n_hop")) for side, component in sides if component["kind"] == KIND}
 
 
-def _point(model: ModelSpec) -> Point | None:
-    hops = hops_of(model)
+def _point(subject: Subject) -> Point | None:
+    hops = hops_of(subject.spec.model)
     return ("both" if len(hops) > 1 else next(iter(hops)), max(hops.values())) if hops else None
 
 
@@ -32,7 +33,6 @@ CURVE = OptionCurve(
     component=f"aggregation {KIND}",
     varied="n_hop",
     axis="number of hops",
-    title="BLEU by number of hops (Wang et al. 2018, Fig. 3)",
     legend=lambda side: f"fusion in {'both stacks' if side == 'both' else f'the {side}'}",
     example="mlrf2018/table2/row9",
 )

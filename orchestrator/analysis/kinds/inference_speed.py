@@ -86,13 +86,11 @@ def _line(record: dict[str, Any]) -> str:
 
 def draw(records: Records, figure: Figure) -> None:
     """Draws tokens per second with their range (left) and ratios to the first row, the paper's as crosses (right)."""
-    figure.set_size_inches(8.5, max(2.2, 1.2 + 0.32 * len(records)))
-    left, right = figure.subplots(1, 2, sharey=True)
+    left, right = figures.panels(figure, 2, height=0.7 + 0.22 * len(records), most=2, sharey=True)
     places = range(len(records))
-    left.barh(places, [r["tokens_per_second"] for r in records], color="#56B4E9", height=0.6)
+    left.barh(places, [r["tokens_per_second"] for r in records], color=figures.COLOURS[5], height=0.6)
     left.hlines(places, [r["low"] for r in records], [r["high"] for r in records], color="black", linewidth=1.5)
     left.set_xlabel("target tokens/s")
     figures.label_rows(left, [r["label"] for r in records])
     figures.plot_ratios(right, [r["ratio"] for r in records], [r["paper_ratio"] for r in records])
-    right.legend(loc="best")
-    figure.suptitle("Decoding speed (Wei et al. 2020, Table 2)", fontsize=10)
+    figures.legend(figure, right.get_legend_handles_labels()[0])

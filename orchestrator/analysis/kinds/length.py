@@ -32,7 +32,9 @@ def analyse(context: AnalysisContext) -> Analysis:
     for record in records:
         base = first[record["group"]]
         record["delta"] = None if record["bleu"] is None or base is None else round(record["bleu"] - base, 4)
-    return Analysis("length", COLUMNS, records, partial(draw, records), notes_of(records, context))
+    return Analysis(
+        "length", COLUMNS, records, partial(draw, records), notes_of(records, context), width=figures.width_of(len(context.subjects))
+    )
 
 
 def analyse_row(context: AnalysisContext, subject: Subject, edges: Sequence[int]) -> Records:
@@ -72,19 +74,18 @@ def notes_of(records: Records, context: AnalysisContext) -> list[str]:
 
 def draw(records: Records, figure: Figure) -> None:
     """Draws BLEU by group with one line per row; the number of sentences is below each group."""
-    axes = figure.subplots()
+    (axes,) = figures.panels(figure, 1)
+    styles = figures.styles(records)
     groups = [g for g in dict.fromkeys(r["group"] for r in records) if g != "all"]
-    for index, row in enumerate(by_row(records).values()):
+    groups = [g for g in groups if any(r["group"] == g and r["bleu"] is not None for r in records)]
+    for key, row in by_row(records).items():
         own = {r["group"]: r for r in row}
         heights = [float("nan") if own[g]["bleu"] is None else own[g]["bleu"] for g in groups]
-        label = figures.short(own["all"]["label"]) + f" (all: {own['all']['bleu']:.2f})"
-        axes.plot(range(len(groups)), heights, marker=figures.marker(index), color=figures.colour(index), label=label)
+        axes.plot(range(len(groups)), heights, **styles[key].line(), label=f"{styles[key].name} (all: {own['all']['bleu']:.2f})")
     counts = {r["group"]: r["sentences"] for r in reversed(records)}
     names = [g.replace("<=", "≤ ").replace(">", "> ").replace("-", "–") for g in groups]
     axes.set_xticks(range(len(groups)), [f"{name}\n{counts[g]} sent." for name, g in zip(names, groups, strict=True)])
     axes.set(xlabel="source length [words before subwords]", ylabel=f"BLEU [%], {records[0]['metric']}, {records[0]['test']}")
-    axes.set_title("BLEU by source length (Dou et al. 2018, Fig. 4)")
-    axes.grid(axis="y", alpha=0.3)
+    axes.grid(axis="y")
     axes.set_xlim(-0.5, len(groups) - 0.5)
-    figures.clip_at_zero(axes)
-    figures.legend(figure, axes)
+    figures.legend(figure, axes.get_legend_handles_labels()[0])

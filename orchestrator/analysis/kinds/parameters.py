@@ -86,14 +86,13 @@ def _paper(record: dict[str, Any]) -> str:
 
 def draw(records: Records, figure: Figure) -> None:
     """Draws a bar per row in millions, baselines grey, labelled with our and the paper's percentage of the baseline."""
-    figure.set_size_inches(8.0, 1.2 + 0.42 * len(records))
-    axes = figure.add_subplot()
-    colours = ["0.6" if r["baseline"] is None else figures.colour(0) for r in records]
+    (axes,) = figures.panels(figure, 1, height=0.6 + 0.25 * len(records))
+    colours = ["0.6" if r["baseline"] is None else figures.COLOURS[0] for r in records]
     axes.barh(range(len(records)), [r["params"] / 1e6 for r in records], color=colours, height=0.65)
     for place, r in enumerate(records):
         share = "" if r["params_pct"] is None else f", {r['params_pct']:.0f}%"
-        axes.text(r["params"] / 1e6, place, f" {r['params'] / 1e6:.3g}M{share}{_paper(r)}", va="center", fontsize=8)
+        axes.text(r["params"] / 1e6, place, f" {r['params'] / 1e6:.3g}M{share}{_paper(r)}", va="center", fontsize=7)
     figures.label_rows(axes, [figures.short(r["label"], 48) for r in records])
     axes.set_xlim(0.0, 1.45 * max(r["params"] for r in records) / 1e6)
-    axes.set_title("Parameters, and percent of the baseline's")
+    axes.set_title("parameters, and percent of the baseline's")
     axes.set_xlabel("parameters [millions]; grey: the baseline of those below it")

@@ -216,15 +216,15 @@ def _notes(records: Records, options: Options) -> list[str]:
 
 def draw(records: Records, figure: Figure) -> None:
     """Draws one column per task and one colour per row: ours filled, the paper's hollow, the most frequent label's accuracy grey."""
-    axes = figure.subplots()
+    (axes,) = figures.panels(figure, 1, height=2.4)
+    styles = figures.styles(records)
     columns, rows = group_by(records, "column"), by_row(records)
     names = list(columns)
-    figure.set_figwidth(max(7.0, 0.9 * len(columns) + 1.0))
-    for index, own in enumerate(rows.values()):
+    for index, (key, own) in enumerate(rows.items()):
         offset = ROW_WIDTH * ((index + 0.5) / len(rows) - 0.5)
-        look: dict[str, Any] = {"marker": figures.marker(index), "color": figures.colour(index), "linestyle": "none", "markersize": 5}
+        look = styles[key].line("none")
         places = [names.index(r["column"]) + offset for r in own]
-        axes.plot(places, [r["accuracy"] for r in own], label=figures.short(own[0]["label"]), **look)
+        axes.plot(places, [r["accuracy"] for r in own], label=styles[key].name, **look)
         reported = [(place, r["paper"]) for place, r in zip(places, own, strict=True) if r["paper"] is not None]
         if reported:
             axes.plot(*zip(*reported, strict=True), **look, markerfacecolor="none")
@@ -235,7 +235,6 @@ def draw(records: Records, figure: Figure) -> None:
     axes.set_xticks(range(len(columns)), names)
     axes.set_xlim(-0.5, len(columns) - 0.5)
     paper = "; hollow: the paper" if any(r["paper"] is not None for r in records) else ""
-    axes.set(ylabel="accuracy [%]", title=f"Probing tasks (Hao et al. 2019, Table 5{paper})")
-    axes.grid(axis="y", alpha=0.3)
-    figures.clip_at_zero(axes)
-    figures.legend(figure, axes)
+    axes.set(ylabel=f"accuracy [%]{paper}")
+    axes.grid(axis="y")
+    figures.legend(figure, axes.get_legend_handles_labels()[0])

@@ -151,7 +151,7 @@ def draw(records: Records, figure: Figure) -> None:
             left.text(x, y, yes_no[r[name]] + paper, ha="center", va="center", fontsize=8)
     left.set_xticks(range(len(NAMES)), list(NAMES.values()))
     left.set_yticks(range(len(records)), [f"{figures.short(r['label'], 28)}\n({r['side']})" for r in records])
-    left.set_title("ours (the paper's, Wang et al. 2018, Table 1)")
+    left.set_title("ours (the paper's)")
     high = max(share for row in shares for share in row if share is not None)
     image = figures.heat_map(right, shares, 0.0, high)
     right.set_xticks(range(width), names)

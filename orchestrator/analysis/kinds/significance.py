@@ -171,12 +171,11 @@ def _notes(records: list[dict[str, Any]], samples: int, rules: list[Rule]) -> li
 
 def draw(records: Records, figure: Figure) -> None:
     """Draws the difference to the baseline with its 95 % interval, one line per row and seed."""
-    figure.set_size_inches(7.0, max(2.0, 0.9 + 0.32 * len(records)))
-    axes = figure.subplots()
+    (axes,) = figures.panels(figure, 1, height=0.6 + 0.22 * len(records))
     several = len({record["seed"] for record in records}) > 1
     for place, record in enumerate(records):
-        axes.plot([record["low"], record["high"]], [place, place], color="tab:blue", linewidth=2)
-        axes.plot([record["delta"]], [place], "o", color="tab:blue")
+        axes.plot([record["low"], record["high"]], [place, place], color=figures.COLOURS[0])
+        axes.plot([record["delta"]], [place], "o", color=figures.COLOURS[0])
     axes.axvline(0.0, color="black", linewidth=0.8)
     figures.label_rows(axes, [f"{r['label']}{', seed ' + str(r['seed']) if several else ''} {r['mark']}".rstrip() for r in records])
     axes.set_xlabel("BLEU over the baseline, 95 % interval")

@@ -121,11 +121,12 @@ def _notes(cases: list[Case], about: dict[str, Any], path: Path) -> list[str]:
 
 def draw(records: Records, figure: Figure) -> None:
     """Draws the ratios of every row: ours with their range over the rounds, the paper's as crosses."""
-    figure.set_size_inches(8.0, max(2.0, 1.1 + 0.32 * len(records)))
-    for axes, work in zip(figure.subplots(1, 2, sharey=True), ("train", "decode"), strict=True):
+    panels = figures.panels(figure, 2, height=0.7 + 0.22 * len(records), most=2, sharey=True)
+    for axes, work in zip(panels, ("train", "decode"), strict=True):
         for place, record in enumerate(records):
-            axes.plot([record[f"{work}_low"], record[f"{work}_high"]], [place, place], color="tab:blue", linewidth=2)
+            axes.plot([record[f"{work}_low"], record[f"{work}_high"]], [place, place], color=figures.COLOURS[0], linewidth=2)
         figures.plot_ratios(axes, [r[f"{work}_ratio"] for r in records], [r[f"{work}_paper"] for r in records])
         axes.set_title("training, updates/s" if work == "train" else "decoding, sentences/s")
     figures.label_rows(axes, [r["label"] for r in records])
-    axes.legend(loc="best")
+    labelled = {h.get_label(): h for panel in panels for h in panel.get_legend_handles_labels()[0]}
+    figures.legend(figure, list(labelled.values()))

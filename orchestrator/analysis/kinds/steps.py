@@ -6,15 +6,15 @@ layers of the recurrence encoder (the paper's figure has one line, for 1 layer).
 
 from __future__ import annotations
 
+from orchestrator.analysis.base import Subject
 from orchestrator.analysis.option_curve import OptionCurve, Point, option_of
 from orchestrator.analysis.registry import register
-from orchestrator.specs.schema import ModelSpec
 
 KIND = "biarn"
 
 
-def _point(model: ModelSpec) -> Point | None:
-    encoder = model.extra_encoder
+def _point(subject: Subject) -> Point | None:
+    encoder = subject.spec.model.extra_encoder
     if encoder is None or encoder["kind"] != KIND:
         return None
     return option_of("extra_encoder", encoder, "num_layers"), option_of("extra_encoder", encoder, "steps")
@@ -29,8 +29,7 @@ CURVE = OptionCurve(
     component=f"extra_encoder {KIND}",
     varied="steps",
     axis="number of recurrent steps",
-    title="BLEU by number of recurrent steps (Hao et al. 2019, Fig. 5)",
     legend=lambda layers: f"{layers}-layer BiARN",
-    example="hao2019/table1/row1",
+    example="hao2019/table1/row1-continued",
 )
 analyse = register("steps")(CURVE.analyse)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from orchestrator.analysis import registry
 from orchestrator.analysis.base import Analysis, AnalysisContext
-from orchestrator.analysis.files import write
+from orchestrator.analysis.files import WIDTHS, write
 from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of, rows_of
 from orchestrator.cli.commands.rows import open_ledger
 from orchestrator.cli.console import console
@@ -20,6 +20,7 @@ from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.folders import make, need_folder
 from orchestrator.safe_text import log, visible
+from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
@@ -33,17 +34,23 @@ MAX_RECORDS, MAX_COLUMNS = 40, 9
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where an analysis goes. out: folder of the files; None: RESULTS/analyses/NAME. export: folder for copies of ledger files."""
+    """Where an analysis goes. out: folder of the files; None: RESULTS/analyses/NAME. export: folder for copies of ledger files.
+
+    width: of the figure, column or page; None: what suits the kind.
+    """
 
     out: Path | None
     export: Path | None
     no_tracking: bool
     tracking_uri: str | None
     as_json: bool
+    width: str | None = None
 
 
 def analyse(targets: Sequence[str], kind: str | None, settings: Sequence[str], seed: int, options: RowOptions, outputs: Outputs) -> None:
     """UserError where no kind of analysis could be done; the problems of single kinds are warnings."""
+    if outputs.width is not None and outputs.width not in WIDTHS:
+        raise UserError(f"--width {shown(outputs.width)}: {nearest(outputs.width, WIDTHS)}")
     need_folder(options.data_dir, "--data-dir")
     uri = checked_uri(outputs.tracking_uri)
     selection = RowSelection(list(options.sets or []), options.profile, seed, Data(options.data_dir, options.cache_dir))
@@ -67,7 +74,7 @@ def analyse(targets: Sequence[str], kind: str | None, settings: Sequence[str], s
         done += 1
         for line in found.left_out:
             log(f"left out: {line}")
-        files = write(analysis, context, folder)
+        files = write(analysis, context, folder, outputs.width)
         if outputs.export is not None:
             _export(analysis.kept, options.results, outputs.export)
         if not outputs.no_tracking:

@@ -1,39 +1,102 @@
-"""`report`: tables as one HTML page."""
+"""`report`: tables as one HTML page, or as Markdown; and the page that `sweep` writes at its end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.cli.commands.table import sections
+from orchestrator.cli.commands.table import sections, sections_of
 from orchestrator.cli.output import version
+from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.folders import make
+from orchestrator.report.page import markdown
 from orchestrator.report.page.render import page
 from orchestrator.report.page.section import Section
 from orchestrator.report.page.vega_script import script
-from orchestrator.safe_text import visible
+from orchestrator.safe_text import log, visible
+from orchestrator.specs import index
+from orchestrator.specs.controls import parse
 from orchestrator.specs.gc_pause import no_garbage_collection
-from orchestrator.sweeps.options import RowOptions
+from orchestrator.specs.positions import shown
+from orchestrator.specs.row import Row
+from orchestrator.sweeps.names import address_of, sweep_name
+from orchestrator.sweeps.options import ExecutionOptions, RowOptions
+from orchestrator.sweeps.plan import Data
+from orchestrator.tracking.environment import reason
+from orchestrator.tracking.pages import log_page, page_of
 
-FOLDER = "reports"
+LONGEST = 100
+"""Characters of a page's name, so that file systems take it."""
+MOST_ROWS = 500
+"""A sweep of more rows writes no page by itself: a hundred rows with three seeds are 3 MB."""
 
 
 @no_garbage_collection(freeze=True)
-def report(targets: Sequence[str], to: Path | None, baseline: str | None, options: RowOptions) -> None:
+def report(targets: Sequence[str], to: Path | None, baseline: str | None, options: RowOptions, *, as_markdown: bool) -> None:
     """Writes the page and prints its path."""
-    found = [section for target in targets for section in sections(target, baseline, options)]
-    names = list(dict.fromkeys(section.table.table for section in found))
-    profile = "" if options.profile is None else f"@{Path(options.profile).stem}"
-    path = write(found, options, "+".join(name.replace("/", "-") for name in names)[:80] + profile, to)
-    print(visible(str(path)))
+    if to is not None and to.suffix == (".html" if as_markdown else ".md"):
+        raise UserError(f"--to {shown(str(to))}: expected a folder or a {'.md' if as_markdown else '.html'} file; `--markdown` writes .md")
+    found: dict[tuple[tuple[str, str], ...], Section] = {}  # a table that several targets name stands there once
+    names = []
+    for target in dict.fromkeys(targets):
+        own = sections(target, baseline, options)
+        found |= {tuple((row.id, row.source_file) for row in section.rows): section for section in own}
+        names.append(_address(target, [row for section in own for row in section.rows]))
+    name = sweep_name("+".join(dict.fromkeys(names)), options.profile, options.sets, parse(options.controls))
+    write = _write_markdown if as_markdown else _write_page
+    print(visible(str(write(list(found.values()), options, _file_name(name), to))))
 
 
-def write(found: Sequence[Section], options: RowOptions, name: str, to: Path | None = None) -> Path:
-    """Writes NAME.html to `to`, by default RESULTS/reports."""
-    folder = options.results / FOLDER if to is None else to
-    make(folder, "--results" if to is None else "--to")
-    title = ", ".join(dict.fromkeys(section.table.table for section in found)) + (f" ({found[0].scale})" if found[0].scale else "")
-    path = folder / f"{name}.html"
-    atomic.write_text(path, page(title, found, script(options.cache_dir), version()))
+def write_sweep_page(target: str, rows: list[Row], options: ExecutionOptions) -> Path | None:
+    """Writes the page of a sweep that has ended, in MLflow too. None, with one line, if it has too many rows or cannot be written."""
+    if len(rows) > MOST_ROWS:
+        log(f"no page is written of more than {MOST_ROWS} rows; `nmt-ablate report` makes one of any tables")
+        return None
+    try:
+        own = sections_of(target, rows, None, options, Data(options.data_dir, options.cache_dir))
+        path = _write_page(own, options, options.slug)
+    except Exception as error:  # the results are there, whatever becomes of the page
+        log(f"warning: the page of the results could not be written ({reason(error)})")
+        return None
+    if not options.no_tracking and (warning := log_page(options.results, options.slug, options.tracking_uri)):
+        log(warning)
+    return path
+
+
+def _address(target: str, rows: list[Row]) -> str:
+    """The folder, table or row that the target names."""
+    found = index.find_all(target)
+    return address_of(target, rows) if len(found) > 1 or found[0].row is None else rows[0].id
+
+
+def _file_name(name: str) -> str:
+    return name.replace("/", "-").replace(":", "-")[:LONGEST]
+
+
+def _title(found: Sequence[Section]) -> str:
+    return ", ".join(dict.fromkeys(section.table.table for section in found)) + (f" ({found[0].scale})" if found[0].scale else "")
+
+
+def _write_page(found: Sequence[Section], options: RowOptions, name: str, to: Path | None = None) -> Path:
+    """Writes the page, by default RESULTS/reports/NAME.html."""
+    path = _path(options, name, ".html", to)
+    atomic.write_text(path, page(_title(found), found, script, version()))
+    return path
+
+
+def _write_markdown(found: Sequence[Section], options: RowOptions, name: str, to: Path | None = None) -> Path:
+    """Writes the text, by default RESULTS/reports/NAME.md, and its figures beside it."""
+    path = _path(options, name, ".md", to)
+    text, figures = markdown.report(_title(found), found, path.stem)
+    for file, drawing in figures.items():
+        atomic.write_text(path.parent / file, drawing)
+    atomic.write_text(path, text)
+    return path
+
+
+def _path(options: RowOptions, name: str, suffix: str, to: Path | None) -> Path:
+    """The file to write, in a folder that exists. to: the file itself if it has the suffix, else its folder."""
+    path = page_of(options.results, name).with_name(name + suffix) if to is None else to if to.suffix == suffix else to / (name + suffix)
+    make(path.parent, "--results" if to is None else "--to")
     return path

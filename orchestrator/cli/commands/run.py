@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shlex
 import shutil
@@ -18,6 +17,7 @@ import typer
 from rich.console import Console
 
 from orchestrator.cli.commands.looks import execute_looks
+from orchestrator.cli.commands.report import write_sweep_page
 from orchestrator.cli.commands.rows import published_ledgers, resolve_rows
 from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json, stdout_to_stderr
@@ -39,7 +39,7 @@ from orchestrator.specs.controls import parse
 from orchestrator.specs.row import Row, by_table
 from orchestrator.specs.rows import runs, sweep_of
 from orchestrator.sweeps import budget, looks, notify, retrain
-from orchestrator.sweeps.names import address_of, parse_seeds, sweep_name
+from orchestrator.sweeps.names import address_of, as_targets, parse_seeds, sweep_name
 from orchestrator.sweeps.options import RESULTS, ExecutionOptions
 from orchestrator.sweeps.plan import Data
 from orchestrator.tables import fitted
@@ -63,7 +63,7 @@ def prepare_run(target: str, seeds: list[int] | None, options: ExecutionOptions)
 
 def sweep(target: str, seeds: str | None, options: ExecutionOptions) -> None:
     """Runs every row of `target` with every seed, under the scheduler of its sweep section."""
-    execute_rows(*prepare_sweep(target, parse_seeds(seeds), options))
+    execute_rows(*prepare_sweep(target, parse_seeds(seeds), options), target)
 
 
 def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> tuple[list[Row], list[int], ExecutionOptions]:
@@ -91,7 +91,7 @@ def _tolerance(target: str, rows: list[Row], options: ExecutionOptions) -> dict[
     if isinstance(recorded, dict) and (known.get("metric"), {*recorded}) == (scheduler["metric"], {str(r) for r in scheduler["rungs"]}):
         return recorded
     base = next(row for row in rows if row.id == baseline(rows))
-    ledger, command = Ledger(options.results, published_ledgers()), f"{_target(base)[1]}{options.arguments}"
+    ledger, command = Ledger(options.results, published_ledgers()), f"{as_targets(base)[1]}{options.arguments}"
     try:
         return noise_floor.tolerance(ledger, base, scheduler["metric"], scheduler["rungs"], command)
     except UserError as error:
@@ -99,8 +99,11 @@ def _tolerance(target: str, rows: list[Row], options: ExecutionOptions) -> dict[
         raise UserError(table.document.at(("sweep", "scheduler", "tolerance")).line(f"found noise: {error}")) from None
 
 
-def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> None:
-    """Runs rows and prints their records. Exit code 1 (typer.Exit) where one failed that was not expected to."""
+def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions, target: str | None = None) -> None:
+    """Runs rows and prints their records. Exit code 1 (typer.Exit) where one failed that was not expected to.
+
+    target: of a sweep, whose page is written at the end.
+    """
     trainable, options = checked(rows, seeds, options)
     retrained = options.scheduler.get("retrain")
     retrain.check_seeds(retrained, seeds)
@@ -111,7 +114,8 @@ def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions) -
     _print_records(records, trainable, out, options)
     if retrained and all(record["status"] in ("done", "stopped", "diverged") for record in records):
         records += _retrain(records, trainable, out, options)
-    _print_next_commands(trainable, out, options)
+    page = None if target is None else write_sweep_page(target, rows, options)
+    _print_next_commands(trainable, out, options, page)
     failed = [record for record in records if record["status"] not in ("done", "stopped") and not record.get("failed_as_stated")]
     _notify_end(records, failed, options)
     if failed:
@@ -220,11 +224,12 @@ def _retrain(records: list[dict[str, Any]], rows: list[Row], out: Console, optio
     return retrained
 
 
-def _print_next_commands(rows: list[Row], out: Console, options: ExecutionOptions) -> None:
+def _print_next_commands(rows: list[Row], out: Console, options: ExecutionOptions, page: Path | None) -> None:
     results = "" if options.results == RESULTS else f" --results {visible(object_store.display_path(options.results))}"
     profile = f" --profile {options.profile}" if options.profile else ""
-    targets, program = [_target(row) for row in rows], _program()
-    lines = [f"MLflow UI:  {program} ui{results}", f"one row:    {program} show {targets[0][1]}{profile}"]
+    targets, program = [as_targets(row) for row in rows], _program()
+    lines = [] if page is None else [f"the page:   {visible(str(page))}"]
+    lines += [f"MLflow UI:  {program} ui{results}", f"one row:    {program} show {targets[0][1]}{profile}"]
     lines += [f"the table:  {program} table {table}{profile}{results}" for table in dict.fromkeys(table for table, _ in targets)]
     for line in lines:
         out.print(line, markup=False, soft_wrap=True)
@@ -237,19 +242,3 @@ def _program() -> str:
         return "nmt-ablate"
     place = os.path.relpath(own)
     return shlex.quote(str(own) if place.startswith("..") else place)
-
-
-@functools.cache
-def _file_of(table: str) -> str | None:
-    try:
-        return index.find(table).table.document.file
-    except UserError:
-        return None
-
-
-def _target(row: Row) -> tuple[str, str]:
-    """Table and row as a command line names them: by address, or by file where the address finds no table or that of another file."""
-    paper, table, name = row.id.split("/", 2)
-    if _file_of(f"{paper}/{table}") == row.source_file:
-        return f"{paper}/{table}", row.id
-    return row.source_file, f"{row.source_file}#{name}"

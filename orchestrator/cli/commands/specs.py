@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from pathlib import Path
 
 import typer
@@ -18,7 +19,8 @@ from orchestrator.specs.grid.ablate import ablation
 from orchestrator.specs.grid.explain import explain as explain_grid
 from orchestrator.specs.index import find_all, tables
 from orchestrator.specs.json_schema import json_schema
-from orchestrator.specs.positions import shown
+from orchestrator.specs.positions import nearest, shown
+from orchestrator.specs.reference import page
 from orchestrator.specs.resolver import written
 from orchestrator.specs.row import Control
 from orchestrator.specs.rows import resolve
@@ -136,8 +138,14 @@ def describe(kind: str | None, as_json: bool) -> None:
         for option in component["options"]:
             default = "required" if option["required"] else f"default {option['default']}"
             typer.echo(f"\n    {option['name']}: {option['type']}, {default}", nl=False)
+            if option["description"]:
+                indent = " " * 8
+                words = textwrap.fill(option["description"], 136, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+                typer.echo(f"\n{words}", nl=False)
         typer.echo("\n")
 
 
-def print_schema() -> None:
-    typer.echo(json.dumps(json_schema(), indent=1))
+def print_schema(form: str) -> None:
+    if form not in ("json", "md"):
+        raise UserError(f"--format {shown(form)}: {nearest(form, ['json', 'md'])}")
+    typer.echo(page() if form == "md" else json.dumps(json_schema(), indent=1) + "\n", nl=False)

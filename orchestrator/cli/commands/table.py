@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Any
 
@@ -11,6 +12,7 @@ from orchestrator.cost.estimate import Costs
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.report import terminal
+from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.page.section import Section
@@ -51,19 +53,24 @@ def sections(target: str, baseline: str | None, options: RowOptions) -> list[Sec
     """The tables of a target, each with its rows and results. Warnings go to stderr; UserError for a baseline that is not in a table."""
     need_folder(options.data_dir, "--data-dir")
     data = Data(options.data_dir, options.cache_dir)
-    tables = by_table(resolve_rows(target, options, data=data))
+    made = sections_of(target, resolve_rows(target, options, data=data), baseline, options, data)
+    for line in dict.fromkeys(line for each in made for line in each.table.warnings):
+        log(f"warning: {line}")
+    return made
+
+
+def sections_of(target: str, rows: list[Row], baseline: str | None, options: RowOptions, data: Data) -> list[Section]:
+    """`sections` of a target whose rows are resolved, without the warnings."""
+    tables = by_table(rows)
     if baseline is not None and len(tables) > 1:
         raise UserError(f"--baseline {shown(baseline)}: {shown(target)} has {len(tables)} tables; expected one")
     finder = Finder(open_ledger(options.results), data)
     reader = StatisticsReader(finder.ledger, finder.prepared)
     files = {found.table.address: found.table for found in find_all(target)}
-    made = [
-        _section(files.get(address) or next(iter(files.values())), address, rows, finder, reader, baseline, options)
-        for address, rows in tables.items()
+    return [
+        _section(files.get(address) or next(iter(files.values())), address, own, finder, reader, baseline, options)
+        for address, own in tables.items()
     ]
-    for line in dict.fromkeys(line for each in made for line in each.table.warnings):
-        log(f"warning: {line}")
-    return made
 
 
 def _section(
@@ -84,4 +91,6 @@ def _section(
     stated = of_table(address, file.claims)
     more: dict[str, Any] = {"base": base, "reader": reader, "stated": stated, "costs": costs, "full_size": full, "given": options.arguments}
     made = make(address, rows, finder, file.columns, seeds, scale, **more)
-    return Section(made, rows, {row.id: finder.outcomes(row, seeds) for row in rows}, finder, base, scale, options.arguments)
+    asked = (["--baseline", short_id(base)] if base is not None else []) + (["--controls", options.controls] if options.controls else [])
+    outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
+    return Section(made, rows, outcomes, finder, base, scale, options.arguments, "".join(f" {shlex.quote(word)}" for word in asked))

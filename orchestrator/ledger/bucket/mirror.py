@@ -25,6 +25,7 @@ from orchestrator.ledger.bucket.bucket import Bucket, Found, LostRace
 from orchestrator.ledger.bucket.head import BEAT, LEASE, TRIES, Entry, Head, sha256_of
 from orchestrator.ledger.bucket.index import Index, Indexes, stat_of
 from orchestrator.ledger.run_lock import RunLock, record_of
+from orchestrator.paths import user_cache
 
 AT_ONCE = 8
 """Objects fetched concurrently."""
@@ -32,7 +33,7 @@ AT_ONCE = 8
 
 def scratch_of(url: str) -> Path:
     """Returns the scratch folder of a URL, below NMT_SCRATCH or the user's cache; one folder per URL."""
-    base = os.environ.get("NMT_SCRATCH") or str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt-ablate" / "remote")
+    base = os.environ.get("NMT_SCRATCH") or str(user_cache() / "remote")
     name = url.partition("://")[2].replace("/", "-")[-60:]
     return Path(base).absolute() / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
 

@@ -28,8 +28,8 @@ class Scale:
 
 def scale_of(lines: Sequence[Line]) -> Scale | None:
     """The common scale of the rows' intervals and of the paper's differences; None without an interval."""
-    values = [value for line in lines if (own := _ends(line)) is not None for value in own]
-    return None if not values else Scale([*values, *(claim for line in lines if (claim := _claim(line)) is not None)])
+    values = [value for line in lines if (own := ends_of(line)) is not None for value in own]
+    return None if not values else Scale([*values, *(claim for line in lines if (claim := claim_of(line)) is not None)])
 
 
 def axis(scale: Scale) -> Markup:
@@ -45,15 +45,15 @@ def axis(scale: Scale) -> Markup:
 
 def plot(line: Line, scale: Scale) -> Markup:
     """One row: its interval, its difference as a dot, the paper's as a diamond. Empty without a difference."""
-    effect = _effect(line)
+    effect = effect_of(line)
     if not effect:
         return Markup("")
     zero, middle = scale(0.0), HEIGHT / 2
     parts = [Markup('<line class="zero" x1="{0}" x2="{0}" y1="0" y2="{1}"/>').format(zero, HEIGHT)]
-    if (ends := _ends(line)) is not None:
+    if (ends := ends_of(line)) is not None:
         parts.append(Markup('<line class="ci" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(scale(ends[0]), scale(ends[1]), middle, middle))
     parts.append(Markup('<circle cx="{}" cy="{}" r="3.2"/>').format(scale(effect["delta"]), middle))
-    if (claim := _claim(line)) is not None:
+    if (claim := claim_of(line)) is not None:
         x = scale(claim)
         shape = f"M{x} {middle - 4.5}L{x + 4} {middle}L{x} {middle + 4.5}L{x - 4} {middle}Z"
         parts.append(Markup('<path class="paper" d="{}"><title>the paper: {}</title></path>').format(shape, f"{claim:+.2f}"))
@@ -67,15 +67,15 @@ def _svg(inner: Markup, label: str) -> Markup:
     return head + inner + Markup("</svg>")
 
 
-def _effect(line: Line) -> Mapping[str, Any]:
+def effect_of(line: Line) -> Mapping[str, Any]:
     return (line.ours or {}).get("effect") or {}
 
 
-def _ends(line: Line) -> tuple[float, float] | None:
-    answer = _effect(line).get("other_seeds_and_sentences")
+def ends_of(line: Line) -> tuple[float, float] | None:
+    answer = effect_of(line).get("other_seeds_and_sentences")
     return None if answer is None else (answer["low"], answer["high"])
 
 
-def _claim(line: Line) -> float | None:
+def claim_of(line: Line) -> float | None:
     value = ((line.ours or {}).get("verdict") or {}).get("claim")
     return None if value is None else float(value)

@@ -12,6 +12,7 @@ from orchestrator.ledger.provenance import flat
 from orchestrator.report.figures import short_id
 from orchestrator.report.page.section import Section
 from orchestrator.report.shipped import is_shipped
+from orchestrator.sweeps.names import as_targets
 
 NOT_SHOWN = ("key", "digest")
 
@@ -55,7 +56,7 @@ def provenance(section: Section) -> Provenance:
             shipped = bool(key) and is_shipped(ledger, key)
             runs.append(RunLine(short_id(row.id), outcome.seed, outcome.status, outcome.bleu, key[:16], letter, shipped))
     commands = {
-        short_id(row.id): f"nmt-ablate run {shlex.quote(row.id)} --seed {seed}{section.arguments}"
+        short_id(row.id): f"nmt-ablate run {shlex.quote(as_targets(row)[1])} --seed {seed}{section.arguments}"
         for row in section.rows
         if row.kind == "run"
         for seed in [next((o.seed for o in section.outcomes.get(row.id, ())), 1)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -14,22 +15,24 @@ from markupsafe import Markup
 
 from orchestrator.report.figures import short_id
 from orchestrator.report.layout import layout
-from orchestrator.report.page import charts, forest
+from orchestrator.report.page import charts, forest, scatter
+from orchestrator.report.page.claims_table import claims_table
 from orchestrator.report.page.examples import examples
 from orchestrator.report.page.provenance import provenance
 from orchestrator.report.page.section import Section, has_figures, headline, score
 from orchestrator.report.page.spec_diff import varying
 from orchestrator.safe_text import json_text, visible
 from orchestrator.specs.table import number
+from orchestrator.sweeps.names import as_targets
 
 ASSETS = Path(__file__).parent / "assets"
 
 
-def page(title: str, sections: Sequence[Section], script: str, version: str, now: datetime | None = None) -> str:
+def page(title: str, sections: Sequence[Section], script: Callable[[], str], version: str, now: datetime | None = None) -> str:
     """The page as HTML.
 
     Args:
-        script: see `vega_script.script`.
+        script: gives the script of the charts (see `vega_script.script`); called only if there is a chart.
         version: of the product.
         now: the time that the page names; by default the present.
     """
@@ -40,12 +43,22 @@ def page(title: str, sections: Sequence[Section], script: str, version: str, now
     return template.render(
         title=title,
         parts=parts,
+        claims=_claims(sections) if len(sections) > 1 else None,
         made=made,
         version=version,
-        script=Markup(_in_script(script)) if charted else "",
+        script=Markup(_in_script(script())) if charted else "",
         style=_asset("style.css"),
         own=_asset("page.js"),
     )
+
+
+def _claims(sections: Sequence[Section]) -> dict[str, Any]:
+    """The claims of several tables, with what their cells sort by."""
+    found = claims_table(sections)
+    keys = [[_sort_key(cell) for cell in row] for row in found.rows]
+    numeric = [all(isinstance(key, float) for key in column if key != "") for column in zip(*keys, strict=True)]
+    rows = [[{"text": cell, "key": key} for cell, key in zip(*pair, strict=True)] for pair in zip(found.rows, keys, strict=True)]
+    return {"heads": found.heads, "numeric": numeric, "rows": rows, "left": found.left}
 
 
 def _part(section: Section, index: int) -> dict[str, Any]:
@@ -67,7 +80,7 @@ def _part(section: Section, index: int) -> dict[str, Any]:
     order = list(dict.fromkeys([*([table.base] if table.base else []), *(line.id for line in ranked)]))
     keys, values = varying(section)
     best = next((line for line in ranked if line.id != table.base), None)
-    drawn = {"curves": charts.curves(section), **charts.quality(section)}
+    drawn = {"curves": charts.curves(section), **scatter.quality(section)}
     return {
         "at": at,
         "title": table.table,
@@ -83,9 +96,22 @@ def _part(section: Section, index: int) -> dict[str, Any]:
         "pair": [short_id(table.base) if table.base else "", short_id(best.id) if best else ""],
         "provenance": provenance(section),
         "notes": [*made.notes, *table.notes],
-        "assumed": {short_id(row.id): row.assumed for row in section.rows if row.assumed},
-        "command": f"nmt-ablate table {table.table}{section.arguments}",
+        "assumed": _assumed({short_id(row.id): row.assumed for row in section.rows if row.kind == "run"}),
+        "command": command(section),
     }
+
+
+def command(section: Section) -> str:
+    """The command that prints the section's table again."""
+    target = as_targets(section.rows[0])[0] if section.rows else section.table.table
+    return f"nmt-ablate table {shlex.quote(target)}{section.arguments}{section.asked}"
+
+
+def _assumed(rows: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """What rows assume: what all do, once, then what is a row's own."""
+    common = [each for each in next(iter(rows.values()), []) if len(rows) > 1 and all(each in own for own in rows.values())]
+    own = {name: [each for each in assumed if each not in common] for name, assumed in rows.items()}
+    return ({"all rows": common} if common else {}) | {name: left for name, left in own.items() if left}
 
 
 def _sort_key(text: str) -> float | str:

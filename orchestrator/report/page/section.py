@@ -20,8 +20,8 @@ from orchestrator.specs.row import Row
 class Section:
     """A table with its rows and their results.
 
-    base: the row given by --baseline. scale: how the setting differs from the published one. arguments: options after a row's address on
-    a command line, with a leading space.
+    base: the row given by --baseline. scale: how the setting differs from the published one. arguments: options after the address of a row
+    or table on a command line, with a leading space; asked: those of the table alone.
     """
 
     table: Table
@@ -31,6 +31,7 @@ class Section:
     base: str | None = None
     scale: str = ""
     arguments: str = ""
+    asked: str = ""
 
     @property
     def starts(self) -> dict[str, str]:
@@ -57,8 +58,10 @@ def headline(section: Section) -> Headline:
     run = [line for line in lines if line.kind == "run"]
     done = [line for line in run if has_figures(line)]
     seeds = sorted({seed for line in run for seed in (line.ours or {}).get("seeds", [])})
-    against = Counter(section.starts.values()).most_common(1)
-    parts = [f"{len(run)} rows"] + ([f"seeds {seed_list(seeds)}"] if len(seeds) > 1 else ["one seed"] if seeds else [])
+    started = [section.starts[line.id] for line in (done or run) if line.id in section.starts]
+    against = Counter(started).most_common(1)
+    parts = [f"{len(run)} row{'s' * (len(run) != 1)}"]
+    parts += [f"seeds {seed_list(seeds)}"] if len(seeds) > 1 else ["one seed"] if seeds else []
     parts += [f"on {', '.join(sorted({str(line.ours['data']) for line in done if line.ours}))}"] if done else []
     asked = ", ".join(parts) + (f" ({section.scale})" if section.scale else "")
     asked += f". Each row is compared with {short_id(against[0][0])} where nothing else is said." if against else "."
@@ -82,7 +85,7 @@ def score(line: Line) -> float:
 
 def _found(run: Sequence[Line], done: Sequence[Line]) -> str:
     if not done:
-        return f"None of the {len(run)} rows has figures yet."
+        return f"None of the {len(run)} rows has figures yet." if len(run) != 1 else "Its row has no figures yet."
     best = max(done, key=score)
     name = "ROUGE-L" if PRINCIPAL in (best.ours or {}) else "BLEU"
     spread = (best.ours or {}).get("bleu_spread")

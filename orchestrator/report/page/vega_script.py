@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from importlib import metadata
 from pathlib import Path
 
@@ -9,19 +10,21 @@ import vl_convert
 
 from orchestrator.files import atomic
 from orchestrator.files.documents import read_bytes
+from orchestrator.paths import user_cache
 
 
-def place(cache_dir: Path) -> Path:
-    """Where the script is kept."""
-    return cache_dir / f"vega-{metadata.version('vl-convert-python')}.js"
+def place() -> Path:
+    """Where the script is kept: in the user's cache, since bundling takes seconds and every page has the same script."""
+    return user_cache() / f"vega-{metadata.version('vl-convert-python')}.js"
 
 
-def script(cache_dir: Path) -> str:
-    """The bundle as one script. Bundling takes seconds: the result is kept in `cache_dir`."""
-    path = place(cache_dir)
-    if (kept := read_bytes(path)) is not None:
+def script() -> str:
+    """The bundle as one script, kept where that is possible."""
+    path = place()
+    if kept := read_bytes(path):
         return kept.decode("utf-8")
     made = str(vl_convert.javascript_bundle(None))  # type: ignore[arg-type]  # the default; its stub says otherwise
-    cache_dir.mkdir(parents=True, exist_ok=True)
-    atomic.write_text(path, made)
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_text(path, made)
     return made

@@ -39,11 +39,14 @@ Conditions = Condition | list[Condition]
 
 
 class Range(Strict):
-    """Numbers drawn between `low` and `high`, rounded to `digits` significant digits."""
+    """Numbers that are drawn."""
 
     low: float
+    """Smallest number; above 0 with loguniform."""
     high: float
+    """Largest number."""
     digits: Annotated[int, Field(ge=1, le=6)] = 2
+    """Significant digits to which a number is rounded."""
 
     @model_validator(mode="after")
     def _order(self) -> Range:
@@ -53,19 +56,32 @@ class Range(Strict):
 
 
 class Axis(Strict):
-    """One dimension of the grid. `id`: prefix of its values in row names (default: none for text, else the axis name)."""
+    """One dimension of the grid, with exactly one of grid, zip, choice, uniform, loguniform and words."""
 
     key: str | None = None
+    """Dotted key that the values are written to, such as `model.encoder.num_layers`; <NAME> in it stands for the words of axis NAME. null:
+    the values are sections."""
     keys: list[str] = Field(default_factory=list)
+    """Several dotted keys, which all get the same value; in place of `key`."""
     grid: list[Any] | dict[str, Any] | None = None
+    """Values that all occur: a list, or names with their values. The value `unset` sets nothing."""
     zip: dict[str, list[Any]] | None = None
+    """Several dotted keys in parallel: key -> its values, as many for each key."""
     names: list[str | int] = Field(default_factory=list)
+    """Names of the positions of `zip`; empty: its values."""
     choice: list[Any] | dict[str, Any] | None = None
+    """Values of which one is drawn for each sample: a list, or names with their values."""
     uniform: Range | None = None
+    """A number is drawn from this range for each sample, each as likely as another."""
     loguniform: Range | None = None
+    """A number is drawn from this range for each sample, its logarithm each as likely as another."""
     words: dict[str, list[str]] | None = None
+    """Name -> words that replace <NAME OF THE AXIS> in the keys of other axes; it sets nothing itself."""
     when: Conditions | None = None
+    """Where the axis applies: axis above it -> a value, a list of values, or a mapping with not, at_least, at_most, above, below,
+    multiple_of; all must hold, of a list of such mappings one. null: everywhere."""
     id: Annotated[str, Field(max_length=16, pattern=r"^[A-Za-z0-9._-]*$")] | None = None
+    """Prefix of its values in row names; null: none for text, else the axis name."""
 
     @property
     def kind(self) -> str:
@@ -118,20 +134,31 @@ class Exclusion(Strict):
     """Combinations that are not rows, and the reason."""
 
     when: Conditions
+    """Which combinations: axis -> a value, a list of values, or a mapping such as {above: 24}; all must hold, of a list of such mappings
+    one."""
     reason: Annotated[str, Field(min_length=1, max_length=300)]
+    """Why; `nmt-ablate explain` prints it."""
 
 
 class GridSection(Strict):
-    """The `grid` section. `samples` and `seed` apply to random axes; `init_from`, `workers` and `assumed` apply to every row."""
+    """The `grid` section: every combination of the axes is a row (docs/grids.md)."""
 
     axes: Annotated[dict[str, Axis], Field(min_length=1)]
+    """Name -> axis, in order; a condition may use only axes above it."""
     exclude: list[Exclusion] = Field(default_factory=list)
+    """Combinations that are not rows."""
     unfit: Literal["error", "exclude"] = "error"
+    """What a combination is that components refuse: an error, or excluded and counted."""
     samples: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """Draws of the random axes for each combination of the others."""
     seed: Seed = 1
+    """Seed of the draws."""
     init_from: str | None = None
+    """Name or address of the row whose trained weights every row starts from; null: random weights."""
     workers: Annotated[int, Field(ge=1, le=4096)] = 1
+    """Workers that train a row together, each on a part of every batch."""
     assumed: list[str] = Field(default_factory=list)
+    """Dotted keys that are assumed in every row."""
 
     @model_validator(mode="after")
     def _names(self) -> GridSection:

@@ -2,7 +2,7 @@
 const config = {
   background: "transparent", font: "system-ui, sans-serif", view: {stroke: null},
   axis: {labelColor: "var(--muted)", titleColor: "var(--ink)", gridColor: "var(--line)", domainColor: "var(--grey)", tickColor: "var(--grey)", titleFontWeight: "normal"},
-  legend: {labelColor: "var(--ink)", labelFontSize: 12, labelLimit: 260}, title: {color: "var(--ink)", fontSize: 13, fontWeight: "normal"},
+  legend: {labelColor: "var(--ink)", labelFontSize: 12}, title: {color: "var(--ink)", fontSize: 13, fontWeight: "normal"},
 };
 for (const place of document.querySelectorAll(".chart")) {
   const spec = JSON.parse(document.getElementById(place.dataset.spec).textContent);

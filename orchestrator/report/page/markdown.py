@@ -1,0 +1,122 @@
+"""The report as Markdown for a README, with the charts as SVG files. GitHub shows all of it, folded parts included."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import vl_convert
+
+from orchestrator.report.formats import markdown as table_of
+from orchestrator.report.formats import markdown_grid
+from orchestrator.report.page import charts, scatter
+from orchestrator.report.page.claims_table import claims_table
+from orchestrator.report.page.effects_chart import effects
+from orchestrator.report.page.provenance import provenance
+from orchestrator.report.page.render import ASSETS, command
+from orchestrator.report.page.section import Section, headline
+from orchestrator.safe_text import markdown as _md
+from orchestrator.safe_text import visible
+
+WIDTH = {"effects": 620, "curves": 760}
+"""Pixels of a chart; the others are `NARROW`, so that two stand side by side on GitHub."""
+NARROW = 360
+KNOWN = {"git_commit": "commit", "torch": "torch", "python": "python", "system": "system", "device": "device", "cpu": "cpu", "gpu": "gpu"}
+"""What is said of an environment, where it is known -> its name here."""
+
+
+def report(title: str, sections: Sequence[Section], name: str) -> tuple[str, dict[str, str]]:
+    """The text, and its figures: file name -> SVG. name: of the file without its suffix, with which its figures begin."""
+    figures: dict[str, str] = {}
+    parts = [f"# {_md(title)}", *(_claims(sections) if len(sections) > 1 else [])]
+    for index, section in enumerate(sections):
+        drawn = {"effects": effects(section), "curves": charts.curves(section), **scatter.quality(section)}
+        own = {key: spec for key, spec in drawn.items() if spec is not None}
+        place = f"-{index + 1}" if len(sections) > 1 else ""
+        files = {key: f"{name}{place}-{key if key in _TITLES else 'speed'}.svg" for key in own}
+        figures |= {files[key]: _svg(spec, WIDTH.get(key, NARROW)) for key, spec in own.items()}
+        parts += _part(section, files, named=len(sections) > 1)
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n", figures
+
+
+def _claims(sections: Sequence[Section]) -> list[str]:
+    """The claims of all tables, and those without a verdict."""
+    found = claims_table(sections)
+    grid = markdown_grid([_md(head) for head in found.heads], [[_md(cell) for cell in row] for row in found.rows])
+    left = "\n".join(f"- {_md(table)}: {_md(why)}" for table, why in found.left.items())
+    return ["## Claims", grid] + (["Differences that a paper reports and that have no verdict here:", left] if left else [])
+
+
+def _part(section: Section, files: dict[str, str], *, named: bool) -> list[str]:
+    """Headline, verdicts, table, figures and provenance of one table. Rows that were not run are counted, not listed."""
+    said = headline(section)
+    run = [line for line in section.table.rows if line.ours is not None]
+    table, _, notes = table_of(replace(section.table, rows=run)).partition("\n\n")[2].partition("\n\n")
+    if len(run) < len(section.table.rows):
+        table += f"\n\n{len(section.table.rows) - len(run)} rows more are not run." if run else ""
+    verdicts = "\n".join(f"- **{len(rows)} {word}**: {_md(', '.join(rows))}" for word, rows in said.verdicts.items())
+    images = [f'<img src="{_address(file)}" alt="{_TITLES.get(key, "BLEU against speed")}">' for key, file in files.items()]
+    notes = "\n".join(f"- {line}" for line in notes.split("\n") if line.strip())
+    return [
+        f"## {_md(section.table.table)}" if named else "",
+        f"**Asked.** {_md(said.asked)}",
+        f"**Found.** {_md(said.found)}",
+        verdicts,
+        table if run else "",
+        "\n".join(images),
+        _folded("Notes", notes) if notes else "",
+        _folded("Provenance", _provenance(section)),
+    ]
+
+
+_TITLES = {
+    "effects": "differences with their 95 % intervals; a diamond is the paper's",
+    "curves": "learning curves: validation loss over updates, mean of seeds",
+    "params": "BLEU against parameters",
+}
+
+
+def _provenance(section: Section) -> str:
+    found = provenance(section)
+    lines = [f"This table again:\n\n```sh\n{visible(command(section))}\n```"]
+    for letter, fields in found.environments.items():
+        keys = [run.key for run in found.runs if run.environment == letter]
+        about = [(said, str(fields[name])) for key, said in KNOWN.items() for name in fields if name.rpartition(".")[2] == key]
+        known = ", ".join(f"{said} {value[:12] if said == 'commit' else value}" for said, value in about)
+        lines.append(f"- {len(keys)} run{'s' * (len(keys) != 1)}: {_md(known)}")
+    return lines[0] + "\n\n" + "\n".join(lines[1:])
+
+
+def _folded(title: str, text: str) -> str:
+    return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
+
+
+def _address(file: str) -> str:
+    """A file's name as a relative address: what is not plain is escaped."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "-._@+") else "".join(f"%{b:02X}" for b in c.encode()) for c in file)
+
+
+def _svg(spec: dict[str, Any], width: int) -> str:
+    """The drawing on white, since a README has either background."""
+    config = {"background": "white", "font": "sans-serif", "view": {"stroke": None}, "axis": {"gridColor": _colours()["line"]}}
+    return str(vl_convert.vegalite_to_svg(_resolved(spec) | {"width": width, "config": config}))
+
+
+def _resolved(value: Any) -> Any:
+    """The value with the page's light colours in place of its CSS variables."""
+    if isinstance(value, dict):
+        return {key: _resolved(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_resolved(each) for each in value]
+    named = re.fullmatch(r"var\(--(\w+)\)", value) if isinstance(value, str) else None
+    return value if named is None else _colours()[named[1]]
+
+
+@cache
+def _colours() -> dict[str, str]:
+    """The light theme of the page's style: name -> colour."""
+    light = (ASSETS / "style.css").read_text(encoding="utf-8").partition("}")[0]
+    return dict(re.findall(r"--(\w+): (#\w+);", light))

@@ -1,0 +1,113 @@
+"""Schema of the section `sweep`: seeds, scheduler and resources of a table's runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from orchestrator.specs.base import Natural, Positive, Strict
+from orchestrator.specs.resources import size, valid_share
+
+MAX_SEED = 2**32 - 1
+MAX_SEEDS = 1000
+Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
+
+
+class Retrain(Strict):
+    """After a search, the best rows and pinned rows are trained again in full, with other seeds."""
+
+    top: Positive = 3
+    """How many of the best rows are trained again."""
+    seeds: Annotated[list[Seed], Field(min_length=1)]
+    """Seeds of these runs; none of the search's."""
+
+
+class Scheduler(Strict):
+    """Which runs go on."""
+
+    kind: Literal["asha", "fifo"] = "asha"
+    """asha compares a run at each rung with the runs that reached it before, and stops the weaker ones; fifo gives every run its full
+    budget."""
+    metric: Literal["valid/nll", "valid/ppl", "valid/accuracy", "valid/bleu"] = "valid/nll"
+    """Metric of the validation set by which runs are compared."""
+    mode: Literal["min", "max"] = "min"
+    """Which value of the metric is better: min for nll and ppl, max for accuracy and bleu."""
+    rungs: list[Positive] = Field(default_factory=list)
+    """Updates at which asha compares runs, increasing."""
+    reduction_factor: Annotated[float, Field(gt=1)] = 2.0
+    """A run goes on from a rung if it is among the best 1 / reduction_factor there."""
+    shuffle_seed: Natural = 0
+    """Seed of the order in which asha starts the rows that are not pinned."""
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["noise"] = 0.0
+    """How much worse than the cutoff, in the metric's units, a run may be at a rung and go on. noise: sqrt(2) times the standard deviation
+    over seeds at the rung, of the baseline's noise floor."""
+    retrain: Retrain | None = None
+    """Trains the best rows again after the search; null: the sweep ends with the search."""
+
+    @model_validator(mode="after")
+    def _sound(self) -> Scheduler:
+        if self.kind == "asha" and not self.rungs:
+            raise ValueError("rungs are missing; expected increasing steps such as [200, 400]")
+        if any(a >= b for a, b in zip(self.rungs, self.rungs[1:], strict=False)):
+            raise ValueError(f"rungs {self.rungs} do not increase")
+        wanted = "max" if self.metric in ("valid/accuracy", "valid/bleu") else "min"
+        if self.mode != wanted:
+            raise ValueError(f"mode {self.mode} keeps the worst by {self.metric}; expected {wanted}")
+        return self
+
+
+def _counted(seeds: Any) -> Any:
+    """Expands a number of seeds, `3` -> [1, 2, 3]; returns anything else unchanged."""
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        if not 1 <= seeds <= MAX_SEEDS:
+            raise ValueError(f"seeds is {seeds}; expected how many, from 1 to {MAX_SEEDS}, or a list such as [1, 2]")
+        return list(range(1, seeds + 1))
+    return seeds
+
+
+class Resources(Strict):
+    """Resources of each worker of each run, which do not affect results (docs/sweeps.md)."""
+
+    gpu: Annotated[float, Field(ge=0.01, le=64)] | Literal["auto"] = 1.0
+    """Number of GPUs, or a fraction of one; auto: as many runs per GPU as fit by estimated memory."""
+    memory: str = "auto"
+    """Main memory: auto (the estimate, if runs share a machine), none (not asked for), or a size such as 12G."""
+    wait: Annotated[float, Field(ge=1)] | None = None
+    """Seconds without resources after which the sweep ends; null waits indefinitely."""
+
+    @model_validator(mode="after")
+    def _sound(self) -> Resources:
+        if self.gpu != "auto" and not valid_share(float(self.gpu)):
+            raise ValueError(f"gpu is {self.gpu}; expected auto, a part of a GPU such as 0.25, or whole ones")
+        if self.memory not in ("auto", "none"):
+            try:
+                size(self.memory)
+            except ValueError:
+                raise ValueError(f"memory is {self.memory[:40]!r}; expected auto, none or a size such as 12G") from None
+        return self
+
+
+class SweepSpec(Strict):
+    """How a table is run."""
+
+    seeds: Annotated[list[Seed], Field(min_length=1), BeforeValidator(_counted, json_schema_input_type=Positive | list[Seed])] = Field(
+        default_factory=lambda: [1]
+    )
+    """Seeds of every row: a list, or a number N for 1 to N."""
+    concurrency: Positive | None = None
+    """Most runs at the same time; null: as many as the resources allow."""
+    resources: Resources = Resources()
+    """Resources of each worker of each run."""
+    scheduler: Scheduler = Scheduler(kind="fifo")
+    """Which runs go on; without it every run has its full budget."""
+
+    @model_validator(mode="after")
+    def _distinct(self) -> SweepSpec:
+        again = [] if self.scheduler.retrain is None else self.scheduler.retrain.seeds
+        for seeds in (self.seeds, again):
+            if len(set(seeds)) != len(seeds):
+                raise ValueError(f"seeds {seeds} are not distinct")
+        if both := sorted(set(self.seeds) & set(again)):
+            raise ValueError(f"scheduler.retrain.seeds {both} are seeds of the search; expected others: its best were chosen by those")
+        return self
