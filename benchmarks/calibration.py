@@ -16,9 +16,11 @@ import math
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
+import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 
+from orchestrator.analysis import figures
 from orchestrator.cli.commands.looks import Judged
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
@@ -214,22 +216,27 @@ def page(found: dict[str, Any]) -> str:
     for text, by_k in found["effects"].items():
         for k, each in by_k.items():
             rates = [*(each[question] for question in QUESTIONS), each["coverage"]]
-            figures = f"{each['effect']:+.2f} | {each['mde']:.2f} | " + " | ".join(f"{rate:.0%}" for rate in rates)
-            lines.append(f"| {text} | {k} | {figures} |")
+            numbers = f"{each['effect']:+.2f} | {each['mde']:.2f} | " + " | ".join(f"{rate:.0%}" for rate in rates)
+            lines.append(f"| {text} | {k} | {numbers} |")
     return "\n".join(lines)
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
     """Power by planted effect for each number of seeds, with the smallest effect that a plan says 80 % power finds."""
-    figure, axes = plt.subplots(figsize=(5.5, 3.4), layout="constrained")
-    for colour, k in zip(plt.rcParams["axes.prop_cycle"].by_key()["color"], sorted(map(int, found["null"])), strict=False):
-        points = sorted((abs(each[str(k)]["effect"]), each[str(k)]["same_sentences"]) for each in found["effects"].values())
-        axes.plot(*zip(*points, strict=True), marker="o", color=colour, label=f"{k} seeds")
-        axes.axvline(next(iter(found["effects"].values()))[str(k)]["mde"], color=colour, linestyle=":")
-    axes.axhline(0.8, color="grey", linewidth=0.8)
-    axes.set(xlabel="true difference, BLEU", ylabel="share of tables that find it", ylim=(0, 1.02), xlim=(0, None))
-    axes.legend(loc="lower right", title="dotted: MDE of the plan")
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    seeds = sorted(map(int, found["null"]))
+    with matplotlib.rc_context(dict(figures.RC)):
+        figure = Figure(figsize=(figures.PAGE, figures.PANEL), layout="constrained")
+        (axes,) = figures.panels(figure, 1, height=2.4)
+        for index, (colour, k) in enumerate(zip(figures.colours(len(seeds)), seeds, strict=True)):
+            points = sorted((abs(each[str(k)]["effect"]), each[str(k)]["same_sentences"]) for each in found["effects"].values())
+            axes.plot(*zip(*points, strict=True), marker=figures.marker(index), color=colour, label=f"{k} seeds a row")
+            axes.axvline(next(iter(found["effects"].values()))[str(k)]["mde"], color=colour, linestyle=":")
+        axes.plot([], [], color="0.25", linestyle=":", label="the plan's smallest effect")
+        axes.axhline(0.8, color="0.6", linewidth=0.8)
+        axes.set(xlabel="true difference, BLEU", ylabel="share of tables that find it")
+        axes.grid()
+        figures.legend(figure, axes.get_legend_handles_labels()[0])
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 if __name__ == "__main__":

@@ -21,11 +21,12 @@ QUIET += ["--disable-component-update", "--disable-sync", "--disable-dev-shm-usa
 
 
 class Page:
-    """One browser tab. The methods that wait raise TimeoutError with the page's text."""
+    """One browser tab. The methods that wait raise TimeoutError with the page's text. events: messages of the domains that are enabled."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket, self._number = socket, 0
         self.errors: list[str] = []
+        self.events: list[dict[str, Any]] = []
 
     async def call(self, method: str, **parameters: Any) -> Any:
         self._number += 1
@@ -34,6 +35,8 @@ class Page:
             answer = json.loads(message.data)
             if answer.get("method") == "Network.responseReceived" and answer["params"]["response"]["status"] >= 500:
                 self.errors.append(f"{answer['params']['response']['status']} {answer['params']['response']['url']}")
+            if "method" in answer:
+                self.events.append(answer)
             if answer.get("id") == self._number:
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']}")
