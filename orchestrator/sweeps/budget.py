@@ -68,11 +68,31 @@ def _records(results: Path, sweep: str) -> Iterator[dict[str, Any]]:
             yield {name: record[name] + 0 for name in ("device_seconds", "devices", "updated", "open")}
 
 
+def _remove_temporary_files(folder: Path) -> None:
+    """Removes temporary files of processes of this host that were killed while they wrote; those of live processes stay."""
+    host = f".{socket.gethostname()}-"
+    for path in folder.glob("*.tmp"):
+        pid = path.name.removeprefix(host).split("-")[0]
+        if path.name.startswith(host) and pid.isdigit() and not _exists(int(pid)):
+            path.unlink(missing_ok=True)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # a process of another user
+        return True
+    return True
+
+
 class _UsageFile:
     """Usage of one sweep by this process. Concurrent runs count once, with the largest number of devices."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}.json"
+        _remove_temporary_files(folder)
         self.running: list[int] = []
         self.seconds = 0.0
         self.updated = time.monotonic()

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -174,10 +175,8 @@ def test_two_drivers_at_once_one_is_refused(golden, tmp_path):
     ]
     slow = os.environ | {"NMT_FAULT": "step@20:sleep8"}
     first = subprocess.Popen(command, cwd=ROOT, env=slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    for _ in range(600):
-        if list(results.glob("*/journal.jsonl")):
-            break
-        subprocess.run(["sleep", "0.1"], check=True)
+    while not list(results.glob("*/journal.jsonl")) and first.poll() is None:
+        time.sleep(0.1)
     second = run(spec, results, cache)
     assert second.returncode == 3
     assert str(first.pid) in second.stderr

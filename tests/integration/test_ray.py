@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,12 @@ def call(spec: Path, base: Path, *more: str, verb: str = "sweep", **env: str) ->
 
 def executed(base: Path) -> int:
     return sum(len(path.read_text().splitlines()) for path in base.glob("results/*/journal.jsonl"))
+
+
+def wait_for(driver: subprocess.Popen, condition: Callable[[], object]) -> None:
+    """Waits until the condition holds or the driver has ended; however slow the machine, pytest's timeout is the limit."""
+    while not condition() and driver.poll() is None:
+        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -131,10 +138,7 @@ def test_a_signal_saves_and_ends_and_no_step_is_redone(spec, swept, tmp_path, ro
     driver = subprocess.Popen(
         command(*arguments, verb="run"), cwd=ROOT, env=os.environ | {"NMT_FAULT": "step@15:sleep5"}, stderr=subprocess.PIPE, text=True
     )
-    for _ in range(1200):
-        if executed(base) >= 14:
-            break
-        time.sleep(0.1)
+    wait_for(driver, lambda: executed(base) >= 14)
     driver.send_signal(number)
     _, err = driver.communicate(timeout=120)
     assert driver.returncode == 130 and "Traceback" not in err, err
@@ -149,10 +153,7 @@ def test_a_killed_driver_loses_no_acknowledged_rung(spec, swept):
     driver = subprocess.Popen(
         command(spec, base, "--engine", "ray", "--no-tracking"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    for _ in range(1200):
-        if list(base.glob("results/*/rungs/*.json")):
-            break
-        time.sleep(0.1)
+    wait_for(driver, lambda: list(base.glob("results/*/rungs/*.json")))
     folder = folder_of(driver.pid)
     assert processes_of(folder)
     driver.send_signal(signal.SIGKILL)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -41,6 +44,19 @@ def test_every_process_counts_and_a_killed_one_as_long_as_it_may_have_lived(tmp_
     assert (budget.active_devices(tmp_path, SWEEP, now=1001.0), budget.active_devices(tmp_path, SWEEP, now=9999.0)) == (3, 0)
     (budget.usage_folder(tmp_path, SWEEP) / "torn.json").write_text('{"device_seconds": ')
     assert budget.used_seconds(tmp_path, SWEEP, now=900.0) == 150.0
+
+
+def test_a_killed_writers_temporary_file_goes_and_a_live_ones_stays(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    folder = budget.usage_folder(tmp_path, SWEEP)
+    folder.mkdir(parents=True)
+    killed, live = (folder / f".{socket.gethostname()}-{pid}-1.json.{pid}-0a.tmp" for pid in (ended.pid, os.getpid()))
+    elsewhere = folder / f".another-host-{ended.pid}-1.json.{ended.pid}-0a.tmp"
+    for path in (killed, live, elsewhere):
+        path.touch()
+    with budget.record_usage(tmp_path, SWEEP, 1):
+        assert set(folder.glob("*.tmp")) == {live, elsewhere}
 
 
 def test_runs_that_go_on_at_once_in_a_process_count_once(tmp_path: Path) -> None:
