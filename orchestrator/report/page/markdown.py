@@ -21,7 +21,7 @@ from orchestrator.report.page.section import Section, headline
 from orchestrator.safe_text import markdown as _md
 from orchestrator.safe_text import visible
 
-WIDTH = {"effects": 620, "curves": 760}
+WIDTH = {"effects": 500, "curves": 760}
 """Pixels of a chart; the others are `NARROW`, so that two stand side by side on GitHub."""
 NARROW = 360
 KNOWN = {"git_commit": "commit", "torch": "torch", "python": "python", "system": "system", "device": "device", "cpu": "cpu", "gpu": "gpu"}
@@ -101,7 +101,12 @@ def _address(file: str) -> str:
 
 def _svg(spec: dict[str, Any], width: int) -> str:
     """The drawing on white, since a README has either background."""
-    config = {"background": "white", "font": "sans-serif", "view": {"stroke": None}, "axis": {"gridColor": _colours()["line"]}}
+    config = {
+        "background": "white",
+        "font": "Arial, Helvetica, Liberation Sans, sans-serif",
+        "view": {"stroke": None},
+        "axis": {"gridColor": _colours()["line"]},
+    }
     return str(vl_convert.vegalite_to_svg(_resolved(spec) | {"width": width, "config": config}))
 
 
