@@ -18,8 +18,9 @@ UV_INSTALL = UV_DEFAULT_INDEX="$(call setting,INDEX_URL,index-url)" UV_EXTRA_IND
   $(BIN)/uv pip install --quiet --python $(BIN)/python --index-strategy unsafe-best-match --require-hashes -r requirements.lock
 FAST := not ray and not slow and not browser and not chaos and not gpu
 SLOW := (ray or slow or browser or chaos) and not gpu
-# One thread a process: bits are promised at equal thread counts, and two pytest workers share the cores.
-TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+# One thread a process: bits are promised at equal thread counts, and two pytest workers share the cores. Compiled modules are kept, for
+# hundreds of tests start the command anew.
+TEST_ENV := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 JOBS ?= 2
 # Ray's tests wait for a good part of their time.
 SLOW_JOBS ?= 3
