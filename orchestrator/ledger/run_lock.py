@@ -38,6 +38,8 @@ class RunLock:
 
     def __init__(self, path: Path, claim: str = "") -> None:
         self.path, self.record_path, self.claim = path, path.with_name(f"{path.name}.json"), claim
+        named = path.suffix == ".lock" and not path.name.startswith(".")
+        self.owned = path.with_suffix("") if named else path.parent  # SWEEP.lock is that of SWEEP, `lock` that of its folder
         self.epoch, self._token, self._descriptor = 0, "", -1
         self._lease: Any = None  # if the folder is the scratch copy of a bucket
         _known.add(self)
@@ -58,7 +60,7 @@ class RunLock:
                 self.path.unlink(missing_ok=True)
                 continue
             if time.monotonic() >= deadline:
-                raise LockedError(f"{self.path.parent}: locked by {_describe(self._wait_for_record())}")
+                raise LockedError(f"{self.owned}: locked by {_describe(self._wait_for_record())}")
             time.sleep(POLL)
         try:
             self._lease = object_store.lease(self.path, steal=steal, timeout=max(0.0, deadline - time.monotonic()))
@@ -73,12 +75,12 @@ class RunLock:
     def check(self) -> None:
         """Raises FencedError unless this acquisition is still the newest. Reads one small file."""
         if not self._token:
-            raise FencedError(f"{self.path.parent}: the lock is not held")
+            raise FencedError(f"{self.owned}: the lock is not held")
         if self._lease is not None:
             self._lease.check()
         record = _read(self.record_path)
         if (record.get("epoch"), record.get("token")) != (self.epoch, self._token):
-            raise FencedError(f"{self.path.parent}: epoch {self.epoch} is over, now {_describe(record)}; nothing more is written")
+            raise FencedError(f"{self.owned}: epoch {self.epoch} is over, now {_describe(record)}; nothing more is written")
 
     def release(self, *, quiet: bool = False) -> None:
         """Releases the lock if it is held. RemoteError if not everything could be published to the bucket (`quiet`: only a warning)."""

@@ -86,7 +86,7 @@ def score(line: Line) -> float:
 def _found(run: Sequence[Line], done: Sequence[Line]) -> str:
     if not done:
         return f"None of the {len(run)} rows has figures yet." if len(run) != 1 else "Its row has no figures yet."
-    best = max(done, key=score)
+    best = max(done, key=lambda line: (score(line), "@" not in line.id))  # a control may be its baseline, trained once
     name = "ROUGE-L" if PRINCIPAL in (best.ours or {}) else "BLEU"
     spread = (best.ours or {}).get("bleu_spread")
     text = f"{short_id(best.id)} ({best.label}) has the highest {name}, {score(best):.2f}"

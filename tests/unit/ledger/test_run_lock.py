@@ -45,6 +45,13 @@ def test_loser_is_told_the_owner(tmp_path, other):
     assert owner(tmp_path / "run" / "lock")["pid"] == other.pid
 
 
+@pytest.mark.parametrize(("lock", "owned"), [("run/lock", "run"), ("sweeps/grid.lock", "sweeps/grid"), (".lifecycle.lock", "")])
+def test_what_is_locked_is_named(tmp_path, lock, owned):
+    with RunLock(tmp_path / lock), pytest.raises(LockedError) as caught:
+        RunLock(tmp_path / lock).acquire()
+    assert str(caught.value).startswith(f"{tmp_path / owned}: locked by process {os.getpid()} ")
+
+
 def test_killed_owner_is_taken_over(tmp_path, other):
     other.kill()
     other.wait()

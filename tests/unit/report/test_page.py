@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from orchestrator.report.page.curves import thinned
 from orchestrator.report.page.examples import marks
 from orchestrator.report.page.render import _assumed, page
 from orchestrator.report.page.scatter import front, labelled
-from orchestrator.report.page.section import Section
+from orchestrator.report.page.section import Section, headline
 from orchestrator.report.table import make
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
@@ -59,6 +60,12 @@ def test_the_page_says_it_all_and_runs_nothing_foreign(section: Section) -> None
     assert difference["values"]["fused"][difference["keys"].index("model.d_ff")] == "48"
     means = [point for point in curves["data"]["values"] if point["v"] == "mean" and point["m"] == "validation nll" and point["r"] == 0]
     assert [(point["x"], point["y"], point["l"], point["h"]) for point in means] == [(2, 4.785, 4.78, 4.79), (4, 4.585, 4.58, 4.59)]
+
+
+def test_of_equal_rows_the_one_that_is_no_control_is_the_best(section: Section) -> None:
+    base = section.table.rows[0]
+    equal = replace(section.table, rows=[replace(base, id=f"{base.id}@params=fused"), base])
+    assert headline(replace(section, table=equal)).found.startswith("base (Baseline) has the highest BLEU")
 
 
 def test_without_a_chart_the_page_has_no_script_of_charts(section: Section) -> None:
