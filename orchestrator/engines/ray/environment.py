@@ -54,6 +54,7 @@ def configure(results: Path) -> None:
     if "RAY_ADDRESS" not in os.environ:
         # Despite its name it applies to any system: the node's address is 127.0.0.1, and Ray listens on no other
         defaults["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+        defaults["RAY_TRAIN_ENABLE_PREEMPTION_WATCHER"] = "0"  # a process of each Train run; this machine is not taken away
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
     if "RAY_AUTH_TOKEN" not in os.environ and "RAY_AUTH_TOKEN_PATH" not in os.environ and "RAY_ADDRESS" not in os.environ:
