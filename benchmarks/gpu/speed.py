@@ -1,7 +1,7 @@
 """Training and decoding speed on a CUDA device, ours and HuggingFace Marian's, in one process without Ray.
 
-    python benchmarks/gpu.py                                # base and small; reports if there is no CUDA device
-    python benchmarks/gpu.py --device cpu --size tiny       # the same code on a CPU, as a check that it runs
+    python benchmarks/gpu/speed.py                                # base and small; reports if there is no CUDA device
+    python benchmarks/gpu/speed.py --device cpu --size tiny       # the same code on a CPU, as a check that it runs
 
 Training: bf16 autocast, updates of --batch-tokens target tokens prepared in advance; ours eager and with torch.compile, and Marian (if
 transformers is installed), interleaved A,B,A,B. tok/s counts real target tokens. MFU: useful operations (benchmarks/flops.py) over the bf16
@@ -23,8 +23,8 @@ from typing import Any
 
 import torch
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE / "peers"), str(HERE.parent)]
+BENCHMARKS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "peers"), str(BENCHMARKS.parent)]
 
 from flops import training_per_target_token  # noqa: E402
 from marian_settings import settings  # noqa: E402
