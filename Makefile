@@ -100,7 +100,7 @@ format: setup  ## ruff, repairing
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-MINI := dou2018/table1 hao2019/table1 mlrf2018/table2 shen2018/table1 wei2020/table2 modern/first
+MINI := dou2018/table1 hao2019/table1 mlrf2018/table2 shen2018/table1 shen2018/table2 wei2020/table2 modern/first
 
 docs: setup  ## docs/commands.md from --help, docs/spec.md from the schema, docs/results/mini.md from the ledger
 	$(BIN)/python -m typer orchestrator.cli.main utils docs --name nmt-ablate --title Commands --output docs/commands.md

@@ -32,10 +32,10 @@ def report(title: str, sections: Sequence[Section], name: str) -> tuple[str, dic
     """The text, and its figures: file name -> SVG. name: of the file without its suffix, with which its figures begin."""
     figures: dict[str, str] = {}
     parts = [f"# {_md(title)}", *(_claims(sections) if len(sections) > 1 else [])]
-    for index, section in enumerate(sections):
+    for section in sections:
         drawn = {"effects": effects(section), "curves": charts.curves(section), **scatter.quality(section)}
         own = {key: spec for key, spec in drawn.items() if spec is not None}
-        place = f"-{index + 1}" if len(sections) > 1 else ""
+        place = f"-{section.table.table.replace('/', '-')}" if len(sections) > 1 else ""
         files = {key: f"{name}{place}-{key if key in _TITLES else 'speed'}.svg" for key in own}
         figures |= {files[key]: _svg(spec, WIDTH.get(key, NARROW)) for key, spec in own.items()}
         parts += _part(section, files, named=len(sections) > 1)

@@ -90,8 +90,10 @@ def test_markdown(section: Section) -> None:
     assert "var(--" not in "".join(figures.values()) and ">fused<" in figures["demo-small-curves.svg"]
     assert HOSTILE not in text and "**Found.** fused" in text and "| row" in text and "commit cccccccccccc, torch 2.0" in text
     assert text.count("<details>") == text.count("</details>") == 2 and "spec.yaml --profile x\n```" in text
-    two, figures = markdown.report("demo", [section, section], "both")
-    assert two.count("## demo/small") == 2 and len(figures) == 6
+    other = replace(section, table=replace(section.table, table="demo/other"))
+    two, figures = markdown.report("demo", [section, other], "both")
+    assert "## demo/small" in two and "## demo/other" in two and len(figures) == 6
+    assert "both-demo-small-curves.svg" in figures and '<img src="both-demo-other-curves.svg"' in two
 
 
 @pytest.mark.slow
