@@ -55,7 +55,9 @@ def analyse(
 
 @expand_options()
 def table(
-    target: Annotated[str, typer.Argument(metavar="TABLE", help="paper/table, FILE.yaml, or a folder of search_spaces: all its tables.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TABLE", help="paper/table, rows of it (paper/table/row1,row5), FILE.yaml, or a folder of tables.")
+    ],
     options: RowOptions,
     form: Annotated[
         str | None,
@@ -114,7 +116,9 @@ def report(
 
 @expand_options()
 def verdict(
-    target: Annotated[str, typer.Argument(metavar="TABLE", help="paper/table, FILE.yaml, or a folder of search_spaces: all its tables.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TABLE", help="paper/table, rows of it (paper/table/row1,row5), FILE.yaml, or a folder of tables.")
+    ],
     options: RowOptions,
     controls: Controls = None,
     as_json: AsJson = False,

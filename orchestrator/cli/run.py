@@ -44,7 +44,12 @@ def run(
 
 @expand_options(engine="ray")
 def sweep(
-    target: Annotated[str, typer.Argument(metavar="FILE|TABLE|FOLDER", help="FILE.yaml, paper/table, or a folder of tables.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|TABLE|FOLDER", help="FILE.yaml, paper/table, rows of it (paper/table/row1,row5,mlrf*), or a folder of tables."
+        ),
+    ],
     options: ExecutionOptions,
     seeds: Seeds = None,
     controls: Controls = None,

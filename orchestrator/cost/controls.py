@@ -65,7 +65,7 @@ def resolve(
     named = resolved(target)
     if first.row is not None and given is None:
         return named, []
-    whole = named if first.row is None else resolved(str(first.table.path))
+    whole = named if not first.rows else resolved(str(first.table.path))
     return _beside(named, whole, wanted(whole, given), matcher)
 
 

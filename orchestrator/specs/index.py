@@ -20,15 +20,21 @@ from orchestrator.specs.table import segments
 
 _APART = ("base", "data", "profiles")
 _ROWS = re.compile(rb"^(rows|grid):", re.MULTILINE)
+_SEVERAL = re.compile("[,*]")
 
 
 @dataclass(frozen=True)
 class Target:
-    """A table, and a row of it if the user named one. control: the parts of a matched control's name (`controls.split`)."""
+    """A table, and those of its rows that the user named; none: all. control: the parts of a matched control's name (`controls.split`)."""
 
     table: TableFile
-    row: str | None
+    rows: tuple[str, ...] = ()
     control: tuple[str, str, str] | None = None
+
+    @property
+    def row(self) -> str | None:
+        """The row if the user named one alone."""
+        return self.rows[0] if len(self.rows) == 1 else None
 
 
 def table_files() -> list[Path]:
@@ -62,14 +68,16 @@ def tables() -> tuple[dict[str, TableFile], list[str]]:
 def find(text: str) -> Target:
     """Finds the table or row that `text` names. Raises UserError if there is none.
 
-    Accepts `FILE.yaml`, `FILE.yaml#ROW`, `paper/table` and `paper/table/row[/part]`. The row may be a matched control, `row1@params=row5`.
+    Accepts `FILE.yaml`, `FILE.yaml#ROW`, `paper/table` and `paper/table/row[/part]`. The row may be a matched control,
+    `row1@params=row5`, or several names with commas, in which `*` stands for any text: `row9,row1/*`.
     """
     name, _, row = text.partition("#")
     if name.endswith((".yaml", ".yml")) or Path(name).is_file() or Path(name).is_absolute() or name.startswith("."):
         return _in_file(Path(name), row or None, bool(_))
-    if "#" in text or not segments(text.partition("@")[0], 2, 4):
-        raise UserError(f"{shown(text, 200)}: found no file and no address; expected FILE.yaml, paper/table, paper/table/row or a folder")
     parts = text.split("/")
+    address = "/".join(parts[:2]) if any(map(_SEVERAL.search, parts[2:])) else text.partition("@")[0]
+    if "#" in text or not segments(address, 2, 4):
+        raise UserError(f"{shown(text, 200)}: found no file and no address; expected FILE.yaml, paper/table, paper/table/row or a folder")
     table = _by_file_name(*parts[:2])
     if table is None:
         known, problems = tables()
@@ -77,7 +85,7 @@ def find(text: str) -> Target:
     if table is None:
         raise UserError(f"{text}: no such table (a file elsewhere is FILE.yaml or FILE.yaml#ROW){_near(text, list(known), 2)}", *problems)
     if len(parts) == 2:
-        return Target(table, None)
+        return Target(table)
     return _in_table(table, "/".join(parts[2:]), text)
 
 
@@ -114,7 +122,7 @@ def find_all(text: str) -> list[Target]:
         if table.address in found:
             problems.append(f"{table.document.file}:1: source: found {table.address}, the address of another file too")
         elif (table.rows or table.problems) and not table.is_single:
-            found[table.address] = Target(table, None)
+            found[table.address] = Target(table)
     if problems or not found:
         raise UserError(*(problems or [f"{display(folder)}: found no table in this folder; expected FILE.yaml with rows"]))
     return list(found.values())
@@ -131,16 +139,28 @@ def _in_file(path: Path, row: str | None, named: bool) -> Target:
         raise UserError(table_file.missing(path) if "\0" not in str(path) else f"{shown(str(path), 200)}: no such file")
     table = table_file.read(path)
     if not named:
-        return Target(table, None)
+        return Target(table)
     return _in_table(table, row or "", f"{path}#{row or ''}")
 
 
 def _in_table(table: TableFile, row: str, text: str) -> Target:
+    if _SEVERAL.search(row):
+        return Target(table, _several(table, row.split(","), text))
     control = None if row in table.rows else controls.split(row)
     for name in [row] if control is None else [control[0], control[2]]:
         if name not in table.rows:
             raise UserError(f"{shown(text, 200)}: no such row{_near(name, list(table.rows), 1)}", *table.problems)
-    return Target(table, row, control)
+    return Target(table, (row,), control)
+
+
+def _several(table: TableFile, patterns: list[str], text: str) -> tuple[str, ...]:
+    """The rows that the patterns name, in the order of the table. UserError for a pattern without a row."""
+    forms = {pattern: re.compile(re.escape(pattern).replace(r"\*", ".*")) for pattern in patterns}
+    matches = {pattern: {name for name in table.rows if form.fullmatch(name)} for pattern, form in forms.items()}
+    if missing := [pattern for pattern, found in matches.items() if not found]:
+        problems = [f"{shown(text, 200)}: no such row: '{shown(name)}'{_near(name, list(table.rows), 1)}" for name in missing]
+        raise UserError(*problems, *table.problems)
+    return tuple(name for name in table.rows if any(name in found for found in matches.values()))
 
 
 def _near(text: str, known: list[str], parts: int) -> str:

@@ -22,8 +22,7 @@ def resolve(
 ) -> list[Row]:
     """Returns the row, or all rows of a table, file or folder of tables. Raises UserError with one line per problem.
 
-    Accepts `paper/table`, `paper/table/row[/part]`, `FILE.yaml`, `FILE.yaml#row`, `FOLDER` and files printed by `show`. Matched controls
-    are resolved by `cost.controls.resolve`.
+    Accepts what `index.find` does, folders and files printed by `show`. Matched controls are resolved by `cost.controls.resolve`.
     """
     resolver = Resolver(overrides.parse(list(sets or [])), profile, 1 if seed is None else seed)
     problems: list[str] = []
@@ -46,7 +45,7 @@ def resolve(
 def _rows(target: index.Target, resolver: Resolver) -> list[Row]:
     validate(target.table)
     grid = target.table.grid
-    names = list(written(target.table)) if target.row is None else [target.row]
+    names = target.rows or list(written(target.table))
     if not names and grid is None:
         raise UserError(f"{target.table.document.file}:1: rows: found none; expected at least one")
     problems: list[str] = []
@@ -56,7 +55,7 @@ def _rows(target: index.Target, resolver: Resolver) -> list[Row]:
             rows.append(resolver.row(target.table, name))
         except UserError as error:
             problems += error.lines
-    if grid is not None and target.row is None and not problems:
+    if grid is not None and not target.rows and not problems:
         found = grid_rows.assemble(target.table, resolver)
         rows, problems = rows + found.rows, found.problems
     if problems:

@@ -15,10 +15,13 @@ from orchestrator.specs.table import SEGMENT
 
 
 def address_of(target: str, rows: Sequence[Row]) -> str:
-    """The table's address, or the folder's name if there are several tables."""
+    """The table's address, with a digest where the target names several of its rows; the folder's name if there are several tables."""
     tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
     folder = Path(target).resolve().name if len(tables) > 1 or Path(target).is_dir() else ""
-    return (folder if SEGMENT.fullmatch(folder) else "folder") if folder else tables[0]
+    if folder:
+        return folder if SEGMENT.fullmatch(folder) else "folder"
+    chosen = index.find_all(target)[0].rows
+    return tables[0] + (f"+{_digest(chosen)}" if len(chosen) > 1 else "")
 
 
 def as_targets(row: Row) -> tuple[str, str]:
@@ -46,8 +49,11 @@ def _file_of(table: str) -> str | None:
 def sweep_name(address: str, profile: str | None, sets: Sequence[str] | None, controls: Sequence[str] | None = None) -> str:
     """Name of a sweep, derived from its address, profile, overrides and given controls: the same command gives the same name."""
     sets = [*(sets or []), *([] if controls is None else [f"--controls {','.join(sorted(controls))}"])]
-    digest = hashlib.sha256("\0".join(sorted(sets)).encode("utf-8", "replace")).hexdigest()[:8] if sets else ""
-    return address + (f"@{profile}" if profile else "") + (f"+{digest}" if digest else "")
+    return address + (f"@{profile}" if profile else "") + (f"+{_digest(sets)}" if sets else "")
+
+
+def _digest(words: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(sorted(words)).encode("utf-8", "replace")).hexdigest()[:8]
 
 
 def parse_seeds(text: str | None) -> list[int] | None:

@@ -1,4 +1,4 @@
-"""docs/results/mini.md is what `make docs` writes from the ledger that comes with the product."""
+"""The pages of docs/results are what `make docs` writes from the ledger that comes with the product."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 
 
-def test_its_tables_are_those_of_the_ledger(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+def _commands() -> dict[str, str]:
+    """Page -> the command of `make docs` that writes it."""
     makefile = (ROOT / "Makefile").read_text()
     (tables,) = re.findall(r"^MINI := (.*)$", makefile, re.MULTILINE)
-    (command,) = re.findall(r"nmt-ablate (report \$\(MINI\) .*) --to docs/results/mini.md$", makefile, re.MULTILINE)
-    code, _, err = cli(*shlex.split(command.replace("$(MINI)", tables)), "--cache-dir", tmp_path / "cache", "--to", tmp_path / "mini.md")
+    found = re.findall(r"nmt-ablate (report .*) --to (docs/results/\S+)$", makefile, re.MULTILINE)
+    return {page: command.replace("$(MINI)", tables) for command, page in found}
+
+
+@pytest.mark.parametrize("page", _commands())
+def test_its_tables_are_those_of_the_ledger(page: str, cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    code, _, err = cli(*shlex.split(_commands()[page]), "--cache-dir", tmp_path / "cache", "--to", tmp_path / "page.md")
     assert code == 0, err
     made, kept = (
         [line for line in path.read_text().splitlines() if line.startswith(("|", "##", "**", "- **"))]
-        for path in (tmp_path / "mini.md", ROOT / "docs/results/mini.md")
+        for path in (tmp_path / "page.md", ROOT / page)
     )
     assert made == kept, "make docs writes it"

@@ -69,7 +69,7 @@ def plan(
             section = sweep_of(target, options.profile)
             default_seeds |= set(section.seeds)
             scheduler = section.model_dump()["scheduler"]
-            grids += [found.table for found in find_all(target) if found.row is None and found.table.grid is not None]
+            grids += [found.table for found in find_all(target) if not found.rows and found.table.grid is not None]
         except UserError as error:
             errors += error.lines
     if errors:

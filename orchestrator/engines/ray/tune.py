@@ -15,6 +15,7 @@ from typing import Any
 import ray
 from ray import tune
 from ray.tune.execution import class_cache
+from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.stopper import CombinedStopper
 
 from orchestrator import interrupt
@@ -86,6 +87,13 @@ class TuneReporter:
             tune.report({"run": self.name} | {k: v for k, v in metrics.items() if isinstance(v, (int, float))})
 
 
+class Silent(TrialProgressCallback):
+    """Stands in for Ray's own, which prints a line at the end of each trial at any verbosity; ours say more."""
+
+    def _print(self, msg: str) -> None:
+        pass
+
+
 def trial(config: dict[str, Any]) -> None:
     """One Tune trial: runs the job in this process if one CPU worker suffices, else drives a Train run."""
     tasks = [Task.of(data) for data in config["job"]]
@@ -144,6 +152,7 @@ def _run_group(
             storage_path=str(storage),
             failure_config=tune.FailureConfig(max_failures=3),
             verbose=0,
+            callbacks=[Silent()],
             stop=CombinedStopper(node_loss, resource_wait),
         ),
     )

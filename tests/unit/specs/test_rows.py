@@ -266,6 +266,45 @@ def test_a_damaged_shown_row(spec: Write, tmp_path: Path, old: str, new: str, me
         resolve(file)
 
 
+@pytest.mark.parametrize(
+    ("target", "rows"),
+    [
+        ("mlrf2018/table2/row13,row9", ["row9", "row13"]),
+        ("mlrf2018/table2/row1*,row9", ["row1", "row9", *(f"row{i}" for i in range(10, 20)), "row19-w1-hop", "row19-hops-16"]),
+        ("shen2018/table1/row[1]/*,row2/*-e64", None),
+        ("shen2018/table1/*/de-en-e256", [f"row{i}/de-en-e256" for i in range(1, 7)]),
+        ("search_spaces/shen2018/table1.yaml#row1/de*,row2/tr-en-e64", [*(f"row1/de-en-e{e}" for e in (64, 128, 256)), "row2/tr-en-e64"]),
+        (
+            "sweeps/fusion-grid/baseline,d72-value_residual-*-blocks",
+            ["baseline", *(f"d72-value_residual-{s}-blocks" for s in ("encoder", "decoder", "both"))],
+        ),
+    ],
+)
+def test_an_address_of_several_rows(target: str, rows: list[str] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[3])
+    if rows is None:
+        with pytest.raises(UserError, match=r"no such row: 'row\[1\]/\*'"):
+            resolve(target)
+        return
+    assert [row.id.split("/", 2)[2] for row in resolve(target)] == rows
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("mlrf2018/table2/rwo9,row13", "mlrf2018/table2/rwo9,row13: no such row: 'rwo9'"),
+        ("mlrf2018/table2/row9,", "no such row: ''"),
+        ("mlrf2018/*", "found no file and no address"),
+        ("mlrf2018,shen2018/table2", "found no file and no address"),
+        ("mlrf2018/table2#row9,row13", "found no file and no address"),
+    ],
+)
+def test_a_bad_address_of_several_rows(target: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve(target)
+    assert message in caught.value.lines[0]
+
+
 def test_quoted_rows_have_no_spec(spec: Write) -> None:
     quoted, run = resolve(spec("  q: {kind: quoted, expect: {bleu: 20.73, params: 65M}}\n  r: {}\n"))
     assert quoted.spec is None and run.spec is not None

@@ -129,7 +129,7 @@ def _uploaded_target(root: Path, target: str, outside: Mapping[Path, str]) -> st
         path = found.table.path
         if path.absolute() not in outside:
             return target
-        mark, row = ("#", found.row) if found.row else ("", "")
+        mark, row = ("#", ",".join(found.rows)) if found.rows else ("", "")
     resolved = path.resolve()
     if path.absolute() in outside:
         return outside[path.absolute()] + mark + row
