@@ -76,16 +76,17 @@ def warnings(found: Mapping[tuple[str, int], list[str]], given: str = "") -> lis
 
 
 def _lines(files: tuple[str, ...], rows: dict[str, list[int]], given: str) -> Iterator[str]:
+    old = "the old weights'" if files == (PARENT,) else "the old code's"
     what = f"{', '.join(files)} {'have' if len(files) > 1 or files == (PARENT,) else 'has'} changed since"
     if len(rows) > LISTED:
         few = f"{', '.join(list(rows)[:LISTED])} and {len(rows) - LISTED} more rows"
-        yield f"{few}: {what} they were trained; their results are the old code's; nmt-ablate run ROW{given} --again trains one anew"
+        yield f"{few}: {what} they were trained; their results are {old}; nmt-ablate run ROW{given} --again trains one anew"
         return
     for row, seeds in rows.items():
         named = row if seeds == [1] else f"{row} seed {seeds[0]}" if len(seeds) == 1 else f"{row} seeds {', '.join(map(str, seeds))}"
         command = f"nmt-ablate run {row}{given}{'' if seeds[0] == 1 else f' --seed {seeds[0]}'} --again"
         run = "this run was trained; its result is" if len(seeds) == 1 else "these runs were trained; their results are"
-        yield f"{named}: {what} {run} the old code's; {command} trains {'it' if len(seeds) == 1 else 'one'} anew"
+        yield f"{named}: {what} {run} {old}; {command} trains {'it' if len(seeds) == 1 else 'one'} anew"
 
 
 def _closure(modules: Iterable[str]) -> frozenset[str]:
