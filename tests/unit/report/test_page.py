@@ -85,14 +85,14 @@ def test_legends_are_opaque_and_whole(section: Section) -> None:
 
 def test_markdown(section: Section) -> None:
     text, figures = markdown.report("demo", [section], "demo-small")
-    assert [*figures] == ["demo-small-curves.svg", "demo-small-params.svg", "demo-small-speed.svg"]
+    assert [*figures] == ["demo-small-curves.svg", "demo-small-params.svg"], "the runs' own speeds are no measurement to publish"
     assert all(f'<img src="{file}"' in text and drawing.startswith("<svg") for file, drawing in figures.items())
     assert "var(--" not in "".join(figures.values()) and ">fused<" in figures["demo-small-curves.svg"]
     assert HOSTILE not in text and "**Found.** fused" in text and "| row" in text and "commit cccccccccccc, torch 2.0" in text
     assert text.count("<details>") == text.count("</details>") == 2 and "spec.yaml --profile x\n```" in text
     other = replace(section, table=replace(section.table, table="demo/other"))
     two, figures = markdown.report("demo", [section, other], "both")
-    assert "## demo/small" in two and "## demo/other" in two and len(figures) == 6
+    assert "## demo/small" in two and "## demo/other" in two and len(figures) == 4
     assert "both-demo-small-curves.svg" in figures and '<img src="both-demo-other-curves.svg"' in two
 
 
