@@ -40,7 +40,10 @@ class Where(TypedDict, total=False):
 
 
 def row_options(where: Where) -> RowOptions:
-    """UserError for a folder that does not exist or is none."""
+    """UserError for a folder that does not exist or is none; TypeError for a keyword that is none of `Where`."""
+    for name in where:
+        if name not in Where.__annotations__:
+            raise TypeError(f"unexpected keyword argument '{name}'; expected one of {', '.join(Where.__annotations__)}")
     data_dir = where.get("data_dir") or os.environ.get("NMT_DATA_DIR")
     options = RowOptions(
         profile=where.get("profile"),

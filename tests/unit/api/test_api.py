@@ -103,3 +103,8 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "cells.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_an_unknown_keyword_is_refused() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'metric'; expected one of profile, sets, "):
+        nmt.compare(*ROWS, metric="nll", **WHERE)  # type: ignore[call-arg]
