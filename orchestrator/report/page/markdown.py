@@ -34,9 +34,8 @@ def report(title: str, sections: Sequence[Section], name: str) -> tuple[str, dic
     parts = [f"# {_md(title)}", *(_claims(sections) if len(sections) > 1 else [])]
     for section in sections:
         drawn = {"effects": effects(section), "curves": charts.curves(section), **scatter.quality(section)}
-        own = {
-            key: spec for key, spec in drawn.items() if spec is not None and key != "tokens_per_second"
-        }  # what else the machine did shows there
+        drawn.pop("tokens_per_second", None)  # what else the machine did shows in the runs' own speeds
+        own = {key: spec for key, spec in drawn.items() if spec is not None}
         place = f"-{section.table.table.replace('/', '-')}" if len(sections) > 1 else ""
         files = {key: f"{name}{place}-{key if key in _TITLES else 'speed'}.svg" for key in own}
         figures |= {files[key]: _svg(spec, WIDTH.get(key, NARROW)) for key, spec in own.items()}
