@@ -79,7 +79,10 @@ class Ledger:
         return self._first(train_key, lambda run: self._decode_in(run, decode_key))
 
     def write_decode(self, train_key: str, decode_key: str, record: Mapping[str, Any], hypotheses: Sequence[str]) -> None:
-        """Writes the texts first, then the record with their sha256. ValueError for a text with a line feed."""
+        """Writes the texts first, then the record with their sha256. ValueError for a text with a line feed.
+
+        `tokens` equal to the texts, as without a tokenizer, are not written a second time.
+        """
         if any("\n" in line for line in hypotheses):
             raise ValueError("a hypothesis holds a line feed")
         data = "".join(f"{line}\n" for line in hypotheses).encode()
@@ -87,7 +90,8 @@ class Ledger:
         if read_bytes(path) != data:
             atomic.write_bytes(path, data, points="hypotheses", check=self._check)
         about = {"train_key": train_key, "lines": len(hypotheses), "hypotheses_sha256": hashlib.sha256(data).hexdigest()}
-        bare = {name: value for name, value in record.items() if name != "hypotheses"}
+        twice = {"hypotheses"} | ({"tokens"} if record.get("tokens") == list(hypotheses) else set())
+        bare = {name: value for name, value in record.items() if name not in twice}
         self._write(train_key, f"decode/{short(decode_key)}.json", decode_key, bare | about, "decode")
 
     def read_tune(self, train_key: str, tune_key: str) -> Record | None:
@@ -242,7 +246,8 @@ class Ledger:
         if data is None or hashlib.sha256(data).hexdigest() != record.get("hypotheses_sha256"):
             self._set_aside(path, "its hypotheses (.txt) are missing or damaged")
             return None
-        return record | {"hypotheses": data.decode().split("\n")[:-1]}
+        lines = data.decode().split("\n")[:-1]
+        return {"tokens": lines} | record | {"hypotheses": lines}
 
     def _spec_in(self, run: Path) -> Record | None:
         data = read_bytes(run / "spec.yaml")

@@ -196,6 +196,15 @@ def test_line_feed_in_a_hypothesis(ledger):
         ledger.write_decode(TRAIN, DECODE, {}, ["two\nlines"])
 
 
+@pytest.mark.parametrize(("tokens", "written"), [(TEXTS, False), (["ein", "", "", ""], True)])
+def test_tokens_equal_to_the_texts_are_written_once(ledger, tokens, written):
+    ledger.write_decode(TRAIN, DECODE, {"tokens": tokens}, TEXTS)
+    (path,) = (ledger.run_dir(TRAIN) / "decode").glob("*.json")
+    assert ("tokens" in json.loads(path.read_text())) == written
+    found = ledger.read_decode(TRAIN, DECODE)
+    assert found["tokens"] == tokens and found["hypotheses"] == TEXTS
+
+
 def test_foreign_files_are_passed_over(ledger, bad):
     fill(ledger)
     for name in (
