@@ -106,7 +106,7 @@ docs: setup  ## docs/commands.md from --help, docs/spec.md from the schema, the 
 	$(BIN)/python -m typer orchestrator.cli.main utils docs --name nmt-ablate --title Commands --output docs/commands.md
 	$(BIN)/python -m orchestrator schema --format md > docs/spec.md
 	$(BIN)/nmt-ablate report $(MINI) --profile mini --controls params --results docs/results/ledger --markdown --to docs/results/mini.md
-	$(BIN)/nmt-ablate report dou2018/table1 --profile mini --set data.corpus=tatoeba-de-en --results docs/results/ledger --markdown --to docs/results/mini-tatoeba.md
+	$(BIN)/nmt-ablate report dou2018/table1 mlrf2018/table2 shen2018/table2 --profile mini --set data.corpus=tatoeba-de-en --results docs/results/ledger --markdown --to docs/results/mini-tatoeba.md
 
 peers: setup  ## other toolkits, each in .peers/NAME, for benchmarks --peers
 	$(BIN)/python benchmarks/peers/environments.py

@@ -63,7 +63,7 @@ class Finder:
     def __init__(self, ledger: Ledger, data: Data) -> None:
         self.ledger, self.data = ledger, data
         self._by_spec: dict[str, dict[int, Keys]] | None = None
-        self._searches: dict[str, dict[int, Keys]] = {}
+        self._searches: dict[str, dict[int, list[tuple[str | None, Keys]]]] = {}  # with the row that each starts from
         self._seeds: dict[str, set[int]] = {}
 
     def outcomes(self, row: Row, seeds: Iterable[int] = ()) -> list[SeedResult]:
@@ -91,17 +91,29 @@ class Finder:
         except UserError:  # the test set is missing
             found = NO_KEYS
         if found.score is None:
-            return self._index().get(_meaning(row.spec), {}).get(row.spec.seed) or self._by_record(row.spec)
+            return self._index().get(_meaning(row.spec), {}).get(row.spec.seed) or self._by_record(row)
         return found
 
-    def _by_record(self, spec: RunSpec) -> Keys | None:
-        """Keys of a score record with the spec's `score`, of a run with the same training and search."""
-        trained = self._searches.get(_search(spec), {}).get(spec.seed)
+    def _by_record(self, row: Row) -> Keys | None:
+        """Keys of a score record with the row's `score`, of a run with the same training and search."""
+        assert row.spec is not None
+        trained = self._trained(row)
         if trained is None or trained.train is None:
             return None
-        wanted = spec.score.model_dump(exclude_none=True)
+        wanted = row.spec.score.model_dump(exclude_none=True)
         found = next((record for record in self.ledger.scores(trained.train) if record.get("score") == wanted), None)
         return None if found is None else Keys(trained.train, found["decode_key"], found["key"])
+
+    def _trained(self, row: Row) -> Keys | None:
+        """Keys of a run with the row's training and search. Its parent may have another address if it is the same training."""
+        assert row.spec is not None
+        runs = self._searches.get(_search(row.spec), {}).get(row.spec.seed, [])
+        found = next((keys for start, keys in runs if start == row.spec.init_from), None)
+        if found is not None or row.parent is None:
+            return found
+        parent = (self.keys(row.parent) or NO_KEYS).train
+        starts = (((self.ledger.read_train(str(keys.train)) or {}).get("parent") or {}, keys) for _, keys in runs)
+        return next((keys for start, keys in starts if start and start.get("key") == parent), None)
 
     def prepared(self, data: DataSpec) -> Prepared | None:
         """The prepared corpus in the cache, or None. Prepares nothing."""
@@ -181,7 +193,7 @@ class Finder:
                 except (ValidationError, KeyError, TypeError, AttributeError):
                     continue  # written by a version with other spec fields
                 self._by_spec.setdefault(meaning, {})[seed] = keys
-                self._searches.setdefault(search, {}).setdefault(seed, keys)
+                self._searches.setdefault(search, {}).setdefault(seed, []).append((spec.init_from, keys))
                 for score, its in others:
                     other = spec.model_copy(update={"score": score})
                     self._by_spec.setdefault(_meaning(other), {}).setdefault(seed, its)
@@ -231,8 +243,8 @@ def _meaning(spec: RunSpec) -> str:
 
 
 def _search(spec: RunSpec) -> str:
-    """Digest shared by rows that differ at most in seed and scoring."""
-    return digest(spec.model_dump(mode="json", exclude={"seed", "score"}))
+    """Digest shared by rows that differ at most in seed, scoring and the address of the parent row."""
+    return digest(spec.model_dump(mode="json", exclude={"seed", "score", "init_from"}))
 
 
 def _training(spec: RunSpec) -> str:

@@ -22,6 +22,9 @@ rows:
   base: {also: {valid: {test: valid}}}
   checked: {score: {test: valid}}
   other: {model: {d_ff: 40}, also: {valid: {test: valid}}}
+  from-base: {init_from: base, also: {valid: {test: valid}}}
+  from-checked: {init_from: checked, score: {test: valid}}
+  from-other: {init_from: other, score: {test: valid}}
 """
 
 
@@ -40,7 +43,8 @@ def finish(ledger: Ledger, row: Row, seed: int, *, said: bool, also_in_spec: boo
     assert own.spec is not None and valid.spec is not None and keys.train is not None
     also: dict[str, Any] = {"also": {"valid": {"score": valid.spec.score.model_dump(), "keys": others.as_dict()}}} if also_in_spec else {}
     ledger.write_spec(keys.train, {"id": row.id, "seed": seed, "spec": own.spec.model_dump(), "keys": keys.as_dict()} | also)
-    ledger.write_train(keys.train, {"status": "done", "steps": 4})
+    parent = {} if own.parent is None else {"parent": {"key": keys_for(own.parent, Data(None)).train}}
+    ledger.write_train(keys.train, {"status": "done", "steps": 4} | parent)
     for found, spec, bleu in ((keys, own.spec, 30.0), (others, valid.spec, 20.0)):
         assert found.decode is not None and found.score is not None
         ledger.write_decode(keys.train, found.decode, {}, ["a"])
@@ -59,6 +63,15 @@ def test_other_scorings_without_the_corpus(
     assert (outcome.seed, outcome.bleu, outcome.also.get("valid")) == (3, 30.0, found)
     assert [o.bleu for o in finder.outcomes(rows["checked"])] == ([] if found is None else [found]), "a row that shares the training"
     assert finder.outcomes(rows["other"]) == [] and finder.keys(rows["other"]) is None
+
+
+def test_a_parent_of_another_address_but_the_same_training(rows: dict[str, Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("base", "other", "from-base"):
+        finish(Ledger(tmp_path / "r"), rows[name], 3, said=True)
+    monkeypatch.setattr(Data, "manifest", lambda self, data: None)
+    finder = Finder(Ledger(tmp_path / "none", [tmp_path / "r"]), Data(None))
+    assert [o.bleu for o in finder.outcomes(rows["from-checked"])] == [20.0]
+    assert finder.outcomes(rows["from-other"]) == [], "it starts from another training"
 
 
 def test_with_the_corpus_every_row_of_a_training_finds_its_seeds(rows: dict[str, Row], tmp_path: Path) -> None:
