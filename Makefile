@@ -100,13 +100,12 @@ format: setup  ## ruff, repairing
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-MINI := dou2018/table1 hao2019/table1 mlrf2018/table2 shen2018/table1 shen2018/table2 wei2020/table2 modern/first
+TABLES := dou2018/table1 mlrf2018/table2 hao2019/table1 shen2018/table1 shen2018/table2 wei2020/table2 wei2020/table3 modern/first
 
-docs: setup  ## docs/commands.md from --help, docs/spec.md from the schema, the pages of docs/results from the ledger
+docs: setup  ## docs/commands.md from --help, docs/spec.md from the schema, docs/results/README.md from the ledger
 	$(BIN)/python -m typer orchestrator.cli.main utils docs --name nmt-ablate --title Commands --output docs/commands.md
 	$(BIN)/python -m orchestrator schema --format md > docs/spec.md
-	$(BIN)/nmt-ablate report $(MINI) --profile mini --controls params --results docs/results/ledger --markdown --to docs/results/mini.md
-	$(BIN)/nmt-ablate report dou2018/table1 mlrf2018/table2 shen2018/table2 --profile mini --set data.corpus=tatoeba-de-en --results docs/results/ledger --markdown --to docs/results/mini-tatoeba.md
+	$(BIN)/nmt-ablate report $(TABLES) --profile mini --controls params --second-corpus tatoeba-de-en --results docs/results/ledger --markdown --text docs/results/text.md --to docs/results/README.md
 
 peers: setup  ## other toolkits, each in .peers/NAME, for benchmarks --peers
 	$(BIN)/python benchmarks/peers/environments.py

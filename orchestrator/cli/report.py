@@ -101,17 +101,26 @@ def report(
         str | None, typer.Option("--baseline", metavar="ROW", help="Compare with this row; default: the one that a row starts from.")
     ] = None,
     controls: Controls = None,
+    second_corpus: Annotated[
+        str | None,
+        typer.Option(
+            "--second-corpus", metavar="NAME", help="Show beside each claim what the same rows give on this corpus; for several tables."
+        ),
+    ] = None,
     as_markdown: Annotated[
         bool, typer.Option("--markdown", help="Write Markdown for a README, with the charts as SVG files beside it, in place of HTML.")
     ] = False,
+    text: Annotated[
+        Path | None, typer.Option("--text", metavar="FILE.md", help="With --markdown: the page begins with this text, its title included.")
+    ] = None,
 ) -> None:
     """Write one HTML page that needs nothing else: results, verdicts, curves, translations, what differs, provenance.
 
     Example:  nmt-ablate report dou2018/table1 --profile mini
     """
-    from orchestrator.cli.commands.report import report
+    from orchestrator.cli.commands.report import PageOptions, report
 
-    report(targets, to, baseline, replace(options, controls=controls), as_markdown=as_markdown)
+    report(targets, replace(options, controls=controls), PageOptions(to, baseline, second_corpus, text, as_markdown))
 
 
 @expand_options()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.report.effect_text import interval, judged, verdict
 from orchestrator.report.figures import OURS
 from orchestrator.report.speeds import SPEEDS
 from orchestrator.report.table import Line, Table
 from orchestrator.scoring.rouge import PRINCIPAL
-from orchestrator.scoring.significance.verdicts import CONTRADICTED, REPRODUCED, SAME, UNDERPOWERED
 from orchestrator.specs.table import FAILED, number
 
 _TITLES = {
@@ -61,7 +61,7 @@ def columns(table: Table) -> list[Column]:
             shown = f"{title} (ours)" if name in reported else title
             found.append(Column(name, shown, [_cell(table, line, name, True) for line in table.rows], numeric=figures))
     for kind in sorted({kind for line in table.rows for kind in (line.ours or {}).get("controls", {})}):
-        each = [control((line.ours or {}).get("controls", {}).get(kind, {})) for line in table.rows]
+        each = [judged((line.ours or {}).get("controls", {}).get(kind, {})) for line in table.rows]
         found.append(Column(f"{kind}-control", f"delta to {kind} control", each))
     if measured:
         conditions = [_conditions(line) for line in table.rows]
@@ -146,34 +146,6 @@ def _measured(ours: dict[str, Any], kind: str, column: str) -> str:
     if column == "bleu" and ours.get("bleu_spread") is not None:
         return f"{text} ± {ours['bleu_spread']:.2f}"
     return interval(ours["effect"]) if column == "delta" and "effect" in ours else text
-
-
-def control(found: Mapping[str, Any]) -> str:
-    """The difference to a matched control and its verdict: `+0.10 (-0.20 to +0.40), underpowered (mini)`."""
-    word = found.get("verdict", {})
-    judged = f", {named_verdict(word['word'], word.get('setting', ''))}" if word else ""
-    return interval(found.get("effect", {})) + judged
-
-
-def interval(effect: Mapping[str, Any]) -> str:
-    """A difference with its 95 % interval over other seeds and sentences, `+0.42 (-0.10 to +0.94)`; without one for a single seed."""
-    if "delta" not in effect:
-        return ""
-    answer = effect.get("other_seeds_and_sentences")
-    return f"{effect['delta']:+.2f}" + ("" if answer is None else f" ({answer['low']:+.2f} to {answer['high']:+.2f})")
-
-
-def verdict(ours: Mapping[str, Any]) -> str:
-    """`same direction (mini)`, `underpowered (mini): 80 % power finds 0.84; 5 seeds would find +0.45`; empty without a verdict."""
-    found = ours.get("verdict")
-    if found is None:
-        return ""
-    return named_verdict(found["word"], found.get("setting", "")) + (f": {found['reason']}" if found["word"] == UNDERPOWERED else "")
-
-
-def named_verdict(word: str, setting: str) -> str:
-    """The word of a verdict, with the setting where it differs from the paper's."""
-    return f"{word} ({setting})" if setting and word in (REPRODUCED, SAME, CONTRADICTED, UNDERPOWERED) else word
 
 
 def seed_list(seeds: Sequence[int]) -> str:

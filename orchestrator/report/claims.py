@@ -1,4 +1,4 @@
-"""The comparisons of a table and their verdicts: on the claims of its file, or else on the differences that its paper reports."""
+"""The comparisons of a table and their verdicts: on the claims of its file and on the differences that its paper reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Comparisons:
 
     Args:
         starts: row -> the row it is compared with (`specs.baselines`).
-        stated: claims of the table's file; without any on these rows, the differences that the paper reports.
+        stated: claims of the table's file. They stand beside the differences that the paper reports, in the place of an equal one.
         setting: how our setting differs from the paper's.
         level: of significance; None: that of the looks that the sweep of these rows took, else 0.05.
 
@@ -48,8 +48,7 @@ class Comparisons:
         for row in rows:
             if row.control is not None:
                 self.controls.setdefault(row.control.against, {})[row.control.kind] = row.id
-        own = [claim for claim in stated if claim.row in self.rows] or reported_claims(rows, self.starts)
-        self.claims = [replace(c, against=c.against or self.starts.get(c.row), metric=c.metric or self._metric(c.row)) for c in own]
+        self.claims = self._judged(stated)
         pairs = [(self._metric(row_id), row_id, base) for row_id, base in self.starts.items()]
         pairs += [(str(claim.metric), claim.row, str(claim.against)) for claim in self.claims]
         pairs += [(metric, row_id, base) for metric, row_id, _ in pairs for base in self.controls.get(row_id, {}).values()]
@@ -75,6 +74,19 @@ class Comparisons:
             records.append(record | ({"controls": matched} if matched else {}))
         return records
 
+    def of_table(self) -> list[dict[str, Any]]:
+        """{"row", "against", "metric", "claim", "own"} of each claim, with the {"effect", "verdict"} of `of_rows`.
+
+        own: it is on the row's own metric, against the row that it is compared with, so that `of_rows` judges it too.
+        """
+        found = []
+        for claim in self.claims:
+            own = (claim.against, claim.metric) == (self.starts.get(claim.row), self._metric(claim.row))
+            about = {"row": claim.row, "against": claim.against, "metric": claim.metric, "claim": claim.effect, "own": own}
+            effect = self._effect(claim.row, claim.against, str(claim.metric))
+            found.append(about | self._found(claim.row, claim.against, effect, claim))
+        return found
+
     def of_rows(self) -> dict[str, dict[str, Any]]:
         """Row -> {"effect", "significant", "verdict", "controls"} of each row that has an effect or failed, for the row's own metric.
 
@@ -92,6 +104,18 @@ class Comparisons:
                 found[row_id] = one | ({"controls": matched} if matched else {})
         return found
 
+    def _judged(self, stated: Sequence[RowClaim]) -> list[RowClaim]:
+        """The stated claims whose rows are here, and the paper's on other comparisons."""
+
+        def complete(claim: RowClaim) -> RowClaim:
+            against, metric = claim.against or self.starts.get(claim.row), claim.metric or self._metric(claim.row)
+            return replace(claim, against=against, metric=metric)
+
+        own = [complete(c) for c in stated if c.row in self.rows and (c.against is None or c.against in self.rows)]
+        said = {(c.row, c.against, c.metric) for c in own}
+        reported = map(complete, reported_claims(list(self.rows.values()), self.starts))
+        return own + [c for c in reported if (c.row, c.against, c.metric) not in said]
+
     def _record(self, claim: RowClaim) -> dict[str, Any]:
         effect = self._effect(claim.row, claim.against, str(claim.metric))
         verdict = self._verdict(claim.row, claim.against, effect, claim)
@@ -102,6 +126,9 @@ class Comparisons:
         effect = self._effect(row, against, self._metric(row))
         if effect is None and failure_verdict(self.rows[row], self.outcomes.get(row, ())) is None:
             return {}
+        return self._found(row, against, effect, claim)
+
+    def _found(self, row: str, against: str | None, effect: Effect | None, claim: RowClaim | None) -> dict[str, Any]:
         verdict = self._verdict(row, against, effect, claim)
         about: dict[str, Any] = {"word": verdict.word, "reason": verdict.reason, "seeds_needed": verdict.seeds}
         about |= ({"claim": claim.effect} if claim is not None else {}) | ({"setting": self.setting} if self.setting else {})

@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator.data.expected_text import unexpected
 from orchestrator.ledger.provenance import differences
+from orchestrator.report.effect_text import judged
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.scoring.significance.estimator import LEVEL
@@ -35,6 +36,13 @@ def notes(
     found += _effects(ours)
     found += _speed(rows, base, measured)
     return found + [f"{short_id(row.id)}: {row.note}" for row in rows if row.note and row.kind == "run"]
+
+
+def claim_note(claim: Mapping[str, Any]) -> str:
+    """A note on a claim that is not about a row's difference to the one it starts from."""
+    metric = "" if claim["metric"] == "bleu" else f" in {claim['metric']}"
+    rows = f"{short_id(claim['row'])} against {short_id(claim['against'])}{metric}"
+    return f"{rows}: claimed {claim['claim']:+.2f}, ours {judged(claim)}"
 
 
 def _data(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:

@@ -11,7 +11,7 @@ from orchestrator.report import equal_loss, looks, shipped, speeds
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.figures import OURS, against, figures, short_id
 from orchestrator.report.find import Finder
-from orchestrator.report.notes import changed_since_training, earlier_results, metric_doubts, notes, parameter_differences
+from orchestrator.report.notes import changed_since_training, claim_note, earlier_results, metric_doubts, notes, parameter_differences
 from orchestrator.report.pareto import front
 from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.scoring.significance.reader import StatisticsReader
@@ -40,7 +40,7 @@ class Table:
     """A whole table.
 
     base: the row that speeds are relative to. scores: BLEU and ROUGE columns besides `bleu`. warnings: messages about rows whose code
-    changed, which are among the notes too.
+    changed, which are among the notes too. claims: see `Comparisons.of_table`.
     """
 
     table: str
@@ -50,9 +50,10 @@ class Table:
     base: str | None = None
     scores: frozenset[str] = frozenset()
     warnings: list[str] = field(default_factory=list)
+    claims: list[dict[str, Any]] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """{"table", "columns", "rows": [{"id", "label", "kind", "reported", "ours"}], "notes"}. Reported figures are parsed to numbers."""
+        """{"table", "columns", "rows": [{"id", "label", "kind", "reported", "ours"}], "claims", "notes"}. Reported figures are numbers."""
         rows = [
             {
                 "id": line.id,
@@ -65,7 +66,7 @@ class Table:
             }
             for line in self.rows
         ]
-        return {"table": self.table, "columns": self.columns, "rows": rows, "notes": self.notes}
+        return {"table": self.table, "columns": self.columns, "rows": rows, "claims": self.claims, "notes": self.notes}
 
 
 def make(
@@ -90,7 +91,7 @@ def make(
         scale: how our setting differs from the published one, for a note.
         base: row to compare with; by default the row that a row starts from if it is in the table, else the table's `baseline`.
         reader: reads the sentence statistics that intervals and verdicts need; None for none of them.
-        stated: claims of the table's file; without any, the paper's differences are judged.
+        stated: claims of the table's file, which are judged beside the paper's differences.
         costs: estimates the cost of a row, which the compute to equal loss needs.
         full_size: the models are as published, so their parameters are compared with the reported ones.
         given: options that the rows need on a command line besides their address.
@@ -101,10 +102,11 @@ def make(
     first = base if base is not None else baseline(rows)
     found = {row.id: figures(row, outcomes[row.id]) for row in rows}
     ours = {row_id: against(one, found[start[row_id]]) if one is not None and row_id in start else one for row_id, one in found.items()}
-    if reader is not None:
-        compared = Comparisons(rows, outcomes, start, reader, stated, setting=scale.removeprefix("profile "))
+    compared = None if reader is None else Comparisons(rows, outcomes, start, reader, stated, setting=scale.removeprefix("profile "))
+    if compared is not None:
         for row_id, found_of in compared.of_rows().items():
             ours[row_id] = (ours[row_id] or {}) | found_of
+    claims = [] if compared is None else compared.of_table()
     rates, measured = _speeds(rows, finder, seeds, first)
     for row_id, speed in rates.items():
         ours[row_id] = (ours[row_id] or {"status": "not run", "reason": "not run", "seeds": []}) | speed
@@ -140,7 +142,8 @@ def make(
     ]
     if full_size:  # the paper's added parameters are relative to its own baseline, not to `base`
         made += parameter_differences(rows, finder, starts(rows, None))
-    return Table(name, list(dict.fromkeys(order)), lines, made + _untested(rows, ours, start, reader), first, frozenset(scores), warned)
+    made += [*(claim_note(claim) for claim in claims if not claim["own"]), *_untested(rows, ours, start, reader)]
+    return Table(name, list(dict.fromkeys(order)), lines, made, first, frozenset(scores), warned, claims)
 
 
 def _untested(

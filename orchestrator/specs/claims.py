@@ -3,7 +3,7 @@
     claims:
       - {row: fused, against: base, metric: bleu, effect: 0.8, margin: 0.3, seeds: 5}
 
-A file without claims is judged by the differences that its paper reports.
+They stand beside the differences that the paper reports.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[2]
 def _commands() -> dict[str, str]:
     """Page -> the command of `make docs` that writes it."""
     makefile = (ROOT / "Makefile").read_text()
-    (tables,) = re.findall(r"^MINI := (.*)$", makefile, re.MULTILINE)
+    (tables,) = re.findall(r"^TABLES := (.*)$", makefile, re.MULTILINE)
     found = re.findall(r"nmt-ablate (report .*) --to (docs/results/\S+)$", makefile, re.MULTILINE)
-    return {page: command.replace("$(MINI)", tables) for command, page in found}
+    return {page: command.replace("$(TABLES)", tables) for command, page in found}
 
 
 @pytest.mark.parametrize("page", _commands())

@@ -141,6 +141,8 @@ OWN = {
     "hao2019/fig5/baseline": "hao2019/table1/row1",
     "wei2020/table2/row4-three-norms/en-de": None,
     "wei2020/table2/row6-three-norms/en-de": None,
+    "wei2020/table3/plain6": "wei2020/table2/row1/en-de",
+    "wei2020/table3/plain36": "wei2020/fig2/plain36",
     "wei2020/table3/row4-post-norm": None,
     "shen2018/table5/row5-glu-conv3": None,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.cli.commands.table import sections, sections_of
@@ -10,8 +11,7 @@ from orchestrator.cli.output import version
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.folders import make
-from orchestrator.report.page import markdown
-from orchestrator.report.page.render import page
+from orchestrator.report.page import markdown, render
 from orchestrator.report.page.section import Section
 from orchestrator.report.page.vega_script import script
 from orchestrator.safe_text import log, visible
@@ -32,20 +32,60 @@ MOST_ROWS = 500
 """A sweep of more rows writes no page by itself: a hundred rows with three seeds are 3 MB."""
 
 
+@dataclass(frozen=True)
+class PageOptions:
+    """What `report` writes, and where.
+
+    Args:
+        to: The file or its folder; None: RESULTS/reports.
+        baseline: The row that others are compared with; None: the one that a row starts from.
+        second_corpus: What the rows give on it stands beside the claims.
+        text: A file that the Markdown page begins with.
+        markdown: Markdown with figures beside it in place of HTML.
+    """
+
+    to: Path | None = None
+    baseline: str | None = None
+    second_corpus: str | None = None
+    text: Path | None = None
+    markdown: bool = False
+
+
 @no_garbage_collection(freeze=True)
-def report(targets: Sequence[str], to: Path | None, baseline: str | None, options: RowOptions, *, as_markdown: bool) -> None:
+def report(targets: Sequence[str], options: RowOptions, page: PageOptions) -> None:
     """Writes the page and prints its path."""
-    if to is not None and to.suffix == (".html" if as_markdown else ".md"):
-        raise UserError(f"--to {shown(str(to))}: expected a folder or a {'.md' if as_markdown else '.html'} file; `--markdown` writes .md")
+    to, suffix = page.to, ".md" if page.markdown else ".html"
+    if to is not None and to.suffix in {".html", ".md"} - {suffix}:
+        raise UserError(f"--to {shown(str(to))}: expected a folder or a {suffix} file; `--markdown` writes .md")
+    if page.text is not None and not page.markdown:
+        raise UserError("--text: found no --markdown; expected both, for the text is Markdown")
+    text = None if page.text is None else _read(page.text)
     found: dict[tuple[tuple[str, str], ...], Section] = {}  # a table that several targets name stands there once
     names = []
     for target in dict.fromkeys(targets):
-        own = sections(target, baseline, options)
+        own = _with_second(target, sections(target, page.baseline, options), page, options)
         found |= {tuple((row.id, row.source_file) for row in section.rows): section for section in own}
         names.append(_address(target, [row for section in own for row in section.rows]))
     name = sweep_name("+".join(dict.fromkeys(names)), options.profile, options.sets, parse(options.controls))
-    write = _write_markdown if as_markdown else _write_page
-    print(visible(str(write(list(found.values()), options, _file_name(name), to))))
+    made = list(found.values())
+    path = _write_markdown(made, options, _file_name(name), to, text) if page.markdown else _write_page(made, options, _file_name(name), to)
+    print(visible(str(path)))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--text {shown(str(path))}: {reason(error)}") from None
+
+
+def _with_second(target: str, found: list[Section], page: PageOptions, options: RowOptions) -> list[Section]:
+    """The sections, each with its table on the second corpus if one is asked for."""
+    if page.second_corpus is None:
+        return found
+    there = replace(options, sets=[*(options.sets or []), f"data.corpus={page.second_corpus}"])
+    tables = {section.table.table: section.table for section in sections(target, page.baseline, there)}
+    return [replace(section, second=(page.second_corpus, tables[section.table.table])) for section in found]
 
 
 def write_sweep_page(target: str, rows: list[Row], options: ExecutionOptions) -> Path | None:
@@ -81,17 +121,17 @@ def _title(found: Sequence[Section]) -> str:
 def _write_page(found: Sequence[Section], options: RowOptions, name: str, to: Path | None = None) -> Path:
     """Writes the page, by default RESULTS/reports/NAME.html."""
     path = _path(options, name, ".html", to)
-    atomic.write_text(path, page(_title(found), found, script, version()))
+    atomic.write_text(path, render.page(_title(found), found, script, version()))
     return path
 
 
-def _write_markdown(found: Sequence[Section], options: RowOptions, name: str, to: Path | None = None) -> Path:
+def _write_markdown(found: Sequence[Section], options: RowOptions, name: str, to: Path | None, text: str | None) -> Path:
     """Writes the text, by default RESULTS/reports/NAME.md, and its figures beside it."""
     path = _path(options, name, ".md", to)
-    text, figures = markdown.report(_title(found), found, path.stem)
+    written, figures = markdown.report(_title(found), found, path.stem, text)
     for file, drawing in figures.items():
         atomic.write_text(path.parent / file, drawing)
-    atomic.write_text(path, text)
+    atomic.write_text(path, written)
     return path
 
 

@@ -13,8 +13,8 @@ from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.ledger import sweep_files
 from orchestrator.report import looks
-from orchestrator.report.cells import interval, named_verdict
 from orchestrator.report.claims import Comparisons, exit_code
+from orchestrator.report.effect_text import interval, named_verdict
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
 from orchestrator.safe_text import log
@@ -50,7 +50,7 @@ def verdict(target: str, options: RowOptions, *, as_json: bool) -> None:
         notes += looks.notes(finder.ledger, outcomes)
         stated = claims.of_table(address, file.claims)
         found = Comparisons(rows, outcomes, starts(rows), reader, stated, setting=setting).of_claims()
-        records += _with_history(found, file.claims, sweep_files.recorded_claims(roots, address))
+        records += _with_history(found, address, file.claims, sweep_files.recorded_claims(roots, address))
     if not records:
         raise UserError(f"{target}: found no claim: no row of it reports a difference to another row, and no file has `claims`")
     if as_json:
@@ -64,10 +64,16 @@ def verdict(target: str, options: RowOptions, *, as_json: bool) -> None:
         raise typer.Exit(code)
 
 
-def _with_history(records: list[dict[str, Any]], own: list[claims.Claim], recorded: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _with_history(
+    records: list[dict[str, Any]], address: str, own: list[claims.Claim], recorded: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Adds {"recorded", "changed"} to claims of a file: when a sweep first recorded them, and the claim of then if it differs."""
-    for record, claim in zip(records, own, strict=False):
-        earlier = [r for r in recorded if (r["claim"].get("row"), r["claim"].get("metric")) == (claim.row, claim.metric)]
+    stated = list(zip(claims.of_table(address, own), own, strict=True))
+    for record in [record for record in records if record["source"] == "file"]:
+        about = record["row"], (None, record["against"]), (None, record["metric"])
+        claim = next(claim for full, claim in stated if full.row == about[0] and full.against in about[1] and full.metric in about[2])
+        key = (claim.row, claim.metric, claim.against)
+        earlier = [r for r in recorded if tuple(map(r["claim"].get, ("row", "metric", "against"))) == key]
         first = min(earlier, key=lambda each: each["recorded"], default=None)
         now = claim.model_dump(mode="json")
         record["recorded"] = None if first is None else first["recorded"]

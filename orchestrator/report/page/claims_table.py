@@ -2,62 +2,98 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.report.cells import control, interval, named_verdict, state
-from orchestrator.report.claims import reported_claims
+from orchestrator.report.cells import state
+from orchestrator.report.claims import NOT_COMPARED, NOT_RUN
+from orchestrator.report.effect_text import interval, judged, named_verdict
 from orchestrator.report.figures import short_id
 from orchestrator.report.page.section import Section
-from orchestrator.report.table import Line
+from orchestrator.report.table import Table
 
-HEADS = ("row", "system", "against", "paper", "ours (95 % interval)", "found with 80 % power", "seeds", "verdict")
+HEADS = ("row", "system", "against", "paper", "ours (95 % interval)", "sd over seeds", "found with 80 % power", "seeds", "verdict")
 CONTROL = "delta to its {} control"
+SECOND = "on {}"
+LACKING = (NOT_RUN, NOT_COMPARED)
 
 
 @dataclass(frozen=True)
 class ClaimsTable:
-    """heads, rows: the table. left: table -> claims of its paper that have no verdict, in words."""
+    """heads, rows: the table. left: table -> reason -> names of rows whose claims have no verdict."""
 
     heads: list[str]
     rows: list[list[str]]
-    left: dict[str, str]
+    left: dict[str, dict[str, list[str]]]
 
 
 def claims_table(sections: Sequence[Section]) -> ClaimsTable:
-    """Every row with a verdict, whether its paper reports a difference or not; and what is left of those that it reports."""
-    kinds = sorted({kind for section in sections for line in section.table.rows for kind in (line.ours or {}).get("controls", {})})
-    rows, left = [], {}
+    """Every row with a verdict, whether its paper reports a difference or not, and every other claim of a file; then what is left."""
+    kinds = sorted({kind for section in sections for found in _judged(section.table) for kind in found.get("controls", {})})
+    corpora = list(dict.fromkeys(section.second[0] for section in sections if section.second is not None))
+    rows: list[list[str]] = []
+    left: dict[str, dict[str, list[str]]] = {}
     for section in sections:
-        claims = {claim.row: claim.effect for claim in reported_claims(section.rows, section.starts)}
-        judged = [line for line in section.table.rows if "verdict" in (line.ours or {}) and "@" not in line.id]
-        rows += [_cells(section, line, claims.get(line.id), kinds) for line in judged]
-        lacking = [line for line in section.table.rows if line.id in claims and line not in judged]
-        if lacking:
-            why = Counter("with no finished row to compare with" if _done(line) else state(line).partition(":")[0] for line in lacking)
-            left[section.table.table] = ", ".join(f"{count} {word}" for word, count in why.items())
-    return ClaimsTable([*HEADS, *(CONTROL.format(kind) for kind in kinds)], rows, left)
+        found = _judged(section.table)
+        second = {} if section.second is None else {_pair(one): one for one in _judged(section.second[1])}
+        rows += [_cells(section, one, second.get(_pair(one), {}), kinds, bool(corpora)) for one in found]
+        if lacking := _lacking(section):
+            left[section.table.table] = lacking
+    return ClaimsTable([*HEADS, *(CONTROL.format(kind) for kind in kinds), *map(SECOND.format, corpora)], rows, left)
 
 
-def _cells(section: Section, line: Line, claim: float | None, kinds: Sequence[str]) -> list[str]:
-    ours: dict[str, Any] = line.ours or {}
-    effect = ours.get("effect") or {}
-    verdict = ours["verdict"]
-    answer = effect.get("other_seeds_and_sentences")
+def _judged(table: Table) -> list[dict[str, Any]]:
+    """{"row", "against", "claim", "effect", "verdict", "controls"} of each row with a verdict, and of each claim beside the rows."""
+    rows = []
+    for line in table.rows:
+        ours = line.ours or {}
+        if "verdict" in ours and "@" not in line.id:
+            against = (ours.get("effect") or {}).get("against")
+            rows.append({"row": line.id, "against": against, "claim": ours["verdict"].get("claim"), **ours})
+    return rows + [claim for claim in table.claims if not claim["own"] and claim["verdict"]["word"] not in LACKING]
+
+
+def _pair(found: Mapping[str, Any]) -> tuple[Any, ...]:
+    return found["row"], found["against"], found.get("metric")
+
+
+def _cells(section: Section, found: Mapping[str, Any], second: Mapping[str, Any], kinds: Sequence[str], corpus: bool) -> list[str]:
+    effect, verdict = found.get("effect") or {}, found["verdict"]
+    answer = effect.get("other_seeds_and_sentences") or {}
+    label = next(line.label for line in section.table.rows if line.id == found["row"])
     return [
-        line.id,
-        line.label,
-        short_id(effect.get("against") or section.starts.get(line.id, "")),
-        "" if claim is None else f"{claim:+.2f}",
+        found["row"],
+        label,
+        short_id(found["against"] or section.starts.get(found["row"], "")),
+        "" if found["claim"] is None else f"{found['claim']:+.2f}",
         interval(effect),
-        "" if answer is None else f"{answer['mde']:.2f}",
+        f"{effect['sd']:.2f}" if "sd" in effect else "",
+        f"{answer['mde']:.2f}" if answer else "",
         " and ".join(map(str, dict.fromkeys(effect.get("seeds", [])))),
         named_verdict(verdict["word"], verdict.get("setting", "")),
-        *(control(ours.get("controls", {}).get(kind, {})) for kind in kinds),
+        *(judged(found.get("controls", {}).get(kind, {})) for kind in kinds),
+        *([_on_second(second, kinds)] if corpus else []),
     ]
 
 
-def _done(line: Line) -> bool:
-    return (line.ours or {}).get("status") == "done"
+def _on_second(found: Mapping[str, Any], kinds: Sequence[str]) -> str:
+    """What the same comparison gives on the second corpus, and the one to the row's controls there."""
+    verdict, controls = found.get("verdict"), found.get("controls", {})
+    parts = [judged({"effect": found.get("effect"), "verdict": {"word": verdict["word"]}})] if verdict else []
+    parts += [f"to its {kind} control {interval(controls[kind].get('effect') or {})}" for kind in kinds if kind in controls]
+    return "; ".join(parts)
+
+
+def _lacking(section: Section) -> dict[str, list[str]]:
+    """Reason -> rows whose claims have no verdict; with the row they are compared with where it is not the usual one."""
+    lines = {line.id: line for line in section.table.rows}
+    found: dict[str, list[str]] = {}
+    for claim in section.table.claims:
+        if claim["verdict"]["word"] in LACKING:
+            line = lines[claim["row"]]
+            done = (line.ours or {}).get("status") == "done"
+            reason = "no finished row to compare with" if done else state(line).partition(":")[0]
+            named = short_id(line.id) + ("" if claim["own"] else f" against {short_id(claim['against'])}")
+            found.setdefault(reason, []).append(named)
+    return found

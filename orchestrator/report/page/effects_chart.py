@@ -1,18 +1,19 @@
-"""Each row's difference with its interval, the paper's as a diamond, sorted: a forest plot as a Vega-Lite specification."""
+"""A forest plot as a Vega-Lite specification: each row's difference with its interval, the paper's, and the one to its matched control."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
 from orchestrator.report.figures import short_id
 from orchestrator.report.page.charts import Spec
-from orchestrator.report.page.forest import claim_of, effect_of, ends_of
+from orchestrator.report.page.forest import claim_of, effect_of
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import Line
 
-ROW = 18
-"""Pixels of a row."""
+ROW, BELOW = 18, 6
+"""Pixels of a row, and from its difference down to the one to its control, where rows are that much higher."""
 LETTERS, LETTER = 56, 6.2
 """Longest label of a row; pixels of a letter in the widest of the fonts that a reader may have."""
 
@@ -23,24 +24,49 @@ def effects(section: Section) -> Spec | None:
     for line in section.table.rows:
         if not (effect := effect_of(line)) or "@" in line.id:
             continue
-        ends, claim = dict(zip(("low", "high"), ends_of(line) or (), strict=False)), claim_of(line)
-        found.append({"row": _label(line), "delta": effect["delta"], **ends} | ({} if claim is None else {"paper": claim}))
+        claim, control = claim_of(line), _control(line)
+        found.append(
+            {"row": _label(line), "delta": effect["delta"], **_ends(effect, "")}
+            | ({} if claim is None else {"paper": claim})
+            | ({} if control is None else {"control": control["delta"], **_ends(control, "control_")})
+        )
     if len(found) < 2:
         return None
+    controlled = any("control" in each for each in found)
     order = [each["row"] for each in sorted(found, key=lambda each: -each["delta"])]
     room = math.ceil(LETTER * max(map(len, order)))
     y = {"field": "row", "type": "nominal", "sort": order, "title": None, "axis": {"labelLimit": 0, "minExtent": room}}
     x = {"field": "delta", "type": "quantitative", "title": "difference from the row that it is compared with", "axis": {"tickCount": 8}}
     zero = {"mark": {"type": "rule", "color": "var(--ink)"}, "encoding": {"x": {"datum": 0, "type": "quantitative"}}}
     intervals, reported = any("low" in each for each in found), any("paper" in each for each in found)
-    names = ["ours, with its 95 % interval" if intervals else "ours, one seed", *(["the paper"] if reported else [])]
-    layers: list[Spec] = [{"data": {"values": [{}]}, **zero}, _points(x, y, names, 0)]
+    names = {"delta": "ours, with its 95 % interval" if intervals else "ours, one seed"}
+    names |= {"paper": "the paper"} if reported else {}
+    names |= {"control": "ours, against its matched control"} if controlled else {}
+    layers: list[Spec] = [{"data": {"values": [{}]}, **zero}, _points(x, y, names, "delta")]
     if intervals:
-        bar = {"type": "rule", "color": "var(--c1)", "strokeWidth": 2}
-        layers.append({"mark": bar, "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}})
+        layers.append(_bar(x, y, "", "var(--c1)", 0))
     if reported:
-        layers.append({"transform": [{"filter": "isValid(datum.paper)"}], **_points({**x, "field": "paper"}, y, names, 1)})
-    return {"data": {"values": found}, "width": "container", "height": ROW * len(found), "layer": layers}
+        layers.append(_points(x, y, names, "paper"))
+    if controlled:
+        layers += [_bar(x, y, "control_", "var(--c3)", BELOW), _points(x, y, names, "control")]
+    return {"data": {"values": found}, "width": "container", "height": (ROW + BELOW * controlled) * len(found), "layer": layers}
+
+
+def _control(line: Line) -> Mapping[str, Any] | None:
+    """The difference to the row's matched control with as many parameters; None without one."""
+    effect: Mapping[str, Any] | None = (line.ours or {}).get("controls", {}).get("params", {}).get("effect")
+    return effect
+
+
+def _ends(effect: Mapping[str, Any], prefix: str) -> dict[str, float]:
+    answer = effect.get("other_seeds_and_sentences")
+    return {} if answer is None else {f"{prefix}low": answer["low"], f"{prefix}high": answer["high"]}
+
+
+def _bar(x: Spec, y: Spec, prefix: str, colour: str, below: int) -> Spec:
+    """The intervals from `PREFIXlow` to `PREFIXhigh`."""
+    mark = {"type": "rule", "color": colour, "strokeWidth": 2, "yOffset": below}
+    return {"mark": mark, "encoding": {"x": {**x, "field": f"{prefix}low"}, "x2": {"field": f"{prefix}high"}, "y": y}}
 
 
 def _label(line: Line) -> str:
@@ -49,11 +75,18 @@ def _label(line: Line) -> str:
     return text if len(text) <= LETTERS else text[: LETTERS - 1].rstrip(" ,") + "…"
 
 
-def _points(x: Spec, y: Spec, names: Sequence[str], kind: int) -> Spec:
-    """Points of one kind, dots for ours and diamonds for the paper's, with an entry in the legend."""
-    legend = {"orient": "top", "title": None, "labelLimit": 0, "columnPadding": 50}
-    colour = {"domain": names, "range": ["var(--c1)", "var(--c2)"][: len(names)]}
-    shape = {"domain": names, "range": ["circle", "diamond"][: len(names)]}
-    scales = {channel: {"datum": names[kind], "scale": scale, "legend": legend} for channel, scale in (("color", colour), ("shape", shape))}
-    mark = {"type": "point", "filled": kind == 0, "size": (45, 55)[kind], "opacity": 1}
-    return {"mark": mark, "encoding": {"x": x, "y": y, **scales}}
+_MARKS = {"delta": ("var(--c1)", "circle"), "paper": ("var(--c2)", "diamond"), "control": ("var(--c3)", "circle")}
+
+
+def _points(x: Spec, y: Spec, names: Mapping[str, str], field: str) -> Spec:
+    """Points of one kind with an entry in the legend. names: field -> what the legend says of it, of all kinds in the plot."""
+    legend = {"orient": "top", "title": None, "labelLimit": 0, "columnPadding": 30}
+    domain = list(names.values())
+    ranges = {channel: [_MARKS[name][place] for name in names] for place, channel in enumerate(("color", "shape"))}
+    scales = {
+        channel: {"datum": names[field], "scale": {"domain": domain, "range": own}, "legend": legend} for channel, own in ranges.items()
+    }
+    mark = {"type": "point", "filled": field != "paper", "size": 55 if field == "paper" else 45, "opacity": 1}
+    mark |= {"yOffset": BELOW} if field == "control" else {}
+    there = [{"filter": f"isValid(datum.{field})"}]
+    return {"transform": there, "mark": mark, "encoding": {"x": {**x, "field": field}, "y": y, **scales}}

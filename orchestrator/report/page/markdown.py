@@ -28,18 +28,24 @@ KNOWN = {"git_commit": "commit", "torch": "torch", "python": "python", "system":
 """What is said of an environment, where it is known -> its name here."""
 
 
-def report(title: str, sections: Sequence[Section], name: str) -> tuple[str, dict[str, str]]:
-    """The text, and its figures: file name -> SVG. name: of the file without its suffix, with which its figures begin."""
+def report(title: str, sections: Sequence[Section], name: str, text: str | None = None) -> tuple[str, dict[str, str]]:
+    """The page, and its figures: file name -> SVG. A page of several tables draws their differences alone.
+
+    Args:
+        name: of the file without its suffix, with which its figures begin.
+        text: Markdown that the page begins with, in place of the title.
+    """
     figures: dict[str, str] = {}
-    parts = [f"# {_md(title)}", *(_claims(sections) if len(sections) > 1 else [])]
+    several = len(sections) > 1
+    parts = [f"# {_md(title)}" if text is None else text, *(_claims(sections) if several else [])]
     for section in sections:
-        drawn = {"effects": effects(section), "curves": charts.curves(section), **scatter.quality(section)}
+        drawn = {"effects": effects(section)} | ({} if several else {"curves": charts.curves(section), **scatter.quality(section)})
         drawn.pop("tokens_per_second", None)  # what else the machine did shows in the runs' own speeds
         own = {key: spec for key, spec in drawn.items() if spec is not None}
-        place = f"-{section.table.table.replace('/', '-')}" if len(sections) > 1 else ""
+        place = f"-{section.table.table.replace('/', '-')}" if several else ""
         files = {key: f"{name}{place}-{key if key in _TITLES else 'speed'}.svg" for key in own}
         figures |= {files[key]: _svg(spec, WIDTH.get(key, NARROW)) for key, spec in own.items()}
-        parts += _part(section, files, named=len(sections) > 1)
+        parts += _part(section, files, named=several)
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n", figures
 
 
@@ -47,17 +53,23 @@ def _claims(sections: Sequence[Section]) -> list[str]:
     """The claims of all tables, and those without a verdict."""
     found = claims_table(sections)
     grid = markdown_grid([_md(head) for head in found.heads], [[_md(cell) for cell in row] for row in found.rows])
-    left = "\n".join(f"- {_md(table)}: {_md(why)}" for table, why in found.left.items())
-    return ["## Claims", grid] + (["Differences that a paper reports and that have no verdict here:", left] if left else [])
+    left = [(table, f"{len(rows)} {why}", rows) for table, reasons in found.left.items() for why, rows in reasons.items()]
+    lines = "\n".join(f"- {_md(table)}: {_md(why)}: {_md(', '.join(rows))}" for table, why, rows in left)
+    return ["## Claims", grid] + ([_folded("Claims that have no verdict here, and why", lines)] if left else [])
 
 
 def _part(section: Section, files: dict[str, str], *, named: bool) -> list[str]:
-    """Headline, verdicts, table, figures and provenance of one table. Rows that were not run are counted, not listed."""
+    """Headline, verdicts, table, figures and provenance of one table. Rows that were not run are counted, not listed.
+
+    A matched control that is the run of another row, since the variant has no more parameters than that, is left out.
+    """
     said = headline(section)
-    run = [line for line in section.table.rows if line.ours is not None]
+    runs = {line.id: {o.keys.score for o in section.done(line.id)} for line in section.table.rows}
+    named_runs = [runs[line.id] for line in section.table.rows if "@" not in line.id]
+    run = [line for line in section.table.rows if line.ours is not None and not ("@" in line.id and runs[line.id] in named_runs)]
+    left = sum(line.ours is None for line in section.table.rows)
     table, _, notes = table_of(replace(section.table, rows=run)).partition("\n\n")[2].partition("\n\n")
-    if len(run) < len(section.table.rows):
-        table += f"\n\n{len(section.table.rows) - len(run)} rows more are not run." if run else ""
+    table += f"\n\n{left} rows more are not run." if run and left else ""
     verdicts = "\n".join(f"- **{len(rows)} {word}**: {_md(', '.join(rows))}" for word, rows in said.verdicts.items())
     images = [f'<img src="{_address(file)}" alt="{_TITLES.get(key, "BLEU against speed")}">' for key, file in files.items()]
     notes = "\n".join(f"- {line}" for line in notes.split("\n") if line.strip())

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.report.cells import interval, seed_list, state
+from orchestrator.report.cells import seed_list, state
+from orchestrator.report.effect_text import interval
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.table import Line, Table
@@ -21,7 +22,7 @@ class Section:
     """A table with its rows and their results.
 
     base: the row given by --baseline. scale: how the setting differs from the published one. arguments: options after the address of a row
-    or table on a command line, with a leading space; asked: those of the table alone.
+    or table on a command line, with a leading space; asked: those of the table alone. second: another corpus and the same table on it.
     """
 
     table: Table
@@ -32,6 +33,7 @@ class Section:
     scale: str = ""
     arguments: str = ""
     asked: str = ""
+    second: tuple[str, Table] | None = None
 
     @property
     def starts(self) -> dict[str, str]:

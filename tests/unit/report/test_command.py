@@ -54,7 +54,7 @@ def test_bad_baselines(table: Run) -> None:
 
 def test_json_is_one_object(table: Run) -> None:
     found = json.loads(table("two.yaml", "--format", "json")[1])
-    assert set(found) == {"table", "columns", "rows", "notes"} and [row["ours"] for row in found["rows"]] == [None, None]
+    assert set(found) == {"table", "columns", "rows", "claims", "notes"} and [row["ours"] for row in found["rows"]] == [None, None]
     assert set(found["rows"][0]) == {"id", "label", "kind", "reported", "ours"}
 
 

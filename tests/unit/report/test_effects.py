@@ -162,14 +162,23 @@ def test_claims_of_the_paper_and_of_a_file(rows: list[Row], finder: Finder, read
 
 
 def test_the_claims_of_a_file_are_judged_in_its_table(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
-    """`verdict` and `table` have the same words and p-values; rows that the file claims nothing of have none of the paper's claims."""
-    stated = [RowClaim("demo/small/less", None, -1.0), RowClaim("demo/small/better", None, 5.0, seeds=9)]
+    """`verdict` and `table` have the same words and p-values; other comparisons keep the paper's claims, and have claims of their own."""
+    stated = [
+        RowClaim("demo/small/less", None, -1.0),
+        RowClaim("demo/small/better", None, 5.0, seeds=9),
+        RowClaim("demo/small/better", "demo/small/worse", 4.0),
+        RowClaim("demo/small/better", "demo/small/elsewhere", 4.0),
+    ]
     outcomes, start = {row.id: finder.outcomes(row) for row in rows}, starts(rows, None)
     table = make("demo/small", rows, finder, ["bleu"], reader=reader, stated=stated)
     ours = named(table)
     words = {name: one["verdict"]["word"] for name, one in ours.items() if "verdict" in one}
-    assert (words["less"], words["better"], words["worse"]) == ("contradicted", "underpowered", "lower")
-    less, better = Comparisons(rows, outcomes, start, reader, stated).of_claims()
+    assert (words["less"], words["better"], words["worse"]) == ("contradicted", "underpowered", "contradicted")
+    less, better, over_worse, *papers = Comparisons(rows, outcomes, start, reader, stated).of_claims()
+    assert {record["source"] for record in papers} == {"paper"} and not {less["row"], better["row"]} & {each["row"] for each in papers}
+    (beside,) = [claim for claim in table.claims if not claim["own"]]
+    assert beside["effect"] == over_worse["effect"] and beside["verdict"]["word"] == over_worse["verdict"] == "same direction"
+    assert any(note.startswith("better against worse: claimed +4.00, ours +") for note in table.notes)
     assert (less["verdict"], better["verdict"]) == (words["less"], words["better"])
     assert less["effect"] == ours["less"]["effect"] and better["effect"] == ours["better"]["effect"]
 

@@ -92,8 +92,9 @@ def test_markdown(section: Section) -> None:
     assert text.count("<details>") == text.count("</details>") == 2 and "spec.yaml --profile x\n```" in text
     other = replace(section, table=replace(section.table, table="demo/other"))
     two, figures = markdown.report("demo", [section, other], "both")
-    assert "## demo/small" in two and "## demo/other" in two and len(figures) == 4
-    assert "both-demo-small-curves.svg" in figures and '<img src="both-demo-other-curves.svg"' in two
+    assert "## demo/small" in two and "## demo/other" in two and not figures, "the differences alone, and one seed has none"
+    text, _ = markdown.report("demo", [section, other], "both", "# Ours\n\nRead this first.\n")
+    assert text.startswith("# Ours\n\nRead this first.\n\n## Claims\n") and "# demo\n" not in text
 
 
 @pytest.mark.slow

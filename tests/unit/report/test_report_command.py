@@ -65,20 +65,41 @@ def test_markdown_has_its_figures_beside_it(cli: Run, folder: Path) -> None:
 def test_several_tables_have_their_claims_in_one(cli: Run, folder: Path) -> None:
     """From the results that come with the product: what is judged, and what of the papers' claims is not."""
     places = ("--profile", "mini", "--results", folder / "results", "--cache-dir", folder / "cache", "--to", folder / "out")
-    for form in ([], ["--markdown"]):
-        assert cli("report", "dou2018/table1", "shen2018/table1", *places, *form)[0] == 0
-    text = (folder / "out" / "dou2018-table1+shen2018-table1@mini.md").read_text()
+    (folder / "words.md").write_text("# Ours\n\nRead this first.\n")
+    asked = ("--controls", "params", "--second-corpus", "tatoeba-de-en")
+    for form in ([], ["--markdown", "--text", folder / "words.md"]):
+        assert cli("report", "dou2018/table1", "shen2018/table1", *places, *asked, *form)[0] == 0
+    (page,) = (folder / "out").glob("*.html")
+    text = (folder / "out" / page.name).with_suffix(".md").read_text()
+    assert text.startswith("# Ours\n\nRead this first.\n\n## Claims\n")
     (judged,) = [line for line in text.splitlines() if line.startswith("| dou2018/table1/row5 ")]
     cells = [cell.strip() for cell in judged.strip("|").split("|")]
-    assert cells[2:4] == ["row1", "+0.99"] and cells[4].startswith("+2.27 (") and float(cells[5]) > 0 and cells[-1] == "reproduced (mini)"
-    assert re.search(r"- shen2018/table1: \d+ not run", text) and re.search(r"\d\d rows more are not run\.", text)
+    assert cells[2:4] == ["row1", "+0.99"] and cells[4].startswith("+2.27 (") and min(map(float, cells[5:7])) > 0
+    assert (
+        cells[8] == "reproduced (mini)" and cells[9].startswith("+0.58 (") and re.fullmatch(r"\+4\.33 \(.*\), same direction.*", cells[10])
+    )
+    assert [line.split("|")[3].strip() for line in text.splitlines() if line.startswith("| dou2018/table1/row9 ")] == ["row1", "row5"]
+    assert "| row1@params=row5 " in text and "| row1@params=row2 " not in text, "a control that is another row's run is not listed"
+    assert (
+        re.search(r"- shen2018/table1: \d+ not run: row1/", text)
+        and "- dou2018/table1: 1 diverged: row2\n" in text
+        and re.search(r"\d\d rows more are not run\.", text)
+    )
     assert "| row1/de-en-e256" in text and "row1/tr-en-e256" not in text, "rows that were not run are counted"
     assert cli("report", "dou2018/table1", *places[:6], "--to", folder / "own.md")[0] == 2, "HTML does not go into a Markdown file"
     continued = ("--baseline", "row1-continued")
     assert cli("report", "dou2018/table1", *places[:6], "--to", folder / "own.md", "--markdown", *continued)[0] == 0
     text = (folder / "own.md").read_text()
     assert "--baseline row1-continued\n```" in text and '<img src="own-effects.svg"' in text
-    assert 'id="claims"' in (folder / "out" / "dou2018-table1+shen2018-table1@mini.html").read_text()
+    assert 'id="claims"' in page.read_text()
+    for words, message in (
+        (("--text", folder / "words.md"), "found no --markdown"),
+        (("--markdown", "--text", folder / "no.md"), "No such file"),
+    ):
+        code, _, err = cli("report", "dou2018/table1", *places, *words)
+        assert code == 2 and message in err
+    code, _, err = cli("report", "dou2018/table1", *places, "--second-corpus", "tatoeba")
+    assert code == 2 and "tatoeba-de-en" in err
 
 
 @pytest.mark.timeout(180)
@@ -95,7 +116,7 @@ def test_a_sweep_ends_with_its_page(cli: Run, folder: Path, monkeypatch: pytest.
     reconcile(results)
     assert _logged(results) == b"another", "`reconcile` brings a page that is new"
 
-    monkeypatch.setattr(command, "page", lambda *_: 1 / 0)
+    monkeypatch.setattr(command.render, "page", lambda *_: 1 / 0)
     code, out, err = cli(*sweep)
     assert code == 0 and "the page:" not in out and "the table:" in out
     assert [line for line in err.splitlines() if "warning" in line] == [

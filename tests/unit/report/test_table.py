@@ -132,7 +132,7 @@ def test_a_wide_table_spans_both_columns_of_a_paper(table: Table) -> None:
 
 
 def test_json_is_json(table: Table) -> None:
-    assert set(json.loads(FORMATS["json"](table))) == {"table", "columns", "rows", "notes"}
+    assert set(json.loads(FORMATS["json"](table))) == {"table", "columns", "rows", "claims", "notes"}
 
 
 def test_without_data_results_are_found_by_their_spec(spec: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
