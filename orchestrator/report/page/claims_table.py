@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,9 +63,10 @@ def _cells(section: Section, found: Mapping[str, Any], second: Mapping[str, Any]
     effect, verdict = found.get("effect") or {}, found["verdict"]
     answer = effect.get("other_seeds_and_sentences") or {}
     label = next(line.label for line in section.table.rows if line.id == found["row"])
+    system = re.sub(r" \([^()]*\)$", "", label)  # a remark at its end stands in the table of the row
     return [
         found["row"],
-        label,
+        system,
         short_id(found["against"] or section.starts.get(found["row"], "")),
         "" if found["claim"] is None else f"{found['claim']:+.2f}",
         interval(effect),
