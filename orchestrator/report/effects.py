@@ -38,7 +38,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Effect:
-    """D of a row against another one. difference: None if an arm has one seed; p: adjusted for the table's rows."""
+    """D of a row against another one. difference: None if an arm has one seed; p: adjusted for `comparisons` of its table."""
 
     row: str
     against: str
@@ -47,6 +47,7 @@ class Effect:
     seeds: tuple[int, int]
     difference: Difference | None = None
     p: float | None = None
+    comparisons: int = 1
 
     def verdict(self, claim: float | None, margin: float | None = None, level: float = LEVEL) -> verdicts.Verdict:
         """The verdict on a claimed D, or on D without a claim, at a level of significance; margin: by default the metric's own."""
@@ -59,7 +60,13 @@ class Effect:
         if self.difference is None:
             return plain
         found = self.difference
-        plain |= {"p": _p(self.p), "sd": round(found.spread.sd, 4), "sd_df": found.spread.df, "sd_rows": found.spread.groups}
+        plain |= {
+            "p": _p(self.p),
+            "comparisons": self.comparisons,
+            "sd": round(found.spread.sd, 4),
+            "sd_df": found.spread.df,
+            "sd_rows": found.spread.groups,
+        }
         plain |= {"other_seeds": _answer(found.same_sentences), "other_seeds_and_sentences": _answer(found.other_sentences)}
         share = verdicts.agreement(self.metric, self.delta)
         return plain | ({} if share is None else {"human_agreement": round(share, 3)})
@@ -128,7 +135,7 @@ class Effects:
         found = {pair: effect for pair in pairs if (effect := self.between(*pair)) is not None}
         tested = {pair: effect.p for pair, effect in found.items() if effect.p is not None}
         adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
-        return {pair: replace(effect, p=adjusted.get(pair)) for pair, effect in found.items()}
+        return {pair: replace(effect, p=adjusted.get(pair), comparisons=max(len(tested), 1)) for pair, effect in found.items()}
 
 
 def main_metric(row: Row) -> str:

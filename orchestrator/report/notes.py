@@ -88,9 +88,10 @@ def _effects(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
     if tested:
         spreads = sorted({(effect["sd"], effect["sd_df"]) for effect in tested.values()})
         sd = ", ".join(f"{sd:.2f} ({df} degrees of freedom)" for sd, df in spreads)
+        comparisons = max(effect["comparisons"] for effect in tested.values())
         lines.append(
             "±: standard deviation over seeds; (.. to ..): 95 % interval over other seeds and other sentences; p-values are adjusted for "
-            f"{len(tested)} rows (Holm); pooled standard deviation over seeds {sd}; verdicts: docs/verdicts.md"
+            f"{comparisons} comparisons (Holm); pooled standard deviation over seeds {sd}; verdicts: docs/verdicts.md"
         )
     if len(tested) < len(all_effects):
         lines.append("one seed: no interval and no verdict; give two or more seeds")
