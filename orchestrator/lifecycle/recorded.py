@@ -109,6 +109,10 @@ def _from_spec(ledger: Ledger, key: str, seen: tuple[str, ...]) -> Recorded:
 
 
 def _parent_of(ledger: Ledger, key: str, address: str, seed: int, seen: tuple[str, ...]) -> str:
+    """Train key of the run that a run starts from: the one in its own record, else the only one of that address and seed."""
+    started = ((ledger.read_train(key) or {}).get("parent") or {}).get("key")
+    if started is not None and ledger.read_spec(started) is not None:
+        return str(started)
     swept = {named.parent for named in read_sweeps(ledger.root).rows.get(key, []) if named.parent is not None}
     found = sorted(swept) or list(_specs_called(ledger, address, seed))
     found = [one for one in found if one not in (*seen, key)]

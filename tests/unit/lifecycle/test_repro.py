@@ -100,6 +100,18 @@ def test_a_row_that_changed_since_is_run_as_it_was_recorded(trained, copy, cli, 
     assert {one["what"]: one["again"] for one in json.loads(out)["runs"][0]["measures"]}["steps"] == 6
 
 
+def test_of_two_runs_with_the_parents_address_the_recorded_one_is_taken(copy, trained, cli, tmp_path):
+    """As in a ledger without sweep files, where a row was trained on two corpora."""
+    _, _, cache = trained
+    key = rows_in(copy)["life/cycle/child"]
+    shutil.rmtree(copy / "sweeps")
+    other = tmp_path / "spec.yaml"
+    other.write_text(SPEC.replace("max_steps: 6", "max_steps: 3"))
+    assert cli("run", f"{other}#base", "--results", copy, "--cache-dir", cache, "--engine", "local", "--no-tracking")[0] == 0
+    code, out, err = cli("repro", key, "--results", copy, "--cache-dir", cache, "--json")
+    assert code == 0 and [run["id"] for run in json.loads(out)["runs"]] == ["life/cycle/base", "life/cycle/child"], err
+
+
 def test_killed_it_goes_on_in_the_place_it_was_given(trained, cli, tmp_path, forked):
     from orchestrator.cli.main import run
 
