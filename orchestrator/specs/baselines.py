@@ -16,7 +16,8 @@ def baseline(rows: Sequence[Row]) -> str | None:
 def starts(rows: Sequence[Row], base: str | None = None) -> dict[str, str]:
     """Maps each row to the row it is compared with, on the same corpus.
 
-    That is `base` if given, else the row that it starts from if that is among `rows`, else the `baseline` of the rows on its corpus.
+    That is `base` if given, else the row that its file names (`compare_with`), else the row that it starts from if that is among `rows`,
+    else the `baseline` of the rows on its corpus.
     """
     corpora = {row.id: row.spec.data.corpus for row in rows if row.spec is not None}
     first = {corpus: baseline([row for row in rows if corpora.get(row.id) == corpus]) for corpus in set(corpora.values())}
@@ -24,7 +25,8 @@ def starts(rows: Sequence[Row], base: str | None = None) -> dict[str, str]:
     for row in rows:
         if row.spec is None:
             continue
-        start = base or (row.spec.init_from if row.spec.init_from in corpora else first[row.spec.data.corpus])
-        if start is not None and start != row.id and corpora[start] == row.spec.data.corpus:
+        usual = row.spec.init_from if row.spec.init_from in corpora else first[row.spec.data.corpus]
+        start = base or row.compare_with or usual
+        if start is not None and start != row.id and corpora.get(start) == row.spec.data.corpus:
             found[row.id] = start
     return found

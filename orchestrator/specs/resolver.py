@@ -64,6 +64,7 @@ class Resolver:
             significance=parsed.figures.significance,
             failed_below=self.bound(parsed.figures.failed_below),
             controls=parsed.figures.controls,
+            compare_with=row_references.compared_with(table, parsed),
         )
 
     def spec(self, row: Located, sets: list[Override], init_from: str | None, *, cross_checks: bool = True) -> RunSpec:

@@ -1,4 +1,4 @@
-"""References to other rows: the row that training starts from (`init_from`) and the subjects of an analysis (`of`)."""
+"""References to other rows: what training starts from, what the row is compared with, and the subjects of an analysis."""
 
 from __future__ import annotations
 
@@ -13,6 +13,17 @@ def parent(table: TableFile, parsed: ParsedRow) -> tuple[TableFile, str]:
     """Returns the table and the name of the row that `init_from` names. Raises UserError if there is none."""
     path = ("rows", parsed.name, "init_from")
     return _named(table, parsed, parsed.head.init_from or "", Position(table.document.at(path).where, path))
+
+
+def compared_with(table: TableFile, parsed: ParsedRow) -> str | None:
+    """Returns the address of the row in `compare_with`, or None. Raises UserError if it is not another row of the table of kind run."""
+    name, position = parsed.head.compare_with, table.document.at(("rows", parsed.name, "compare_with"))
+    if name is None:
+        return None
+    home, row = _named(table, parsed, name, position)
+    if home is not table:
+        raise UserError(position.line(f"found '{shown(name)}', a row of another table; {nearest(name, table.rows)}"))
+    return f"{table.address}/{row}"
 
 
 def subjects(table: TableFile, parsed: ParsedRow) -> list[str]:
@@ -33,10 +44,11 @@ def subjects(table: TableFile, parsed: ParsedRow) -> list[str]:
 def problems_of(table: TableFile, parsed: ParsedRow) -> list[str]:
     """Returns one line per reference to a missing row, and one for a cycle of `init_from`."""
     problems: list[str] = []
-    try:
-        subjects(table, parsed)
-    except UserError as error:
-        problems += error.lines
+    for check in (subjects, compared_with):
+        try:
+            check(table, parsed)
+        except UserError as error:
+            problems += error.lines
     return problems + ([] if parsed.head.init_from is None else _circles(table, parsed))
 
 

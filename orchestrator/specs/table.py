@@ -166,6 +166,8 @@ class RowHead(RowHeader):
 
     init_from: str | None = None
     """Name or address of the row whose trained weights this one starts from; null: random weights."""
+    compare_with: str | None = None
+    """Name of the row of this table that this one is compared with; null: the row that it starts from, else the table's baseline."""
     use: list[str] = Field(default_factory=list)
     """Names of templates, which merge in this order onto the file's sections, below the row's own keys."""
 
@@ -173,6 +175,8 @@ class RowHead(RowHeader):
     def _use(self) -> RowHead:
         if self.use and self.kind != "run":
             raise ValueError(f"use is given in a row of kind {self.kind}; expected only in rows of kind run")
+        if self.compare_with is not None and self.kind != "run":
+            raise ValueError(f"compare_with is given in a row of kind {self.kind}; expected only in rows of kind run")
         return self
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UserError
+from orchestrator.specs.baselines import starts
 from orchestrator.specs.overrides import parse
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import MAX_RUNS, resolve, runs, sweep_of
@@ -318,3 +319,19 @@ def test_too_many_runs_are_refused(spec: Write) -> None:
 )
 def test_reported_numbers(text: float | str | None, value: float | None) -> None:
     assert number(text) == value
+
+
+def test_a_row_is_compared_with_the_one_that_its_file_names(spec: Write) -> None:
+    """On its corpus alone; where it is not among the rows, with none; `--baseline` comes first."""
+    path = spec(
+        "  base: {pinned: true}\n  small: {model: {d_ff: 8}}\n  fused: {compare_with: small, model: {d_ff: 8}}\n"
+        "  grown: {init_from: base, compare_with: small}\n  other: {compare_with: small, data: {corpus: toy-large}}\n"
+    )
+    rows = resolve(path)
+
+    def compared(rows: list[Row], base: str | None = None) -> dict[str, str]:
+        return {row.rpartition("/")[2]: start.rpartition("/")[2] for row, start in starts(rows, base).items()}
+
+    assert compared(rows) == {"small": "base", "fused": "small", "grown": "small"}
+    assert compared([row for row in rows if not row.id.endswith("small")]) == {}
+    assert compared(rows, "demo/small/base") == {"small": "base", "fused": "base", "grown": "base"}
