@@ -70,8 +70,8 @@ def _with_history(
     """Adds {"recorded", "changed"} to claims of a file: when a sweep first recorded them, and the claim of then if it differs."""
     stated = list(zip(claims.of_table(address, own), own, strict=True))
     for record in [record for record in records if record["source"] == "file"]:
-        about = record["row"], (None, record["against"]), (None, record["metric"])
-        claim = next(claim for full, claim in stated if full.row == about[0] and full.against in about[1] and full.metric in about[2])
+        whose = [(full, claim) for full, claim in stated if full.row == record["row"]]
+        claim = next(c for full, c in whose if full.against in (None, record["against"]) and full.metric in (None, record["metric"]))
         key = (claim.row, claim.metric, claim.against)
         earlier = [r for r in recorded if tuple(map(r["claim"].get, ("row", "metric", "against"))) == key]
         first = min(earlier, key=lambda each: each["recorded"], default=None)

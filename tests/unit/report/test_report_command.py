@@ -98,6 +98,8 @@ def test_several_tables_have_their_claims_in_one(cli: Run, folder: Path) -> None
     ):
         code, _, err = cli("report", "dou2018/table1", *places, *words)
         assert code == 2 and message in err
+    code, _, err = cli("report", "dou2018/table1", *places, "--second-corpus", "tatoeba-de-en")
+    assert code == 2 and "found one table; expected several" in err
     code, _, err = cli("report", "dou2018/table1", *places, "--second-corpus", "tatoeba")
     assert code == 2 and "tatoeba-de-en" in err
 
