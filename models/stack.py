@@ -29,6 +29,8 @@ class Stack(nn.Module):
     recompute = False
     """Layers keep nothing but their inputs for the backward pass, which runs them once more. What stands between the layers
     (connection, context, aggregation) keeps what it needs."""
+    compiled: list[Callable[..., Any]] | None = None
+    """What runs in training in place of each layer, after `compile_layers`."""
 
     def __init__(
         self, site: Site, memory_dims: list[tuple[int, ...]], context: Context | None = None, *, blocks: int = 0, output: bool = True
@@ -77,7 +79,8 @@ class Stack(nn.Module):
             context = history.contexts[-1] if history.contexts else None
             lower = tuple(history.kept[l - i] for i in range(1, layer.reads + 1))
             memory = () if memories is None else memories[l - 1]
-            h, attended = self._run(layer, x, lower, context, memory, flow)
+            run = layer if self.compiled is None or not self._learns else self.compiled[l - 1]
+            h, attended = self._run(run, x, lower, context, memory, flow)
             if self.connection.corrects:
                 x = self.connection.corrected(l, h, history)
                 h, attended = self._run(layer.once, x, lower, context, memory, flow.at(self.runs))
@@ -94,8 +97,16 @@ class Stack(nn.Module):
             return self._end_block(top, history, flow), history
         return self.aggregation(top, history, flow), history
 
+    def compile_layers(self, **options: Any) -> None:
+        """Compiles each layer by torch.compile: layers that differ in their weights alone share the code. Not with `recompute`."""
+        self.compiled = [torch.compile(layer, **{"dynamic": True} | options) for layer in self.layers]
+
+    @property
+    def _learns(self) -> bool:
+        return self.training and torch.is_grad_enabled()
+
     def _run(self, layer: Callable[..., Any], *arguments: Any) -> tuple[Tensor, Tensor | None]:
-        if self.recompute and self.training and torch.is_grad_enabled():
+        if self.recompute and self._learns:
             h, attended = checkpoint(layer, *arguments, use_reentrant=False)
             return h, attended
         h, attended = layer(*arguments)

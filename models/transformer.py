@@ -106,6 +106,15 @@ class Transformer(nn.Module):
             if isinstance(module, Stack):
                 module.recompute = on
 
+    def compile_layers(self, **options: Any) -> None:
+        """Each layer runs compiled in training, by torch.compile with these `options`; what stands between layers runs as before.
+
+        The whole network as one graph takes longer to compile the more layers it has.
+        """
+        for module in self.modules():
+            if isinstance(module, Stack):
+                module.compile_layers(**options)
+
     def encode(self, src_BS: Tensor, trace: list[tuple[nn.Module, Tensor]] | None = None) -> Encoded:
         """Source ids (PAD = 0) -> what each decoder layer attends to."""
         if not self.packs_sources or trace is not None:
@@ -208,7 +217,7 @@ class Transformer(nn.Module):
         return worth_packing(mask) if self._packs(side, mask.device) else None
 
     def _packs(self, side: str, device: torch.device) -> bool:
-        wanted = self.training or (self.packs_sources and side == "encoder")
+        wanted = (self.training and self.encoder.compiled is None) or (self.packs_sources and side == "encoder")
         return wanted and self.packable[side] and may_pack(device)
 
     def _sentences(self, src_BS: Tensor) -> Sentences:

@@ -77,7 +77,7 @@ def _wait(device: torch.device) -> None:
 def ours(size: Size, device: torch.device, *, compiled: bool) -> TrainingStep:
     step = TrainingStep(models.build(size.model(), size.vocab, size.vocab).to(device), device, autocast=True)
     if compiled:
-        step.objective.compile()
+        step.objective.model.compile_layers()
     return step
 
 

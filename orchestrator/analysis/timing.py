@@ -56,10 +56,9 @@ class Case:
 
     @cached_property
     def objective(self) -> Objective:
-        objective = Objective(self.model, self.subject.spec.optim.label_smoothing)
         if self.subject.spec.train.compile:
-            objective.compile()
-        return objective
+            self.model.compile_layers()
+        return Objective(self.model, self.subject.spec.optim.label_smoothing)
 
     @cached_property
     def optimizer(self) -> Optimizer:

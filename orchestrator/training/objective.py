@@ -5,7 +5,7 @@ Shapes: B sentences, S source, T target, P real target positions.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,15 +32,10 @@ class Objective(nn.Module):
     def __init__(self, model: Transformer, smoothing: float) -> None:
         super().__init__()
         self.model, self.smoothing = model, smoothing
-        self._network: list[Any] = [model]  # runs the forward pass; in a list, so that it is not registered as a second submodule
-
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compiles the network by torch.compile; `kwargs` are its options."""
-        self._network = [torch.compile(self.model, *args, **{"dynamic": True} | kwargs)]
 
     def forward(self, src_BS: Tensor, tgt_in_BT: Tensor, tgt_out_BT: Tensor, normalizer: Normalizer) -> tuple[Tensor, dict[str, Tensor]]:
         """(loss to differentiate, sums for the log: nll, loss and a mean per regularizer and side)."""
-        output: Output = self._network[0](src_BS, tgt_in_BT)
+        output: Output = self.model(src_BS, tgt_in_BT)
         hidden_PD, gold_P, real_P = self._positions(output, tgt_out_BT)
         loss, nll = self.model.loss(hidden_PD, gold_P, self.smoothing, real_P)
         log = {"nll": nll, "loss": loss.detach()} | self._accuracy(hidden_PD, gold_P)

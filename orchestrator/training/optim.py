@@ -57,7 +57,7 @@ def _share(done: int, start: int, end: int) -> float:
 class _Unwrapped(torch.optim.Optimizer):
     """torch's optimiser without the decorators that import torch.compile at the first call (over a second, 800 modules).
 
-    They exclude a method from compilation; here none is compiled, because `train.compile` compiles only the network.
+    They exclude a method from compilation; here none is compiled, because `train.compile` compiles only layers.
     """
 
     _step: Callable[..., float | None]

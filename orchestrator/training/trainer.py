@@ -76,15 +76,14 @@ class Trainer:
         if self.warm_start is None:
             profile(self.model, prepared, spec, runtime.device)
         self.model.recompute(spec.train.recompute == "layers")
+        if spec.train.compile:
+            self.model.compile_layers()
         self.params = count_parameters(self.model)
 
         # the optimizer, and the loss as one module that DDP can wrap
         self.optimizer = build_optimizer(self.model, spec.optim)
         self.average = None if spec.optim.ema is None else MovingAverage(self.model, spec.optim.ema)
-        objective = Objective(self.model, spec.optim.label_smoothing)
-        if spec.train.compile:
-            objective.compile()
-        self.objective = runtime.prepare_model(objective)
+        self.objective = runtime.prepare_model(Objective(self.model, spec.optim.label_smoothing))
 
         # data, metrics, state
         self.train_pairs = prepared.pairs("train")

@@ -71,7 +71,7 @@ def test_bf16_is_fp32_but_for_rounding(case, cuda):
 @pytest.mark.parametrize("case", ONCE, ids="-".join)
 def test_a_captured_graph_computes_the_same(case, cuda):
     eager, captured = objective(case, cuda), objective(case, cuda)
-    captured.compile(backend="aot_eager")
+    captured.model.compile_layers(backend="aot_eager")
     same(loss_of(captured, cuda), loss_of(eager, cuda))
 
 
@@ -79,7 +79,7 @@ def test_a_captured_graph_computes_the_same(case, cuda):
 @pytest.mark.parametrize("bf16", [False, True], ids=["fp32", "bf16"])
 def test_compiled_code_computes_the_same(case, bf16, cuda):
     eager, compiled = objective(case, cuda), objective(case, cuda)
-    compiled.compile()
+    compiled.model.compile_layers()
     same(loss_of(compiled, cuda, bf16), loss_of(eager, cuda, bf16), *((0.02, 0.05) if bf16 else ()))
 
 
