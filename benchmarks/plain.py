@@ -141,9 +141,9 @@ def beam_search(model: PlainTransformer, src: Tensor, beam: int, length: int) ->
     memory, mask = memory.repeat_interleave(beam, 0), mask.repeat_interleave(beam, 0)
     memories = [layer.cross_attention.kv(memory) for layer in model.decoder]
     caches: list[list] = [[] for _ in model.decoder]
-    scores = torch.full((B, beam), float("-inf"))
+    scores = torch.full((B, beam), float("-inf"), device=src.device)
     scores[:, 0] = 0.0
-    tokens = torch.full((B * beam, 1), BOS)
+    tokens = torch.full((B * beam, 1), BOS, device=src.device)
     for t in range(length):
         logprobs = model.step(tokens[:, -1:], t, memories, mask, caches).float().log_softmax(-1)
         vocab = logprobs.shape[1]
@@ -153,7 +153,7 @@ def beam_search(model: PlainTransformer, src: Tensor, beam: int, length: int) ->
             continue
         total = (scores.view(-1, 1) + logprobs).view(B, -1)
         scores, index = total.topk(beam, dim=1)
-        parents = (index // vocab + torch.arange(B)[:, None] * beam).flatten()
+        parents = (index // vocab + torch.arange(B, device=src.device)[:, None] * beam).flatten()
         tokens = torch.cat((tokens[parents], (index % vocab).view(-1, 1)), 1)
         for cache in caches:
             cache[:] = [c.index_select(0, parents) for c in cache]

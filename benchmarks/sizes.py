@@ -43,6 +43,7 @@ SIZES = {
     "tiny": Size(64, 256, 4, 2, 1000),
     "small": Size(256, 1024, 4, 6, 8000),  # the IWSLT14 shape
     "base": Size(512, 2048, 8, 6, 32000),
+    "big": Size(1024, 4096, 16, 6, 32000),
 }
 
 

@@ -6,15 +6,20 @@
 
 DIR/parts.json says after each part how it ended. DIR/PART.json is what the part measured, DIR/PART.log what else it said, and
 DIR/ledger holds the JSON of finished rows, to be copied into docs/results/ledger. A part that fails or runs out of time stops
-nothing, and the same call again leaves out parts that are done. It needs neither Ray nor MLflow. Rows share the device; NVIDIA's
-MPS daemon, where it is installed, is started here and ended at the end.
+nothing, and the same call again leaves out parts that are done. Without Ray, parts `ray` and `ray-killed` are left out; MLflow is
+not needed. Rows share the device; NVIDIA's MPS daemon, where it is installed, is started here and ended at the end.
+
+`decode-cpu` translates again on the CPU what `alone` translated on the device: their BLEU should be equal within rounding.
+`ray-killed` kills a sweep through Ray after a minute, and the same command goes on with it.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -46,27 +51,44 @@ def parts(args: argparse.Namespace) -> list[Part]:
     speed = tiny if args.toy else ["--size", "base", "big"]
     depth = ["--depths", "6", "--tokens", "100", "--rounds", "1"] if args.toy else ["--width", "256", "--tokens", "32000"]
     tables, jobs = (("quickstart/fusion",), (1, 2)) if args.toy else (TABLES, (4, 8, 16))
+    alone = ("run", "quickstart/fusion/baseline" if args.toy else SHEN, "--seed", "100")
     return [
         Part("tests", [PYTHON, "-m", "pytest", "-q", "-m", "gpu", "tests/gpu"], 8),
         # seeds that no shipped result and no other part has, for equal work is done once
-        Part("alone", _rows(args, "run", "quickstart/fusion/baseline" if args.toy else SHEN, "--seed", "100"), 5),
+        Part("alone", _rows(args, *alone), 5),
+        Part("decode-cpu", _decoded_on_a_cpu(args, *alone), 5),
         *(Part(f"jobs-{n}", _rows(args, "sweep", tables[0], "--seeds", str(100 + n), "--jobs", str(n)), 8) for n in jobs),
-        Part("speed", [PYTHON, f"{script}/gpu/speed.py", "--json", *device, *speed, "--no-compile"], 6),
+        Part("speed", [PYTHON, f"{script}/gpu/speed.py", "--json", *device, *speed], 8),
         *(
             Part(name.replace("/", "-"), _rows(args, "sweep", name, "--seeds", "1,2,3", "--controls", "params", "--jobs", "auto"), 10)
             for name in tables
         ),
         Part("depth", [PYTHON, f"{script}/depth.py", "--json", *device, *depth], 6),
         Part("estimate", _rows(args, "plan", tables[0], "--probe"), 4),
+        *(_through_ray(args, tables[0]) if importlib.util.find_spec("ray") else ()),
     ]
 
 
-def _rows(args: argparse.Namespace, command: str, target: str, *options: str) -> list[str]:
-    """A command of the product on rows of mini (smoke with --toy), with the local engine where it trains."""
+def _rows(args: argparse.Namespace, command: str, target: str, *options: str, results: str = "results", engine: str = "local") -> list[str]:
+    """A command of the product on rows of mini (smoke with --toy)."""
     words = [PYTHON, "-m", "orchestrator", command, target, *options, "--profile", "smoke" if args.toy else "mini", "--json"]
     words += ["--data-dir", str(args.data_dir)] if args.data_dir else []
-    words += ["--results", str(args.out / "results"), "--cache-dir", str(args.out / "cache")]
-    return words if command == "plan" else [*words, "--engine", "local", "--no-tracking", "--export", str(args.out / "ledger")]
+    words += ["--results", str(args.out / results), "--cache-dir", str(args.out / "cache")]
+    return words if command == "plan" else [*words, "--engine", engine, "--no-tracking", "--export", str(args.out / "ledger")]
+
+
+def _decoded_on_a_cpu(args: argparse.Namespace, *run: str) -> list[str]:
+    """The same run in a copy of the results without translations, where no device is seen."""
+    again = shlex.join(_rows(args, *run, results="results-cpu"))
+    old, new = shlex.quote(str(args.out / "results")), shlex.quote(str(args.out / "results-cpu"))
+    return ["bash", "-c", f"cp -r {old} {new} && rm -rf {new}/*/decode {new}/*/score && CUDA_VISIBLE_DEVICES= {again}"]
+
+
+def _through_ray(args: argparse.Namespace, table: str) -> list[Part]:
+    resources = () if args.toy else ("--resources", "gpu=auto")
+    sweep = [_rows(args, "sweep", table, "--seeds", seeds, *resources, engine="ray") for seeds in ("201,202", "203,204")]
+    killed = f"timeout -s KILL {15 if args.toy else 60} {shlex.join(sweep[1])}"
+    return [Part("ray", sweep[0], 8), Part("ray-killed", ["bash", "-c", f"{killed}; {shlex.join(sweep[1])}"], 8)]
 
 
 def run(part: Part, out: Path, seconds: float) -> dict[str, object]:

@@ -1,11 +1,11 @@
-"""Training and decoding speed on a CUDA device, ours and HuggingFace Marian's, in one process without Ray.
+"""Training and decoding speed on a CUDA device, ours and plain torch's (benchmarks/plain.py), in one process without Ray.
 
     python benchmarks/gpu/speed.py                                # base and small; reports if there is no CUDA device
     python benchmarks/gpu/speed.py --device cpu --size tiny       # the same code on a CPU, as a check that it runs
 
-Training: bf16 autocast, updates of --batch-tokens target tokens prepared in advance; ours eager and with torch.compile, and Marian (if
-transformers is installed), interleaved A,B,A,B. tok/s counts real target tokens. MFU: useful operations (benchmarks/flops.py) over the bf16
-matrix rate measured in the same run. Decoding: beam 4, outputs of 32 tokens, batches of 64 to 256 sentences. Figures are medians of rounds.
+Training: bf16 autocast, updates of --batch-tokens target tokens prepared in advance; both as they are and with compiled layers, interleaved
+A,B,A,B. tok/s counts real target tokens. MFU: useful operations (benchmarks/flops.py) over the bf16 matrix rate measured in the same run.
+Decoding: greedy and beam 5, outputs of 32 tokens, batches of 64 and 256 sentences. Figures are medians of rounds.
 Published figures are printed for comparison; they were measured on other machines, texts and sizes.
 """
 
@@ -17,28 +17,33 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
 BENCHMARKS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS / "peers"), str(BENCHMARKS.parent)]
+sys.path[:0] = [str(BENCHMARKS), str(BENCHMARKS.parent)]
 
 from flops import training_per_target_token  # noqa: E402
-from marian_settings import settings  # noqa: E402
+from plain import PlainTransformer  # noqa: E402
+from plain import beam_search as plain_beam_search  # noqa: E402
+from plain import loss as plain_loss  # noqa: E402
 from sizes import DROPOUT, SIZES, Pair, Size, text  # noqa: E402
 from training_step import TrainingStep, updates_of  # noqa: E402
 
 import models  # noqa: E402
 from models.inference import prepared  # noqa: E402
-from orchestrator.decoding.beam import BOS, EOS, PAD, beam_search  # noqa: E402
+from orchestrator.decoding.beam import EOS, beam_search  # noqa: E402
 from orchestrator.decoding.fixed_length import FullLength  # noqa: E402
 from orchestrator.decoding.translate import pad  # noqa: E402
 from orchestrator.specs.schema import DecodeSpec  # noqa: E402
 from orchestrator.training.batches import Update  # noqa: E402
 from orchestrator.training.prefetch import pad_to_multiple  # noqa: E402
+
+Step = Callable[[Update], None]
 
 PUBLISHED = {
     "training, tok/s": {
@@ -74,22 +79,29 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def ours(size: Size, device: torch.device, *, compiled: bool) -> TrainingStep:
+def _reset_peak(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+
+def _peak_gib(device: torch.device) -> float | None:
+    """Since the last reset, of all models in the process: weights and optimisers of the other rows are part of it. None on a CPU."""
+    return round(torch.cuda.max_memory_allocated() / 2**30, 1) if device.type == "cuda" else None
+
+
+def ours(size: Size, device: torch.device, *, compiled: bool) -> Step:
     step = TrainingStep(models.build(size.model(), size.vocab, size.vocab).to(device), device, autocast=True)
     if compiled:
         step.objective.model.compile_layers()
     return step
 
 
-def marian(size: Size, device: torch.device) -> Callable[[Update], None] | str:
-    """Returns a training step with transformers' MarianMTModel (post-norm), or why there is none."""
-    try:
-        import transformers
-    except ImportError:
-        return "not measured: transformers is not in this environment"
-    shape = settings(asdict(size), dropout=DROPOUT, pad=PAD, bos=BOS, eos=EOS)
-    config = transformers.MarianConfig(**shape, attn_implementation="sdpa")
-    model = transformers.MarianMTModel(config).to(device).train()
+def plain(size: Size, device: torch.device, *, compiled: bool) -> Step:
+    """A training step of plain torch: scaled_dot_product_attention, all logits at once, fused AdamW."""
+    model = plain_model(size, device).train()
+    if compiled:
+        for layer in (*model.encoder, *model.decoder):
+            layer.compile(dynamic=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def step(update: Update) -> None:
@@ -97,14 +109,15 @@ def marian(size: Size, device: torch.device) -> Callable[[Update], None] | str:
         for batch in update.micro_batches:
             src, tgt_in, tgt_out = (t.to(device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
             with torch.autocast(device.type, torch.bfloat16):
-                logits = model(input_ids=src, attention_mask=(src != 0).long(), decoder_input_ids=tgt_in, use_cache=False).logits
-            loss = torch.nn.functional.cross_entropy(
-                logits.float().flatten(0, 1), tgt_out.flatten(), ignore_index=0, label_smoothing=0.1, reduction="sum"
-            )
-            (loss / update.tgt_tokens).backward()
+                mean = plain_loss(model, src, tgt_in, tgt_out, 0.1)
+            (mean * (batch.num_tgt_tokens / update.tgt_tokens)).backward()
         optimizer.step()
 
     return step
+
+
+def plain_model(size: Size, device: torch.device) -> PlainTransformer:
+    return PlainTransformer(size.vocab, size.d_model, size.d_ff, size.num_heads, size.layers, DROPOUT).to(device)
 
 
 def training(name: str, pairs: list[Pair], args: argparse.Namespace, device: torch.device) -> dict[str, Any]:
@@ -114,46 +127,56 @@ def training(name: str, pairs: list[Pair], args: argparse.Namespace, device: tor
         for update in updates_of(pairs, args.batch_tokens, args.updates)
     ]
     tokens, flop = sum(u.tgt_tokens for u in updates), training_per_target_token(size, pairs)
-    rows: dict[str, Callable[[Update], None] | str] = {
-        "ours": ours(size, device, compiled=False),
-        "ours, compiled": ours(size, device, compiled=True) if args.compile else "not measured: --no-compile",
-        "HuggingFace Marian": marian(size, device),
-    }
-    found: dict[str, Any] = {row: {"not_measured": step} if isinstance(step, str) else [] for row, step in rows.items()}
-    rates = []
-    for round_ in range(args.rounds + 1):  # round 0 warms up and compiles
-        for row, step in rows.items():
-            if not isinstance(step, str):
-                seconds = timed(device, lambda step=step: [step(update) for update in updates])
-                found[row] += [tokens / seconds] if round_ else []
+    makes = {"ours": ours, "plain torch": plain}
+    steps = {row: make(size, device, compiled=False) for row, make in makes.items()}
+    if args.compile:
+        steps |= {f"{row}, compiled": make(size, device, compiled=True) for row, make in makes.items()}
+    seconds: dict[str, list[float]] = {row: [] for row in steps}
+    memory, rates = {}, []
+    for _ in range(args.rounds + 1):  # the first one warms up and compiles
+        for row, step in steps.items():
+            _reset_peak(device)
+            seconds[row].append(timed(device, lambda step=step: [step(update) for update in updates]))
+            memory[row] = _peak_gib(device)
         rates.append(matmul_tflops(device))
     peak = statistics.median(rates)
-    lines = {
-        row: value
-        if isinstance(value, dict)
-        else {
-            "tokens_per_second": round(statistics.median(value)),
-            "spread": [round(min(value)), round(max(value))],
-            "mfu": round(statistics.median(value) * flop / 1e12 / peak, 4),
+    rows = {}
+    for row, (first, *rest) in seconds.items():
+        rate = tokens / statistics.median(rest)
+        rows[row] = {
+            "tokens_per_second": round(rate),
+            "spread": [round(tokens / max(rest)), round(tokens / min(rest))],
+            "mfu": round(rate * flop / 1e12 / peak, 4),
+            "peak_gib": memory[row],
+            "first_round_seconds": round(first, 1),
         }
-        for row, value in found.items()
-    }
-    return {"bf16_matmul_tflops": round(peak, 1), "updates": len(updates), "target_tokens": tokens, "rows": lines}
+    return {"bf16_matmul_tflops": round(peak, 1), "updates": len(updates), "target_tokens": tokens, "rows": rows}
 
 
 def decoding(name: str, pairs: list[Pair], args: argparse.Namespace, device: torch.device) -> list[dict[str, Any]]:
+    """Sentences and tokens a second; all outputs have exactly --length tokens."""
     size = SIZES[name]
     model = FullLength(models.build(size.model(), size.vocab, size.vocab).to(device).eval())
+    other = plain_model(size, device).eval()
+    other.bias = torch.zeros(size.vocab, device=device)
+    other.bias[EOS] = -1e9
     lines = []
-    for batch in args.batches:
+    for batch, beam, precision in product(args.batches, (1, 5), ("fp32", "bf16")):
         sources = sorted((src for src, _ in pairs[:batch]), key=len, reverse=True)
         ids = pad(sources).to(device)
-        spec = DecodeSpec(beam_size=4, max_ratio=1e-6, max_extra=args.length)
-        for precision in ("fp32", "bf16"):
+        spec = DecodeSpec(beam_size=beam, max_ratio=1e-6, max_extra=args.length)
+        seconds: dict[str, list[float]] = {"ours": [], "plain torch": []}
+        for _ in range(args.rounds + 1):
             with prepared(model, precision):
-                seconds = [timed(device, lambda ids=ids, spec=spec: beam_search(model, ids, spec)) for _ in range(args.rounds + 1)][1:]
-            rate = len(sources) * args.length / statistics.median(seconds)
-            lines.append({"batch": len(sources), "precision": precision, "tokens_per_second": round(rate)})
+                seconds["ours"].append(timed(device, lambda ids=ids, spec=spec: beam_search(model, ids, spec)))
+            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+                work = lambda ids=ids, beam=beam: plain_beam_search(other, ids, beam, args.length)  # noqa: E731
+                seconds["plain torch"].append(timed(device, work))
+        rates = {row: len(sources) / statistics.median(found[1:]) for row, found in seconds.items()}
+        rows = {
+            row: {"sentences_per_second": round(rate, 1), "tokens_per_second": round(rate * args.length)} for row, rate in rates.items()
+        }
+        lines.append({"batch": len(sources), "beam": beam, "precision": precision, "rows": rows})
     return lines
 
 
@@ -164,7 +187,7 @@ def main() -> None:
     parser.add_argument("--batch-tokens", type=int, default=25_000)
     parser.add_argument("--updates", type=int, default=20, help="a round")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--batches", type=int, nargs="+", default=[64, 128, 256])
+    parser.add_argument("--batches", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--length", type=int, default=32)
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--json", action="store_true")

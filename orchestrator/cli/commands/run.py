@@ -229,7 +229,8 @@ def _print_next_commands(rows: list[Row], out: Console, options: ExecutionOption
     profile = f" --profile {options.profile}" if options.profile else ""
     targets, program = [as_targets(row) for row in rows], _program()
     lines = [] if page is None else [f"the page:   {visible(str(page))}"]
-    lines += [f"MLflow UI:  {program} ui{results}", f"one row:    {program} show {targets[0][1]}{profile}"]
+    lines += [] if options.no_tracking else [f"MLflow UI:  {program} ui{results}"]
+    lines += [f"one row:    {program} show {targets[0][1]}{profile}"]
     lines += [f"the table:  {program} table {table}{profile}{results}" for table in dict.fromkeys(table for table, _ in targets)]
     for line in lines:
         out.print(line, markup=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Callable
@@ -11,6 +12,11 @@ import campaign
 import pytest
 import speed
 import torch
+import typer
+from sizes import SIZES
+
+from orchestrator.cli.main import app
+from orchestrator.specs.index import find_all
 
 
 @pytest.fixture
@@ -48,8 +54,18 @@ def test_without_a_device_it_says_so_and_measures_nothing(measured):
 
 def test_the_path_runs_on_a_cpu(measured):
     few = ["--batch-tokens", "200", "--updates", "1", "--rounds", "1", "--batches", "4", "--length", "5", "--no-compile"]
-    found = measured("--device", "cpu", "--size", "tiny", *few)
-    rows = found["tiny"]["training"]["rows"]
-    assert rows["ours"]["tokens_per_second"] > 0
-    assert rows["ours, compiled"] == {"not_measured": "not measured: --no-compile"}
-    assert [(line["batch"], line["precision"]) for line in found["tiny"]["decoding"]] == [(4, "fp32"), (4, "bf16")]
+    found = measured("--device", "cpu", "--size", "tiny", *few)["tiny"]
+    assert {row: each["tokens_per_second"] > 0 for row, each in found["training"]["rows"].items()} == {"ours": True, "plain torch": True}
+    kinds = [(1, "fp32"), (1, "bf16"), (5, "fp32"), (5, "bf16")]
+    assert [(line["beam"], line["precision"]) for line in found["decoding"]] == kinds
+    assert all(rates["sentences_per_second"] > 0 for line in found["decoding"] for rates in line["rows"].values())
+
+
+def test_the_parts_that_no_cpu_runs_name_commands_rows_and_sizes_that_exist(tmp_path: Path) -> None:
+    parts = campaign.parts(argparse.Namespace(out=tmp_path, data_dir=None, toy=False))
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for name, *words in [part.command[3:] for part in parts if part.command[1:3] == ["-m", "orchestrator"]]:
+        commands[name].make_context(name, list(words))
+        assert find_all(words[0])
+    (speed_of,) = [part.command for part in parts if part.name == "speed"]
+    assert set(speed_of[speed_of.index("--size") + 1 :]) <= set(SIZES)
