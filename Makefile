@@ -100,7 +100,7 @@ format: setup  ## ruff, repairing
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-TABLES := dou2018/table1 mlrf2018/table2 hao2019/table1 shen2018/table1 shen2018/table2 wei2020/table2 wei2020/table3 modern/first
+TABLES := dou2018/table1 mlrf2018/table2 hao2019/table1 hao2019/table2 hao2019/fig5 shen2018/table1 shen2018/table2 wei2020/table2 wei2020/table3 modern/first
 
 docs: setup  ## docs/commands.md from --help, docs/spec.md from the schema, docs/results/README.md from the ledger
 	$(BIN)/python -m typer orchestrator.cli.main utils docs --name nmt-ablate --title Commands --output docs/commands.md
