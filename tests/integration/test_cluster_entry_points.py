@@ -86,7 +86,8 @@ class Lab:
         command = command.replace("--port=6379", f"--port={free_port()}").replace(" --autoscaling-config=~/ray_bootstrap_config.yaml", "")
         command = command.replace("&& ray start", "&& exec ray start")  # a signal to the shell would not reach Ray
         assert "exec ray start" in " ".join(command.split())
-        command += f" --dashboard-port={self.port} --num-cpus=2 --temp-dir={self.home}/r --block"
+        agent = f"--dashboard-agent-listen-port={free_port()}"  # the default one is taken where another Ray runs
+        command += f" --dashboard-port={self.port} {agent} --num-cpus=2 --temp-dir={self.home}/r --block"
         shared = {name: str(self.home / name.lower()) for name in ("NMT_RESULTS", "NMT_DATA_DIR", "NMT_CACHE_DIR")}
         patience = {"RAY_raylet_start_wait_time_s": "400", "RAY_worker_register_timeout_seconds": "300"}  # a busy machine is no fault
         of_the_nodes = patience | {"NMT_MIN_CPUS": "2", "MLFLOW_TRACKING_URI": f"sqlite:///{self.home}/server.db"}
