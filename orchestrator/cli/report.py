@@ -134,7 +134,7 @@ def verdict(
 ) -> None:
     """Say of each claim of a table whether our runs reproduce or contradict it.
 
-    The claims are those of its file, or else the differences that its paper reports.
+    The claims are the differences that its paper reports, and those of its file.
 
     Exit codes: 0 all reproduced or in the same direction; 6 some contradicted; 7 some undecided: too few seeds, or not run.
 
