@@ -59,7 +59,7 @@ def test_results_have_a_line_per_row_and_seed(shipped: Path) -> None:
 
 def test_history_is_in_order_of_steps(shipped: Path) -> None:
     frame = nmt.history(ROWS[0], **WHERE)
-    assert set(frame.seed) == {1, 2, 3}
+    assert set(frame.seed) >= {1, 2, 3}
     for _, curve in frame.groupby("seed"):
         assert curve.step.is_monotonic_increasing and curve["valid/nll"].dropna().iloc[0] > curve["valid/nll"].dropna().iloc[-1]
 
@@ -75,9 +75,10 @@ def test_hypotheses_and_what_is_absent(shipped: Path) -> None:
 
 def test_two_rows_are_compared_over_their_seeds(shipped: Path) -> None:
     found, back = nmt.compare(*ROWS[::-1], **WHERE), nmt.compare(*ROWS, **WHERE)
-    means = nmt.results("dou2018/table1", **WHERE).groupby("row").bleu.mean()
+    runs = nmt.results("dou2018/table1", **WHERE).groupby("row").bleu
+    means, seeds = runs.mean(), runs.count()
     assert found.delta == pytest.approx(means[ROWS[1]] - means[ROWS[0]], abs=1e-3) and back.delta == -found.delta
-    assert found.seeds == (3, 3) and found.claim == 0.99 and found.low < found.delta < found.high
+    assert found.seeds == (seeds[ROWS[1]], seeds[ROWS[0]]) and found.claim == 0.99 and found.low < found.delta < found.high
     assert nmt.compare("dou2018/table1/row9", ROWS[0], **WHERE).verdict == "not run"
     with pytest.raises(nmt.UserError, match="compared with itself"):
         nmt.compare(ROWS[0], ROWS[0])
