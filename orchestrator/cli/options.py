@@ -73,7 +73,11 @@ TrackingCanWait = Annotated[
 ]
 Export = Annotated[
     Path | None,
-    typer.Option("--export", parser=parser("--export"), help="Copy the JSON that tables read to this folder, e.g. docs/results/ledger."),
+    typer.Option(
+        "--export",
+        parser=parser("--export"),
+        help="Copy the JSON that tables read to this folder, e.g. docs/results/ledger, with the translations of each row's first seed.",
+    ),
 ]
 Controls = Annotated[
     str | None,

@@ -29,7 +29,7 @@ def check(plan: Plan, rows: Sequence[Row], costs: Costs, ledger: Ledger) -> dict
         if train is None or decode is None or train in seen or (record := ledger.read_train(train)) is None:
             continue
         seen.add(train)
-        row, decoded = by_id[planned.id], ledger.read_decode(train, decode)
+        row, decoded = by_id[planned.id], ledger.read_decode_record(train, decode)
         reason = _incomparable(record, ledger.read_capsule(train) or {}) or (None if decoded else "not decoded")
         cost = costs.of(row, 1)
         if reason is None and cost.train is None:

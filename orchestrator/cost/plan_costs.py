@@ -84,10 +84,12 @@ def _done(rows: Iterable[Planned], ledger: Ledger) -> set[str]:
             continue
         found.add(train)
         for keys in (row.keys, *row.also.values()):
-            if keys.decode is not None and keys.decode not in found and ledger.read_decode(train, keys.decode) is not None:
+            if keys.decode is None or keys.score is None:
+                continue
+            if keys.score not in found and ledger.read_score(train, keys.score) is not None:
+                found |= {keys.decode, keys.score}
+            if keys.decode not in found and ledger.read_decode(train, keys.decode) is not None:
                 found.add(keys.decode)
-            if keys.score is not None and keys.score not in found and ledger.read_score(train, keys.score) is not None:
-                found.add(keys.score)
     return found
 
 

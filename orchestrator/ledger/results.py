@@ -6,6 +6,7 @@
 Files are named by the first 16 digits of a key; `key` inside holds all of it, and a mismatch is an error. `digest` is the sha256 of the
 rest: a damaged file is reported in one line, renamed `.corrupt` and treated as absent. A write is durable when it returns, does nothing
 if the content is already there, and has fault points named after the kind of record (`train_pre_rename`, `rung_post_rename@40`, ...).
+Where `export` left out the texts of a decoding, its record says `has_texts: false`.
 """
 
 from __future__ import annotations
@@ -75,8 +76,12 @@ class Ledger:
         self._write(train_key, "train.json", train_key, record, "train")
 
     def read_decode(self, train_key: str, decode_key: str) -> Record | None:
-        """The record with its `hypotheses` (one string per sentence); None unless both files are intact."""
+        """The record with its `hypotheses` (one string per sentence); None unless both files are intact and `export` kept the texts."""
         return self._first(train_key, lambda run: self._decode_in(run, decode_key))
+
+    def read_decode_record(self, train_key: str, decode_key: str) -> Record | None:
+        """The record without its texts: speed, and the sha256 of the hypotheses."""
+        return self._find(train_key, f"decode/{short(checked(decode_key))}.json", decode_key)
 
     def write_decode(self, train_key: str, decode_key: str, record: Mapping[str, Any], hypotheses: Sequence[str]) -> None:
         """Writes the texts first, then the record with their sha256. ValueError for a text with a line feed.
@@ -92,7 +97,7 @@ class Ledger:
         about = {"train_key": train_key, "lines": len(hypotheses), "hypotheses_sha256": hashlib.sha256(data).hexdigest()}
         twice = {"hypotheses"} | ({"tokens"} if record.get("tokens") == list(hypotheses) else set())
         bare = {name: value for name, value in record.items() if name not in twice}
-        self._write(train_key, f"decode/{short(decode_key)}.json", decode_key, bare | about, "decode")
+        self._write_decode(train_key, bare | about | {"key": decode_key})
 
     def read_tune(self, train_key: str, tune_key: str) -> Record | None:
         """The result of `tuning.tune`."""
@@ -159,8 +164,8 @@ class Ledger:
                     yield Run(key, path, root != self.root)
 
     def decodes(self, train_key: str) -> list[Record]:
-        """All decodings of a run, with hypotheses."""
-        return self._each(train_key, "decode", self.read_decode)
+        """All decodings of a run, without texts."""
+        return self._each(train_key, "decode", self.read_decode_record)
 
     def scores(self, train_key: str) -> list[Record]:
         """All scores of a run."""
@@ -170,8 +175,11 @@ class Ledger:
         """All tuned length penalties of a run."""
         return self._each(train_key, "tune", self.read_tune)
 
-    def export(self, run: Run | str, dest: Path) -> Path:
-        """Copies a run's intact records (no locks, journal or tensors) to `dest`. A different training of the run there is set aside."""
+    def export(self, run: Run | str, dest: Path, texts: bool = True) -> Path:
+        """Copies a run's intact records (no locks, journal or tensors) to `dest`. A different training of the run there is set aside.
+
+        texts: with the hypotheses. Tables, verdicts and `repro` work without them.
+        """
         key = run if isinstance(run, str) else run.key
         target = Ledger(dest, on_bad=self._on_bad)
         superseded.set_aside_other(target.root, key, self.read_train(key), target.read_train(key))
@@ -183,7 +191,11 @@ class Ledger:
         for step, record in self.read_rungs(key).items():
             target.write_rung(key, step, record)
         for record in self.decodes(key):
-            target.write_decode(key, record["key"], record, record["hypotheses"])
+            whole = self.read_decode(key, record["key"])
+            if texts and whole is not None:
+                target.write_decode(key, record["key"], whole, whole["hypotheses"])
+            elif (whole is not None or not record.get("has_texts", True)) and target.read_decode(key, record["key"]) is None:
+                target._write_decode(key, {name: value for name, value in record.items() if name != "tokens"} | {"has_texts": False})
         for records, write in ((self.scores(key), target.write_score), (self.tunes(key), target.write_tune)):
             for record in records:
                 write(key, record["key"], record)
@@ -241,7 +253,7 @@ class Ledger:
     def _decode_in(self, run: Path, decode_key: str) -> Record | None:
         path = run / "decode" / f"{short(checked(decode_key))}.json"
         record, data = self._read(path, decode_key), read_bytes(path.with_suffix(".txt"))
-        if record is None:
+        if record is None or not record.get("has_texts", True):
             return None
         if data is None or hashlib.sha256(data).hexdigest() != record.get("hypotheses_sha256"):
             self._set_aside(path, "its hypotheses (.txt) are missing or damaged")
@@ -258,6 +270,9 @@ class Ledger:
         except (yaml.YAMLError, TypeError, ValueError):
             self._set_aside(run / "spec.yaml", "not readable YAML")
             return None
+
+    def _write_decode(self, train_key: str, record: Record) -> None:
+        self._write(train_key, f"decode/{short(record['key'])}.json", record["key"], record, "decode")
 
     def _write(self, train_key: str, name: str, key: str, record: Mapping[str, Any], points: str, step: int | None = None) -> None:
         self._check()

@@ -96,11 +96,13 @@ def _evidence(ledger: Ledger, task: Task, keys: Keys) -> Evidence:
     assert keys.train is not None
     score_keys = {"": keys.score} | ({name: s.keys.score for name, s in task.scorings.items() if name} if keys == task.run_keys else {})
     scores = {name: ledger.read_score(keys.train, key) for name, key in score_keys.items() if key is not None}
-    decoded = None if keys.decode is None else ledger.read_decode(keys.train, keys.decode)
+    decoded = {} if keys.decode is None else ledger.read_decode_record(keys.train, keys.decode) or {}
+    texts = None if keys.decode is None else ledger.read_decode(keys.train, keys.decode)
     return Evidence(
         ledger.read_train(keys.train) or {},
         ledger.read_capsule(keys.train) or {},
-        None if decoded is None else decoded["hypotheses"],
+        decoded,
+        None if texts is None else texts["hypotheses"],
         {name: score for name, score in scores.items() if score is not None},
     )
 

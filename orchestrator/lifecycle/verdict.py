@@ -43,10 +43,11 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Records of a run. hypotheses: None if it was not decoded; scores: name -> score record of the ledger."""
+    """Records of a run. decoded: {} if it was not decoded; hypotheses: None without texts; scores: name -> score record of the ledger."""
 
     train: Mapping[str, Any]
     capsule: Mapping[str, Any]
+    decoded: Mapping[str, Any]
     hypotheses: Sequence[str] | None
     scores: Mapping[str, Mapping[str, Any]]
 
@@ -75,6 +76,8 @@ def compare(recorded: Evidence, again: Evidence, tolerance: Tolerance, reasons: 
     measures.append(_nll(recorded.train, again.train, tolerance.nll))
     if recorded.hypotheses is not None and again.hypotheses is not None:
         measures.append(_texts(recorded.hypotheses, again.hypotheses))
+    elif recorded.decoded and again.decoded:
+        measures.append(_measure("hypotheses_sha256", *(one.decoded.get("hypotheses_sha256") for one in (recorded, again))))
     for name, score in recorded.scores.items():
         measures.append(_figure(f"BLEU {name}".strip(), score.get("bleu"), (again.scores.get(name) or {}).get("bleu"), tolerance.bleu))
     parts = capsule_differences(recorded.capsule, again.capsule)
@@ -101,13 +104,13 @@ def _decides(name: str) -> bool:
 
 
 def _measure(what: str, recorded: Any, again: Any) -> dict[str, Any]:
-    """A measure that must be equal; differing weights still count as near."""
+    """A measure that must be equal; differing weights and texts still count as near."""
     return {
         "what": what,
         "recorded": recorded,
         "again": again,
         "equal": recorded == again,
-        "near": recorded == again or what == "weights_sha256",
+        "near": recorded == again or what in ("weights_sha256", "hypotheses_sha256"),
     }
 
 

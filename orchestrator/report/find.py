@@ -134,7 +134,7 @@ class Finder:
         record = self.ledger.read_train(train)
         if record is None:
             return None
-        scored, decoded = self.ledger.read_score(train, score), self.ledger.read_decode(train, decode)
+        scored, decoded = self.ledger.read_score(train, score), self.ledger.read_decode_record(train, decode)
         outcome = outcome_of(record, [scored], row.failed_below)
         made = SeedResult(
             seed,

@@ -91,7 +91,8 @@ def _effects(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
         comparisons = max(effect["comparisons"] for effect in tested.values())
         lines.append(
             "±: standard deviation over seeds; (.. to ..): 95 % interval over other seeds and other sentences; p-values are adjusted for "
-            f"{comparisons} comparison{'s' if comparisons > 1 else ''} (Holm); pooled standard deviation over seeds {sd}; verdicts: docs/verdicts.md"
+            f"{comparisons} comparison{'s' if comparisons > 1 else ''} (Holm); pooled standard deviation over seeds {sd}; "
+            "verdicts: docs/verdicts.md"
         )
     if len(tested) < len(all_effects):
         lines.append("one seed: no interval and no verdict; give two or more seeds")

@@ -257,8 +257,11 @@ class Sweep:
                 projector.stop(progress=lambda runs: status.update(f"bringing MLflow up to date: {runs} runs written"))
 
     def _export(self) -> None:
-        """Copies the JSON of finished runs to the folder of `--export`."""
+        """Copies the JSON of finished runs to the folder of `--export`, with the hypotheses of the first seed of each row."""
         if self.options.export is not None:
+            first: dict[str, int] = {}
+            for task in self.tasks:
+                first[task.id] = min(task.seed, first.get(task.id, task.seed))
             for task in self.tasks:
                 if (task.run_dir / "train.json").exists():
-                    self.ledger.export(task.train_key, self.options.export)
+                    self.ledger.export(task.train_key, self.options.export, texts=task.seed == first[task.id])

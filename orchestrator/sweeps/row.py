@@ -219,7 +219,7 @@ def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
     """
     keys = task.run_keys
     train_record = ledger.read_train(task.train_key) or {}
-    decoded = ledger.read_decode(task.train_key, keys.decode) if keys.decode else None
+    decoded = ledger.read_decode_record(task.train_key, keys.decode) if keys.decode else None
     scores = {name: ledger.read_score(task.train_key, s.keys.score) if s.keys.score else None for name, s in task.scorings.items()}
     scored = scores[""]
     outcome = outcome_of(train_record, scores.values(), task.failed_below)

@@ -106,7 +106,8 @@ def consistent(root: Path, known: Mapping[str, str]) -> set[str]:
             kept.discard(manifest)
     for name in [name for name in names if "/decode/" in name and name.endswith(".json")]:
         text = name.removesuffix(".json") + ".txt"
-        if (read_document(root / name) or {}).get("hypotheses_sha256") != known.get(text, "-"):
+        record = read_document(root / name) or {}
+        if record.get("has_texts", True) and record.get("hypotheses_sha256") != known.get(text, "-"):
             kept.discard(name)
     return kept
 

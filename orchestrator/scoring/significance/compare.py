@@ -19,6 +19,7 @@ from orchestrator.ledger.keys import Keys, short
 from orchestrator.ledger.results import Ledger
 from orchestrator.scoring.significance.bleu_statistics import Counts, corpus_bleu, statistics
 from orchestrator.scoring.significance.paired_tests import SAMPLES, SEED, Comparison, compare
+from orchestrator.scoring.significance.sentence_statistics import unpacked
 from orchestrator.specs.schema import DataSpec, RunSpec
 
 FORMAT = 1
@@ -76,9 +77,12 @@ class Comparer:
         assert keys.train is not None and keys.decode is not None and keys.score is not None
         if keys.score not in self._statistics:
             decoded, scored = self.ledger.read_decode(keys.train, keys.decode), self.ledger.read_score(keys.train, keys.score)
-            if decoded is None or scored is None:
+            found = unpacked(scored).get("bleu")
+            if scored is None or (found is None and decoded is None):
                 raise UserError(f"run {short(keys.train)}: its translations of {spec.score.test} are not in {self.ledger.root}")
-            found = statistics(decoded["hypotheses"], decoded["tokens"], corpus, spec.score.test, spec.score)
+            if decoded is not None:
+                found = statistics(decoded["hypotheses"], decoded["tokens"], corpus, spec.score.test, spec.score)
+            assert found is not None
             bleu = float(corpus_bleu(found.sum(axis=0), spec.score))
             if abs(bleu - scored["bleu"]) > TOLERANCE:
                 raise UserError(

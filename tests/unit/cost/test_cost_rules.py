@@ -163,7 +163,7 @@ def test_totals_of_rows_with_several_scorings() -> None:
 
 @pytest.mark.parametrize(("status", "done"), [("done", True), ("diverged", True), ("stopped", False), ("failed", False), (None, False)])
 def test_what_of_a_row_is_done(tmp_path: Path, status: str | None, done: bool) -> None:
-    """The translation is there and its score is not; of the other scoring it is the other way round."""
+    """The translation is there and its score is not; of the other scoring it is the other way round, and what is scored stays so."""
     train, decode, score, other, last = (text * 32 for text in ("ab", "cd", "ef", "01", "23"))
     ledger = Ledger(tmp_path)
     if status is not None:
@@ -171,7 +171,7 @@ def test_what_of_a_row_is_done(tmp_path: Path, status: str | None, done: bool) -
     ledger.write_decode(train, decode, {}, ["a"])
     ledger.write_score(train, last, {"bleu": 1.0})
     row = Planned("a/b/c", 1, Keys(train, decode, score), 1, "new", None, {"x": Keys(train, other, last)})
-    assert _done([row], ledger) == ({train, decode, last} if done else set())
+    assert _done([row], ledger) == ({train, decode, other, last} if done else set())
 
 
 def test_a_row_by_itself_trains_every_row_that_it_starts_from(data: Data, tmp_path: Path) -> None:

@@ -287,6 +287,23 @@ def test_export_and_mirror(ledger, tmp_path, bad):
     assert reader.read_train(TRAIN)["status"] == "failed" and (dest / TRAIN[:16] / "train.json").read_bytes() == before
 
 
+def test_export_without_texts_keeps_the_record(ledger, tmp_path, bad):
+    fill(ledger)
+    dest = tmp_path / "ledger"
+    ledger.export(TRAIN, dest, texts=False)
+    reader = Ledger(dest, on_bad=bad)
+    record = reader.read_decode_record(TRAIN, DECODE)
+    assert reader.read_decode(TRAIN, DECODE) is None and not list(dest.rglob("*.txt")) and not bad
+    assert record["seconds"] == 1.0 and "tokens" not in record
+    assert record["hypotheses_sha256"] == ledger.read_decode_record(TRAIN, DECODE)["hypotheses_sha256"]
+    reader.export(TRAIN, tmp_path / "copy")
+    assert Ledger(tmp_path / "copy").read_decode_record(TRAIN, DECODE) == record
+    ledger.export(TRAIN, dest)
+    check(reader)
+    ledger.export(TRAIN, dest, texts=False)
+    check(reader)
+
+
 def test_damaged_mirror_is_left_as_it_is(ledger, tmp_path, bad):
     fill(ledger)
     dest = tmp_path / "mirror"

@@ -18,7 +18,7 @@ CAPSULE = {"git_commit": "c", "libraries": {"torch": "2.13.0", "mlflow": "3"}, "
 
 
 def evidence(*, capsule: dict | None = None, texts: tuple[str, ...] = ("x", "y"), bleu: float = 20.0, **train: object) -> Evidence:
-    return Evidence(TRAIN | train, CAPSULE | (capsule or {}), texts, {"": {"bleu": bleu}})
+    return Evidence(TRAIN | train, CAPSULE | (capsule or {}), {}, texts, {"": {"bleu": bleu}})
 
 
 OTHER = {"weights_sha256": "b" * 64}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,7 +31,7 @@ EXCUSES = {
 
 def evidence(capsule: dict[str, Any] | None = None, texts: list[str] | None = None, scores: Any = None, **train: Any) -> Evidence:
     scores = {"": {"bleu": 20.0}, "valid": {"bleu": 10.0}} if scores is None else scores
-    return Evidence(TRAIN | train, CAPSULE if capsule is None else capsule, ["x", "y"] if texts is None else texts, scores)
+    return Evidence(TRAIN | train, CAPSULE if capsule is None else capsule, {}, ["x", "y"] if texts is None else texts, scores)
 
 
 def changed(name: str) -> dict[str, Any]:
@@ -99,6 +99,13 @@ def test_hypotheses_count_lines_that_differ_and_that_are_lacking():
         return next(m for m in compare(evidence(texts=recorded), evidence(texts=again), Tolerance()).measures if m["what"] == "hypotheses")
 
     assert [measured(["a", "b", "c"], again)["differ"] for again in (["a", "b", "c"], ["a", "x", "c"], ["a"], ["x"])] == [0, 1, 2, 3]
+
+
+def test_without_texts_their_sha256_is_compared():
+    one, other = (replace(evidence(), decoded={"hypotheses_sha256": name * 64}, hypotheses=None) for name in "ab")
+    assert compare(one, replace(evidence(), decoded=one.decoded), Tolerance()).verdict == "same bits"
+    assert compare(one, replace(evidence(), decoded=other.decoded), Tolerance()).verdict == "bits differ"
+    assert compare(one, replace(other, capsule=CAPSULE | {"git_commit": "2"}), Tolerance()).verdict == "within tolerance"
 
 
 # ---------------------------------------------------------------- reasons beside the capsule
