@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from orchestrator.analysis.kinds import significance
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.scoring.significance.compare import Comparer
+from orchestrator.scoring.significance.sentence_statistics import of_translation, packed
 
 
 def test_rows_against_the_first(own: Any) -> None:
@@ -107,6 +109,18 @@ def test_what_was_tested_is_kept(own: Any) -> None:
     assert blind.compare(base.spec, base.keys, hier.keys) is None, "the other way round was not tested"
     kept[0].write_text(json.dumps({"key": "x"}))
     assert blind.compare(hier.spec, hier.keys, base.keys) is None, "a file that is not whole counts as absent"
+
+
+def test_statistics_of_a_score_do_for_its_translations(own: Any, tmp_path: Path) -> None:
+    base, hier = own.subject("base"), own.subject("hier")
+    here = Comparer(own.ledger, lambda data: own.prepared).compare(hier.spec, hier.keys, base.keys)
+    for subject in (base, hier):
+        decoded, scored = own.ledger.decodes(subject.train_key)[0], own.ledger.read_score(subject.train_key, subject.keys.score)
+        texts = own.ledger.read_decode(subject.train_key, decoded["key"])
+        found = of_translation(texts["hypotheses"], texts["tokens"], own.prepared, "test", subject.spec.score)
+        own.ledger.write_score(subject.train_key, subject.keys.score, scored | {"statistics": packed(found)})
+        own.ledger.export(subject.train_key, tmp_path, texts=False)
+    assert Comparer(Ledger(tmp_path), lambda data: own.prepared).compare(hier.spec, hier.keys, base.keys) == here is not None
 
 
 def test_translations_must_give_their_score(own: Any) -> None:
