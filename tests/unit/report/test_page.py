@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,11 +16,12 @@ from orchestrator.report.find import Finder
 from orchestrator.report.page import markdown
 from orchestrator.report.page.charts import curves
 from orchestrator.report.page.curves import thinned
+from orchestrator.report.page.effects_chart import effects
 from orchestrator.report.page.examples import marks
 from orchestrator.report.page.render import _assumed, page
 from orchestrator.report.page.scatter import front, labelled
 from orchestrator.report.page.section import Section, headline
-from orchestrator.report.table import make
+from orchestrator.report.table import Line, make
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 from tests.unit.report.support import many_rows, write_run
@@ -114,6 +116,15 @@ def test_labels_of_dots_cover_nothing() -> None:
     assert {found["a"]["dy"], found["b"]["dy"]} == {-5, 7}, "dots at one place have their labels above and below"
     crowd = [{"row": f"row{i}", "x": 5.0, "y": 5.0} for i in range(9)]
     assert sum("name" in dot for dot in labelled(crowd, [dot["row"] for dot in crowd], [0.0, 10.0], [0.0, 10.0])) == 4
+
+
+def test_a_control_that_is_the_baseline_is_not_drawn_twice() -> None:
+    def line(name: str, delta: float, control: float) -> Line:
+        ours = {"effect": {"delta": delta}, "controls": {"params": {"effect": {"delta": control}}}}
+        return Line(f"demo/small/{name}", name, "run", {}, ours)
+
+    spec = effects(SimpleNamespace(table=SimpleNamespace(rows=[line("own", 1.0, 0.5), line("same", 2.0, 2.0)])))  # type: ignore[arg-type]
+    assert spec is not None and [each.get("control") for each in spec["data"]["values"]] == [0.5, None]
 
 
 def test_pieces() -> None:
