@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ class Ledger:
         on_bad: Callable[[Path, str], None] | None = None,
     ) -> None:
         self.root, self.mirrors, self.lock = root, list(mirrors), lock
-        self._on_bad = _say if on_bad is None else on_bad
+        self.on_bad = _say if on_bad is None else on_bad
 
     def run_dir(self, train_key: str) -> Path:
         """Directory to which the run is written. It need not exist."""
@@ -97,7 +96,10 @@ class Ledger:
         about = {"train_key": train_key, "lines": len(hypotheses), "hypotheses_sha256": hashlib.sha256(data).hexdigest()}
         twice = {"hypotheses"} | ({"tokens"} if record.get("tokens") == list(hypotheses) else set())
         bare = {name: value for name, value in record.items() if name not in twice}
-        self._write_decode(train_key, bare | about | {"key": decode_key})
+        self.write_decode_record(train_key, decode_key, bare | about)
+
+    def write_decode_record(self, train_key: str, decode_key: str, record: Mapping[str, Any]) -> None:
+        self._write(train_key, f"decode/{short(checked(decode_key))}.json", decode_key, record, "decode")
 
     def read_tune(self, train_key: str, tune_key: str) -> Record | None:
         """The result of `tuning.tune`."""
@@ -175,37 +177,6 @@ class Ledger:
         """All tuned length penalties of a run."""
         return self._each(train_key, "tune", self.read_tune)
 
-    def export(self, run: Run | str, dest: Path, texts: bool = True) -> Path:
-        """Copies a run's intact records (no locks, journal or tensors) to `dest`. A different training of the run there is set aside.
-
-        texts: with the hypotheses. Tables, verdicts and `repro` work without them.
-        """
-        key = run if isinstance(run, str) else run.key
-        target = Ledger(dest, on_bad=self._on_bad)
-        superseded.set_aside_other(target.root, key, self.read_train(key), target.read_train(key))
-        if (spec := self.read_spec(key)) is not None:
-            target.write_spec(key, {name: value for name, value in spec.items() if name != "key"})
-        for name in ("train", "capsule"):
-            if (record := getattr(self, f"read_{name}")(key)) is not None:
-                getattr(target, f"write_{name}")(key, record)
-        for step, record in self.read_rungs(key).items():
-            target.write_rung(key, step, record)
-        for record in self.decodes(key):
-            whole = self.read_decode(key, record["key"])
-            if texts and whole is not None:
-                target.write_decode(key, record["key"], whole, whole["hypotheses"])
-            elif (whole is not None or not record.get("has_texts", True)) and target.read_decode(key, record["key"]) is None:
-                target._write_decode(key, {name: value for name, value in record.items() if name != "tokens"} | {"has_texts": False})
-        for records, write in ((self.scores(key), target.write_score), (self.tunes(key), target.write_tune)):
-            for record in records:
-                write(key, record["key"], record)
-        if history := self.history(key):
-            text = "".join(json.dumps(report, separators=(",", ":")) + "\n" for report in history)
-            path = target.run_dir(key) / "history.jsonl"
-            if read_bytes(path) != text.encode():
-                atomic.write_text(path, text)
-        return target.run_dir(key)
-
     def sweep(self, train_key: str) -> list[Path]:
         """Removes temporary files of killed writers. Only for the holder of the run's lock."""
         run = self.run_dir(train_key)
@@ -271,9 +242,6 @@ class Ledger:
             self._set_aside(run / "spec.yaml", "not readable YAML")
             return None
 
-    def _write_decode(self, train_key: str, record: Record) -> None:
-        self._write(train_key, f"decode/{short(record['key'])}.json", record["key"], record, "decode")
-
     def _write(self, train_key: str, name: str, key: str, record: Mapping[str, Any], points: str, step: int | None = None) -> None:
         self._check()
         document = sealed(record, key)
@@ -290,7 +258,7 @@ class Ledger:
 
     def _set_aside(self, path: Path, reason: str) -> None:
         """Reports a damaged file. In `root` it is renamed `.corrupt`; mirrors are not changed."""
-        self._on_bad(path, reason)
+        self.on_bad(path, reason)
         if path.is_relative_to(self.root):
             with contextlib.suppress(FileNotFoundError):
                 path.replace(path.with_name(f"{path.name}.corrupt"))

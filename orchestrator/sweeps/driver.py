@@ -17,6 +17,7 @@ from orchestrator.files.canonical import digest
 from orchestrator.files.documents import read_document
 from orchestrator.files.folders import make
 from orchestrator.ledger import component_sources, object_store
+from orchestrator.ledger.export import export
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.sweep_files import with_claims
@@ -264,4 +265,4 @@ class Sweep:
                 first[task.id] = min(task.seed, first.get(task.id, task.seed))
             for task in self.tasks:
                 if (task.run_dir / "train.json").exists():
-                    self.ledger.export(task.train_key, self.options.export, texts=task.seed == first[task.id])
+                    export(self.ledger, task.train_key, self.options.export, texts=task.seed == first[task.id])

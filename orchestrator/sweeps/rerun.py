@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator.errors import LockedError, UserError
 from orchestrator.ledger import component_sources, object_store, superseded
+from orchestrator.ledger.export import export
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner
 from orchestrator.safe_text import log
@@ -48,7 +49,7 @@ def _set_aside(task: Task, ledger: Ledger) -> Path | None:
         for mirror in ledger.mirrors:
             published = Ledger(mirror)
             if published.read_train(task.train_key) is not None:
-                published.export(task.train_key, target.parent)
+                export(published, task.train_key, target.parent)
                 break
     return target
 

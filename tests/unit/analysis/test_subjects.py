@@ -10,6 +10,7 @@ import pytest
 from orchestrator.analysis import registry
 from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of, rows_of
 from orchestrator.errors import UserError
+from orchestrator.ledger.export import export
 from orchestrator.report.find import Finder
 from orchestrator.specs.analyses import KINDS
 from orchestrator.sweeps.plan import Data
@@ -75,7 +76,7 @@ def test_weights_that_are_gone(lab: Any, tmp_path: Path) -> None:
     from orchestrator.ledger.results import Ledger
 
     published = tmp_path / "published"
-    lab.ledger.export(lab.subject("hier").train_key, published)
+    export(lab.ledger, lab.subject("hier").train_key, published)
     mirrored = Ledger(tmp_path / "results", [published])
     assert len(group("length", [lab.rows["hier"]], RowSelection(), mirrored, None, "").subjects) == 1
     with pytest.raises(UserError, match="demo/small/hier seed 1: its weights are not in"):

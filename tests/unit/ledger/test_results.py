@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from orchestrator.errors import FencedError, UserError
+from orchestrator.ledger.export import export
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from tests.unit.history import append_history
@@ -271,7 +272,7 @@ def test_export_and_mirror(ledger, tmp_path, bad):
     for name in ("lock", "lock.json", "journal.jsonl", "ckpt", "weights"):
         (run / name).touch()
     dest = tmp_path / "docs" / "ledger"
-    assert ledger.export(TRAIN, dest) == dest / TRAIN[:16]
+    assert export(ledger, TRAIN, dest) == dest / TRAIN[:16]
     exported = {path.name for path in (dest / TRAIN[:16]).rglob("*") if path.is_file()}
     assert exported == {"train.json", "capsule.json", "spec.yaml", "history.jsonl", "50.json"} | {
         f"{DECODE[:16]}.{s}" for s in ("json", "txt")
@@ -280,7 +281,7 @@ def test_export_and_mirror(ledger, tmp_path, bad):
     check(reader)
     (found,) = reader.runs()
     assert found.mirror and found.key == TRAIN
-    ledger.export(found, dest)
+    export(ledger, found, dest)
     check(reader)
     before = (dest / TRAIN[:16] / "train.json").read_bytes()
     reader.write_train(TRAIN, {"status": "failed"})
@@ -290,24 +291,24 @@ def test_export_and_mirror(ledger, tmp_path, bad):
 def test_export_without_texts_keeps_the_record(ledger, tmp_path, bad):
     fill(ledger)
     dest = tmp_path / "ledger"
-    ledger.export(TRAIN, dest, texts=False)
+    export(ledger, TRAIN, dest, texts=False)
     reader = Ledger(dest, on_bad=bad)
     record = reader.read_decode_record(TRAIN, DECODE)
     assert reader.read_decode(TRAIN, DECODE) is None and not list(dest.rglob("*.txt")) and not bad
     assert record["seconds"] == 1.0 and "tokens" not in record
     assert record["hypotheses_sha256"] == ledger.read_decode_record(TRAIN, DECODE)["hypotheses_sha256"]
-    reader.export(TRAIN, tmp_path / "copy")
+    export(reader, TRAIN, tmp_path / "copy")
     assert Ledger(tmp_path / "copy").read_decode_record(TRAIN, DECODE) == record
-    ledger.export(TRAIN, dest)
+    export(ledger, TRAIN, dest)
     check(reader)
-    ledger.export(TRAIN, dest, texts=False)
+    export(ledger, TRAIN, dest, texts=False)
     check(reader)
 
 
 def test_damaged_mirror_is_left_as_it_is(ledger, tmp_path, bad):
     fill(ledger)
     dest = tmp_path / "mirror"
-    ledger.export(TRAIN, dest)
+    export(ledger, TRAIN, dest)
     path = dest / TRAIN[:16] / "train.json"
     path.write_text("{")
     assert Ledger(tmp_path / "empty", [dest], on_bad=bad).read_train(TRAIN) is None
