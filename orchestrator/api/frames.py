@@ -83,6 +83,9 @@ def hypotheses(target: Target, seed: int = 1, **where: Unpack[Where]) -> pd.Data
     record = None
     if keys is not None and keys.train is not None and keys.decode is not None:
         record = found.finder.ledger.read_decode(keys.train, keys.decode)
+        if record is None and found.finder.ledger.read_decode_record(keys.train, keys.decode) is not None:
+            left_out = f"{row.id}: the translations with seed {seed} were left out of the ledger"
+            raise UserError(f"{left_out}; nmt-ablate run {target} --again makes them anew")
     if record is None or row.spec is None:
         raise UserError(f"{row.id}: no translations with seed {seed} in {found.options.results}; expected nmt-ablate run {target} first")
     columns = {}

@@ -99,6 +99,7 @@ class Ledger:
         self.write_decode_record(train_key, decode_key, bare | about)
 
     def write_decode_record(self, train_key: str, decode_key: str, record: Mapping[str, Any]) -> None:
+        """Writes the record alone; without its texts it must say `has_texts: false`."""
         self._write(train_key, f"decode/{short(checked(decode_key))}.json", decode_key, record, "decode")
 
     def read_tune(self, train_key: str, tune_key: str) -> Record | None:
