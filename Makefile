@@ -105,7 +105,7 @@ TABLES := dou2018/table1 mlrf2018/table2 hao2019/table1 hao2019/table2 hao2019/f
 docs: setup  ## docs/commands.md from --help, docs/spec.md from the schema, docs/results/README.md from the ledger
 	$(BIN)/python -m typer orchestrator.cli.main utils docs --name nmt-ablate --title Commands --output docs/commands.md
 	$(BIN)/python -m orchestrator schema --format md > docs/spec.md
-	$(BIN)/nmt-ablate report $(TABLES) --profile mini --controls params --second-corpus tatoeba-de-en --results docs/results/ledger --markdown --text docs/results/text.md --to docs/results/README.md
+	$(BIN)/nmt-ablate report $(TABLES) --profile mini --controls params --second-corpus tatoeba-de-en --second-corpus tatoeba-en-de --results docs/results/ledger --markdown --text docs/results/text.md --to docs/results/README.md
 
 peers: setup  ## other toolkits, each in .peers/NAME, for benchmarks --peers
 	$(BIN)/python benchmarks/peers/environments.py

@@ -101,10 +101,12 @@ def report(
         str | None, typer.Option("--baseline", metavar="ROW", help="Compare with this row; default: the one that a row starts from.")
     ] = None,
     controls: Controls = None,
-    second_corpus: Annotated[
-        str | None,
+    second_corpora: Annotated[
+        list[str] | None,
         typer.Option(
-            "--second-corpus", metavar="NAME", help="Show beside each claim what the same rows give on this corpus; for several tables."
+            "--second-corpus",
+            metavar="NAME",
+            help="Show beside each claim what the same rows give on this corpus; for several tables; may be repeated.",
         ),
     ] = None,
     as_markdown: Annotated[
@@ -120,7 +122,7 @@ def report(
     """
     from orchestrator.cli.commands.report import PageOptions, report
 
-    report(targets, replace(options, controls=controls), PageOptions(to, baseline, second_corpus, text, as_markdown))
+    report(targets, replace(options, controls=controls), PageOptions(to, baseline, tuple(second_corpora or ()), text, as_markdown))
 
 
 @expand_options()

@@ -39,14 +39,14 @@ class PageOptions:
     Args:
         to: The file or its folder; None: RESULTS/reports.
         baseline: The row that others are compared with; None: the one that a row starts from.
-        second_corpus: What the rows give on it stands beside the claims.
+        second_corpora: What the rows give on them stands beside the claims.
         text: A file that the Markdown page begins with.
         markdown: Markdown with figures beside it in place of HTML.
     """
 
     to: Path | None = None
     baseline: str | None = None
-    second_corpus: str | None = None
+    second_corpora: tuple[str, ...] = ()
     text: Path | None = None
     markdown: bool = False
 
@@ -68,8 +68,10 @@ def report(targets: Sequence[str], options: RowOptions, page: PageOptions) -> No
         names.append(_address(target, [row for section in own for row in section.rows]))
     name = sweep_name("+".join(dict.fromkeys(names)), options.profile, options.sets, parse(options.controls))
     made = list(found.values())
-    if page.second_corpus is not None and len(made) == 1:
-        raise UserError(f"--second-corpus {shown(page.second_corpus)}: found one table; expected several, whose claims it stands beside")
+    if page.second_corpora and len(made) == 1:
+        raise UserError(
+            f"--second-corpus {shown(page.second_corpora[0])}: found one table; expected several, whose claims it stands beside"
+        )
     path = _write_markdown(made, options, _file_name(name), to, text) if page.markdown else _write_page(made, options, _file_name(name), to)
     print(visible(str(path)))
 
@@ -82,12 +84,12 @@ def _read(path: Path) -> str:
 
 
 def _with_second(target: str, found: list[Section], page: PageOptions, options: RowOptions) -> list[Section]:
-    """The sections, each with its table on the second corpus if one is asked for."""
-    if page.second_corpus is None:
-        return found
-    there = replace(options, sets=[*(options.sets or []), f"data.corpus={page.second_corpus}"])
-    tables = {section.table.table: section.table for section in sections(target, page.baseline, there)}
-    return [replace(section, second=(page.second_corpus, tables[section.table.table])) for section in found]
+    """The sections, each with its table on the second corpora that are asked for."""
+    for corpus in page.second_corpora:
+        there = replace(options, sets=[*(options.sets or []), f"data.corpus={corpus}"])
+        tables = {section.table.table: section.table for section in sections(target, page.baseline, there)}
+        found = [replace(section, second={**section.second, corpus: tables[section.table.table]}) for section in found]
+    return found
 
 
 def write_sweep_page(target: str, rows: list[Row], options: ExecutionOptions) -> Path | None:

@@ -16,7 +16,7 @@ from orchestrator.report.table import Table
 
 HEADS = ("row", "system", "against", "paper", "ours (95 % interval)", "sd over seeds", "found with 80 % power", "seeds", "verdict")
 CONTROL = "delta to its {} control"
-SECOND = "on {}"
+SECOND = "on a second corpus"
 LACKING = (NOT_RUN, NOT_COMPARED)
 
 
@@ -32,16 +32,18 @@ class ClaimsTable:
 def claims_table(sections: Sequence[Section]) -> ClaimsTable:
     """Every row with a verdict, whether its paper reports a difference or not, and every other claim of a file; then what is left."""
     kinds = sorted({kind for section in sections for found in _judged(section.table) for kind in found.get("controls", {})})
-    corpora = list(dict.fromkeys(section.second[0] for section in sections if section.second is not None))
+    asked = any(section.second for section in sections)
     rows: list[list[str]] = []
     left: dict[str, dict[str, list[str]]] = {}
     for section in sections:
         found = _judged(section.table)
-        second = {} if section.second is None else {_pair(one): one for one in _judged(section.second[1])}
-        rows += [_cells(section, one, second.get(_pair(one), {}), kinds, bool(corpora)) for one in found]
+        second = {corpus: {_pair(one): one for one in _judged(table)} for corpus, table in section.second.items()}
+        for one in found:
+            beside = {corpus: claims[_pair(one)] for corpus, claims in second.items() if _pair(one) in claims}
+            rows.append([*_cells(section, one, kinds), *([_on_second(beside, kinds)] if asked else [])])
         if lacking := _lacking(section):
             left[section.table.table] = lacking
-    return ClaimsTable([*HEADS, *(CONTROL.format(kind) for kind in kinds), *map(SECOND.format, corpora)], rows, left)
+    return ClaimsTable([*HEADS, *(CONTROL.format(kind) for kind in kinds), *([SECOND] if asked else [])], rows, left)
 
 
 def _judged(table: Table) -> list[dict[str, Any]]:
@@ -59,7 +61,7 @@ def _pair(found: Mapping[str, Any]) -> tuple[Any, ...]:
     return found["row"], found["against"], found.get("metric")
 
 
-def _cells(section: Section, found: Mapping[str, Any], second: Mapping[str, Any], kinds: Sequence[str], corpus: bool) -> list[str]:
+def _cells(section: Section, found: Mapping[str, Any], kinds: Sequence[str]) -> list[str]:
     effect, verdict = found.get("effect") or {}, found["verdict"]
     answer = effect.get("other_seeds_and_sentences") or {}
     label = next(line.label for line in section.table.rows if line.id == found["row"])
@@ -75,15 +77,17 @@ def _cells(section: Section, found: Mapping[str, Any], second: Mapping[str, Any]
         " and ".join(map(str, dict.fromkeys(effect.get("seeds", [])))),
         named_verdict(verdict["word"], verdict.get("setting", "")),
         *(judged(found.get("controls", {}).get(kind, {})) for kind in kinds),
-        *([_on_second(second, kinds)] if corpus else []),
     ]
 
 
-def _on_second(found: Mapping[str, Any], kinds: Sequence[str]) -> str:
-    """What the same comparison gives on the second corpus, and the one to the row's controls there."""
-    verdict, controls = found.get("verdict"), found.get("controls", {})
-    parts = [judged({"effect": found.get("effect"), "verdict": {"word": verdict["word"]}})] if verdict else []
-    parts += [f"to its {kind} control {interval(controls[kind].get('effect') or {})}" for kind in kinds if kind in controls]
+def _on_second(beside: Mapping[str, Mapping[str, Any]], kinds: Sequence[str]) -> str:
+    """What the same comparison gives on each second corpus, and the one to the row's controls there."""
+    parts = []
+    for corpus, found in beside.items():
+        controls = found.get("controls", {})
+        ours = [judged({"effect": found.get("effect"), "verdict": {"word": found["verdict"]["word"]}})]
+        ours += [f"to its {kind} control {interval(controls[kind].get('effect') or {})}" for kind in kinds if kind in controls]
+        parts.append(f"{corpus}: {'; '.join(ours)}")
     return "; ".join(parts)
 
 

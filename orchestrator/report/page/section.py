@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.report.cells import seed_list, state
@@ -22,7 +22,7 @@ class Section:
     """A table with its rows and their results.
 
     base: the row given by --baseline. scale: how the setting differs from the published one. arguments: options after the address of a row
-    or table on a command line, with a leading space; asked: those of the table alone. second: another corpus and the same table on it.
+    or table on a command line, with a leading space; asked: those of the table alone. second: other corpora and the same table on each.
     """
 
     table: Table
@@ -33,7 +33,7 @@ class Section:
     scale: str = ""
     arguments: str = ""
     asked: str = ""
-    second: tuple[str, Table] | None = None
+    second: Mapping[str, Table] = field(default_factory=dict)
 
     @property
     def starts(self) -> dict[str, str]:

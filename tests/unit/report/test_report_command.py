@@ -66,7 +66,7 @@ def test_several_tables_have_their_claims_in_one(cli: Run, folder: Path) -> None
     """From the results that come with the product: what is judged, and what of the papers' claims is not."""
     places = ("--profile", "mini", "--results", folder / "results", "--cache-dir", folder / "cache", "--to", folder / "out")
     (folder / "words.md").write_text("# Ours\n\nRead this first.\n")
-    asked = ("--controls", "params", "--second-corpus", "tatoeba-de-en")
+    asked = ("--controls", "params", "--second-corpus", "tatoeba-de-en", "--second-corpus", "tatoeba-en-de")
     for form in ([], ["--markdown", "--text", folder / "words.md"]):
         assert cli("report", "dou2018/table1", "shen2018/table1", *places, *asked, *form)[0] == 0
     (page,) = (folder / "out").glob("*.html")
@@ -76,7 +76,9 @@ def test_several_tables_have_their_claims_in_one(cli: Run, folder: Path) -> None
     cells = [cell.strip() for cell in judged.strip("|").split("|")]
     assert cells[2:4] == ["row1", "+0.99"] and re.fullmatch(r"\+2\.\d\d \(.*\)", cells[4]) and min(map(float, cells[5:7])) > 0
     assert (
-        cells[8] == "reproduced (mini)" and cells[9].startswith("+0.58 (") and re.fullmatch(r"\+4\.33 \(.*\), same direction.*", cells[10])
+        cells[8] == "reproduced (mini)"
+        and cells[9].startswith("+0.58 (")
+        and re.fullmatch(r"tatoeba-de-en: \+4\.33 \(.*\), same direction.*", cells[10])
     )
     assert [line.split("|")[3].strip() for line in text.splitlines() if line.startswith("| dou2018/table1/row9 ")] == ["row1", "row5"]
     assert "| row1@params=row5 " in text and "| row1@params=row2 " not in text, "a control that is another row's run is not listed"
