@@ -97,7 +97,8 @@ class AnalysisContext:
         """Returns `hypotheses` (text) and `tokens` of the row's own test set, one per sentence. Raises UserError if there are none."""
         record = None if subject.keys.decode is None else self.ledger.read_decode(subject.train_key, subject.keys.decode)
         if record is None:
-            raise UserError(f"{subject.name}: its translations are not in {self.ledger.root}")
+            missing = f"{subject.name}: its translations are not in {self.ledger.root}"
+            raise UserError(f"{missing}; nmt-ablate run {subject.row.id} makes them, with --again where they were left out")
         return record
 
     def train_record(self, subject: Subject) -> Record:
