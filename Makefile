@@ -100,12 +100,14 @@ format: setup  ## ruff, repairing
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-TABLES := dou2018/table1 mlrf2018/table2 hao2019/table1 hao2019/table2 hao2019/fig5 shen2018/table1 shen2018/table2 wei2020/table2 wei2020/table3 modern/first
+TABLES := dou2018/table1 mlrf2018/table2 hao2019/table1 hao2019/table2 hao2019/fig5 shen2018/table1 shen2018/table2 wei2020/table2 wei2020/table3 modern/first modern/depth
+DEPTH := 'modern/first/plain6,plain36,dlcl36,dwa36,hyper36,attnres36,deepnorm36' 'modern/depth/dlcl6,plain18,dlcl18'
 
 docs: setup  ## docs/commands.md from --help, docs/spec.md from the schema, docs/results/README.md from the ledger
 	$(BIN)/python -m typer orchestrator.cli.main utils docs --name nmt-ablate --title Commands --output docs/commands.md
 	$(BIN)/python -m orchestrator schema --format md > docs/spec.md
 	$(BIN)/nmt-ablate report $(TABLES) --profile mini --controls params --second-corpus tatoeba-de-en --second-corpus tatoeba-en-de --results docs/results/ledger --markdown --text docs/results/text.md --to docs/results/README.md
+	to=$$(mktemp -d) && $(BIN)/nmt-ablate analyse $(DEPTH) --kind depth --profile mini --results docs/results/ledger --no-tracking --out $$to && cp $$to/depth.svg docs/results/
 
 peers: setup  ## other toolkits, each in .peers/NAME, for benchmarks --peers
 	$(BIN)/python benchmarks/peers/environments.py
