@@ -101,7 +101,7 @@ format: setup  ## ruff, repairing
 	$(BIN)/ruff format .
 
 TABLES := dou2018/table1 mlrf2018/table2 hao2019/table1 hao2019/table2 hao2019/fig5 shen2018/table1 shen2018/table2 wei2020/table2 wei2020/table3 modern/first modern/depth
-DEPTH := 'modern/first/plain6,plain36,dlcl36,dwa36,hyper36,attnres36,deepnorm36' 'modern/depth/dlcl6,plain18,dlcl18'
+DEPTH := 'modern/first/plain6,plain36,dlcl36,dwa36,hyper36,attnres36,deepnorm36' 'modern/depth/dlcl6,plain18,dlcl18,transparent*,msc*'
 
 docs: setup  ## docs/commands.md from --help, docs/spec.md from the schema, docs/results/README.md from the ledger
 	$(BIN)/python -m typer orchestrator.cli.main utils docs --name nmt-ablate --title Commands --output docs/commands.md
