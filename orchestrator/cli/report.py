@@ -106,7 +106,7 @@ def report(
         typer.Option(
             "--second-corpus",
             metavar="NAME",
-            help="Show beside each claim what the same rows give on this corpus; for several tables; may be repeated.",
+            help="Show beside each claim what the same rows give on this corpus; may be repeated.",
         ),
     ] = None,
     as_markdown: Annotated[

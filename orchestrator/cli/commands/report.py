@@ -68,10 +68,6 @@ def report(targets: Sequence[str], options: RowOptions, page: PageOptions) -> No
         names.append(_address(target, [row for section in own for row in section.rows]))
     name = sweep_name("+".join(dict.fromkeys(names)), options.profile, options.sets, parse(options.controls))
     made = list(found.values())
-    if page.second_corpora and len(made) == 1:
-        raise UserError(
-            f"--second-corpus {shown(page.second_corpora[0])}: found one table; expected several, whose claims it stands beside"
-        )
     path = _write_markdown(made, options, _file_name(name), to, text) if page.markdown else _write_page(made, options, _file_name(name), to)
     print(visible(str(path)))
 

@@ -1,4 +1,4 @@
-"""The claims of several tables in one: the paper's effect beside ours, what our seeds can find, and the claims without a verdict."""
+"""The claims of the tables of a page in one: the paper's effect beside ours, what our seeds can find, and the claims without a verdict."""
 
 from __future__ import annotations
 
@@ -27,6 +27,11 @@ class ClaimsTable:
     heads: list[str]
     rows: list[list[str]]
     left: dict[str, dict[str, list[str]]]
+
+
+def begins_with_claims(sections: Sequence[Section]) -> bool:
+    """Whether a page has this table: one of a single table shows its claims in that, if no second corpus stands beside them."""
+    return len(sections) > 1 or any(section.second for section in sections)
 
 
 def claims_table(sections: Sequence[Section]) -> ClaimsTable:

@@ -13,7 +13,7 @@ import vl_convert
 from orchestrator.report.formats import markdown as table_of
 from orchestrator.report.formats import markdown_grid
 from orchestrator.report.page import charts, scatter
-from orchestrator.report.page.claims_table import claims_table
+from orchestrator.report.page.claims_table import begins_with_claims, claims_table
 from orchestrator.report.page.effects_chart import effects
 from orchestrator.report.page.provenance import provenance
 from orchestrator.report.page.render import ASSETS, command
@@ -37,7 +37,7 @@ def report(title: str, sections: Sequence[Section], name: str, text: str | None 
     """
     figures: dict[str, str] = {}
     several = len(sections) > 1
-    parts = [f"# {_md(title)}" if text is None else text, *(_claims(sections) if several else [])]
+    parts = [f"# {_md(title)}" if text is None else text, *(_claims(sections) if begins_with_claims(sections) else [])]
     for section in sections:
         drawn = {"effects": effects(section)} | ({} if several else {"curves": charts.curves(section), **scatter.quality(section)})
         drawn.pop("tokens_per_second", None)  # what else the machine did shows in the runs' own speeds

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from orchestrator.report.figures import short_id
 from orchestrator.report.layout import layout
 from orchestrator.report.page import charts, forest, scatter
-from orchestrator.report.page.claims_table import claims_table
+from orchestrator.report.page.claims_table import begins_with_claims, claims_table
 from orchestrator.report.page.examples import examples
 from orchestrator.report.page.provenance import provenance
 from orchestrator.report.page.section import Section, has_figures, headline, score
@@ -43,7 +43,7 @@ def page(title: str, sections: Sequence[Section], script: Callable[[], str], ver
     return template.render(
         title=title,
         parts=parts,
-        claims=_claims(sections) if len(sections) > 1 else None,
+        claims=_claims(sections) if begins_with_claims(sections) else None,
         made=made,
         version=version,
         script=Markup(_in_script(script())) if charted else "",
@@ -53,7 +53,7 @@ def page(title: str, sections: Sequence[Section], script: Callable[[], str], ver
 
 
 def _claims(sections: Sequence[Section]) -> dict[str, Any]:
-    """The claims of several tables, with what their cells sort by."""
+    """The claims of all tables, with what their cells sort by."""
     found = claims_table(sections)
     keys = [[_sort_key(cell) for cell in row] for row in found.rows]
     numeric = [all(isinstance(key, float) for key in column if key != "") for column in zip(*keys, strict=True)]
