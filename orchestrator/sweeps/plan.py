@@ -92,8 +92,16 @@ class Plan:
     @property
     def trainings(self) -> int:
         """Number of distinct trainings of new rows and their parents. Stopped parents must finish, so they count."""
-        parents = (row for row in self.parents if row.status in ("new", "stopped"))
-        return len({row.keys.train for row in (*parents, *(row for row in self.rows if row.status == "new"))})
+        return len(self._parents_to_train | {row.keys.train for row in self.rows if row.status == "new"})
+
+    @property
+    def trainings_of_parents(self) -> int:
+        """How many of `trainings` are of rows that were not requested."""
+        return len(self._parents_to_train)
+
+    @property
+    def _parents_to_train(self) -> set[str | None]:
+        return {row.keys.train for row in self.parents if row.status in ("new", "stopped")}
 
 
 class Data:

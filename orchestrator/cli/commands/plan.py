@@ -94,7 +94,7 @@ def plan(
 
     totals = record["totals"]
     counts = ", ".join(f"{totals[name]} {name}" for name in STATUSES if name in totals)
-    parents = len(planned_rows.parents)
+    parents = planned_rows.trainings_of_parents
     log(f"{totals['runs']} runs: {counts or 'none'}; {planned_rows.trainings} trainings to do, {parents} of rows that others start from")
     if rate := _common_rate(planned_rows):
         log(f"rate of every row: {rate}")
