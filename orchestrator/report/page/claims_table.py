@@ -1,4 +1,4 @@
-"""The claims of the tables of a page in one: the paper's effect beside ours, what our seeds can find, and the claims without a verdict."""
+"""All claims of a page in one table: the paper's effect beside ours, what our seeds can find, and the claims without a verdict."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ClaimsTable:
 
 
 def begins_with_claims(sections: Sequence[Section]) -> bool:
-    """Whether a page has this table: one of a single table shows its claims in that, if no second corpus stands beside them."""
+    """Whether a page begins with this table: it has several tables, or a second corpus to show beside the claims of one."""
     return len(sections) > 1 or any(section.second for section in sections)
 
 
