@@ -163,14 +163,16 @@ def test_totals_of_rows_with_several_scorings() -> None:
 
 @pytest.mark.parametrize(("status", "done"), [("done", True), ("diverged", True), ("stopped", False), ("failed", False), (None, False)])
 def test_what_of_a_row_is_done(tmp_path: Path, status: str | None, done: bool) -> None:
-    """The translation is there and its score is not; of the other scoring it is the other way round, and what is scored stays so."""
-    train, decode, score, other, last = (text * 32 for text in ("ab", "cd", "ef", "01", "23"))
+    """The translation is there and its score is not; of the other scoring it is the other way round, and what is scored stays so; a third has neither."""
+    train, decode, score, other, last, absent, unscored = (text * 32 for text in ("ab", "cd", "ef", "01", "23", "45", "67"))
     ledger = Ledger(tmp_path)
     if status is not None:
         ledger.write_train(train, {"status": status})
     ledger.write_decode(train, decode, {}, ["a"])
     ledger.write_score(train, last, {"bleu": 1.0})
-    row = Planned("a/b/c", 1, Keys(train, decode, score), 1, "new", None, {"x": Keys(train, other, last)})
+    row = Planned(
+        "a/b/c", 1, Keys(train, decode, score), 1, "new", None, {"x": Keys(train, other, last), "y": Keys(train, absent, unscored)}
+    )
     assert _done([row], ledger) == ({train, decode, other, last} if done else set())
 
 
