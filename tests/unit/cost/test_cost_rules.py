@@ -163,7 +163,7 @@ def test_totals_of_rows_with_several_scorings() -> None:
 
 @pytest.mark.parametrize(("status", "done"), [("done", True), ("diverged", True), ("stopped", False), ("failed", False), (None, False)])
 def test_what_of_a_row_is_done(tmp_path: Path, status: str | None, done: bool) -> None:
-    """The translation is there and its score is not; of the other scoring it is the other way round, and what is scored stays so; a third has neither."""
+    """The first has a translation and no score, the second a score alone, which stays; the third has neither."""
     train, decode, score, other, last, absent, unscored = (text * 32 for text in ("ab", "cd", "ef", "01", "23", "45", "67"))
     ledger = Ledger(tmp_path)
     if status is not None:
