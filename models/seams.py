@@ -59,7 +59,7 @@ class Residual(Component):
     instance, at place 0, starts and ends it, and nothing but sub-layers reads s. `views` (of an instance): how many states `read` gives
     the function, 1 or 3 (queries, keys, values); `takes_views`: the class has instances with three. `initial_gain`: factor of the
     initial values of the function's maps, those of queries and keys excepted; `output_gain`: of its last map alone.
-    `starts_as_identity`: without what `zero_residual` does, which would leave it without any gradient.
+    `own_start`: `zero_residual` does not touch its sub-layers, for the residual says by itself how they start.
     """
 
     takes_views = False
@@ -68,7 +68,7 @@ class Residual(Component):
     views = 1
     initial_gain = 1.0
     output_gain = 1.0
-    starts_as_identity = False
+    own_start = False
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:

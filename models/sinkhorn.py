@@ -1,4 +1,4 @@
-"""Matrices made doubly stochastic, with a backward pass that keeps nothing but the matrices given.
+"""Matrices made doubly stochastic, with a backward pass that keeps little but the matrices given.
 
 Shapes: n rows and columns, N matrices.
 """
@@ -12,40 +12,43 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
-def sinkhorn(r: Tensor, iterations: int, axes: tuple[int, int]) -> Tensor:
-    """r [.., n, n], positive: `iterations` times divided by its sums over one axis, then over the other; -1: rows sum to 1, -2: columns.
+def sinkhorn(logits: Tensor, iterations: int, axes: tuple[int, int]) -> Tensor:
+    """exp(logits) [.., n, n], `iterations` times divided by its sums over one axis, then over the other; -1: rows sum to 1, -2: columns.
 
-    (Sinkhorn and Knopp 1967.) A compiler is given the plain form.
+    (Sinkhorn and Knopp 1967.) The first iteration is done in logarithms. After it all sums lie between 1/n and n, however far apart the
+    logits are; before it a whole row or column of exponentials may be 0 in fp32.
     """
+    r = _inner(logits)
+    for axis in axes:
+        r = r - r.logsumexp(axis - 1, keepdim=True)
+    r, others = r.exp(), (iterations - 1) * axes
     if torch.compiler.is_compiling():
-        for axis in iterations * axes:
-            r = r / r.sum(axis, keepdim=True)
-        return r
-    balanced: Tensor = _Sinkhorn.apply(r, iterations * axes)
-    return balanced
+        for axis in others:
+            r = r / r.sum(axis - 1, keepdim=True)
+        return _outer(r, logits.shape)
+    return _outer(_Balance.apply(r, others), logits.shape)
 
 
-class _Sinkhorn(torch.autograd.Function):
-    """The numbers of one place of all matrices lie side by side, [n, n, N]: sums over four numbers at a time take several times as long."""
+class _Balance(torch.autograd.Function):
+    """[n, n, N]: the numbers of one place of all matrices lie side by side. Sums over four numbers at a time take several times as long."""
 
     @staticmethod
     def forward(ctx: Any, r: Tensor, axes: tuple[int, ...]) -> Tensor:
         ctx.save_for_backward(r)
         ctx.axes = axes
-        return _outer(_balance(_inner(r), axes), r.shape)
+        return _balance(r.clone(), axes)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (r,) = ctx.saved_tensors
         sums: list[Tensor] = []
-        y = _inner(r)
-        _balance(y, ctx.axes, sums)
-        grad = _inner(grad)
+        y = _balance(r.clone(), ctx.axes, sums)
+        grad = grad.clone(memory_format=torch.contiguous_format)
         for axis, total in zip(reversed(ctx.axes), reversed(sums), strict=True):  # y = x / sum x
             grad.sub_((grad * y).sum(axis - 1, keepdim=True)).div_(total)
             y.mul_(total)
-        return _outer(grad, r.shape), None
+        return grad, None
 
 
 def _balance(r: Tensor, axes: tuple[int, ...], sums: list[Tensor] | None = None) -> Tensor:
@@ -64,4 +67,4 @@ def _inner(r: Tensor) -> Tensor:
 
 
 def _outer(r: Tensor, shape: torch.Size) -> Tensor:
-    return r.permute(2, 0, 1).view(shape)
+    return r.permute(2, 0, 1).reshape(shape)

@@ -44,7 +44,7 @@ class ManifoldHyper(Residual):
         positive: what makes l_R positive before Sinkhorn: exp or sigmoid.
         post_scale: factor of q, with weights sigmoid.
         last: which margin of R is exact: rows (paper) or columns (Megatron, MaxText).
-        temperature: t of R = Sinkhorn(l_R / t), with manifold sinkhorn and positive exp; other than 1, it is computed in logarithms.
+        temperature: t of R = Sinkhorn(l_R / t), with manifold sinkhorn and positive exp.
         weights: p and q of their logits: sigmoid, or softmax over the streams.
         reduce: the stack's output. sum: the streams' sum; learned: sum_a s(l_a) X_a with logits of its own, b = 0.
         rate: factor of the learning rate of this component's own parameters.
@@ -99,6 +99,8 @@ class ManifoldHyper(Residual):
         most = MAX_PERMUTED if manifold == "permutations" else 64
         if not 1 <= n <= most:
             return f"streams is {n}; expected 1 to {most} with manifold {manifold}"
+        if options.get("iterations", 20) < 1:
+            return f"iterations is {options['iterations']}; expected at least 1"
         if options.get("post_scale", 2.0) <= 0:
             return f"post_scale is {options['post_scale']}; expected more than 0"
         if options.get("temperature", 1.0) <= 0:
@@ -163,16 +165,9 @@ class ManifoldHyper(Residual):
             return (logits.softmax(-1) @ self.matrices).unflatten(-1, (self.n, self.n))
         logits = logits.unflatten(-1, (self.n, self.n))
         axes = (-2, -1) if self.last == "rows" else (-1, -2)
-        if self.temperature != 1.0:
-            r = logits / self.temperature
-            for axis in self.iterations * axes:
-                r = r - r.logsumexp(axis, keepdim=True)
-            return r.exp()
-        if self.positive == "exp":
-            r = torch.exp(logits - logits.detach().amax((-1, -2), keepdim=True))  # a factor changes nothing
-        else:
-            r = torch.sigmoid(logits) + 1e-6
-        return sinkhorn(r, self.iterations, axes)
+        if self.positive == "sigmoid":
+            logits = (torch.sigmoid(logits) + 1e-6).log()
+        return sinkhorn(logits / self.temperature, self.iterations, axes)
 
     def write(self, s: State, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
         with full_precision(y):

@@ -41,6 +41,8 @@ class ManifoldStreams(Hyper):
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        if options.get("iterations", 20) < 1:
+            return f"iterations is {options['iterations']}; expected at least 1"
         return super().check(site, **{name: value for name, value in options.items() if name != "iterations"})
 
     def _coefficients(self, s: Tensor) -> tuple[Tensor, Tensor]:
@@ -50,7 +52,6 @@ class ManifoldStreams(Hyper):
         c, s = normed_product(s, self.gain[:, None] * self.weight, self.eps)
         m, r, w = c.split((1, n, 1), dim=-1)
         m = torch.sigmoid(self.scale[0] * m + self.static[:, :1])
-        r = self.scale[1] * r + self.static[:, 1:-1]
-        r = sinkhorn(torch.exp(r - r.detach().amax((-1, -2), keepdim=True)), self.iterations, (-2, -1))  # a factor changes nothing
+        r = sinkhorn(self.scale[1] * r + self.static[:, 1:-1], self.iterations, (-2, -1))
         w = 2.0 * self.scale[2] * torch.sigmoid(w) + self.static[:, -1:]
         return torch.cat((m, r, w), dim=-1), s

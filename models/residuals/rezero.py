@@ -34,7 +34,7 @@ class ReZero(Residual):
         rate: factor of the learning rate of this component's own parameters.
     """
 
-    starts_as_identity = True
+    own_start = True  # a factor of zero on a map of zero would have no gradient
 
     def __init__(
         self, site: Site, *, per: Literal["sublayer", "layer"] = "sublayer", norms: Literal["none", "keep"] = "none", rate: float = 1.0

@@ -105,9 +105,11 @@ def test_torchscales_gain_of_the_encoder_is_larger():
 
 
 @pytest.mark.parametrize("variance", ["code", "text"])
-def test_admins_factors_come_from_the_variances_of_a_batch(variance, monkeypatch):
-    none = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0)}
-    model = build(both("post", kind="admin", variance=variance) | none, VOCAB, VOCAB, 1).requires_grad_(False)
+@pytest.mark.parametrize("zero", [False, True])
+def test_admins_factors_come_from_the_variances_of_a_batch(zero, variance, monkeypatch):
+    """`zero_residual` would leave nothing to measure: it does not touch these sub-layers."""
+    settings = {"dropout": dict.fromkeys(("embedding", "residual", "attention", "ffn"), 0.0), "zero_residual": zero}
+    model = build(both("post", kind="admin", variance=variance) | settings, VOCAB, VOCAB, 1).requires_grad_(False)
     profile(model, *batch())
     assert all(p.eq(p[0]).all() for name, p in model.named_parameters() if name.endswith("omega"))
     seen, write = [], Admin.write
@@ -123,6 +125,7 @@ def test_admins_factors_come_from_the_variances_of_a_batch(variance, monkeypatch
         assert torch.equal(stack[0][0].omega, torch.ones(16))
         total = 0.0
         for (one, s, y), (after, _, _) in itertools.pairwise(stack):
+            assert y.any()
             total = float(y.var(unbiased=False)) + (total if variance == "text" else float((one.omega * s).var(unbiased=False)))
             assert float(after.omega[3]) == pytest.approx(total**0.5, rel=1e-4)
     assert len(seen) == 8 + 12
