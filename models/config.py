@@ -83,7 +83,8 @@ class ModelConfig:
     """Initial weights: xavier: uniform by fan-in and fan-out, biases 0; fan-in: U(+-1/sqrt(fan_in)), biases too; convs2s: normal, by fan-in
     and dropout (Gehring et al. 2017, section 3.5)."""
     zero_residual: bool = False
-    """Whether Transformer layers start as the identity: the last map of each sub-layer is 0."""
+    """Whether Transformer layers start as the identity: the last map of each sub-layer is 0. Residuals `rezero`, `deepnorm` and
+    `admin` start as they say themselves."""
     dropout: DropoutConfig = DropoutConfig()
     """Dropout probabilities."""
     encoder: StackConfig = field(default_factory=StackConfig)

@@ -35,8 +35,8 @@ def initialise(model: nn.Module, scheme: str, seed: int) -> None:
     keeps 1 - p, N(0, sqrt((1 - p) / n)), before a GLU twice that; biases 0 (Gehring et al. 2017, section 3.5). Gains of weight
     normalisation: ||v||, so that the map starts as the plain one. With `zero_residual` the last maps of attention and feed-forward in
     Transformer layers are 0: each sublayer starts as the identity, or its norm, and a deep post-norm stack passes gradients at once
-    (Zhang et al. 2019, Fixup), unless its residual does so itself. A residual's `initial_gain` multiplies what it says. A module with
-    `initialise(name, generator)` draws its own.
+    (Zhang et al. 2019, Fixup), unless its residual has a start of its own. A residual's `initial_gain` multiplies what it says. A module
+    with `initialise(name, generator)` draws its own.
     NoInitialValueError: for a parameter that none of these covers; what its constructor put there does not count.
     """
     require_all(model)

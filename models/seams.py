@@ -59,7 +59,8 @@ class Residual(Component):
     instance, at place 0, starts and ends it, and nothing but sub-layers reads s. `views` (of an instance): how many states `read` gives
     the function, 1 or 3 (queries, keys, values); `takes_views`: the class has instances with three. `initial_gain`: factor of the
     initial values of the function's maps, those of queries and keys excepted; `output_gain`: of its last map alone.
-    `own_start`: `zero_residual` does not touch its sub-layers, for the residual says by itself how they start.
+    `starts_as_identity`: its sub-layers keep their initial values under `zero_residual`, because they are the identity by themselves or
+    because the method says what they are.
     """
 
     takes_views = False
@@ -68,7 +69,7 @@ class Residual(Component):
     views = 1
     initial_gain = 1.0
     output_gain = 1.0
-    own_start = False
+    starts_as_identity = False
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:

@@ -44,7 +44,7 @@ class TransformerLayer(Layer):
                 if isinstance(part, MultiHeadAttention | FeedForward):
                     last = part.output if isinstance(part, MultiHeadAttention) else part.outer
                     last.initial_gain = gain  # type: ignore[assignment]
-        for part in self.modules() if site.config.zero_residual and not self.sublayer.residual.own_start else ():
+        for part in self.modules() if site.config.zero_residual and not self.sublayer.residual.starts_as_identity else ():
             if isinstance(part, MultiHeadAttention):
                 part.output.starts_at_zero = True  # type: ignore[assignment]
             elif isinstance(part, FeedForward):

@@ -37,7 +37,7 @@ class Admin(Residual):
     """
 
     norms = ("post",)
-    own_start = True  # omega is measured from what the sub-layers give, which must not be zero
+    starts_as_identity = True  # omega is measured from what the sub-layers give, which must not be zero
 
     def __init__(self, site: Site, *, variance: Literal["code", "text"] = "code", rate: float = 1.0) -> None:
         super().__init__(site)

@@ -24,6 +24,7 @@ class DeepNorm(Residual):
     """
 
     norms = ("post",)
+    starts_as_identity = True  # beta, a part of the method, would do nothing to maps of zero
 
     def __init__(self, site: Site, *, gain: Literal["paper", "torchscale"] = "paper") -> None:
         super().__init__(site)

@@ -34,7 +34,7 @@ class ReZero(Residual):
         rate: factor of the learning rate of this component's own parameters.
     """
 
-    own_start = True  # a factor of zero on a map of zero would have no gradient
+    starts_as_identity = True
 
     def __init__(
         self, site: Site, *, per: Literal["sublayer", "layer"] = "sublayer", norms: Literal["none", "keep"] = "none", rate: float = 1.0

@@ -84,7 +84,8 @@ def test_rezero_by_layer_shares_one_scalar():
 def test_deepnorms_constants(layers, encoder, decoder):
     sides = {side: {"num_layers": n, "residual": {"kind": "deepnorm"}} for side, n in zip(("encoder", "decoder"), layers, strict=True)}
     model, plain = (
-        build(config("post", **{s: sides[s] | r for s in sides}), VOCAB, VOCAB, 1) for r in ({}, {"residual": {"kind": "plain"}})
+        build(config("post", **{s: sides[s] | r for s in sides}) | {"zero_residual": zero}, VOCAB, VOCAB, 1)
+        for r, zero in (({}, True), ({"residual": {"kind": "plain"}}, False))
     )
     for side, (alpha, beta) in (("encoder", encoder), ("decoder", decoder)):
         layer, other = getattr(model, side).layers[0], getattr(plain, side).layers[0]
