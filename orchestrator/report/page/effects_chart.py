@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ ROW, BELOW = 18, 6
 """Pixels of a row, and from its difference down to the one to its control, where rows are that much higher."""
 LETTERS, LETTER = 56, 6.2
 """Longest label of a row; pixels of a letter in the widest of the fonts that a reader may have."""
+FAR = 10.0
+"""A difference larger than this many times the third quartile of all is named below the plot, not drawn: the others would have no room."""
 
 
 def effects(section: Section) -> Spec | None:
@@ -32,11 +35,15 @@ def effects(section: Section) -> Spec | None:
         )
     if len(found) < 2:
         return None
+    most = FAR * statistics.quantiles([abs(each["delta"]) for each in found], n=4, method="inclusive")[2]
+    far = [f"{each['row'].partition(':')[0]} ({each['delta']:+.2f})" for each in found if abs(each["delta"]) > most]
+    found = [each for each in found if abs(each["delta"]) <= most]
     controlled = any("control" in each for each in found)
     order = [each["row"] for each in sorted(found, key=lambda each: -each["delta"])]
     room = math.ceil(LETTER * max(map(len, order)))
     y = {"field": "row", "type": "nominal", "sort": order, "title": None, "axis": {"labelLimit": 0, "minExtent": room}}
-    x = {"field": "delta", "type": "quantitative", "title": "difference from the row that it is compared with", "axis": {"tickCount": 8}}
+    title = "difference from the row that it is compared with" + (f"; not drawn: {', '.join(far)}" if far else "")
+    x = {"field": "delta", "type": "quantitative", "title": title, "axis": {"tickCount": 8}}
     zero = {"mark": {"type": "rule", "color": "var(--ink)"}, "encoding": {"x": {"datum": 0, "type": "quantitative"}}}
     intervals, reported = any("low" in each for each in found), any("paper" in each for each in found)
     names = {"delta": "ours, with its 95 % interval" if intervals else "ours, one seed"}

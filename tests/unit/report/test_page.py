@@ -127,6 +127,14 @@ def test_a_control_that_is_the_baseline_is_not_drawn_twice() -> None:
     assert spec is not None and [each.get("control") for each in spec["data"]["values"]] == [0.5, None]
 
 
+@pytest.mark.parametrize(("last", "drawn"), [(-25.0, False), (-3.0, True)])
+def test_a_row_that_fails_leaves_the_others_room(last: float, drawn: bool) -> None:
+    lines = [Line(f"demo/small/r{i}", "r", "run", {}, {"effect": {"delta": d}}) for i, d in enumerate((0.5, 1.0, 1.5, 1.2, last))]
+    spec = effects(SimpleNamespace(table=SimpleNamespace(rows=lines)))  # type: ignore[arg-type]
+    assert spec is not None and len(spec["data"]["values"]) == 4 + drawn
+    assert ("not drawn: r4 (-25.00)" in str(spec)) is not drawn
+
+
 def test_pieces() -> None:
     points = [{"x": 1, "y": 3.0}, {"x": 2, "y": 2.0}, {"x": 3, "y": 4.0}, {"x": 3, "y": 3.5}]
     assert [(p["x"], p["y"]) for p in front(points, fewer=True)] == [(1, 3.0), (3, 4.0)]
