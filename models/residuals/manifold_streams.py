@@ -41,8 +41,6 @@ class ManifoldStreams(Hyper):
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        if options.get("iterations", 20) < 1:
-            return f"iterations is {options['iterations']}; expected at least 1"
         return super().check(site, **{name: value for name, value in options.items() if name != "iterations"})
 
     def _coefficients(self, s: Tensor) -> tuple[Tensor, Tensor]:
