@@ -25,9 +25,10 @@ from orchestrator.cli.commands.looks import Judged
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.scoring.bleu import MAX_ORDER
-from orchestrator.scoring.significance.estimator import LEVEL, Arm, Difference, detectable, difference, holm, pooled
+from orchestrator.scoring.significance.estimator import LEVEL, Arm, Difference, detectable, difference, holm
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import score_of
+from orchestrator.scoring.significance.spread import Spreads
 from orchestrator.scoring.significance.verdicts import judge
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.looks import FIRST
@@ -99,15 +100,15 @@ def joined(arms: list[Arm], chosen: np.ndarray) -> Arm:
     return Arm(np.concatenate([arm.statistics for arm in picked]), picked[0].score, scores(picked))
 
 
-def compared(row: Arm, rows: list[Arm]) -> Difference:
-    """A row of a table against its first, with the spread pooled over all."""
-    found = difference(row, rows[0], pooled([each.scores for each in rows]))
+def compared(i: int, rows: list[Arm]) -> Difference:
+    """Row i of a table against its first, with the variance over seeds that `report.effects` would take."""
+    found = difference(rows[i], rows[0], Spreads(dict(enumerate(each.scores for each in rows))).between(i, 0))
     assert found is not None
     return found
 
 
 def table(rows: list[Arm]) -> list[Difference]:
-    return [compared(row, rows) for row in rows[1:]]
+    return [compared(i, rows) for i in range(1, len(rows))]
 
 
 def null(base: list[Arm], k: int, tables: int) -> dict[str, Any]:
@@ -139,7 +140,7 @@ def agent(base: list[Arm], k: int, loops: int) -> dict[str, Any]:
         rows, p, hits = [joined(base, order[:k])], list[float](), 0
         for _ in range(20):
             rows.append(joined(base, generator.choice(order[k:], size=k, replace=False)))
-            found = compared(rows[-1], rows)
+            found = compared(len(rows) - 1, rows)
             p.append(found.other_sentences.p)
             hits += judge(0.5, found, holm(p)[-1], margin=0.5).word in ("reproduced", "same direction")
         accepted.append(hits)
@@ -188,7 +189,7 @@ def planted(base: list[Arm], other: list[Arm], k: int, tables: int) -> dict[str,
         order = generator.permutation(min(len(base), len(other)))
         rows = [joined(base, order[:k]), joined(other, order[k : 2 * k])]
         rows += [joined(base, order[i * k : (i + 1) * k]) for i in range(2, min(ROWS, len(order) // k))]
-        found = compared(rows[1], rows)
+        found = compared(1, rows)
         for question in QUESTIONS:
             hits[question] += getattr(found, question).p < LEVEL
         covered += found.same_sentences.low <= true <= found.same_sentences.high

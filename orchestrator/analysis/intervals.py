@@ -1,6 +1,6 @@
 """95 % intervals of the mean scores of single rows, for figures; differences between rows have their own in `report.effects`.
 
-Two seeds or more: over seeds, with the variance pooled over the rows that were scored alike. One seed: over sentences, by the bootstrap.
+Two seeds or more: over seeds, with the variance that `report.effects` pools. One seed: over sentences, by the bootstrap.
 """
 
 from __future__ import annotations
@@ -43,11 +43,10 @@ class Intervals:
         arm = self.effects.arms.get(row)
         if arm is None:
             return None, None
-        spread = self.effects.spread(self.effects.keys[row])
-        if arm.k == 1:
+        spread = self.effects.spread(row)
+        if spread is None or arm.k == 1:
             return round(quantile(1 - LEVEL / 2, math.inf) * sentence_error(arm), 4), SENTENCES
-        variance, df = (float(arm.scores.var(ddof=1)), arm.k - 1) if spread is None else (spread.variance, spread.df)
-        return round(quantile(1 - LEVEL / 2, df) * math.sqrt(variance / arm.k), 4), SEEDS
+        return round(quantile(1 - LEVEL / 2, spread.df) * math.sqrt(spread.variance / arm.k), 4), SEEDS
 
     def notes(self, found: Sequence[str | None]) -> list[str]:
         """What the bars are over, from the second values of `half`, and that some rows have none."""

@@ -1,7 +1,7 @@
 """The effect of each row of a table: its difference to the row it is compared with, over seeds and sentences, and the verdict on a claim.
 
-The variance over seeds is pooled over the rows that were scored alike, unless their variances differ; p-values are adjusted for the number
-of rows compared (Holm).
+The variance over seeds is pooled over the rows that were scored alike, but for those that vary more than the others; p-values are adjusted
+for the number of rows compared (Holm).
 """
 
 from __future__ import annotations
@@ -15,18 +15,15 @@ from orchestrator.scoring.rouge import PRINCIPAL
 from orchestrator.scoring.significance import verdicts
 from orchestrator.scoring.significance.estimator import (
     LEVEL,
-    UNEQUAL,
     Answer,
     Arm,
     Difference,
-    Spread,
     difference,
-    equal_variances,
     holm,
-    pooled,
 )
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import score_of
+from orchestrator.scoring.significance.spread import Spread, Spreads
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
 from orchestrator.specs.table import FAILED, number
@@ -38,7 +35,8 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Effect:
-    """D of a row against another one. difference: None if an arm has one seed; p: adjusted for `comparisons` of its table."""
+    """D of a row against another one. difference: None if an arm has one seed; p: adjusted for `comparisons` of its table; apart: which of
+    the two rows vary more from seed to seed than the rest of the table, and have variances of their own."""
 
     row: str
     against: str
@@ -48,6 +46,7 @@ class Effect:
     difference: Difference | None = None
     p: float | None = None
     comparisons: int = 1
+    apart: tuple[str, ...] = ()
 
     def verdict(self, claim: float | None, margin: float | None = None, level: float = LEVEL) -> verdicts.Verdict:
         """The verdict on a claimed D, or on D without a claim, at a level of significance; margin: by default the metric's own."""
@@ -64,9 +63,10 @@ class Effect:
             "p": _p(self.p),
             "comparisons": self.comparisons,
             "sd": round(found.spread.sd, 4),
-            "sd_df": found.spread.df,
+            "sd_df": round(found.spread.df),
             "sd_rows": found.spread.groups,
         }
+        plain |= {"sd_apart": list(self.apart)} if self.apart else {}
         plain |= {"other_seeds": _answer(found.same_sentences), "other_seeds_and_sentences": _answer(found.other_sentences)}
         share = verdicts.agreement(self.metric, self.delta)
         return plain | ({} if share is None else {"human_agreement": round(share, 3)})
@@ -88,7 +88,7 @@ class Effects:
         self.floor = floor
         self.arms: dict[str, Arm] = {}
         self.runs: dict[str, frozenset[str]] = {}
-        self._spreads: dict[Key, Spread | None] = {}
+        self._spreads: dict[Key, Spreads[frozenset[str]]] = {}
         self.keys: dict[str, Key] = {}
         for row_id, row in self.rows.items():
             self._add(row, outcomes.get(row_id, ()), reader)
@@ -106,29 +106,31 @@ class Effects:
         self.arms[row.id] = Arm.of(statistics, score_of(metric, row.spec.score))
         self.keys[row.id] = str(row.spec.data.corpus), f"{signatures.pop()} {row.spec.score.test} {len(statistics[0])}"
 
-    def spread(self, key: Key) -> Spread | None:
-        """The pooled variance of rows scored alike, each run counted once; None if their variances differ or no row has two seeds."""
-        if key not in self._spreads:
-            self._spreads[key] = self._spread(key)
-        return self._spreads[key]
+    def spread(self, row: str) -> Spread | None:
+        """The variance of a row over seeds: pooled over the rows scored alike, or its own. None with one seed."""
+        return self.spreads(row).of(self.runs[row])
 
-    def _spread(self, key: Key) -> Spread | None:
-        alike = list({self.runs[row_id]: row_id for row_id in self.arms if self.keys[row_id] == key}.values())
-        scores = [self.arms[row_id].scores for row_id in alike]
-        if equal_variances(scores) < UNEQUAL:
-            return None
-        own, spec = pooled(scores), self.rows[alike[0]].spec
-        floor = None if own is None or spec is None else self.floor(spec, self.metrics[alike[0]])
-        return own if own is None or floor is None else own.with_other(floor)
+    def spreads(self, row: str) -> Spreads[frozenset[str]]:
+        """The variances of the rows that were scored as this one, each run counted once."""
+        key = self.keys[row]
+        if key not in self._spreads:
+            first, *_ = alike = [row_id for row_id in self.arms if self.keys[row_id] == key]
+            spec = self.rows[first].spec
+            floor = None if spec is None else self.floor(spec, self.metrics[first])
+            self._spreads[key] = Spreads({self.runs[row_id]: self.arms[row_id].scores for row_id in alike}, floor)
+        return self._spreads[key]
 
     def between(self, row: str, against: str) -> Effect | None:
         """The effect of a row against another, p unadjusted; None if one has no figures, they were scored differently or share runs."""
         if row not in self.arms or against not in self.arms or self.keys[row] != self.keys[against] or self.runs[row] & self.runs[against]:
             return None
         ours, base = self.arms[row], self.arms[against]
-        found = difference(ours, base, self.spread(self.keys[row]))
+        spreads = self.spreads(row)
+        found = difference(ours, base, spreads.between(self.runs[row], self.runs[against]))
         delta = float(ours.scores.mean() - base.scores.mean())
-        return Effect(row, against, self.metrics[row], delta, (ours.k, base.k), found, None if found is None else found.other_sentences.p)
+        p = None if found is None else found.other_sentences.p
+        apart = tuple(each for each in (row, against) if self.runs[each] in spreads.apart)
+        return Effect(row, against, self.metrics[row], delta, (ours.k, base.k), found, p, apart=apart)
 
     def of(self, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Effect]:
         """(row, against) -> effect, for the pairs that have one, with p adjusted over all of them (Holm)."""

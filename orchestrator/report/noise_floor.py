@@ -21,9 +21,10 @@ from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import short
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.effects import Effects, Outcomes
-from orchestrator.scoring.significance.estimator import Arm, Spread, detectable, multiplicities, pooled, seeds_needed
+from orchestrator.scoring.significance.estimator import Arm, detectable, multiplicities, seeds_needed
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import WIDTHS
+from orchestrator.scoring.significance.spread import Spread, pooled
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec
 
@@ -66,7 +67,7 @@ def measure(row: Row, rows: Sequence[Row], outcomes: Outcomes, reader: Statistic
         span = max(means) - min(means) if len(means) > 1 else None
         found = {"mean": float(arm.scores.mean()), "sd": spread.sd, "sentences": sentence_error(arm), "range": span}
         found["signal_to_noise"] = None if span is None or not spread.sd else span / spread.sd
-        record["metrics"][metric] = {name: None if v is None else round(v, 5) for name, v in found.items()} | {"df": spread.df}
+        record["metrics"][metric] = {name: None if v is None else round(v, 5) for name, v in found.items()} | {"df": round(spread.df)}
         record["seeds"] = arm.k
     keys = dict.fromkeys(o.keys.train for o in outcomes.get(row.id, ()) if o.status == "done" and o.keys.train is not None)
     return record | {"rungs": _rungs(reader.ledger, keys)}
@@ -96,7 +97,7 @@ def save(ledger: Ledger, record: Mapping[str, Any]) -> None:
 def load(ledger: Ledger, spec: RunSpec, metric: str) -> Floor | None:
     """The floor of the spec's family, or else one of the same corpus and test set; of several the one with the most seeds."""
     wanted = family(spec)
-    found: list[tuple[bool, int, Floor]] = []
+    found: list[tuple[bool, float, Floor]] = []
     for record in _records(ledger):
         try:
             own, of = record["metrics"][metric], record["family"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from orchestrator.data.expected_text import unexpected
@@ -86,13 +86,10 @@ def _effects(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
     tested = {row_id: effect for row_id, effect in all_effects.items() if "other_seeds_and_sentences" in effect}
     lines = []
     if tested:
-        spreads = sorted({(effect["sd"], effect["sd_df"]) for effect in tested.values()})
-        sd = ", ".join(f"{sd:.2f} ({df} degrees of freedom)" for sd, df in spreads)
         comparisons = max(effect["comparisons"] for effect in tested.values())
         lines.append(
             "±: standard deviation over seeds; (.. to ..): 95 % interval over other seeds and other sentences; p-values are adjusted for "
-            f"{comparisons} comparison{'s' if comparisons > 1 else ''} (Holm); pooled standard deviation over seeds {sd}; "
-            "verdicts: docs/verdicts.md"
+            f"{comparisons} comparison{'s' if comparisons > 1 else ''} (Holm); {_spreads(tested.values())}; verdicts: docs/verdicts.md"
         )
     if len(tested) < len(all_effects):
         lines.append("one seed: no interval and no verdict; give two or more seeds")
@@ -100,6 +97,16 @@ def _effects(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
     return lines + (
         [f"human judgements that agree with such a difference in BLEU (Kocmi et al. 2024): {', '.join(shares)}"] if shares else []
     )
+
+
+def _spreads(effects: Collection[dict[str, Any]]) -> str:
+    """The standard deviation over seeds that the rows share, and the rows that have one of their own."""
+    shared = sorted({(effect["sd"], effect["sd_df"]) for effect in effects if effect["sd_rows"] > 1})
+    apart = sorted({short_id(row) for effect in effects for row in effect.get("sd_apart", ())})
+    if not shared:
+        return "the rows' standard deviations over seeds differ, and none is pooled"
+    text = "pooled standard deviation over seeds " + ", ".join(f"{sd:.2f} ({df} degrees of freedom)" for sd, df in shared)
+    return text + (f", without {', '.join(apart)}: more spread than the others by Cochran's test" if apart else "")
 
 
 def _speed(rows: Sequence[Row], base: str | None, measured: Mapping[str, Any] | None) -> list[str]:

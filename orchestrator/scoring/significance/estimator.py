@@ -2,7 +2,7 @@
 
 Arms A and B have k_A and k_B seeds; D is the mean score of A minus the mean score of B.
 
-    V1 = s^2 (1/k_A + 1/k_B)    variance of D over seeds; s^2 is the variance of a score over seeds, pooled over the arms of a table
+    V1 = s^2 (1/k_A + 1/k_B)    variance of D over seeds; s^2 is the variance of a score over seeds (spread.py)
     V2                          bootstrap variance of D over sentences, with the seeds kept
     Ve = v (1/k_A + 1/k_B)      the part of V2 that differs from seed to seed: 2 v is the bootstrap variance of the difference of two seeds
                                 of an arm. V1 has it already
@@ -25,17 +25,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import chdtrc, fdtr, fdtrc, stdtr, stdtrit
+from scipy.special import stdtr, stdtrit
 
-Floats = npt.NDArray[np.float64]
+from orchestrator.scoring.significance.spread import Floats, Spread
+
 Score = Callable[[npt.NDArray[Any]], Floats]
 """Maps sums of statistics [..., S] to scores [...]."""
 
 RESAMPLES, DRAW = 2000, 12345
 """Bootstrap resamples and the seed of their draw."""
 LEVEL, POWER = 0.05, 0.8
-UNEQUAL = 0.01
-"""Variances are not pooled if Bartlett's test says, below this p, that they differ."""
 MOST_SEEDS = 200
 INFINITE = 1e9
 """Degrees of freedom from which Student's t is the normal distribution."""
@@ -75,51 +74,6 @@ def multiplicities(sentences: int, resamples: int = RESAMPLES, draw: int = DRAW)
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Variance of a score over seeds, with its degrees of freedom; `groups`: the number of arms that it is pooled over."""
-
-    variance: float
-    df: int
-    groups: int = 1
-
-    @property
-    def sd(self) -> float:
-        return math.sqrt(self.variance)
-
-    def with_other(self, other: Spread) -> Spread:
-        """Pooled with the variance of other runs, unless an F test says (p < 0.01) that the two differ."""
-        ratio = self.variance / other.variance if other.variance else math.inf
-        p = 2 * min(float(fdtr(self.df, other.df, ratio)), float(fdtrc(self.df, other.df, ratio)))
-        if p < UNEQUAL:
-            return self
-        df = self.df + other.df
-        return Spread((self.variance * self.df + other.variance * other.df) / df, df, self.groups)
-
-
-def pooled(arms: Sequence[Floats]) -> Spread | None:
-    """The variance pooled over arms of scores [k]; those with one seed add nothing. None without any of two seeds."""
-    known = [scores for scores in arms if len(scores) > 1]
-    if not known:
-        return None
-    df = sum(len(scores) - 1 for scores in known)
-    return Spread(sum(float(((scores - scores.mean()) ** 2).sum()) for scores in known) / df, df, len(known))
-
-
-def equal_variances(arms: Sequence[Floats]) -> float:
-    """The p-value of Bartlett's test (1937) that all arms have one variance; 1 with fewer than two arms, 0 if only some do not vary."""
-    known = [scores for scores in arms if len(scores) > 1]
-    whole = pooled(known)
-    if len(known) < 2 or whole is None or whole.variance == 0:
-        return 1.0
-    df, variances = np.array([len(scores) - 1.0 for scores in known]), np.array([scores.var(ddof=1) for scores in known])
-    if not variances.all():
-        return 0.0
-    statistic = whole.df * math.log(whole.variance) - float((df * np.log(variances)).sum())
-    correction = 1 + (float((1 / df).sum()) - 1 / whole.df) / (3 * (len(known) - 1))
-    return float(chdtrc(len(known) - 1, max(statistic, 0.0) / correction))
-
-
-@dataclass(frozen=True)
 class Answer:
     """A test of D = 0. se: standard error of D; p: two-sided; low, high: 95 % interval; mde: the smallest effect that 80 % power finds."""
 
@@ -144,25 +98,19 @@ class Difference:
     other_sentences: Answer
 
 
-def difference(a: Arm, b: Arm, spread: Spread | None = None) -> Difference | None:
-    """D of arm A against arm B. spread: the pooled variance; None: of each arm its own (Welch). None if an arm has one seed.
+def difference(a: Arm, b: Arm, spread: Spread | None) -> Difference | None:
+    """D of arm A against arm B. spread: what stands for s^2. None without it, or if an arm has one seed.
 
     Raises ValueError if the arms have other numbers of sentences.
     """
     sentences = a.statistics.shape[1]
     if b.statistics.shape[1] != sentences:
         raise ValueError(f"arms with {sentences} and {b.statistics.shape[1]} sentences; expected the same sentences")
-    if min(a.k, b.k) < 2:
+    if spread is None or min(a.k, b.k) < 2:
         return None
     share = 1 / a.k + 1 / b.k
     delta = float(a.scores.mean() - b.scores.mean())
-    if spread is not None:
-        v1, df = spread.variance * share, float(spread.df)
-    else:
-        parts = [(arm.scores.var(ddof=1) / arm.k, arm.k - 1) for arm in (a, b)]
-        v1 = float(sum(part for part, _ in parts))
-        df = v1**2 / sum(part**2 / n for part, n in parts) if v1 else float(a.k + b.k - 2)
-        spread = Spread(v1 / share, round(df), 1)
+    v1, df = spread.variance * share, float(spread.df)
     v2, v_within = _sentence_variances(a, b)
     over_sentences = max(0.0, v2 - v_within * share)
     v = v1 + over_sentences

@@ -16,9 +16,10 @@ from orchestrator.report.effects import Effects, claimed
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS
 from orchestrator.report.table import Table, make
-from orchestrator.scoring.significance.estimator import holm, pooled
+from orchestrator.scoring.significance.estimator import holm
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import packed, score_of
+from orchestrator.scoring.significance.spread import pooled
 from orchestrator.specs.baselines import starts
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Control, Row
@@ -120,6 +121,20 @@ def test_the_spread_is_pooled_over_rows_and_p_adjusted(rows: list[Row], finder: 
     assert found["alone"].difference is None and found["alone"].p is None and "lost" not in found
 
 
+def test_a_row_that_varies_more_is_named_and_widens_no_other(rows: list[Row], tmp_path: Path) -> None:
+    wild = Ledger(tmp_path)
+    for row, seed in ((row, seed) for row in rows[:6] for seed in (1, 2, 3)):
+        share = MATCHES[row.id.rsplit("/", 1)[1]]
+        finish(wild, row, seed, share if row.label != "worse" else share - 0.1 * seed)
+    table = make("demo/small", rows, Finder(wild, Data(None)), ["bleu"], reader=StatisticsReader(wild, lambda data: None))
+    effects = {name: one["effect"] for name, one in named(table).items() if "effect" in one}
+    assert effects["worse"]["sd_apart"] == ["demo/small/worse"] and effects["worse"]["sd_rows"] == 1
+    assert {name for name, effect in effects.items() if effect["sd_rows"] == 5} == effects.keys() - {"worse"}
+    assert effects["better"]["sd"] < 1 < effects["worse"]["sd"]
+    (note,) = [note for note in table.notes if note.startswith("±")]
+    assert f"{effects['better']['sd']:.2f} (10 degrees of freedom), without worse: more spread than the others" in note
+
+
 def test_columns_and_verdicts(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
     table = made(rows, finder, reader, "profile mini")
     headers, lines = cells(table)
@@ -187,8 +202,7 @@ def test_rows_that_share_a_run_are_not_compared_and_count_once(rows: list[Row], 
     twin = replace(rows[1], id="demo/small/twin")
     outcomes = {row.id: finder.outcomes(row) for row in rows} | {twin.id: finder.outcomes(rows[1])}
     both = Effects([*rows, twin], outcomes, reader)
-    key = both.keys[twin.id]
-    assert both.spread(key) == Effects(rows, outcomes, reader).spread(key)
+    assert both.spread(twin.id) == Effects(rows, outcomes, reader).spread(rows[1].id)
     assert both.between(twin.id, rows[1].id) is None and both.between(twin.id, "demo/small/base") is not None
 
 

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from orchestrator.scoring.significance.estimator import Difference, Spread, answer
+from orchestrator.scoring.significance.estimator import Difference, answer
+from orchestrator.scoring.significance.spread import Spread
 from orchestrator.scoring.significance.verdicts import agreement, judge, prediction
 
 
