@@ -206,6 +206,14 @@ def test_rows_that_share_a_run_are_not_compared_and_count_once(rows: list[Row], 
     assert both.between(twin.id, rows[1].id) is None and both.between(twin.id, "demo/small/base") is not None
 
 
+def test_rows_scored_in_other_ways_are_neither_pooled_nor_compared(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
+    effects, base, worse = Effects(rows, {row.id: finder.outcomes(row) for row in rows}, reader), "demo/small/base", "demo/small/worse"
+    effects.keys[worse] = effects.keys[worse][0], "BLEU of other words"
+    alone, rest = effects.spread(worse), effects.spread(base)
+    assert alone is not None and alone.groups == 1 and rest is not None and rest.groups == len(MATCHES) - 3, "neither `alone` nor `lost`"
+    assert effects.between(worse, base) is None
+
+
 def test_a_matched_control_has_a_verdict_of_its_own(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
     """`better` against `mine` as its control with as many parameters: 5 BLEU over the baseline, hardly any over the control."""
     controlled = [
