@@ -138,7 +138,8 @@ def verdict(
 
     The claims are the differences that its paper reports, and those of its file.
 
-    Exit codes: 0 all reproduced or in the same direction; 6 some contradicted; 7 some undecided: too few seeds, or not run.
+    Exit codes: 0 all reproduced or in the same direction, without a claim higher or lower; 6 some contradicted; 7 some undecided: too few
+    seeds, or not run.
 
     Example:  nmt-ablate verdict dou2018/table1 --profile mini --json
     """

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.report import looks, noise_floor
 from orchestrator.report.effects import Effect, Effects, Outcomes, claimed, failure_verdict, main_metric
 from orchestrator.scoring.significance.reader import StatisticsReader
-from orchestrator.scoring.significance.verdicts import CONTRADICTED, ONE_SEED, REPRODUCED, SAME, UNDERPOWERED, Verdict
+from orchestrator.scoring.significance.verdicts import CONTRADICTED, DECIDED, ONE_SEED, UNDERPOWERED, Verdict
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED
@@ -170,8 +170,8 @@ def reported_claims(rows: Sequence[Row], starts: Mapping[str, str]) -> list[RowC
 
 
 def exit_code(records: Sequence[Mapping[str, Any]]) -> int:
-    """0: all reproduced or in the same direction; 6: some contradicted; 7: none of these, but some undecided."""
+    """0: all reproduced, in the same direction, higher or lower; 6: some contradicted; 7: none contradicted, but some undecided."""
     words = {record["verdict"] for record in records}
     if CONTRADICTED in words:
         return 6
-    return 7 if words - {REPRODUCED, SAME} else 0
+    return 7 if words - set(DECIDED) else 0

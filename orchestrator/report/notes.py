@@ -42,7 +42,8 @@ def claim_note(claim: Mapping[str, Any]) -> str:
     """A note on a claim that is not about a row's difference to the one it starts from."""
     metric = "" if claim["metric"] == "bleu" else f" in {claim['metric']}"
     rows = f"{short_id(claim['row'])} against {short_id(claim['against'])}{metric}"
-    return f"{rows}: claimed {claim['claim']:+.2f}, ours {judged(claim)}"
+    claimed = "" if claim["claim"] is None else f"claimed {claim['claim']:+.2f}, "
+    return f"{rows}: {claimed}ours {judged(claim)}"
 
 
 def _data(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:

@@ -3,7 +3,7 @@
     claims:
       - {row: fused, against: base, metric: bleu, effect: 0.8, margin: 0.3, seeds: 5}
 
-They stand beside the differences that the paper reports.
+They stand beside the differences that the paper reports. One without an effect asks whether two rows differ.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ class Claim(Strict):
 
     row: str
     """Name of the row that differs."""
-    effect: Annotated[float, Field(gt=-1000, lt=1000)]
-    """The expected difference to `against`, in the metric's units; 0: none, which needs a margin."""
+    effect: Annotated[float, Field(gt=-1000, lt=1000)] | None = None
+    """The expected difference to `against`, in the metric's units; 0: none, which needs a margin; null: no difference is expected, and the
+    verdict is `higher`, `lower` or `undecided`."""
     against: str | None = None
     """Name of the row that it differs from; null: the row that the table compares with."""
     metric: Metric | None = None
@@ -43,6 +44,8 @@ class Claim(Strict):
     def _sound(self) -> Claim:
         if self.effect == 0 and self.margin is None:
             raise ValueError("margin is missing; expected one, because effect is 0")
+        if self.effect is None and self.margin is not None:
+            raise ValueError("effect is missing; expected one, because there is a margin")
         if self.against == self.row:
             raise ValueError(f"against is {self.against!r}, the row itself; expected another row")
         return self
@@ -54,7 +57,7 @@ class RowClaim:
 
     row: str
     against: str | None
-    effect: float
+    effect: float | None
     metric: str | None = None
     margin: float | None = None
     seeds: int = 2

@@ -123,7 +123,7 @@ def _power(rows: list[Row], seeds: list[int], ledger: Ledger) -> dict[str, dict[
         spec = next((row.spec for row in own if row.id == base), None)
         floor = None if spec is None else noise_floor.load(ledger, spec, "bleu")
         if floor is not None:
-            claims = {claim.row: claim.effect for claim in reported_claims(own, starts(own, None))}
+            claims = {claim.row: claim.effect for claim in reported_claims(own, starts(own, None)) if claim.effect}
             found[table] = noise_floor.power(floor, len(own), len(seeds), claims)
     return found
 

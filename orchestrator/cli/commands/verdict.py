@@ -89,7 +89,7 @@ def _print(records: list[dict[str, Any]]) -> None:
             cell(short_id(record["row"])),
             cell(short_id(record["against"] or "")),
             record["metric"],
-            f"{record['claim']:+.2f}",
+            "" if record["claim"] is None else f"{record['claim']:+.2f}",
             cell(interval(effect)),
             f"{effect['p']:.2g}" if effect.get("p") is not None else "",
             ", ".join(map(str, effect.get("seeds", []))),
