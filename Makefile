@@ -103,7 +103,7 @@ format: setup  ## ruff, repairing
 # rows of 36 layers are those of modern/first
 SHALLOWER := modern/depth/plain6,plain18,dlcl6,dlcl18,transparent6,transparent18,msc6,msc18
 TABLES := dou2018/table1 mlrf2018/table2 hao2019/table1 hao2019/table2 hao2019/fig5 shen2018/table1 shen2018/table2 wei2020/table2 wei2020/table3 modern/first $(SHALLOWER)
-DEPTH := modern/first/plain6,plain36,dlcl36,transparent36,msc36,dwa36,x0,x0-36,value36,hyper36,mhc36,attnres36 $(SHALLOWER)
+DEPTH := modern/first/plain6,plain36,dlcl36,transparent36,msc36,dwa36,x0,x0-36,value-residual,value36,hyper36,mhc36,attnres36 $(SHALLOWER)
 
 docs: setup  ## docs/commands.md from --help, docs/spec.md from the schema, docs/results/README.md from the ledger
 	$(BIN)/python -m typer orchestrator.cli.main utils docs --name nmt-ablate --title Commands --output docs/commands.md
