@@ -104,13 +104,14 @@ def take(rows: Sequence[Row], some: Sequence[int], seeds: Sequence[int], options
 
 
 def _judge(compared: Comparisons) -> dict[str, list[Judged]]:
-    """Row -> its claims, or else its differences to the row that it is compared with and to its matched controls."""
+    """Row -> its claims; without one that expects an effect, its differences to the row it is compared with and to its controls too."""
     found: dict[str, list[Judged]] = {}
     for record in compared.of_claims():
         for one in (record, *record.get("controls", {}).values()):
             found.setdefault(record["row"], []).append(Judged(one["against"], one["verdict"], one["reason"], one["seeds_needed"]))
+    expected = {claim.row for claim in compared.claims if claim.effect is not None}
     for row_id, own in compared.of_rows().items():
-        if row_id not in {claim.row for claim in compared.claims}:
+        if row_id not in expected:
             for one in (own, *own.get("controls", {}).values()):
                 if verdict := one.get("verdict"):
                     against = one.get("effect", {}).get("against", compared.starts.get(row_id))

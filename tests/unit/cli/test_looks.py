@@ -109,6 +109,18 @@ def test_a_row_without_a_claim_is_hopeless_by_the_effect_that_it_shows(rows: lis
     assert not hopeless["continue"] and "seeds needed and 4 are the most" in hopeless["reason"] and open_["continue"]
 
 
+def test_a_question_beside_a_row_does_not_take_the_place_of_its_own_difference(rows: list[Row], tmp_path: Path) -> None:
+    ledger, shares = Ledger(tmp_path), {"base": 0.60, "less": 0.58, "mine": 0.70}
+    own = [row for row in rows if row.id.rpartition("/")[2] in shares]
+    for row in own:
+        for seed in (1, 2, 3):
+            finish(ledger, row, seed, shares[row.id.rpartition("/")[2]])
+    asked = [{"table": "demo/small", "claims": [{"row": "base", "against": "less"}, {"row": "mine", "against": "less"}]}]
+    look = take(own, [1, 2, 3], [1, 2, 3, 4], ExecutionOptions(name="demo", results=tmp_path, claims=asked))
+    reasons = look["rows"]["demo/small/mine"]["reason"]
+    assert look["rows"]["demo/small/mine"]["verdict"] == "higher" and reasons.count("higher, no claim") == 2, "over less, and over base"
+
+
 # ---------------------------------------------------------------- the command
 
 FILE = """\
