@@ -86,9 +86,9 @@ class Spreads(Generic[Name]):
     def between(self, a: Name, b: Name) -> Spread | None:
         """What stands for s^2 in the difference of two arms."""
         of_a, of_b = self.of(a), self.of(b)
-        if of_a is None or of_b is None or of_a is of_b:
-            return of_a and of_b
-        return unpooled(of_a, len(self.arms[a]), of_b, len(self.arms[b]))
+        if of_a is None or of_b is None:
+            return None
+        return of_a if of_a is of_b else unpooled(of_a, len(self.arms[a]), of_b, len(self.arms[b]))
 
 
 def outliers(arms: Mapping[Name, Floats]) -> frozenset[Name]:
@@ -101,7 +101,7 @@ def outliers(arms: Mapping[Name, Floats]) -> frozenset[Name]:
     found = set[Name]()
     while len(left) > 2:
         squares, df = np.array(list(left.values())).T
-        rest, others = _without_each(squares), _without_each(df)
+        rest, others = (squares.sum() - squares).clip(0), df.sum() - df
         with np.errstate(divide="ignore", invalid="ignore"):
             p = np.where(squares > 0, fdtrc(df, others, (squares / df) / (rest / others)), 1.0)
         worst = int(p.argmin())
@@ -116,12 +116,6 @@ def outliers(arms: Mapping[Name, Floats]) -> frozenset[Name]:
 def _squares(scores: Floats) -> tuple[float, float]:
     """(sum of squares about the mean, degrees of freedom)."""
     return float(((scores - scores.mean()) ** 2).sum()), len(scores) - 1.0
-
-
-def _without_each(values: Floats) -> Floats:
-    """The sums of all values but one; without differences, in which a large value would drown the others."""
-    before, after = np.cumsum(values)[:-1], np.cumsum(values[::-1])[:-1][::-1]
-    return np.concatenate([[0.0], before]) + np.concatenate([after, [0.0]])
 
 
 def equal_variances(arms: Sequence[Floats]) -> float:
