@@ -8,9 +8,11 @@ with random weights of the same model size. EOS is disabled, so that every outpu
 passes all sources at once, to be batched by the toolkit. CTranslate2 uses our weights. `--clock cpu` counts CPU seconds in place of the
 wall clock's, for one thread on a machine that others use too.
 
-`x` is the speed-up, the median over rounds of the ratio at the same beam size, over plain fp32, CTranslate2 fp32 and int8, and the fastest
-fp32 peer (batches of 32). GFLOP/s: the matrix rate of the row's precision, measured between the rounds; ratios depend on it. Quality
-(unless --no-quality): BLEU of a trained model for each way of decoding, see benchmarks/quality.py.
+`x` is the speed-up, the median over rounds of the ratio at the same beam size, over plain fp32, ours with the fast paths off, CTranslate2
+fp32 and int8, and the fastest fp32 peer (batches of 32). GFLOP/s: the matrix rate of the row's precision, measured between the rounds;
+ratios depend on it. Quality (unless --no-quality): BLEU of a trained model for each way of decoding, see benchmarks/quality.py.
+
+`--ladder` adds ours without each fast path. Exit code 1 if one of them costs more than 3% (the median over rounds): it should go.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ from sizes import SIZES
 from models import build
 
 EOS, FORBID = 3, -1e4
+SLOWER = 1.03
+"""A fast path without which decoding is so much faster is a fault; below lies noise."""
 
 
 def weights(size: str, scratch: Path) -> dict[str, str]:
@@ -60,6 +64,8 @@ def result(outcomes: list[Outcome], ground: shared.Ground, about: dict[str, Any]
             row["sentences"] = outcome.rounds[0]["sentences"]
             row["matmul_gflops"] = round(ground.peak(outcome.row.options["precision"]), 1)
             row["over_plain"] = ratio(outcome, find(outcomes, "plain", **base), "sentences")
+            row["over_off"] = ratio(outcome, find(outcomes, "ours, off", **base), "sentences")
+            row["over_ours"] = ratio(outcome, find(outcomes, "ours", **base), "sentences")
             row["over_ctranslate2"] = ratio(outcome, find(outcomes, "CTranslate2", **base), "sentences")
             row["over_ctranslate2_int8"] = ratio(outcome, find(outcomes, "CTranslate2", **base | {"precision": "int8"}), "sentences")
             row["over_fastest_peer"] = ratio(outcome, fastest_peer(outcomes, "sentences", **base), "sentences")
@@ -77,6 +83,7 @@ COLUMNS = {
     "steps": lambda r: r["steps"],
     "GFLOP/s": lambda r: f"{r['matmul_gflops']:.0f}",
     "x plain": lambda r: times(r["over_plain"]),
+    "x off": lambda r: times(r["over_off"]),
     "x CT2 fp32": lambda r: times(r["over_ctranslate2"]),
     "x CT2 int8": lambda r: times(r["over_ctranslate2_int8"]),
     "x fastest fp32 peer": lambda r: times(r["over_fastest_peer"]),
@@ -93,6 +100,8 @@ QUALITY = {
 def main() -> None:
     parser = shared.parser(__doc__ or "")
     parser.add_argument("--beams", type=int, nargs="+", default=[5, 1])
+    parser.add_argument("--precision", nargs="+", choices=["fp32", "bf16", "int8"], default=["fp32", "bf16", "int8"])
+    parser.add_argument("--ladder", action="store_true", help="ours without each of its fast paths, too")
     parser.add_argument("--sentences", type=int, default=96)
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: CPU seconds, on a machine that others use too")
     parser.add_argument("--length", type=int, default=24, help="steps of every output")
@@ -106,7 +115,12 @@ def main() -> None:
         scratch = Path(folder)
         job = {"length": args.length, "clock": args.clock} | weights(args.size, scratch)
         outcomes, ground, _, about = shared.run(
-            args, "decode", args.sentences, lambda s: decoding_rows(s, names, args.beams), scratch, **job
+            args,
+            "decode",
+            args.sentences,
+            lambda s: decoding_rows(s, names, args.beams, args.precision, ladder=args.ladder),
+            scratch,
+            **job,
         )
         found = result(outcomes, ground, about) | {"clock": args.clock}
         if not args.no_quality:
@@ -120,6 +134,11 @@ def main() -> None:
         checked = found["quality"]
         text = f"\nquality: {checked['row']}, {checked['params']:,} parameters, {checked['sentences']} sentences, beam {checked['beam']}"
         show(text, table(checked["rows"], QUALITY), checked["rows"], {})
+    slower = [r for r in found["rows"] if r["contender"].startswith("ours, ") and (r.get("over_ours") or 0) > SLOWER]
+    for row in slower:
+        print(f"beam {row['beam']}: {row['contender']} is {row['over_ours']:.2f} times as fast as ours", file=sys.stderr)
+    if slower:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

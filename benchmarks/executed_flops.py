@@ -18,11 +18,7 @@ def _packed_flops(x: Any, weight: Any, *rest: Any, out_shape: Any = None, **opti
     return 2 * x[-1] * int(np.prod(out_shape))
 
 
-PACKED = {
-    getattr(getattr(torch.ops, space), name).default: _packed_flops
-    for space, name in (("mkldnn", "_linear_pointwise"), ("onednn", "qlinear_pointwise"))
-    if hasattr(getattr(torch.ops, space), name)
-}
+PACKED = {torch.ops.mkldnn._linear_pointwise.default: _packed_flops} if hasattr(torch.ops.mkldnn, "_linear_pointwise") else {}
 
 
 class _Whole:

@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from models.inference import prepared
+
 ROWS, INPUTS, OUTPUTS = 1024, 512, 2048
 
 
@@ -34,7 +36,7 @@ def matmul_gflops(product: Callable[[], Any], seconds: float = 0.5) -> float:
 
 
 def matmul_rates(seconds: float = 0.5) -> dict[str, float]:
-    """Returns GFLOP/s of fp32 with torch's default library, fp32 with oneDNN, bf16, and int8 where torch has it; restores the settings."""
+    """Returns GFLOP/s of fp32 by torch's default library and by oneDNN, of bf16, and of int8 as decoding has it; restores the settings."""
     backend = torch.backends.mkldnn.matmul
     before = backend.fp32_precision
     a, b = torch.randn(ROWS, INPUTS), torch.randn(INPUTS, OUTPUTS)
@@ -45,20 +47,12 @@ def matmul_rates(seconds: float = 0.5) -> dict[str, float]:
             backend.fp32_precision = setting
             rates[name] = matmul_gflops(lambda: a @ b, seconds)
         rates["bf16"] = matmul_gflops(lambda: a_bf16 @ b_bf16, seconds)
-        if hasattr(torch.ops.onednn, "qlinear_pointwise"):
-            rates["int8"] = matmul_gflops(_int8_product(), seconds)
+        linear = torch.nn.Linear(INPUTS, OUTPUTS)
+        with torch.no_grad(), prepared(linear, "int8"):
+            rates["int8"] = matmul_gflops(lambda: linear(a), seconds)
         return rates
     finally:
         backend.fp32_precision = before
-
-
-def _int8_product() -> Callable[[], torch.Tensor]:
-    """The product of decoding in int8 (`models.inference`)."""
-    x = torch.randint(0, 256, (ROWS, INPUTS), dtype=torch.uint8)
-    packed = torch.ops.onednn.qlinear_prepack(torch.randint(-127, 128, (OUTPUTS, INPUTS), dtype=torch.int8), None)
-    scale, zero = torch.ones(OUTPUTS), torch.zeros(OUTPUTS, dtype=torch.int32)
-    product = torch.ops.onednn.qlinear_pointwise.default
-    return lambda: product(x, 1.0, 128, packed, scale, zero, None, 1.0, 0, torch.float32, "none", [], "")
 
 
 class MatrixRates:

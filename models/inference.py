@@ -28,6 +28,8 @@ from models.native.linear import Linear
 from models.transformer import Transformer
 
 Precision = Literal["fp32", "bf16", "int8"]
+EXACT = 2**24 // 127**2
+"""So many products of 8-bit numbers have an exact sum in fp32, in any order."""
 
 
 class PrecisionError(ValueError):
@@ -40,8 +42,8 @@ def prepared(model: nn.Module, precision: Precision = "fp32", *, beam: int = 1) 
     `beam`: hypotheses a sentence. Inside another of the same kind it does nothing: whoever decodes many times packs once.
 
     fp32: the same products, summed in another order. bf16: inputs and weights rounded to bfloat16, sums in fp32. int8: weights by output
-    row, inputs by position (symmetric, 8 bits), sums exact; the rest of the model stays fp32. PrecisionError: int8 elsewhere than on a CPU
-    whose torch has oneDNN.
+    row, inputs by position (symmetric, 8 bits), sums exact on every processor; the rest of the model stays fp32. PrecisionError: int8
+    elsewhere than on a CPU.
     """
     device, kind = next(model.parameters()).device, (precision, beam > 1)
     make = _maker(precision, device)
@@ -88,8 +90,8 @@ def _maker(precision: Precision, device: torch.device) -> Make | None:
     """What turns linear maps of one input into one function, with a ReLU behind it where `after` says relu; None: leave them alone."""
     onednn = device.type == "cpu" and torch.backends.mkldnn.is_available()
     if precision == "int8":
-        if not onednn or not hasattr(torch.ops.onednn, "qlinear_pointwise"):
-            raise PrecisionError(f"precision int8: found device {device.type} without oneDNN's 8-bit products; expected fp32 or bf16")
+        if device.type != "cpu":
+            raise PrecisionError(f"precision int8: found device {device.type}; expected a CPU, or precision fp32 or bf16")
         return _int8
     packed = onednn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     if precision == "bf16":
@@ -145,30 +147,21 @@ def _bf16_packed(maps: Sequence[nn.Linear], after: str) -> Map:
 
 
 def _int8(maps: Sequence[nn.Linear], after: str) -> Map:
-    """y = s_x s_w (Q_x Q_w) + b, Q = round(x / s), s = max |x| / 127. oneDNN's fast kernel takes unsigned inputs: Q_x + 128."""
+    """y = s_x s_w (Q_x Q_w) + b, Q = round(x / s), s = max |x| / 127."""
     weight, bias = _joined(maps)
     scale = weight.abs().amax(1).clamp_min(1e-30) / 127
     quantised = (weight / scale[:, None]).round().to(torch.int8)
     if Linear.takes(weight, bits=8):
         return Linear(quantised, bias, after == "relu", scale)
-    zero = torch.zeros(len(scale), dtype=torch.int32)
-    packed = torch.ops.onednn.qlinear_prepack(quantised, None)
-    product = torch.ops.onednn.qlinear_pointwise.default
-    zeros = torch.zeros_like(scale)
+    parts = quantised.float().split(EXACT, dim=1)
 
     def apply(x: Tensor) -> Tensor:
-        rows = x.reshape(-1, x.shape[-1])
-        if native.runs_on(rows):
-            q, s = native.quantise(rows)
-            y = product(q, 1.0, 128, packed, scale, zero, None, 1.0, 0, torch.float32, "none", [], "")
-            return native.dequantise_(y, s, zeros if bias is None else bias, after == "relu").view(*x.shape[:-1], -1)
-        s = rows.abs().amax(1, keepdim=True).clamp_min_(1e-30).div_(127)
-        # adding 128.5 and cutting off rounds; what it makes of NaN shows in s
-        q = (rows * s.reciprocal()).add_(128.5).to(torch.uint8)
-        y = product(q, 1.0, 128, packed, scale, zero, None, 1.0, 0, torch.float32, "none", [], "")
-        y = y.mul_(s) if bias is None else torch.addcmul(bias, y, s)
-        y = y.relu_() if after == "relu" else y
-        return y.view(*x.shape[:-1], -1)
+        s = x.abs().amax(-1, keepdim=True).clamp_min(1e-30) / 127
+        q = (x * s.reciprocal()).round().split(EXACT, dim=-1)
+        total = sum(nn.functional.linear(a, b).double() for a, b in zip(q, parts, strict=True))
+        y = total.float() * scale * s
+        y = y if bias is None else y + bias
+        return y.relu_() if after == "relu" else y
 
     return apply
 
@@ -203,7 +196,6 @@ def _operations(x_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any) 
     return 2 * math.prod(out_shape) * x_shape[-1]
 
 
-for _library, _name in (("mkldnn", "_linear_pointwise"), ("onednn", "qlinear_pointwise")):
-    _product = getattr(getattr(torch.ops, _library), _name, None)
-    if _product is not None and _product not in flop_registry:
-        register_flop_formula(_product)(_operations)
+_product = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+if _product is not None and _product not in flop_registry:
+    register_flop_formula(_product)(_operations)

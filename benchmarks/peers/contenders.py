@@ -77,6 +77,9 @@ class Setting:
 NOT_TRAINING = {"native", "recurrence"}
 """Fast paths that the training of this model does not use."""
 
+DECODING = ("joint_maps", "matmul", "native", "packing")
+"""Fast paths that decoding uses."""
+
 
 def training_rows(setting: Setting, names: Sequence[str], precisions: Sequence[str], *, ladder: bool = False) -> list[Row]:
     """Returns the training rows. ladder: add ours without each fast path. No remedies in bf16: autocast uses oneDNN's products already."""
@@ -93,19 +96,31 @@ def training_rows(setting: Setting, names: Sequence[str], precisions: Sequence[s
     return rows
 
 
-def decoding_rows(setting: Setting, names: Sequence[str], beams: Sequence[int]) -> list[Row]:
-    """Returns the decoding rows with batches of 32, and with `own` batches for toolkits that batch themselves."""
+def decoding_rows(
+    setting: Setting,
+    names: Sequence[str],
+    beams: Sequence[int],
+    precisions: Sequence[str] = ("fp32", "bf16", "int8"),
+    *,
+    ladder: bool = False,
+) -> list[Row]:
+    """Returns the decoding rows with batches of 32, and with `own` batches for toolkits that batch themselves.
+
+    ladder: add ours without each fast path, in fp32.
+    """
     rows = []
     for beam in beams:
-        for precision in ("fp32", "bf16", "int8"):
+        for precision in precisions:
             for batch in ("32", "own"):
                 rows.append(Row("ours", setting.program("ours"), {"beam": beam, "batch": batch, "precision": precision, "fast": True}))
-        rows.append(Row("ours, off", setting.program("ours"), {"beam": beam, "batch": "32", "precision": "fp32", "fast": False}))
+        slow = {"beam": beam, "batch": "32", "precision": "fp32"}
+        rows.append(Row("ours, off", setting.program("ours"), slow | {"fast": False}))
+        rows += [Row(f"ours, no {name}", setting.program("ours"), slow | {"off": name}) for name in DECODING if ladder]
         rows += _decoding(setting, "plain", Peer("plain"), beam)
         for name in names:
             if not (PEERS[name].greedy_only and beam > 1):
                 rows += _decoding(setting, name, PEERS[name], beam)
-    return rows
+    return [row for row in rows if row.options["precision"] in precisions]
 
 
 def _decoding(setting: Setting, name: str, peer: Peer, beam: int) -> list[Row]:

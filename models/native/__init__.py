@@ -38,14 +38,13 @@ _SIGNATURES = {
     "lay_out_memory": [_POINTER] * 8 + [_LONG] * 5 + [_INT],
     "best_words": [_POINTER] * 7 + [_LONG] * 6 + [_INT],
     "layer_norm": [_POINTER] * 4 + [_LONG] * 2 + [_FLOAT, _INT],
-    "quantise": [_POINTER] * 3 + [_LONG] * 2 + [_INT],
-    "dequantise": [_POINTER] * 3 + [_LONG] * 2 + [_INT] * 2,
     "linear": [_POINTER] * 4 + [_LONG, _INT],
     "linear8": [_POINTER] * 4 + [_LONG, _INT],
     "pack": [_POINTER] * 2 + [_LONG] * 2,
     "pack8": [_POINTER] * 3 + [_LONG] * 2,
     "panel": [],
     "panel8": [],
+    "group8": [],
     "decode_layers": [_POINTER] * 3 + [_LONG] + [_POINTER] * 4 + [_FLOAT, _INT],
 }
 CALLS: dict[str, Callable[..., int]] = {}
@@ -62,7 +61,7 @@ def available() -> bool:
         return False
     for name, arguments in _SIGNATURES.items():
         CALLS[name] = function = getattr(loaded, name)
-        function.argtypes, function.restype = arguments, _INT if name.startswith("panel") else None
+        function.argtypes, function.restype = arguments, None if arguments else _INT
     return True
 
 
@@ -173,18 +172,4 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     x = x.contiguous()
     y, size, width = torch.empty_like(x), x.numel(), x.shape[-1]
     CALLS["layer_norm"](x.data_ptr(), weight.data_ptr(), bias.data_ptr(), y.data_ptr(), size // width, width, eps, threads_for(8 * size))
-    return y
-
-
-def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
-    """round(x / s) + 128 as bytes, s = max |x| / 127 [N] by row of x [N, D]; s is NaN where x has one."""
-    x = x.contiguous()
-    q, scale = torch.empty_like(x, dtype=torch.uint8), x.new_empty(len(x))
-    CALLS["quantise"](x.data_ptr(), q.data_ptr(), scale.data_ptr(), *x.shape, threads_for(4 * x.numel()))
-    return q, scale
-
-
-def dequantise_(y: Tensor, scale: Tensor, bias: Tensor, relu: bool) -> Tensor:
-    """y = s y + bias in place, y [N, D], s [N]; max(y, 0) of it with `relu`."""
-    CALLS["dequantise"](y.data_ptr(), scale.data_ptr(), bias.data_ptr(), *y.shape, int(relu), threads_for(4 * y.numel()))
     return y

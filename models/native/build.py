@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import os
 import platform
 import shutil
@@ -12,11 +13,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+from models.processor import LEVELS, features, isa_limit
+
+FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 THREADS = (("-fopenmp",), ("-fopenmp-simd",), ())
-"""Tried in turn: the first that the compiler takes."""
+"""Tried in turn, for this processor and then for every one of its kind: the first that the compiler takes."""
 COMPILERS = ("cc", "gcc", "clang")
-SECONDS = 60
+SECONDS = 300
 
 
 class BuildError(Exception):
@@ -51,10 +54,10 @@ def find_compiler() -> str:
 
 def _compile(compiler: str, sources: Path, target: Path) -> None:
     files = sorted(map(str, sources.glob("*.c")))
-    for threads in THREADS:
+    for machine, threads in itertools.product((_machine(), ()), THREADS):
         try:
             done = subprocess.run(
-                [compiler, *FLAGS, *threads, *files, "-o", str(target), "-lm"], capture_output=True, text=True, timeout=SECONDS
+                [compiler, *FLAGS, *machine, *threads, *files, "-o", str(target), "-lm"], capture_output=True, text=True, timeout=SECONDS
             )
         except subprocess.TimeoutExpired:
             raise BuildError(f"{compiler} took more than {SECONDS} s") from None
@@ -68,17 +71,16 @@ def _key(sources: Path, compiler: str) -> str:
     """Changes with whatever changes the library: the source, the flags, the compiler, the processor."""
     about = Path(compiler).resolve().stat()
     text = [path.read_text() for path in sorted(sources.glob("*.[ch]"))]
-    parts: Sequence[object] = (text, FLAGS, THREADS, compiler, about.st_size, about.st_mtime_ns, platform.machine(), _processor())
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+    parts: Sequence[object] = (text, FLAGS, THREADS, _machine(), compiler, about.st_size, about.st_mtime_ns)
+    return hashlib.sha256(repr((parts, platform.machine(), sorted(features()) or platform.processor())).encode()).hexdigest()[:16]
 
 
-def _processor() -> str:
-    """What the processor can do, as the system says it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
+def _machine() -> tuple[str, ...]:
+    """The compiler's option for this processor, or for what NMT_ISA leaves of it."""
+    limit = isa_limit()
+    if limit is None:
+        return ("-march=native",)
+    return (f"-march={LEVELS[limit]}",) if platform.machine() in ("x86_64", "AMD64") else ()
 
 
 def _folder() -> Path:

@@ -1,11 +1,11 @@
 /* y = x W^T + b for few rows: weights packed by panels of PANEL outputs, [panels][D][PANEL]; a tile of rows times a panel stays in registers. */
 #include "steps.h"
 
-#define ROWS 14
 #define PADDED(D) ((D) % 512 ? (D) : (D) + LANES) /* rows that lie a power of two apart would share a few lines of the cache */
 
-#define FEW 56 /* rows: so few read the weights again from the nearest cache, part by part */
+#define FEW (4 * ROWS) /* rows: so few read the weights again from the nearest cache, part by part */
 #define DEPTH 128
+#define LINE 16 /* numbers of a line of the cache */
 
 /* max(v, 0); NaN stays. */
 INLINE vec rectified(vec v) { return choose(v < all(0), all(0), v); }
@@ -18,7 +18,7 @@ INLINE void tile(const int rows, const float *x, i64 stride, const float *w, con
     i64 line = 0;
     for (i64 d = 0; d < D; d++, line += step) {
         const vec w0 = load(w + d * PANEL), w1 = load(w + d * PANEL + LANES);
-        __builtin_prefetch(ahead + (line >> 8) * LANES, 0, 3);
+        __builtin_prefetch(ahead + (line >> 8) * LINE, 0, 3);
 #pragma GCC unroll 14
         for (int r = 0; r < rows; r++) {
             const float a = x[r * stride + d];
@@ -37,9 +37,7 @@ INLINE void tile(const int rows, const float *x, i64 stride, const float *w, con
 static void any_tile(int rows, const float *x, i64 stride, const float *w, const float *ahead, i64 step, const float *b, i64 b_stride, float *y,
                      i64 D, i64 y_stride, i64 width, int relu) {
 #define CASE(n) case n: tile(n, x, stride, w, ahead, step, b, b_stride, y, D, y_stride, width, relu); break;
-    switch (rows) {
-        CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14)
-    }
+    switch (rows) { ROWS_CASES(CASE) }
 }
 
 /* y [N, M] = map of x [N, D]; scratch [N, PADDED(D)]. */
@@ -53,7 +51,7 @@ void linear(const linear_map *map, const float *x, float *y, float *scratch, i64
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (i64 p = 0; p < panels; p++) {
         const float *w = packed + p * D * PANEL, *next = p + 1 < panels ? w + D * PANEL : w;
-        const i64 width = (p + 1) * PANEL <= M ? PANEL : M - p * PANEL, step = 512 / tiles;
+        const i64 width = (p + 1) * PANEL <= M ? PANEL : M - p * PANEL, step = (PANEL / LINE << 8) / tiles;
         float partial[FEW * PANEL];
         const i64 depth = N <= FEW ? DEPTH : D;
         for (i64 d = 0; d < D; d += depth) {
@@ -71,14 +69,8 @@ void linear(const linear_map *map, const float *x, float *y, float *scratch, i64
     }
 }
 
-/* Outputs of a panel; 0 where the processor has too few registers for a tile. */
-int panel(void) {
-#ifdef __AVX512F__
-    return PANEL;
-#else
-    return 0;
-#endif
-}
+/* Outputs of a panel. */
+int panel(void) { return PANEL; }
 
 /* W [M, D] by panels, zeros beyond M. */
 void pack(const float *w, float *packed, i64 M, i64 D) {

@@ -6,6 +6,8 @@ Shapes: N rows, D inputs, M outputs.
 from __future__ import annotations
 
 import ctypes
+import functools
+import logging
 
 import torch
 from torch import Tensor
@@ -33,7 +35,7 @@ class Linear:
         self.outputs, self.inputs = weight.shape
         panel = native.CALLS["panel" if scale is None else "panel8"]()
         rounded = -(-self.outputs // panel) * panel
-        weight, self.packed = weight.contiguous(), weight.new_empty(rounded, self.inputs)
+        weight, self.packed = weight.contiguous(), weight.new_empty(rounded, self.inputs, dtype=torch.int16 if scale is not None else None)
         self.bias, self.scale, self.offset = _padded(bias, rounded), None, None
         if scale is None:
             native.CALLS["pack"](weight.data_ptr(), self.packed.data_ptr(), self.outputs, self.inputs)
@@ -46,9 +48,11 @@ class Linear:
 
     @staticmethod
     def takes(weight: Tensor, bits: int = 32) -> bool:
-        """Whether this is the faster form of fp32 `weight`: the processor has what it needs, and the panels are filled."""
-        panel = "panel" if bits == 32 else "panel8"
-        return native.runs_on(weight) and 0 < native.CALLS[panel]() <= weight.shape[0] and weight.shape[1] % (1 if bits == 32 else 4) == 0
+        """Whether this computes with fp32 `weight` [M, D]: the panels are filled, and 8-bit inputs come in whole groups."""
+        if not native.runs_on(weight):
+            return False
+        panel, group = ("panel", 1) if bits == 32 else ("panel8", native.CALLS["group8"]())
+        return native.CALLS[panel]() <= weight.shape[0] and weight.shape[1] % group == 0 and (bits == 32 or _exact())
 
     def __call__(self, x: Tensor) -> Tensor:
         x = x.contiguous()
@@ -57,6 +61,17 @@ class Linear:
         threads = native.threads_for(rows * self.inputs * self.outputs)
         self._call(self._at, x.data_ptr(), y.data_ptr(), scratch.data_ptr(), rows, threads)
         return y
+
+
+@functools.cache
+def _exact() -> bool:
+    """Whether the largest 8-bit products have exact sums in this process: some processors' instructions cut them off at 16 bits."""
+    inputs, outputs = 64, native.CALLS["panel8"]()
+    found = Linear(torch.full((outputs, inputs), 127, dtype=torch.int8), None, False, torch.ones(outputs))(torch.ones(1, inputs))
+    exact = bool((found - 127.0 * inputs).abs().max() < 1e-2)
+    if not exact:
+        logging.getLogger(__name__).warning("8-bit products are wrong on this processor: decoding multiplies whole numbers in fp32 instead")
+    return exact
 
 
 def _padded(x: Tensor | None, length: int) -> Tensor:

@@ -1,43 +1,75 @@
-/* y = s_x s_w (Q_x Q_w) + b with 8-bit inputs and weights and exact sums, on processors that multiply bytes by fours (AVX512-VNNI).
+/* y = s_x s_w (Q_x Q_w) + b with 8-bit inputs and weights and exact sums.
  *
- * Inputs are rounded row by row (`quantise`: unsigned, 128 too large), weights [M, D] beforehand (signed). Weights lie by panels of PANEL
- * outputs, [panels][D / 4][PANEL][4]: one instruction takes four inputs of a row and four weights of each of LANES outputs.
- * offset = 128 * (sum of an output's weights): what inputs too large by 128 add to a sum.
+ * Inputs are rounded row by row, weights [M, D] beforehand. One instruction takes GROUP inputs of a row and GROUP weights of each of LANES
+ * outputs; weights lie by panels of PANEL outputs, [panels][D / GROUP][PANEL][GROUP]. Processors with VNNI multiply bytes by fours, inputs
+ * unsigned: they are 128 too large, and offset = 128 * (sum of an output's weights) is what this adds to a sum. Others multiply 16-bit
+ * numbers by pairs: their products of bytes would be cut off at 16 bits.
  */
 #include "steps.h"
 
-#define ROWS 14 /* of a tile: with PANEL outputs each, as many sums as there are registers for */
-#define FOUR 4
-
-/* Outputs of a panel; 0 where the processor lacks the instruction. */
-int panel8(void) {
 #ifdef __AVX512VNNI__
-    return PANEL;
+#define GROUP 4
+#define SHIFT 128
+typedef uint8_t input;
+typedef int8_t weight;
 #else
-    return 0;
+#define GROUP 2
+#define SHIFT 0
+typedef int16_t input, weight;
+#endif
+
+/* sums += the products of a group of inputs, in each lane the same, with the weights of each output, added up. */
+INLINE mask dot(mask sums, mask inputs, mask weights) {
+#ifdef __AVX512VNNI__
+    /* Written as the instruction: of its intrinsic gcc 12 keeps the sums of a tile in memory instead of in registers. */
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(inputs), "v"(weights));
+    return sums;
+#elif defined(__AVX512BW__)
+    return sums + (mask)_mm512_madd_epi16((__m512i)inputs, (__m512i)weights);
+#elif defined(__AVX2__)
+    return sums + (mask)_mm256_madd_epi16((__m256i)inputs, (__m256i)weights);
+#elif defined(__SSE2__)
+    return sums + (mask)_mm_madd_epi16((__m128i)inputs, (__m128i)weights);
+#else
+    /* the lower and the upper half of each lane, with their signs */
+    return sums + (inputs << 16 >> 16) * (weights << 16 >> 16) + (inputs >> 16) * (weights >> 16);
 #endif
 }
 
-/* W [M, D] of 8-bit numbers by panels, and the offsets; zeros beyond M. D is a multiple of FOUR. */
-void pack8(const int8_t *w, int8_t *packed, int32_t *offset, i64 M, i64 D) {
+/* Outputs of a panel. */
+int panel8(void) { return PANEL; }
+
+/* Inputs that are taken together: D is a multiple. */
+int group8(void) { return GROUP; }
+
+/* W [M, D] of 8-bit numbers by panels, and the offsets; zeros beyond M. packed: panels * PANEL * D 16-bit numbers. */
+void pack8(const int8_t *w, weight *packed, int32_t *offset, i64 M, i64 D) {
     for (i64 m = 0; m < (M + PANEL - 1) / PANEL * PANEL; m++) {
-        int8_t *to = packed + m / PANEL * PANEL * D + m % PANEL * FOUR;
+        weight *to = packed + m / PANEL * PANEL * D + m % PANEL * GROUP;
         offset[m] = 0;
         for (i64 d = 0; d < D; d++) {
             const int8_t one = m < M ? w[m * D + d] : 0;
-            to[d / FOUR * PANEL * FOUR + d % FOUR] = one;
-            offset[m] += 128 * one;
+            to[d / GROUP * PANEL * GROUP + d % GROUP] = one;
+            offset[m] += SHIFT * one;
         }
     }
 }
 
-#ifdef __AVX512VNNI__
-
-/* sums += the products of four inputs of a row, in each lane the same, with four weights of each output, added up. Written as the
- * instruction: of its intrinsic gcc 12 keeps the sums of a tile in memory instead of in registers. */
-INLINE mask dot(mask sums, mask four, mask weights) {
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(four), "v"(weights));
-    return sums;
+/* q = round(x / s) + SHIFT with s = max |x| / 127 of each row [N, D]; s is NaN where x has one. */
+static void quantise(const float *x, input *q, float *scale, i64 N, i64 D, int threads) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (i64 n = 0; n < N; n++) {
+        const float *row = x + n * D;
+        input *out = q + n * D;
+        float most = 0;
+        int broken = 0;
+#pragma omp simd reduction(max : most) reduction(+ : broken)
+        for (i64 d = 0; d < D; d++) most = fabsf(row[d]) > most ? fabsf(row[d]) : most, broken += row[d] != row[d];
+        const float s = broken ? NAN : (most > 1e-30f ? most : 1e-30f) / 127, rate = broken ? 0 : 1.0f / s;
+        scale[n] = s;
+#pragma omp simd
+        for (i64 d = 0; d < D; d++) out[d] = (input)((int32_t)rintf((broken ? 0 : row[d]) * rate) + SHIFT);
+    }
 }
 
 /* Sums -> the map's outputs from the m-th on, for a row whose inputs' scale is s. */
@@ -46,21 +78,21 @@ INLINE vec real(mask sums, const linear_map *map, i64 m, float s) {
     return map->relu ? choose(v < all(0), all(0), v) : v;
 }
 
-/* One panel of outputs of some rows x [rows, D] of bytes, s their scales; `next`: the panel to come, brought closer meanwhile. */
-INLINE void tile(const int rows, const uint8_t *x, const float *s, const linear_map *map, i64 p, const int8_t *next, float *y) {
+/* One panel of outputs of some rows x [rows, D], s their scales; `next`: the panel to come, brought closer meanwhile. */
+INLINE void tile(const int rows, const input *x, const float *s, const linear_map *map, i64 p, const weight *next, float *y) {
     const i64 D = map->inputs, M = map->outputs, from = p * PANEL;
-    const int8_t *w = (const int8_t *)map->weights + from * D;
+    const weight *w = (const weight *)map->weights + from * D;
     mask acc[ROWS][2];
 #pragma GCC unroll 14
     for (int r = 0; r < rows; r++) acc[r][0] = acc[r][1] = (mask){0};
-    for (i64 d = 0; d < D; d += FOUR) {
-        const mask w0 = *(const mask *)(w + d * PANEL), w1 = *(const mask *)(w + d * PANEL + LANES * FOUR);
-        __builtin_prefetch(next + d * PANEL, 0, 2), __builtin_prefetch(next + d * PANEL + LANES * FOUR, 0, 2);
+    for (i64 d = 0; d < D; d += GROUP) {
+        const mask w0 = *(const mask *)(w + d * PANEL), w1 = *(const mask *)(w + d * PANEL + LANES * GROUP);
+        __builtin_prefetch(next + d * PANEL, 0, 2), __builtin_prefetch(next + d * PANEL + LANES * GROUP, 0, 2);
 #pragma GCC unroll 14
         for (int r = 0; r < rows; r++) {
-            int32_t four;
-            memcpy(&four, x + r * D + d, FOUR);
-            const mask a = four - (mask){0};
+            int32_t group;
+            memcpy(&group, x + r * D + d, sizeof group);
+            const mask a = group - (mask){0};
             acc[r][0] = dot(acc[r][0], a, w0), acc[r][1] = dot(acc[r][1], a, w1);
         }
     }
@@ -73,22 +105,20 @@ INLINE void tile(const int rows, const uint8_t *x, const float *s, const linear_
     }
 }
 
-static void any_tile(int rows, const uint8_t *x, const float *s, const linear_map *map, i64 p, const int8_t *next, float *y) {
+static void any_tile(int rows, const input *x, const float *s, const linear_map *map, i64 p, const weight *next, float *y) {
 #define CASE(n) case n: tile(n, x, s, map, p, next, y); break;
-    switch (rows) {
-        CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14)
-    }
+    switch (rows) { ROWS_CASES(CASE) }
 }
 
 /* y [N, M] = map of x [N, D]; scratch [N, D + LANES]. */
 void linear8(const linear_map *map, const float *x, float *y, float *scratch, i64 N, int threads) {
     const i64 D = map->inputs, M = map->outputs, panels = (M + PANEL - 1) / PANEL, tiles = (N + ROWS - 1) / ROWS;
     float *s = scratch;
-    uint8_t *q = (uint8_t *)(scratch + N);
+    input *q = (input *)(scratch + N);
     quantise(x, q, s, N, D, threads);
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (i64 p = 0; p < panels; p++) {
-        const int8_t *next = (const int8_t *)map->weights + (p + 1 < panels ? p + 1 : p) * PANEL * D;
+        const weight *next = (const weight *)map->weights + (p + 1 < panels ? p + 1 : p) * PANEL * D;
         for (i64 t = 0, n = 0; t < tiles; t++) {
             const i64 rows = (N - n + tiles - t - 1) / (tiles - t);
             any_tile(rows, q + n * D, s + n, map, p, next, y + n * M);
@@ -96,6 +126,3 @@ void linear8(const linear_map *map, const float *x, float *y, float *scratch, i6
         }
     }
 }
-#else
-void linear8(const linear_map *map, const float *x, float *y, float *scratch, i64 N, int threads) {}
-#endif

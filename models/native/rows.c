@@ -1,4 +1,4 @@
-/* What is done to each row by itself: norms, sums, 8-bit rounding. Shapes: rows [N, D]. */
+/* What is done to each row by itself: norms and sums. Shapes: rows [N, D]. */
 #include "steps.h"
 
 /* Sum of n numbers. */
@@ -31,40 +31,4 @@ void layer_norm(const float *x, const float *weight, const float *bias, float *y
 void add_rows(const float *x, const float *y, float *z, i64 size, int threads) {
 #pragma omp parallel for simd schedule(static) num_threads(threads)
     for (i64 i = 0; i < size; i++) z[i] = x[i] + y[i];
-}
-
-/* q = round(x / s) + 128 with s = max |x| / 127 of each row [N, D]; s is NaN where x has one. */
-void quantise(const float *x, uint8_t *q, float *scale, i64 N, i64 D, int threads) {
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (i64 n = 0; n < N; n++) {
-        const float *row = x + n * D;
-        uint8_t *out = q + n * D;
-        float most = 0;
-        int broken = 0;
-#pragma omp simd reduction(max : most) reduction(+ : broken)
-        for (i64 d = 0; d < D; d++) most = fabsf(row[d]) > most ? fabsf(row[d]) : most, broken += row[d] != row[d];
-        const float s = broken ? NAN : (most > 1e-30f ? most : 1e-30f) / 127, rate = broken ? 0 : 1.0f / s;
-        scale[n] = s;
-#pragma omp simd
-        for (i64 d = 0; d < D; d++) out[d] = (uint8_t)(int32_t)((broken ? 0 : row[d]) * rate + 128.5f);
-    }
-}
-
-/* y = s y + bias, and max(y, 0) with relu; rows [N, D]. */
-void dequantise(float *y, const float *scale, const float *bias, i64 N, i64 D, int relu, int threads) {
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (i64 n = 0; n < N; n++) {
-        float *row = y + n * D;
-        const float s = scale[n];
-        if (relu) {
-#pragma omp simd
-            for (i64 d = 0; d < D; d++) {
-                const float v = row[d] * s + bias[d];
-                row[d] = v < 0 ? 0 : v; /* NaN stays */
-            }
-        } else {
-#pragma omp simd
-            for (i64 d = 0; d < D; d++) row[d] = row[d] * s + bias[d];
-        }
-    }
 }

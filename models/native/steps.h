@@ -5,6 +5,15 @@
 #define HIDDEN -1e9f /* added to the score of what may not be seen */
 #define PANEL (2 * LANES) /* outputs of a linear map whose weights lie together */
 
+/* Rows of a tile: with PANEL outputs each, as many sums as there are registers for beside two of weights and one of inputs. */
+#if defined(__AVX512BW__) || defined(__aarch64__)
+#define ROWS 14
+#define ROWS_CASES(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14)
+#else
+#define ROWS 6
+#define ROWS_CASES(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
+#endif
+
 /* A linear map from `inputs` to `outputs` numbers, and max(., 0) behind it with relu. Weights by panels: fp32, or 8 bits where there are
  * scales; scale, offset, bias: panels * PANEL numbers. */
 typedef struct {
@@ -21,7 +30,6 @@ void attend_memory(const float *q, const float *keys, const float *values, const
                    i64 B, i64 Q, i64 H, i64 K, i64 S, float scale, int threads);
 void layer_norm(const float *x, const float *weight, const float *bias, float *y, i64 N, i64 D, float eps, int threads);
 void add_rows(const float *x, const float *y, float *z, i64 size, int threads);
-void quantise(const float *x, uint8_t *q, float *scale, i64 N, i64 D, int threads);
 void linear(const linear_map *map, const float *x, float *y, float *scratch, i64 N, int threads);
 void linear8(const linear_map *map, const float *x, float *y, float *scratch, i64 N, int threads);
 

@@ -1,11 +1,20 @@
-/* Vectors of LANES numbers, as the compiler's extension has them: it makes of them what the processor has. */
+/* Vectors of LANES numbers, as wide as the processor's registers: wider ones would be kept in memory. */
 #pragma once
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 #define INLINE static inline __attribute__((always_inline))
+#if defined(__AVX512BW__)
 #define LANES 16
+#elif defined(__AVX2__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
 
 typedef int64_t i64;
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));

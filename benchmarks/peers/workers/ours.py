@@ -40,8 +40,8 @@ class OurDecoding(Decoding):
     def arithmetic(self, **_):
         return contextlib.nullcontext()
 
-    def round(self, *, beam, precision="fp32", fast=True, **options):
-        switches.set(fast)
+    def round(self, *, beam, precision="fp32", fast=True, off="", **options):
+        switches.set(fast, off=off)
         # weights are packed once per round, as the product does once per corpus
         with prepared(self.model, precision, beam=beam):
             return super().round(beam=beam, precision=precision, fast=fast, **options)

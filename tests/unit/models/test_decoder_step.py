@@ -11,7 +11,6 @@ from models.cache import Cache
 from models.decoder_step import DecoderStep, StackStep, stands_alone
 from models.inference import prepared
 from models.native.decoder import DecoderLayers
-from models.native.linear import Linear
 from models.paths import PATHS
 
 if not native.available():
@@ -60,8 +59,6 @@ def test_layers_in_one_call_are_the_layers_bit_by_bit(monkeypatch, calls, precis
     """All layers of the stack in one call, each in one, and as their own modules."""
     model, found = model_of(norm=norm, num_heads=heads), []
     with torch.inference_mode():
-        if not Linear.takes(torch.zeros(64, 64), bits=8 if precision == "int8" else 32):
-            pytest.skip("a processor without the instructions")
         for turned_off in ("", "chains", "stands_alone"):
             if turned_off:
                 monkeypatch.setattr(inference, turned_off, lambda module: False)

@@ -78,8 +78,6 @@ def test_the_average_of_mlrf_is_over_the_states_that_it_reads(words):
 
 def test_8_bit_maps_have_a_scale_for_each_row_of_the_matrix_and_each_position():
     """s = max |row| / 127; y = s_x s_w (Q_x Q_w) + b with whole numbers Q = round(row / s)."""
-    if not hasattr(torch.ops.onednn, "qlinear_pointwise"):
-        pytest.skip("this torch has no 8-bit products")
     g = torch.Generator().manual_seed(2)
     linear = torch.nn.Linear(32, 5)
     with torch.no_grad():

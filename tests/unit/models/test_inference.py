@@ -7,17 +7,14 @@ import torch
 
 import models.inference
 from models import Cache
-from models.inference import PrecisionError, prepared
+from models.inference import PrecisionError, check_precision, prepared
+from models.paths import PATHS
 from tests.unit.models.model_cases import PRE, batch, fresh, full, tiny
 
 PLAIN = ("connection", "residual", "pre")
 CLOSE = {"fp32": 0.999999, "bf16": 0.999, "int8": 0.999}
 CLOSE_DELTA = 0.998
 """In int8: `delta` reads the direction of a sub-layer's output alone, which rounding to 8 bits turns where the output is short."""
-
-
-def supported(precision):
-    return precision != "int8" or hasattr(torch.ops.onednn, "qlinear_pointwise")
 
 
 def steps(model, src, tgt):
@@ -33,7 +30,7 @@ def test_prepared_decoding_equals_the_full_forward(case):
     src, tgt = batch()
     with torch.no_grad():
         want = model.logits(full(case))
-    for precision in filter(supported, CLOSE):
+    for precision in CLOSE:
         with prepared(model, precision):
             got = steps(model, src, tgt)
         if precision == "fp32":
@@ -44,8 +41,6 @@ def test_prepared_decoding_equals_the_full_forward(case):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 def test_nothing_is_left_of_it(precision):
-    if not supported(precision):
-        pytest.skip("this torch has no 8-bit products")
     model = fresh(PLAIN)
     src, tgt = batch()
     names = [set(m.__dict__) for m in model.modules()]
@@ -126,8 +121,6 @@ def test_beams_share_cells_as_the_full_forward_of_each_hypothesis(case):
 
 
 def test_an_8_bit_row_does_not_depend_on_its_batch():
-    if not supported("int8"):
-        pytest.skip("this torch has no 8-bit products")
     linear = torch.nn.Linear(16, 8)
     x = torch.randn(5, 16) * torch.tensor([1e-3, 1.0, 50.0, 0.0, 2.0])[:, None]
     with torch.no_grad(), prepared(linear, "int8"):
@@ -139,12 +132,37 @@ def test_an_8_bit_row_does_not_depend_on_its_batch():
     assert torch.equal(together[3], linear.bias.detach())
 
 
-def test_int8_elsewhere_is_one_line(monkeypatch):
+@pytest.mark.parametrize("inputs", [16, 64, 3000])
+@pytest.mark.parametrize("native", [True, False])
+def test_8_bit_sums_of_the_largest_numbers_are_exact(inputs, native):
+    """All weights and inputs 1: each product is 127 * 127, and a pair of them needs more than 16 bits."""
+    linear = torch.nn.Linear(inputs, 64)
+    torch.nn.init.ones_(linear.weight)
+    torch.nn.init.zeros_(linear.bias)
+    with torch.no_grad(), PATHS.without(*([] if native else ["native"])), prepared(linear, "int8"):
+        torch.testing.assert_close(linear(torch.ones(2, inputs)), torch.full((2, 64), float(inputs)), atol=0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(5, 40), (33, 64), (33, 2100)])
+def test_8_bit_maps_without_a_compiler_are_those_in_c(shape):
+    outputs, inputs = shape
+    linear, x = torch.nn.Linear(inputs, outputs), torch.randn(7, 3, inputs)
+    with torch.no_grad():
+        with prepared(linear, "int8"):
+            found = linear(x)
+        with PATHS.without("native"), prepared(linear, "int8"):
+            torch.testing.assert_close(linear(x), found, atol=1e-5, rtol=1e-6)
+
+
+def test_int8_elsewhere_is_one_line():
+    with pytest.raises(PrecisionError, match=r"^precision int8: found device meta; expected a CPU"):
+        check_precision("int8", torch.device("meta"))
+
+
+def test_without_the_library_torchs_own_products_are_used(monkeypatch):
     monkeypatch.setattr(models.inference.torch.backends.mkldnn, "is_available", lambda: False)
     model = fresh(PLAIN)
-    with pytest.raises(PrecisionError, match=r"^precision int8: .*expected fp32 or bf16$"), prepared(model, "int8"):
-        pass
     src, tgt = batch()
-    for precision in ("fp32", "bf16"):  # without the library: torch's own products
+    for precision in CLOSE:
         with prepared(model, precision):
             assert torch.isfinite(steps(model, src, tgt)).all()
