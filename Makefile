@@ -25,7 +25,15 @@ JOBS ?= 2
 # Ray's tests wait for a good part of their time.
 SLOW_JOBS ?= 3
 
-.PHONY: help setup quickstart about-quickstart test test-slow test-gpu check format docs lock peers clean chromium iproute2 mlflow-server
+# A processor with AVX-512 is tested as one with AVX2 too, any other as one with the least that its kind has.
+AVX512 := $(shell grep -qm1 -w avx512bw /proc/cpuinfo 2>/dev/null && echo yes)
+FEWER := $(if $(AVX512),avx2,baseline)
+FEWER_ATEN := $(if $(AVX512),avx2,default)
+FEWER_ONEDNN := $(if $(AVX512),AVX2,SSE41)
+ARITHMETIC := tests/unit/models/test_native.py tests/unit/models/test_inference.py tests/unit/models/test_decoder_step.py \
+  tests/unit/models/test_definitions.py tests/unit/decoding
+
+.PHONY: help setup quickstart about-quickstart test test-slow test-gpu check format docs lock peers clean chromium iproute2 aarch64 mlflow-server
 
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -50,10 +58,13 @@ about-quickstart:
 	@echo "2. generates a corpus and trains six ways to fuse layers, two seeds each, through Ray: some 11 minutes on 2 cores"
 	@echo "3. prints the table, and three commands to look further. Ctrl-C stops it; the same command goes on where it stopped."
 
-test: setup  ## the fast suite
+test: setup  ## the fast suite, and its arithmetic once more as on a processor of fewer instructions
 	$(TEST_ENV) $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "$(FAST)"
+	@echo "arithmetic, with NMT_ISA=$(FEWER) ATEN_CPU_CAPABILITY=$(FEWER_ATEN) ONEDNN_MAX_CPU_ISA=$(FEWER_ONEDNN)"
+	$(TEST_ENV) NMT_ISA=$(FEWER) ATEN_CPU_CAPABILITY=$(FEWER_ATEN) ONEDNN_MAX_CPU_ISA=$(FEWER_ONEDNN) \
+	  $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "$(FAST)" $(ARITHMETIC)
 
-test-slow: setup chromium iproute2 mlflow-server  ## ray, slow, browser and chaos tests, file by file in the order of their folders
+test-slow: setup chromium iproute2 aarch64 mlflow-server  ## ray, slow, browser and chaos tests, file by file in the order of their folders
 	@$(TEST_ENV) $(BIN)/python -m pytest -q -n $(SLOW_JOBS) --dist loadfile --no-loadscope-reorder -m "$(SLOW)" --timeout 600 \
 	  || { rc=$$?; [ $$rc -eq 5 ] && echo "no slow test is selected" || exit $$rc; }
 
@@ -72,6 +83,13 @@ iproute2:
 	  echo "installing iproute2 for the tests with several machines"; \
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends iproute2; } >/dev/null 2>&1 \
 	    || echo "iproute2 could not be installed: the tests with several machines will be skipped"; \
+	fi
+
+aarch64:
+	@if ! command -v qemu-aarch64 >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing a compiler for aarch64 and qemu for the tests of decoding's C"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user; } \
+	    >/dev/null 2>&1 || echo "they could not be installed: these tests will be skipped"; \
 	fi
 
 SERVER_LOCK := cluster/mlflow/requirements.lock

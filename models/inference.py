@@ -158,7 +158,7 @@ def _int8(maps: Sequence[nn.Linear], after: str) -> Map:
     def apply(x: Tensor) -> Tensor:
         s = x.abs().amax(-1, keepdim=True).clamp_min(1e-30) / 127
         q = (x * s.reciprocal()).round().split(EXACT, dim=-1)
-        total = sum(nn.functional.linear(a, b).double() for a, b in zip(q, parts, strict=True))
+        total = torch.stack([nn.functional.linear(a, b) for a, b in zip(q, parts, strict=True)]).double().sum(0)
         y = total.float() * scale * s
         y = y if bias is None else y + bias
         return y.relu_() if after == "relu" else y
