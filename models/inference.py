@@ -25,6 +25,7 @@ from models.lazy_map import AtFirstUse, Make, Map
 from models.linear import NormedLinear
 from models.native.decoder import Scratch
 from models.native.linear import Linear
+from models.rounded_bf16 import operand, rounds
 from models.transformer import Transformer
 
 Precision = Literal["fp32", "bf16", "int8"]
@@ -95,6 +96,8 @@ def _maker(precision: Precision, device: torch.device) -> Make | None:
         return _int8
     packed = onednn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     if precision == "bf16":
+        if packed and rounds():
+            return _bf16_rounded
         return _bf16_packed if packed and torch.ops.mkldnn._is_mkldnn_bf16_supported() else _bf16
     return _fp32 if packed else None
 
@@ -122,7 +125,10 @@ def _norm(module: nn.LayerNorm) -> Map:
 
 
 def _fp32(maps: Sequence[nn.Linear], after: str) -> Map:
-    weight, bias = _joined(maps)
+    return _packed(*_joined(maps), after)
+
+
+def _packed(weight: Tensor, bias: Tensor | None, after: str) -> Map:
     if Linear.takes(weight):
         return Linear(weight, bias, after == "relu")
     packed = torch.ops.mkldnn._reorder_linear_weight(weight)
@@ -136,6 +142,12 @@ def _bf16(maps: Sequence[nn.Linear], after: str) -> Map:
     if after == "relu":
         return lambda x: nn.functional.linear(x.bfloat16(), weight, bias).relu_().float()
     return lambda x: nn.functional.linear(x.bfloat16(), weight, bias).float()
+
+
+def _bf16_rounded(maps: Sequence[nn.Linear], after: str) -> Map:
+    weight, bias = _joined(maps)
+    product = _packed(operand(weight, torch.bfloat16), None if bias is None else operand(bias, torch.bfloat16), after)
+    return lambda x: product(operand(x, torch.bfloat16)).bfloat16().float()
 
 
 def _bf16_packed(maps: Sequence[nn.Linear], after: str) -> Map:

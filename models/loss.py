@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from models.paths import PATHS
+from models.rounded_bf16 import operand
 
 CHUNK = 512
 """Positions at a time: their logits stay in a CPU's last-level cache; `CHUNK_CUDA` keeps a GPU's multiprocessors full."""
@@ -30,7 +31,7 @@ class _ChunkedLoss(torch.autograd.Function):
         device = hidden_PD.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden_PD.dtype
         with torch.autocast(device, enabled=False):
-            h_PD, weight = hidden_PD.to(dtype), weight_VD.to(dtype)
+            h_PD, weight = operand(hidden_PD, dtype), operand(weight_VD, dtype)
             off = smoothing / (weight.shape[0] - 1)
             full = torch.promote_types(dtype, torch.float32)
             loss, nll = torch.zeros(2, device=hidden_PD.device, dtype=full)
@@ -40,7 +41,7 @@ class _ChunkedLoss(torch.autograd.Function):
             for rows in chunks(h_PD):
                 h, gold = h_PD[rows], target_P[rows, None]
                 real = None if real_P is None else real_P[rows, None]
-                z = (h @ weight.t()).to(full)
+                z = (h @ weight.t()).to(dtype).to(full)
                 if bias_V is not None:
                     z += bias_V
                 z_gold = z.gather(1, gold)
@@ -55,12 +56,12 @@ class _ChunkedLoss(torch.autograd.Function):
                         p *= real
                     if d_bias is not None:
                         d_bias += p.sum(0)
-                    p = p.to(dtype)
-                    d_hidden[rows] = p @ weight
+                    p = operand(p, dtype)
+                    d_hidden[rows] = (p @ weight).to(dtype)
                     if dtype == d_weight.dtype:
                         d_weight.addmm_(p.t(), h)
                     else:
-                        d_weight += (p.t() @ h).float()  # torch adds numbers of two types slowly
+                        d_weight += (p.t() @ h).to(dtype).float()  # torch adds numbers of two types slowly
                 nll_P, loss_P = lse - z_gold, lse - (1.0 - smoothing - off) * z_gold
                 nll += nll_P.sum() if real is None else (nll_P * real).sum()
                 loss += loss_P.sum() if real is None else (loss_P * real).sum()

@@ -125,10 +125,12 @@ def _matmul() -> dict[str, Any] | None:
     torch = sys.modules.get("torch")
     if torch is None:
         return None
+    from models.rounded_bf16 import rounds
     from orchestrator import cpu
 
     return {
         "path": cpu.matmul_path(),
+        "bf16": "rounded, in fp32" if rounds() else "bf16",
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "mkldnn": bool(torch.backends.mkldnn.is_available()),
         "cuda": torch.version.cuda,

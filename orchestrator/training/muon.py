@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from models.rounded_bf16 import operand
+
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 STEPS = 5
 """Of the Newton-Schulz iteration (Jordan 2024)."""
@@ -69,6 +71,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
     x = matrices.bfloat16()
     x = x / torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True).clamp(min=1e-7)
     for _ in range(STEPS):
-        gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x
+        x = operand(x, torch.bfloat16)
+        gram = operand(x @ x.mT, torch.bfloat16)
+        x = torch.baddbmm(x, operand(torch.baddbmm(gram, gram, gram, beta=b, alpha=c), torch.bfloat16), x, beta=a)
+    return x.bfloat16()

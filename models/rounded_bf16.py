@@ -1,0 +1,62 @@
+"""Products of bf16 numbers on a CPU that has no instruction for them: inputs are rounded to bf16, fp32 does the rest, the result is rounded.
+
+Such a processor multiplies bf16 numbers some fifteen times slower than fp32 numbers. Sums are fp32 in both forms: the numbers differ only
+by the order of summation. Gradients are rounded where autocast would round them. The module replaces autocast's products on a CPU (by
+their dispatch key); outside of autocast nothing changes. `NMT_SLOW=bf16` takes the replacement out.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.paths import PATHS
+from models.processor import has_bf16_units
+
+PRODUCTS = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "addbmm", "conv1d", "scaled_dot_product_attention")
+"""What autocast computes in bf16 and models use; torch makes other products, such as einsum's, of these."""
+
+
+def rounds() -> bool:
+    """Whether products of bf16 numbers on the CPU are computed in this form."""
+    return PATHS.bf16 and not has_bf16_units()
+
+
+def operand(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """x rounded to `dtype`, in the type in which this processor is to multiply it."""
+    x = x.to(dtype)
+    return x.float() if dtype == torch.bfloat16 and x.device.type == "cpu" and rounds() else x
+
+
+def _replace(library: torch.library.Library, name: str) -> None:
+    """Makes autocast's `name` round its inputs, and its result where they are computed in fp32."""
+    product = getattr(torch.ops.aten, name).default
+
+    def cast(x: Any) -> Any:
+        return operand(x, torch.bfloat16) if isinstance(x, Tensor) and x.dtype in (torch.float32, torch.bfloat16) else x
+
+    def rounded(*args: Any, **options: Any) -> Tensor:
+        dtype = torch.get_autocast_dtype("cpu")
+        if dtype != torch.bfloat16:
+            raise NotImplementedError(f"autocast to {dtype} on a CPU; expected bfloat16")
+        with torch.autocast("cpu", enabled=False):
+            y: Tensor = product(*map(cast, args), **{key: cast(value) for key, value in options.items()})
+            return y.bfloat16() if y.dtype == torch.float32 else y
+
+    library.impl(name, rounded, "AutocastCPU", allow_override=True)
+
+
+def _install() -> torch.library.Library:
+    library = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Warning only once for all operators")
+        for name in PRODUCTS:
+            _replace(library, name)
+    return library
+
+
+_LIBRARY = None if has_bf16_units() else _install()
+"""Kept: what it replaces ends with it."""
