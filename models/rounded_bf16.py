@@ -1,4 +1,4 @@
-"""Products of bf16 numbers on a CPU that has no instruction for them: inputs are rounded to bf16, fp32 does the rest, the result is rounded.
+"""Products of bf16 numbers on a CPU without instructions for them: inputs are rounded to bf16, fp32 does the rest, the result is rounded.
 
 Such a processor multiplies bf16 numbers some fifteen times slower than fp32 numbers. Sums are fp32 in both forms: the numbers differ only
 by the order of summation. Gradients are rounded where autocast would round them. The module replaces autocast's products on a CPU (by

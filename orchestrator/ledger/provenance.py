@@ -130,11 +130,10 @@ def _matmul() -> dict[str, Any] | None:
 
     return {
         "path": cpu.matmul_path(),
-        "bf16": "rounded, in fp32" if rounds() else "bf16",
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "mkldnn": bool(torch.backends.mkldnn.is_available()),
         "cuda": torch.version.cuda,
-    }
+    } | ({"bf16": "rounded to bf16, multiplied in fp32"} if rounds() else {})
 
 
 def dump_commit(commit: str | None, dirty: str | None) -> bytes:
