@@ -80,5 +80,6 @@ class UpdateLoader:
 
 def total_steps(loader: UpdateLoader, train: TrainSpec, progress: Progress) -> int:
     """Number of updates of the whole training; an estimate where it is given in epochs."""
-    epochs = math.inf if train.max_epochs is None else progress.step + loader.updates_of(progress.epoch, train.max_epochs)
+    done = progress.step - progress.index // loader.batch.accumulate  # before the current epoch
+    epochs = math.inf if train.max_epochs is None else done + loader.updates_of(progress.epoch, train.max_epochs)
     return int(min(epochs, math.inf if train.max_steps is None else train.max_steps))

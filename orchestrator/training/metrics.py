@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from orchestrator.training.batches import Update
+from orchestrator.training.runtime import Runtime
 from orchestrator.training.state import Progress
 
 
 class Meter:
-    """Accumulates the logs of updates; `read` returns their metrics and resets."""
+    """Accumulates the logs of updates; `read` returns their metrics and resets.
 
-    def __init__(self) -> None:
+    Sums are float64, so that a checkpoint's JSON holds them exactly. `read` and `state` are collective over the workers.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
         self._clear()
 
     def _clear(self) -> None:
@@ -30,22 +37,37 @@ class Meter:
         progress.padded_tokens += update.padded_tokens
         progress.seconds += seconds
         for name, value in sums.items():
-            self.sums[name] = self.sums[name] + value if name in self.sums else value
+            self.sums[name] = self.sums[name] + value if name in self.sums else value.double()
 
-    def read(self, world_size: int) -> dict[str, Any]:
-        """nll and loss per target token; accuracy of the sampled positions; regularizers as mean per update.
+    def _totals(self) -> dict[str, float]:
+        """The sums over all workers."""
+        names = sorted(self.sums)
+        return dict(zip(names, self.runtime.sum(torch.stack([self.sums[name] for name in names])).tolist(), strict=True)) if names else {}
 
-        The sums are those of one of `world_size` workers.
-        """
+    def read(self) -> dict[str, Any]:
+        """nll and loss per target token; accuracy of the sampled positions; regularizers as mean per update."""
         if not self.steps:
             return {}
-        metrics: dict[str, Any] = {}
-        right, sampled = self.sums.pop("right", None), self.sums.pop("sampled", None)
+        totals, metrics = self._totals(), dict[str, Any]()
+        right, sampled = totals.pop("right", None), totals.pop("sampled", None)
         if right is not None and sampled is not None:
-            metrics["train/accuracy"] = float(right) / max(1.0, float(sampled))
-        for name, value in self.sums.items():
-            per = self.tokens / world_size if name in ("nll", "loss") else self.steps / world_size
-            metrics[f"train/{name}"] = float(value) / per
+            metrics["train/accuracy"] = right / max(1.0, sampled)
+        for name, value in totals.items():
+            metrics[f"train/{name}"] = value / (self.tokens if name in ("nll", "loss") else self.steps)
         metrics["train/tokens_per_second"] = round(self.tokens / self.seconds, 1) if self.seconds else 0.0
         self._clear()
         return metrics
+
+    def state(self) -> dict[str, Any]:
+        """What no report holds yet, for a checkpoint."""
+        state = {"sums": self._totals(), "steps": self.steps, "tokens": self.tokens, "seconds": self.seconds}
+        self.load(state)
+        return state
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Of a checkpoint. The main worker continues the sums of all workers; the others start from 0."""
+        self.steps, self.tokens, self.seconds = state["steps"], state["tokens"], state["seconds"]
+        share = float(self.runtime.is_main)
+        self.sums = {
+            name: torch.tensor(total * share, dtype=torch.float64, device=self.runtime.device) for name, total in state["sums"].items()
+        }

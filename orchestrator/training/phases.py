@@ -51,12 +51,12 @@ def due(every: Every, progress: Progress) -> bool:
 def ended_by(spec: RunSpec, progress: Progress) -> str | None:
     """max_steps, max_epochs, patience or min_lr: the first that ends the training; None if none does.
 
-    The smallest rate of a plateau ends the training even before a restart.
+    The smallest rate of a plateau ends the training even before a restart. A restart leaves its epoch, which may have been the last.
     """
     p, train = progress, spec.train
     if train.max_steps is not None and p.step >= train.max_steps:
         return "max_steps"
-    if train.max_epochs is not None and p.epoch >= train.max_epochs:
+    if train.max_epochs is not None and p.epoch + (p.index > 0 and restart_due(spec, p)) >= train.max_epochs:
         return "max_epochs"
     if train.patience is not None and p.worse >= train.patience:
         return "patience"

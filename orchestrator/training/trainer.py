@@ -88,7 +88,7 @@ class Trainer:
         # data, metrics, state
         self.train_pairs = prepared.pairs("train")
         self.validator = Validator(prepared.pairs("valid"), runtime)
-        self.meter = Meter()
+        self.meter = Meter(runtime)
         self.gradient_norms = GradientNorms(self.model, spec.train.log_gradient_norms if runtime.is_main else 0)
         self.progress = Progress(origin=dict(origin or {}))
         self.journal: Journal | None = None  # open during `train`
@@ -120,7 +120,10 @@ class Trainer:
         return TrainResult(status, reason, self.progress, self.params, self.weights(), self.executed_steps, self.warm_start, ended_by)
 
     def train_phase(self) -> None:
-        """Trains until the training is finished or the optimizer restarts."""
+        """Trains until the training is finished or the optimizer must restart."""
+        if phases.restart_due(self.spec, self.progress):  # here, because a checkpoint is older than the restart that follows it
+            phases.restart(self.progress)
+            self.optimizer = build_optimizer(self.model, self.spec.optim)
         batch, schedule = phases.settings(self.spec, self.progress)
         loader = UpdateLoader(self.train_pairs, batch, self.spec.seed, self.runtime.rank, self.runtime.world_size)
         self.report({"total_steps": total_steps(loader, self.spec.train, self.progress)})
@@ -137,8 +140,6 @@ class Trainer:
                 self.report(self.save_checkpoint({}, force=True))
                 raise KeyboardInterrupt
             if phases.restart_due(self.spec, self.progress):
-                phases.restart(self.progress)
-                self.optimizer = build_optimizer(self.model, self.spec.optim)
                 return
 
     def train_step(self, update: Update, schedule: Schedule) -> None:
@@ -243,14 +244,16 @@ class Trainer:
     def save_checkpoint(self, metrics: dict[str, Any], *, force: bool) -> dict[str, Any]:
         """Saves a snapshot and a checkpoint where due (`force`: the checkpoint now). Returns the report, which the checkpoint holds too."""
         p, train = self.progress, self.spec.train
+        due = force or phases.due(train.checkpoint_every, p)
+        meter = self.meter.state() if due else {}  # of all workers
         if not self.runtime.is_main:
             return metrics
         if train.snapshots and (phases.due(train.snapshot_every or train.checkpoint_every, p) or self.finished):
             self.store.save_snapshot(p.step, self.weights(), train.snapshots)
-        if force or phases.due(train.checkpoint_every, p):
+        if due:
             metrics |= self.gradient_norms.flush()  # those that no checkpoint holds would be lost with the process
-            # dropout streams are a function of (seed, step, micro-batch, rank), so the step is all of the generators' state
-            state = {"progress": p.to_json(), "report": metrics, "rng": {"dropout": p.step}}
+            # no generator's state: dropout streams are a function of (seed, step, micro-batch, rank)
+            state = {"progress": p.to_json(), "report": metrics, "meter": meter}
             tensors = {"model": self.weights(), "optimizer": optimizer_tensors(self.model, self.optimizer)}
             if self.average is not None:
                 tensors["ema"] = self.average.average
@@ -267,6 +270,8 @@ class Trainer:
         if (origin := component_sources.after_resuming(self.progress.origin, now)) != self.progress.origin:
             self.progress.origin = origin
             self.report({"warning": f"{', '.join(component_sources.edited(origin))} changed since the checkpoint; --again begins anew"})
+        if "meter" in saved.state:  # checkpoints of earlier versions have none
+            self.meter.load(saved.state["meter"])
         copy_into(self.model, saved.tensors["model"])
         load_optimizer(self.model, self.optimizer, saved.tensors["optimizer"])
         if self.average is not None:
@@ -278,7 +283,7 @@ class Trainer:
 
     def training_metrics(self) -> dict[str, Any]:
         p = self.progress
-        return self.meter.read(self.runtime.world_size) | {
+        return self.meter.read() | {
             **self.gradient_norms.flush(),
             "train/lr": self.optimizer.param_groups[0]["lr"],
             "train/epoch": p.epoch,

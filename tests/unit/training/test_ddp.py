@@ -7,7 +7,9 @@ import os
 import shutil
 import signal
 import socket
+from contextlib import suppress
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -20,6 +22,7 @@ from orchestrator.ledger.keys import keys_of
 from orchestrator.ledger.run_files import Store
 from orchestrator.sweeps.row import ledger_of, result_of, run_row
 from orchestrator.sweeps.task import Task
+from orchestrator.training import trainer
 from orchestrator.training.gradient_norms import SAMPLES
 from orchestrator.training.runtime import Runtime
 from orchestrator.training.trainer import STOP_POLL_EVERY
@@ -63,6 +66,7 @@ VARIANTS = {
     },
     "transparent": {"bridge": {"kind": "transparent", "dropout": 0.0}},
     "nag-plateau": {},
+    "sentences-resumed": {},  # one sentence an update: a worker is idle; stopped after 7 updates, between two reports
 }
 PLATEAU = {"kind": "plateau", "lr": 0.5, "shrink": 0.5, "min_lr": 0.05}  # from so high a rate that validations rise
 
@@ -78,7 +82,8 @@ def _spec(name):
     nag = name == "nag-plateau"
     optim = {"kind": "nag", "clip_norm": 0.1, "schedule": PLATEAU} if nag else {}
     train = {"validate_every": 1, "max_steps": 20} if nag else {} if name == "plain" else {"max_steps": 10}
-    return changed(model=NO_DROPOUT | VARIANTS[name], batch={"accumulate": 2}, optim=optim, train={"recompute": recompute} | train)
+    batch = {"unit": "sentences", "size": 1} if name == "sentences-resumed" else {"accumulate": 2}
+    return changed(model=NO_DROPOUT | VARIANTS[name], batch=batch, optim=optim, train={"recompute": recompute} | train)
 
 
 def _runtime(rank: int, port: int) -> Runtime:
@@ -95,7 +100,16 @@ def _workers(rank: int, port: int, folder: str, cache: str) -> None:
     ready = prepare(_spec("plain").data, None, Path(cache))
     torch.set_default_dtype(torch.float64)
     for name in VARIANTS:
-        fit(_spec(name), ready, base / name, None, runtime)
+        recorder = Recorder()
+        if name == "sentences-resumed":
+            with (
+                patch.object(trainer, "STOP_POLL_EVERY", 7),
+                patch.object(interrupt, "requested", lambda: True),
+                suppress(KeyboardInterrupt),
+            ):
+                fit(_spec(name), ready, base / name, recorder, runtime)
+        fit(_spec(name), ready, base / name, recorder, runtime)
+        (base / f"{name}-{rank}.json").write_text(json.dumps(_figures(recorder)))
     recorder = Recorder()
     fit(NORMS, ready, base / "norms", recorder, runtime)
     torch.set_default_dtype(torch.float32)
@@ -118,6 +132,14 @@ NORMS = changed(
     batch={"accumulate": 2},
     train={"log_gradient_norms": 3, "max_steps": 6},
 )
+
+
+def _figures(recorder: Recorder) -> dict[str, float]:
+    """What training reports, but for its speed and the accuracy, which samples other positions where sentences are shared out."""
+    found = {
+        f"{name} {report['step']}": value for report in recorder.reports for name, value in report.items() if name.startswith("train/")
+    }
+    return {name: value for name, value in found.items() if not name.startswith(("train/accuracy", "train/tokens_per_second"))}
 
 
 def _samples(recorder: Recorder) -> list:
@@ -181,7 +203,9 @@ def test_two_workers_log_the_gradient_of_the_whole_update(two, prepared, tmp_pat
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_two_workers_equal_one(two, prepared, tmp_path, name, double):
-    one = fit(_spec(name), prepared, tmp_path / "one")
+    alone = Recorder()
+    one = fit(_spec(name), prepared, tmp_path / "one", alone)
+    assert json.loads((two / f"{name}-0.json").read_text()) == pytest.approx(_figures(alone), rel=1e-6)
     weights = Store(two / name, KEY).weights("last")
     saved = Store(two / name, KEY).latest(lambda path, reason: None, repair=False)
     assert saved is not None and saved.state["progress"]["rate_cuts"] == one.progress.rate_cuts

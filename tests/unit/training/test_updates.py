@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -211,22 +212,39 @@ def update(src_tokens, tgt_tokens, padded):
     return Update([], [], src_tokens, tgt_tokens, padded, 0, 0)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_report_is_per_token_where_it_is_a_loss_and_per_update_where_it_is_a_term(workers):
-    meter, progress = Meter(), Progress()
+class Two(Runtime):
+    """The main one of two workers. What the other adds to a sum is the same, but for the first of the sums, of which it has none."""
+
+    def sum(self, tensor):
+        other = tensor.clone()
+        other[0] = 0.0
+        return tensor + other
+
+
+@pytest.mark.parametrize("runtime", [Runtime(), Two(world_size=2)])
+def test_a_report_is_per_token_where_it_is_a_loss_and_per_update_where_it_is_a_term(runtime):
+    """Of all workers, also where a checkpoint comes between the updates of a report."""
+    meter, progress, workers = Meter(runtime), Progress(), runtime.world_size
     for nll, seconds in ((30.0, 0.5), (50.0, 1.5)):
         sums = {"nll": nll, "loss": 2 * nll, "diversity_encoder": 0.25, "right": 3.0, "sampled": 4.0}
         meter.add(progress, update(15, 10, 60), {name: torch.tensor(value) for name, value in sums.items()}, seconds)
-    found = meter.read(workers)  # the sums are of one of the workers, the tokens of all
-    assert found == {
+    state = json.loads(json.dumps(meter.state()))
+    metrics = {
         "train/accuracy": 0.75,
         "train/nll": 80 / 20 * workers,
         "train/loss": 160 / 20 * workers,
-        "train/diversity_encoder": 0.25 * workers,
+        "train/diversity_encoder": 0.25,
         "train/tokens_per_second": 10.0,
     }
+    meter.runtime = Runtime()  # the other worker's sums are 0 after a checkpoint
+    assert meter.read() == metrics
     assert progress.tokens_per_second == 10.0 and progress.padding_share == pytest.approx(1 - 50 / 120)
-    assert meter.read(workers) == {}
+    assert meter.read() == {}
+    meter.load(state)
+    assert meter.read() == metrics
+    other = Meter(Runtime(rank=1))
+    other.load(state)
+    assert (other.steps, other.tokens, set(map(float, other.sums.values()))) == (2, 20, {0.0})
 
 
 def small_pairs(*lengths):
@@ -271,4 +289,5 @@ def test_the_length_told_is_what_is_left_of_the_epochs_after_what_is_done():
     three = TrainSpec(max_epochs=3)
     assert total_steps(feed, three, Progress()) == 18
     assert total_steps(feed, three, Progress(step=9, epoch=2)) == 15  # a first phase of other batches
+    assert total_steps(feed, three, Progress(step=8, epoch=1, index=2)) == 18
     assert total_steps(feed, TrainSpec(max_epochs=3, max_steps=7), Progress()) == 7
