@@ -58,6 +58,9 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """Schedule -> the options that only some schedules have, with their defaults for this one."""
 
+_UNUSED = {"noam": ("lr",), "plateau": ("warmup", "warmup_ratio", "factor")}
+"""Schedule -> the options of most others that it does not use; the schedules that are not named do not use `factor`."""
+
 _OPTIONAL = ("shrink", "min_lr", "cut", "cooldown", "decay")
 
 ROUNDING = 1e-9
@@ -75,8 +78,8 @@ class Schedule(Strict):
 
     kind: Literal["noam", "inverse-sqrt", "fixed", "plateau", "wsd", "cosine"] = "noam"
     """noam: factor * d_model^-0.5 * min(t^-0.5, t * w^-1.5). inverse-sqrt: lr * sqrt(w / t). fixed: lr. plateau: lr * shrink^(cuts so far),
-    without warm-up, until the rate is below `min_lr`. wsd (warm-up, stable, decay; Hu et al. 2024): lr, then a decay to `min_lr`. cosine
-    (Loshchilov and Hutter 2017): half a cosine from lr to `min_lr` over the updates after the warm-up."""
+    without warm-up, until the rate is below `min_lr`. wsd (warm-up, stable, decay; Hu et al. 2024): lr, then a decay towards `min_lr`.
+    cosine (Loshchilov and Hutter 2017): half a cosine from lr towards `min_lr` over the updates after the warm-up."""
     warmup: Natural = 4000
     """w, in updates; 0 with plateau or with warmup_ratio."""
     warmup_ratio: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -88,7 +91,8 @@ class Schedule(Strict):
     shrink: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Factor of the rate at each cut of a plateau, 0.1 by default."""
     min_lr: Annotated[float, Field(gt=0)] | None = None
-    """Of wsd and cosine, the last rate (null: 0). Of plateau, the rate below which training ends, 1e-4 by default."""
+    """Of wsd and cosine, the rate that the decay would reach at update T + 1 (null: 0): the last update's is higher. Of plateau, the rate
+    below which training ends, 1e-4 by default."""
     cut: Literal["each_rise", "after_first_rise"] | None = None
     """When a plateau's rate is cut. each_rise (default): at each validation whose nll is higher than at the previous one; after_first_rise:
     at the first such validation and at every later one."""
@@ -107,15 +111,15 @@ class Schedule(Strict):
         no_warmup = data.get("kind") == "plateau" or data.get("warmup_ratio") is not None
         return {"lr": None} | ({"warmup": 0} if no_warmup else {}) | defaults | given
 
-    @field_validator("warmup", "warmup_ratio", "lr", *_OPTIONAL)
+    @field_validator("warmup", "warmup_ratio", "factor", "lr", *_OPTIONAL)
     @classmethod
     def _fits(cls, value: Any, info: ValidationInfo) -> Any:
         kind, name = info.data.get("kind"), str(info.field_name)
         if kind is None:  # kind is invalid and already reported
             return value
-        given = value is not None and (name, value) != ("warmup", 0)
-        unused = name not in _DEFAULTS.get(kind, {}) if name in _OPTIONAL else {"plateau": "warmup", "noam": "lr"}.get(kind) == name
-        if given and (unused or (name == "warmup_ratio" and kind == "plateau")):
+        given = value is not None and (name, value) not in (("warmup", 0), ("factor", 1.0))
+        unused = name not in _DEFAULTS.get(kind, {}) if name in _OPTIONAL else name in _UNUSED.get(kind, ("factor",))
+        if given and unused:
             raise ValueError(f"{name} is not used by schedule {kind}")
         if name == "warmup_ratio" and given and info.data.get("warmup"):
             raise ValueError("give one of warmup and warmup_ratio")
@@ -186,8 +190,8 @@ class OptimSpec(Strict):
 
     kind: Literal["adam", "nag", "muon"] = "adam"
     """adam (Kingma and Ba 2015); nag (Nesterov 1983, fairseq's form); muon (Jordan 2024): momentum with orthogonalised updates for the
-    matrices between embeddings and output, scaled to the size of Adam's updates (Liu et al. 2025) so that both share one learning rate;
-    Adam for all other parameters."""
+    weights of linear maps but the output layer's, scaled to the size of Adam's updates (Liu et al. 2025) so that both share one learning
+    rate; Adam for all other parameters."""
     betas: Annotated[list[Probability], Field(min_length=2, max_length=2)] = BETAS
     """Decay of Adam's first and second moment."""
     eps: Annotated[float, Field(gt=0)] = EPS
@@ -195,7 +199,8 @@ class OptimSpec(Strict):
     momentum: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Momentum of nag and muon; null: 0.99 for nag, 0.95 for muon."""
     weight_decay: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Decoupled weight decay (Loshchilov and Hutter 2019), applied to parameters with two or more dimensions."""
+    """Decoupled weight decay (Loshchilov and Hutter 2019) of adam and muon. Only the weights of linear maps decay, and the output layer's
+    does not."""
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Decay of an exponential moving average of the weights (`decode.checkpoint: ema`); after update t it is at most (1 + t) / (10 + t).
     null: there is no average."""
@@ -220,10 +225,10 @@ class OptimSpec(Strict):
             data = data | {"momentum": _MOMENTUM[kind]}
         return data
 
-    @field_validator("betas", "eps", "momentum")
+    @field_validator("betas", "eps", "momentum", "weight_decay")
     @classmethod
     def _fits(cls, value: Any, info: ValidationInfo) -> Any:
-        options: dict[str, dict[str, Any]] = {"adam": {"momentum": None}, "nag": {"betas": BETAS, "eps": EPS}}
+        options: dict[str, dict[str, Any]] = {"adam": {"momentum": None}, "nag": {"betas": BETAS, "eps": EPS, "weight_decay": 0.0}}
         unset = options.get(info.data.get("kind", ""), {})
         if value != unset.get(str(info.field_name), value):
             raise ValueError(f"{info.field_name} is not used by optimiser {info.data['kind']}")

@@ -57,6 +57,7 @@ def test_rates_over_a_known_length(schedule: dict, expected: list[float]) -> Non
         ({"kind": "cosine"}, "lr is needed by schedule cosine"),
         ({"kind": "cosine", "lr": 1.0, "cooldown": 0.1}, "cooldown is not used by schedule cosine"),
         ({"kind": "fixed", "lr": 1.0, "min_lr": 0.1}, "min_lr is not used by schedule fixed"),
+        ({"kind": "fixed", "lr": 1.0, "factor": 2.0}, "factor is not used by schedule fixed"),
         ({"kind": "wsd", "lr": 1.0, "warmup": 10, "warmup_ratio": 0.1}, "give one of warmup and warmup_ratio"),
         ({"kind": "plateau", "lr": 1.0, "warmup_ratio": 0.1}, "warmup_ratio is not used by schedule plateau"),
         ({"kind": "wsd", "lr": 0.1, "min_lr": 0.2}, "min_lr is 0.2; expected less than lr, 0.1"),
@@ -65,6 +66,18 @@ def test_rates_over_a_known_length(schedule: dict, expected: list[float]) -> Non
 def test_options_that_a_schedule_has_not(schedule: dict, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Schedule.model_validate(schedule)
+
+
+def test_nag_refuses_the_weight_decay_that_it_would_not_apply() -> None:
+    with pytest.raises(ValidationError, match="weight_decay is not used by optimiser nag"):
+        OptimSpec(kind="nag", weight_decay=0.1)
+    assert OptimSpec(kind="nag", weight_decay=0.0).weight_decay == 0.0
+
+
+def test_the_last_rate_lies_above_min_lr() -> None:
+    for kind in ("wsd", "cosine"):
+        parsed = Schedule.model_validate({"kind": kind, "lr": 2.0, "warmup": 2, "min_lr": 0.5})
+        assert learning_rate(parsed, 10, 64, length=10) > 0.5 == learning_rate(parsed, 11, 64, length=10)
 
 
 def test_stages_of_batches_come_in_order(prepared) -> None:
