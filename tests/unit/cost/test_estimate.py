@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from models.flops import Tokens
 from orchestrator.cost import probes
 from orchestrator.cost.check import check
 from orchestrator.cost.estimate import Costs
+from orchestrator.cost.flops import work
 from orchestrator.cost.plan_costs import add_costs, duration, lines, totals
 from orchestrator.cost.probing import choose
 from orchestrator.data.prepare import prepare
@@ -20,6 +22,7 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.cost import Cost
 from orchestrator.sweeps.plan import Data, Planned, plan
+from orchestrator.training.batches import UpdateLoader
 
 MEASURES = {
     "train_flops": 1e9,
@@ -74,6 +77,23 @@ def test_a_probed_row_costs_its_operations_at_the_measured_rate(data: Data, tmp_
     assert cost.hours == pytest.approx((cost.seconds or 0) / 3600)
     two = costs.of(row, workers=2)
     assert (two.basis, two.devices) == ("estimated", 2) and two.train == pytest.approx((cost.train or 0) / 2)
+
+
+def test_a_validation_is_a_forward_pass_at_its_measured_rate(data: Data, tmp_path: Path) -> None:
+    """Of the operations of its pairs, not of three times as many as an update has; an update is one forward and one backward pass."""
+    costs, row = Costs(data, tmp_path), rows()[0]
+    keep(costs, row, start_seconds=0.0, checkpoint_seconds=0.0)
+    cost, spec, prepared = costs.of(row), row.spec, costs.prepared(row)
+    assert spec is not None and prepared is not None
+    pairs, of_model = prepared.pairs("valid"), work(spec.model, prepared.src_size, prepared.tgt_size)
+    tokens = Tokens.of(zip((pairs.src_lengths + 1).tolist(), (pairs.tgt_lengths + 1).tolist(), strict=True))
+    validations = (spec.train.max_steps or 0) // int(spec.train.validate_every)
+    assert validations and cost.around == pytest.approx(validations * of_model.forward(tokens) * 1e-9)
+    everything = prepared.pairs("train")
+    whole = Tokens.of(zip((everything.src_lengths + 1).tolist(), (everything.tgt_lengths + 1).tolist(), strict=True))
+    share = (cost.flop_update or 0) / (3 * of_model.forward(whole))  # of the corpus in an update
+    updates = UpdateLoader(everything, spec.batch, 1).updates_of(0, 1)
+    assert share == pytest.approx(1 / updates, rel=0.1)
 
 
 def test_the_nearest_probe_stands_in_and_its_own_comes_first(data: Data, tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def test_the_transformer_is_counted_by_its_own_equations() -> None:
     one = transformer(d, 0, 0, 1, 0)
     attention = 2 * d * t * (t + 1) + 4 * d * 5 * t
     assert one.forward(Tokens.of([(5, t)])) == t * 2 * 6 * d * d + 5 * 2 * 2 * d * d + attention
+    assert transformer(d, 0, 1, 0, 0).forward(Tokens.of([(t, 5)])) == t * 2 * 4 * d * d + 4 * d * t * t
 
 
 def test_training_is_three_forward_passes_and_sums_are_linear() -> None:

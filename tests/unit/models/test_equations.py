@@ -6,10 +6,14 @@ import math
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from models import build
+from models.config import DropoutConfig, ModelConfig
 from models.dropout import Dropout, draw_bits, keep_mask
+from models.feed_forward import FeedForward
 from models.loss import label_smoothed_loss
+from models.site import Site
 from tests.unit.models.model_cases import VOCAB, batch, config
 
 
@@ -376,3 +380,20 @@ def test_fused_dropouts_equal_their_parts(dtype):
             assert (one is None) == (two is None)
             if one is not None:
                 torch.testing.assert_close(one, two, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_the_feed_forward_network_drops_between_its_maps(activation):
+    """W2 drop(act(W1 x + b1)) + b2: with W2 = 1 and b2 = 0 what is kept is act(..) / (1 - p), and its share is 1 - p."""
+    ffn = FeedForward(Site("encoder", 1, 1, ModelConfig(d_model=64, d_ff=64, activation=activation, dropout=DropoutConfig(ffn=0.25))))
+    torch.manual_seed(1)
+    with torch.no_grad():
+        ffn.outer.weight.copy_(torch.eye(64))
+        ffn.outer.bias.fill_(1.0)
+        x = torch.randn(8, 32, 64)
+        want = getattr(F, activation)(F.linear(x, ffn.inner.weight, ffn.inner.bias))
+        found = ffn.train()(x) - 1.0  # the bias behind the dropout is never dropped
+        dropped = (found.abs() < 1e-6) & (want.abs() > 1e-3)
+        torch.testing.assert_close(found[~dropped], want[~dropped] / 0.75, atol=1e-2, rtol=1e-4)
+        assert dropped.sum() / (want.abs() > 1e-3).sum() == pytest.approx(0.25, abs=0.03)
+        torch.testing.assert_close(ffn.eval()(x) - 1.0, want, atol=1e-6, rtol=1e-5)
