@@ -5,6 +5,7 @@ An empty source gives an empty output without a run of the model.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -102,12 +103,13 @@ def translate_lines(
 ) -> list[str]:
     """Detokenised translations of raw source lines, in input order; an empty line stays empty.
 
-    Lines are cut after MAX_SUBWORDS subwords, with a message to `warn`.
+    Lines are cut after MAX_SUBWORDS subwords, or where the learned positions leave room for EOS alone, with a message to `warn`.
     """
+    limit = min(MAX_SUBWORDS, (getattr(model, "max_positions", None) or sys.maxsize) - 1)
     ids = prepared.encode([line[:MAX_CHARACTERS] for line in lines], "src")
     for number, (line, source) in enumerate(zip(lines, ids, strict=True), start=1):
-        if len(source) > MAX_SUBWORDS or len(line) > MAX_CHARACTERS:
-            ids[number - 1] = truncated(source, MAX_SUBWORDS)
+        if len(source) > limit or len(line) > MAX_CHARACTERS:
+            ids[number - 1] = truncated(source, limit)
             warn(f"stdin:{number}: found a line of {len(line)} characters; its first {len(ids[number - 1])} subwords are translated")
     outputs = decode_corpus(model, ids, decode)
     return prepared.decode([hypotheses[0].ids for hypotheses in outputs], "tgt")

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from models import build
 from orchestrator.decoding import translate
 from orchestrator.decoding.beam import Hypothesis
 from orchestrator.errors import UserError
+from orchestrator.specs.schema import DecodeSpec
 
 
 class Codec:
@@ -37,6 +39,17 @@ def test_a_very_long_line_is_cut_and_told(echo: Codec) -> None:
     assert out == ["3", str(translate.MAX_SUBWORDS), str(translate.MAX_SUBWORDS)]
     assert echo.longest == translate.MAX_CHARACTERS  # what takes lines apart need not see the rest
     assert told == [f"stdin:2: found a line of 1000000 characters; its first {translate.MAX_SUBWORDS} subwords are translated"]
+
+
+def test_a_line_longer_than_the_learned_positions_is_cut_where_its_end_has_a_place() -> None:
+    stack = {"num_layers": 1}
+    sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2, "encoder": stack, "decoder": stack}
+    model = build(sizes | {"positions": "learned", "max_positions": 12}, 20, 20, 1).eval()
+    told: list[str] = []
+    codec, search = Codec(), DecodeSpec(beam_size=1)
+    long, longest, short = translate.translate_lines(model, codec, ["ab" * 12, "ab" * 11, "ab"], search, told.append)
+    assert told == ["stdin:1: found a line of 24 characters; its first 11 subwords are translated"]
+    assert long == longest and short
 
 
 def test_lines_are_those_of_the_text() -> None:
