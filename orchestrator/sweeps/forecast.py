@@ -1,7 +1,7 @@
 """How far the runs of a sweep are, and when it will end, from what their files say.
 
-A run's speed is that of its own reports, else of the same row's other seeds, else of all runs that have reported. A run that a scheduler
-may yet stop counts in full, so that the forecast is an upper bound.
+A run's speed is that of its own reports, else of the same row's other seeds, else of all runs that have reported. The time of decoding is
+learned from runs that are done in the same way. A run that a scheduler may yet stop counts in full.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -46,7 +46,10 @@ class Tail:
 
 @dataclass
 class Progress:
-    """One run. steps, total: updates done and planned, 0 if unknown. rate: seconds per update. score: BLEU on the test set."""
+    """One run. steps, total: updates done and planned, 0 if unknown. rate: seconds per update. score: BLEU on the test set.
+
+    decoding: seconds of its decodings and of tuning the length penalty; None until `learn` has found it done.
+    """
 
     row: str
     seed: int
@@ -58,6 +61,7 @@ class Progress:
     steps: int = 0
     total: int = 0
     rate: float | None = None
+    decoding: float | None = None
     score: float | None = None
     figures: dict[str, float] = field(default_factory=dict)
     _first: tuple[int, float] | None = None
@@ -105,6 +109,11 @@ class Progress:
         self.score = next((float(score["bleu"]) for score in scores[:1] if score and score.get("bleu") is not None), None)
         return self.status in ENDED and before not in ENDED
 
+    def learn(self, ledger: Ledger) -> None:
+        if self.status == "done":
+            records = [*ledger.decodes(self.train_key), *ledger.tunes(self.train_key)]
+            self.decoding = sum(float(record.get("seconds") or 0.0) for record in records)
+
     @property
     def note(self) -> str:
         return "  ".join(f"{label} {self.figures[label]:{form}}" for label, form in FORMATS.items() if label in self.figures)
@@ -112,41 +121,53 @@ class Progress:
 
 @dataclass(frozen=True)
 class Forecast:
-    """seconds: until the end, by the clock; device_seconds: of workers. None before the first report of any run."""
+    """seconds: until the end, by the clock; device_seconds: of workers. None before the first report of any run.
+
+    decoding: whether they include decoding, which is known once a run is done.
+    """
 
     seconds: float | None
     device_seconds: float | None
+    decoding: bool = True
 
     def text(self, now: float | None = None) -> str:
         if self.seconds is None or self.device_seconds is None:
             return "time left: known after the first reports"
         end = time.strftime("%H:%M", time.localtime((time.time() if now is None else now) + self.seconds))
-        return f"at most {duration(self.seconds)} left (until {end}, {self.device_seconds / 3600:.2g} device-hours)"
+        what = "left" if self.decoding else "of training left"
+        return f"about {duration(self.seconds)} {what} (until {end}, {self.device_seconds / 3600:.2g} device-hours)"
 
 
-def forecast(runs: Sequence[Progress], tail: float = 0.0) -> Forecast:
-    """tail: seconds of a run after its last update, for decoding and scoring."""
-    rows: dict[str, list[float]] = {}
-    for run in runs:
-        if run.rate is not None:
-            rows.setdefault(run.row, []).append(run.rate)
+def forecast(runs: Sequence[Progress]) -> Forecast:
+    rates, usual = _means((run.row, run.rate) for run in runs)
+    decodings, usual_decoding = _means((run.row, run.decoding) for run in runs)
     left = [run for run in runs if run.status not in ENDED]
     if not left:
         return Forecast(0.0, 0.0)
-    if not rows:
+    if not rates:
         return Forecast(None, None)
-    usual = fmean(rate for rates in rows.values() for rate in rates)
     total = max(run.total for run in runs)
     seconds = []
     for run in left:
-        rate = run.rate if run.rate is not None else fmean(rows.get(run.row, [usual]))
-        seconds.append(tail + rate * (run.left if run.total else total))
+        rate = run.rate if run.rate is not None else rates.get(run.row, usual)
+        seconds.append(decodings.get(run.row, usual_decoding) + rate * (run.left if run.total else total))
     together = max(1, sum(run.status in ("running", "decoding") for run in left))
-    return Forecast(max(sum(seconds) / together, max(seconds)), sum(s * run.workers for s, run in zip(seconds, left, strict=True)))
+    return Forecast(
+        max(sum(seconds) / together, max(seconds)), sum(s * run.workers for s, run in zip(seconds, left, strict=True)), bool(decodings)
+    )
+
+
+def _means(figures: Iterable[tuple[str, float | None]]) -> tuple[dict[str, float], float]:
+    """(mean over the runs of each row, mean over all runs that have the figure or 0)"""
+    rows: dict[str, list[float]] = {}
+    for row, figure in figures:
+        if figure is not None:
+            rows.setdefault(row, []).append(figure)
+    return {row: fmean(values) for row, values in rows.items()}, fmean([v for values in rows.values() for v in values] or [0.0])
 
 
 def summary(runs: Sequence[Progress], ahead: Forecast) -> str:
-    """`3 of 12 runs ended (3 done), 2 running, 7 waiting; at most 4 min left (until 13:40, 0.1 device-hours)`."""
+    """`3 of 12 runs ended (3 done), 2 running, 7 waiting; about 4 min left (until 13:40, 0.1 device-hours)`."""
     counts = Counter(run.status for run in runs)
     ended = ", ".join(f"{counts[state]} {state}" for state in ENDED if counts[state])
     number = sum(counts[state] for state in ENDED)

@@ -43,8 +43,6 @@ class LiveProgress:
         self.console, self.ledger, self._failed, self._search = console, ledger, failed, search
         self.runs = {task.name: _progress(task) for task in tasks}
         self.tails = {task.name: Tail(task.run_dir / "history.jsonl") for task in tasks}
-        self.decoding: list[float] = []  # seconds from the last update of a run to its end
-        self.last: dict[str, float] = {}
         self.live = Live(console=console, get_renderable=self._render, refresh_per_second=2, transient=True)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="progress", daemon=True)
@@ -63,7 +61,7 @@ class LiveProgress:
             self.live.stop()
 
     def forecast(self) -> Forecast:
-        return forecast(list(self.runs.values()), fmean(self.decoding) if self.decoding else 0.0)
+        return forecast(list(self.runs.values()))
 
     def _follow(self) -> None:
         wait = POLL_SECONDS
@@ -84,7 +82,6 @@ class LiveProgress:
 
     def _tell(self, name: str, run: Progress, line: dict[str, object]) -> None:
         run.add(line)
-        self.last[name] = time.monotonic()
         messages = [str(line["warning"])] if "warning" in line else []
         messages += describe(line["warm_start"]) if "warm_start" in line else []  # type: ignore[arg-type]
         for message in messages:
@@ -93,8 +90,7 @@ class LiveProgress:
             self._print(f"{name}: step {run.steps}/{run.total or '?'}  {run.note}")
 
     def _ended(self, name: str, run: Progress) -> None:
-        if run.status == "done" and name in self.last:
-            self.decoding.append(time.monotonic() - self.last[name])
+        run.learn(self.ledger)
         what = f"{name}: {run.status}" + ("" if run.score is None else f", BLEU {run.score:.2f}")
         if not self.console.is_terminal:
             self._print(f"{what}; {summary(list(self.runs.values()), self.forecast())}")

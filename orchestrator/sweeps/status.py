@@ -38,7 +38,8 @@ def sweep_status(results: Path, warn: Callable[[str], None] = log) -> list[dict[
             continue
         driver = None if holder is None else {name: holder.get(name) for name in ("pid", "host", "epoch")}
         about = {"sweep": path.stem, "name": record.get("name") or path.stem, "driver": driver}
-        sweeps.append(about | {"seconds_left": ahead.seconds, "device_seconds_left": ahead.device_seconds, "rows": rows})
+        left = {"seconds_left": ahead.seconds, "device_seconds_left": ahead.device_seconds, "decoding_counted": ahead.decoding}
+        sweeps.append(about | left | {"rows": rows})
     return sweeps
 
 
@@ -56,7 +57,7 @@ def summary_of(sweep: dict[str, Any]) -> str:
     runs = [
         Progress(row["id"], row["seed"], "", (), status="waiting" if row["status"] == "new" else row["status"]) for row in sweep["rows"]
     ]
-    ahead = Forecast(*(sweep[name] for name in ("seconds_left", "device_seconds_left")))
+    ahead = Forecast(*(sweep[name] for name in ("seconds_left", "device_seconds_left", "decoding_counted")))
     told = summary(runs, ahead) if driver is not None else summary(runs, ahead).partition(";")[0]
     return f"{sweep['sweep']}: {state}; {told}"
 
@@ -79,6 +80,8 @@ def _number(value: float | None, form: str) -> str:
 
 def _rows(ledger: Ledger, rows: list[dict[str, Any]], stopped: Mapping[str, int], *, driven: bool) -> tuple[list[dict[str, Any]], Forecast]:
     runs = [_progress(ledger, row, stopped) for row in rows]
+    for run in runs if driven else ():
+        run.learn(ledger)
     ahead = forecast(runs) if driven else Forecast(None, None)
     found = []
     for run in runs:

@@ -29,10 +29,14 @@ def progress(row: str, status: str, steps: int = 0, rate: float | None = None, *
 def test_the_forecast_takes_a_rows_own_speed_then_its_other_seeds_then_the_mean() -> None:
     slow, fast = progress("t/a/slow", "running", 50, 4.0, workers=2), progress("t/a/fast", "running", 90, 1.0)
     again, other = progress("t/a/slow", "waiting"), progress("t/a/other", "waiting")
-    ahead = forecast([slow, fast, again, other, progress("t/a/ended", "stopped", 20)], tail=5.0)
-    seconds = [5 + 50 * 4, 5 + 10 * 1, 5 + 100 * 4, 5 + 100 * 2.5]
+    done = [progress("t/a/slow", "done", 100, decoding=9.0), progress("t/a/ended", "done", 100, decoding=1.0)]
+    ahead = forecast([slow, fast, again, other, *done, progress("t/a/ended", "stopped", 20)])
+    seconds = [9 + 50 * 4, 5 + 10 * 1, 9 + 100 * 4, 5 + 100 * 2.5]
     assert ahead.device_seconds == sum(seconds) + seconds[0] and ahead.seconds == sum(seconds) / 2, "two run side by side"
-    assert forecast([slow, progress("t/a/long", "waiting", rate=9.0)]).seconds == 200 + 900, "one runs at a time"
+    alone = forecast([slow, progress("t/a/long", "waiting", rate=9.0)])
+    assert alone.seconds == 200 + 900, "one runs at a time"
+    assert "; about 18 min of training left (until " in summary([slow], alone), "the time of decoding is not known yet"
+    assert ahead.text(0).startswith("about 7 min left (until ")
     assert forecast([progress("t/a/new", "waiting")]) == Forecast(None, None) and forecast([]) == Forecast(0.0, 0.0)
     assert [duration(s) for s in (45, 700, 11_100)] == ["45 s", "12 min", "3 h 05 min"]
     assert "after the first reports" in summary([other], Forecast(None, None))
@@ -48,6 +52,20 @@ def test_a_run_that_resumes_is_timed_anew() -> None:
     ):
         run.add({"step": step, "t": now} | more)
     assert (run.rate, run.left, run.note) == (1.0, 20, "nll 2.50")
+
+
+def test_the_time_of_decoding_is_learned_from_runs_that_are_done(fake_results: Any) -> None:
+    row = fake_results.row("base")
+    fake_results.train(row)
+    run, ledger = progress(row["id"], "running"), Ledger(fake_results.root)
+    run.train_key = row["keys"]["train"]
+    ledger.write_decode(run.train_key, row["keys"]["decode"], {"seconds": 2.5}, ["a"])
+    ledger.write_tune(run.train_key, "ab" * 32, {"key": "ab" * 32, "seconds": 4.0})
+    run.learn(ledger)
+    assert run.decoding is None
+    run.status = "done"
+    run.learn(ledger)
+    assert run.decoding == 6.5
 
 
 def test_the_table_of_many_rows_fits_a_screen_and_shows_what_runs() -> None:
