@@ -7,8 +7,13 @@ import json
 import math
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Mapping
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 for _name in [name for name in os.environ if name.startswith(("NMT_", "MLFLOW_TRACKING")) and name != "NMT_ISA"]:
@@ -28,6 +33,36 @@ os.environ |= {
 # A shell that puts the tests in the background lets Ctrl-C be ignored, and every child would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+
+class UntimedImports(MetaPathFinder):
+    """Stops a test's clock (ITIMER_REAL of pytest-timeout) while a large library is imported.
+
+    The import of MLflow takes 40 s on a busy machine, and one that a timeout interrupts would leave half a module to the tests after it.
+    """
+
+    LIBRARIES = ("torch", "ray", "mlflow", "pandas", "scipy", "sklearn", "matplotlib")
+
+    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname.partition(".")[0] not in self.LIBRARIES or threading.current_thread() is not threading.main_thread():
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def untimed(module: ModuleType) -> None:
+                left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+                try:
+                    load(module)
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, left)
+
+            spec.loader.exec_module = untimed  # type: ignore[method-assign]
+        return spec
+
+
+sys.meta_path.insert(0, UntimedImports())
 
 import pytest
 
