@@ -35,7 +35,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-
 class UntimedImports(MetaPathFinder):
     """Stops a test's clock (ITIMER_REAL of pytest-timeout) while a large library is imported.
 
