@@ -30,6 +30,7 @@ from orchestrator.sweeps.budget import within_budget
 from orchestrator.sweeps.live import LiveProgress
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.parameters import check_initial
+from orchestrator.sweeps.phases import phase
 from orchestrator.sweeps.rerun import set_aside_results
 from orchestrator.sweeps.row import needs_training, result_of
 from orchestrator.sweeps.task import Task
@@ -254,8 +255,8 @@ class Sweep:
         try:
             yield
         finally:
-            with self.console.status("bringing MLflow up to date") as status:
-                projector.stop(progress=lambda runs: status.update(f"bringing MLflow up to date: {runs} runs written"))
+            with phase("bringing MLflow up to date", self.console) as tell:
+                projector.stop(progress=lambda runs: tell(f"bringing MLflow up to date: {runs} runs written"))
 
     def _export(self) -> None:
         """Copies the JSON of finished runs to the folder of `--export`, with the hypotheses of the first seed of each row."""

@@ -21,7 +21,8 @@ from orchestrator.ledger.run_lock import owner
 
 ENDED = ("done", "stopped", "diverged", "failed")
 """States of a run with which a sweep has nothing more to do."""
-OPEN = ("running", "decoding", "interrupted", "waiting")
+WORKING = ("running", "decoding")
+OPEN = (*WORKING, "interrupted", "waiting")
 FIGURES = {"train/nll": "nll", "valid/nll": "valid", "train/lr": "lr", "train/tokens_per_second": "tok/s"}
 FORMATS = {"nll": ".2f", "valid": ".2f", "lr": ".2g", "tok/s": ".0f"}
 
@@ -151,7 +152,7 @@ def forecast(runs: Sequence[Progress]) -> Forecast:
     for run in left:
         rate = run.rate if run.rate is not None else rates.get(run.row, usual)
         seconds.append(decodings.get(run.row, usual_decoding) + rate * (run.left if run.total else total))
-    together = max(1, sum(run.status in ("running", "decoding") for run in left))
+    together = max(1, sum(run.status in WORKING for run in left))
     return Forecast(
         max(sum(seconds) / together, max(seconds)), sum(s * run.workers for s, run in zip(seconds, left, strict=True)), bool(decodings)
     )

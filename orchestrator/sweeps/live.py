@@ -19,12 +19,14 @@ from rich.text import Text
 from orchestrator.ledger.results import Ledger
 from orchestrator.safe_text import visible
 from orchestrator.sweeps.asha import stopped_runs
-from orchestrator.sweeps.forecast import ENDED, Forecast, Progress, Tail, forecast, short_names, summary
+from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, Progress, Tail, forecast, short_names, summary
 from orchestrator.sweeps.task import Task
 from orchestrator.training.warm_start import describe
 
 POLL_SECONDS = 0.5
 BAR = 10
+SILENCE = 25.0
+"""Seconds without a line after which one says how far the runs are, where there is no terminal."""
 OTHER_LINES = 7
 """Lines of a screen that rows of the table leave free: its frame, the summary and the prompt."""
 
@@ -43,6 +45,7 @@ class LiveProgress:
         self.console, self.ledger, self._failed, self._search = console, ledger, failed, search
         self.runs = {task.name: _progress(task) for task in tasks}
         self.tails = {task.name: Tail(task.run_dir / "history.jsonl") for task in tasks}
+        self._told = time.monotonic()
         self.live = Live(console=console, get_renderable=self._render, refresh_per_second=2, transient=True)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="progress", daemon=True)
@@ -68,7 +71,8 @@ class LiveProgress:
         while not self._closed.wait(wait):
             started = time.monotonic()
             self._poll()
-            wait = max(POLL_SECONDS, 20 * (time.monotonic() - started))  # the files of many runs take time to look at
+            due = self._told + SILENCE - time.monotonic()
+            wait = max(POLL_SECONDS, min(20 * (time.monotonic() - started), due))  # the files of many runs take time to look at
 
     def _poll(self) -> None:
         stopped = {} if self._search is None else stopped_runs(self._search)
@@ -77,25 +81,36 @@ class LiveProgress:
                 continue
             for line in self.tails[name].read():
                 self._tell(name, run, line)
+            before = run.status
             if run.look(self.ledger, stopped):
                 self._ended(name, run)
+            elif run.status != before and run.status in WORKING:
+                self._print_line(f"{name}: {run.status}")
+        if time.monotonic() - self._told > SILENCE:
+            active = [f"{name} step {run.steps}/{run.total or '?'}" for name, run in self.runs.items() if run.status in WORKING]
+            self._print_line("; ".join([*active[:3], summary(list(self.runs.values()), self.forecast())]))
 
     def _tell(self, name: str, run: Progress, line: dict[str, object]) -> None:
         run.add(line)
         messages = [str(line["warning"])] if "warning" in line else []
-        messages += describe(line["warm_start"]) if "warm_start" in line else []  # type: ignore[arg-type]
+        messages += [describe(line["warm_start"])] if "warm_start" in line else []  # type: ignore[arg-type]
         for message in messages:
             self._print(f"{name}: {message}")
-        if not self.console.is_terminal and "valid/nll" in line:
-            self._print(f"{name}: step {run.steps}/{run.total or '?'}  {run.note}")
+        if "valid/nll" in line:
+            self._print_line(f"{name}: step {run.steps}/{run.total or '?'}  {run.note}")
 
     def _ended(self, name: str, run: Progress) -> None:
         run.learn(self.ledger)
         what = f"{name}: {run.status}" + ("" if run.score is None else f", BLEU {run.score:.2f}")
-        if not self.console.is_terminal:
-            self._print(f"{what}; {summary(list(self.runs.values()), self.forecast())}")
+        self._print_line(f"{what}; {summary(list(self.runs.values()), self.forecast())}")
         if run.status in ("diverged", "failed") and self._failed is not None:
             self._failed(what)
+
+    def _print_line(self, line: str) -> None:
+        """Prints what the table of a terminal shows anyway."""
+        if not self.console.is_terminal:
+            self._told = time.monotonic()
+            self._print(line)
 
     def _print(self, line: str) -> None:
         self.console.print(visible(line), highlight=False, markup=False, soft_wrap=True)
@@ -156,7 +171,7 @@ def _progress(task: Task) -> Progress:
 
 def _urgency(runs: list[Progress]) -> int:
     states = {run.status for run in runs}
-    return 0 if states & {"running", "decoding"} else 1 if states & set(ENDED) else 2
+    return 0 if states & set(WORKING) else 1 if states & set(ENDED) else 2
 
 
 def _mean(values: list[float], form: str) -> str:

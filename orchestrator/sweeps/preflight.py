@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from models import inference
 from orchestrator.data import expected_text
 from orchestrator.data.prepare import Prepared, prepare
@@ -19,6 +17,7 @@ from orchestrator.specs.bleu_tokenizer import check_installed
 from orchestrator.specs.schema import DataSpec
 from orchestrator.sweeps.metric_compatibility import metric_warnings
 from orchestrator.sweeps.options import ExecutionOptions
+from orchestrator.sweeps.phases import phase
 from orchestrator.sweeps.task import Task
 from orchestrator.tracking import sweeps as tracking
 from orchestrator.training.runtime import best_device
@@ -27,9 +26,9 @@ from orchestrator.training.runtime import best_device
 def prepare_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path) -> None:
     """Prepares the corpora of all tasks. Prints warnings about metrics and about texts that differ from what the rows expect. UserError:
     see `prepare` and `check_positions`."""
-    console, warnings, differences = Console(file=sys.stderr), dict[str, None](), set[str]()
+    warnings, differences = dict[str, None](), set[str]()
     for data, group in _by_data(tasks):
-        with console.status(f"preparing {data.corpus}"):
+        with phase(f"preparing {data.corpus}"):
             prepared = prepare(data, data_dir, cache_dir)
         for task in group:
             check_positions(task, prepared)
@@ -44,7 +43,8 @@ def prepare_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Pat
 def verify_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path) -> None:
     """UserError for a prepared file that has changed since it was written."""
     for data, _ in _by_data(tasks):
-        prepare(data, data_dir, cache_dir).files.verify_all()
+        with phase(f"checking the prepared files of {data.corpus}"):
+            prepare(data, data_dir, cache_dir).files.verify_all()
 
 
 def _by_data(tasks: Sequence[Task]) -> Iterator[tuple[DataSpec, list[Task]]]:
@@ -105,7 +105,8 @@ def check_tracking(options: ExecutionOptions) -> None:
     if options.no_tracking or options.tracking_uri is None:
         return
     try:
-        tracking.check(options.results, options.tracking_uri)
+        with phase("asking the MLflow server"):
+            tracking.check(options.results, options.tracking_uri)
     except UserError as error:
         if not options.tracking_can_wait:
             raise UserError(f"{error}; --tracking-can-wait starts all the same, --no-tracking does without") from error

@@ -15,7 +15,7 @@ from orchestrator.ledger.sweep_files import BESIDE, rows_of
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import display
 from orchestrator.sweeps.asha import stopped_runs
-from orchestrator.sweeps.forecast import ENDED, Forecast, Progress, duration, forecast, short_names, summary
+from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, Progress, duration, forecast, short_names, summary
 from orchestrator.tables import cell, make_table
 
 
@@ -85,7 +85,7 @@ def _rows(ledger: Ledger, rows: list[dict[str, Any]], stopped: Mapping[str, int]
     ahead = forecast(runs) if driven else Forecast(None, None)
     found = []
     for run in runs:
-        active = run.rate is not None and run.status in ("running", "decoding")
+        active = run.rate is not None and run.status in WORKING
         found.append(
             {
                 "id": run.row,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -22,19 +20,13 @@ class WarmStart(NamedTuple):
         return self._asdict()
 
 
-def describe(lists: Mapping[str, list[str]]) -> list[str]:
-    """A line for each list; names that differ in the layer are merged: `encoder.layers.*.sublayer.norm.weight (6)`."""
-    phrases = {"copied": "copied from its parent", "fresh": "fresh", "unused": "of the parent not used"}
-    return [
-        f"warm start: {len(lists.get(name, []))} tensors {phrase}: {_merged(lists.get(name, []))}"
-        for name, phrase in phrases.items()
-        if lists.get(name) or name != "unused"
-    ]
-
-
-def _merged(names: Iterable[str]) -> str:
-    counts = Counter(re.sub(r"(?<=\.)\d+(?=\.)", "*", name) for name in names)
-    return ", ".join(name if count == 1 else f"{name} ({count})" for name, count in counts.items()) or "none"
+def describe(lists: Mapping[str, list[str]]) -> str:
+    """One line: how many tensors were copied, how many are fresh and in which modules. The names are in the record of the training."""
+    copied, fresh, unused = (lists.get(name, []) for name in WarmStart._fields)
+    modules = list(dict.fromkeys(".".join(name.split(".")[:2]) for name in fresh))
+    where = f" ({', '.join(modules[:3])}{', ..' if len(modules) > 3 else ''})" if modules else ""
+    line = f"warm start: {len(copied)} tensors copied from its parent, {len(fresh)} fresh{where}"
+    return line + (f", {len(unused)} of the parent not used" if unused else "")
 
 
 def warm_start(model: nn.Module, weights: Mapping[str, Tensor]) -> WarmStart:

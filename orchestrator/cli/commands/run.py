@@ -41,6 +41,7 @@ from orchestrator.specs.rows import runs, sweep_of
 from orchestrator.sweeps import budget, looks, notify, retrain
 from orchestrator.sweeps.names import address_of, as_targets, parse_seeds, sweep_name
 from orchestrator.sweeps.options import RESULTS, ExecutionOptions
+from orchestrator.sweeps.phases import phase
 from orchestrator.sweeps.plan import Data
 from orchestrator.tables import fitted
 from orchestrator.tracking.environment import checked_uri
@@ -114,7 +115,8 @@ def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions, t
     _print_records(records, trainable, out, options)
     if retrained and all(record["status"] in ("done", "stopped", "diverged") for record in records):
         records += _retrain(records, trainable, out, options)
-    page = None if target is None else write_sweep_page(target, rows, options)
+    with phase("writing the page"):
+        page = None if target is None else write_sweep_page(target, rows, options)
     _print_next_commands(trainable, out, options, page)
     failed = [record for record in records if record["status"] not in ("done", "stopped") and not record.get("failed_as_stated")]
     _notify_end(records, failed, options)
@@ -175,7 +177,9 @@ def _print_records(records: list[dict[str, Any]], rows: list[Row], out: Console,
     if options.as_json:
         for record in records:
             print_json(record)
-    out.print(fitted(summary(records, _labels(rows), _effects(records, rows, options)), out.width, ("system", "tokens/s", "params")))
+    with phase("comparing the rows"):
+        effects = _effects(records, rows, options)
+    out.print(fitted(summary(records, _labels(rows), effects), out.width, ("system", "tokens/s", "params")))
     for line in reasons(records):
         log(line)
 

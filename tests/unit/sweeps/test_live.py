@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from rich.console import Console
 
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
-from orchestrator.sweeps import notify
-from orchestrator.sweeps.forecast import Forecast, Progress, duration, forecast, summary
-from orchestrator.sweeps.live import rows_table
+from orchestrator.ledger.run_lock import RunLock
+from orchestrator.sweeps import notify, phases
+from orchestrator.sweeps.forecast import Forecast, Progress, Tail, duration, forecast, summary
+from orchestrator.sweeps.live import LiveProgress, rows_table
 from orchestrator.sweeps.status import summary_of, sweep_status, sweep_table
 from orchestrator.tables import fitted, make_table
 
@@ -120,8 +122,6 @@ def test_a_target_that_cannot_be_called_is_told_before_the_sweep(target: str) ->
 
 
 def test_a_sweep_tells_failures_and_its_end(tmp_path: Path, fake_results: Any) -> None:
-    from orchestrator.sweeps.live import LiveProgress
-
     told: list[str] = []
     row = fake_results.row("mlrf")
     screen = io.StringIO()
@@ -144,3 +144,27 @@ def test_a_table_that_is_too_wide_loses_columns_before_words_break() -> None:
     shown = screen.getvalue()
     assert "hierarchical-diversity" in shown and "24.87" in shown and "aggregation" not in shown
     assert all(word in shown for word in ("-1.58", "(-7.79", "+4.63)", "seeds)")) and max(map(len, shown.splitlines())) <= 60
+
+
+def test_without_a_terminal_phases_are_told_at_once_and_again(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phases, "QUIET", 0.01)
+    monkeypatch.setattr(phases, "SECONDS", 0.02)
+    with phases.phase("preparing a corpus"):
+        time.sleep(0.5)
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first == "preparing a corpus" and second.startswith("preparing a corpus: since ")
+
+
+def test_without_a_terminal_a_run_tells_its_start_and_then_how_far_it_is(fake_results: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = fake_results.row("cut")
+    screen, run = io.StringIO(), Progress(row["id"], 1, row["keys"]["train"], [row["keys"]["score"]], total=40)
+    live = LiveProgress([], Console(file=screen, width=200), Ledger(fake_results.root))
+    live.runs["cut:1"], live.tails["cut:1"] = run, Tail(fake_results.run_dir(row) / "history.jsonl")
+    fake_results.history(row, 1, 3)
+    with RunLock(fake_results.run_dir(row) / "lock"):
+        live._poll()
+        live._poll()
+        assert screen.getvalue() == "cut:1: running\n", "once, and nothing more within the half minute"
+        live._told -= 30
+        live._poll()
+    assert screen.getvalue().splitlines()[1].startswith("cut:1 step 3/40; 0 of 1 runs ended, 1 running; ")
