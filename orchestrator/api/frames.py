@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any, Unpack
 
@@ -85,9 +86,10 @@ def hypotheses(target: Target, seed: int = 1, **where: Unpack[Where]) -> pd.Data
         record = found.finder.ledger.read_decode(keys.train, keys.decode)
         if record is None and found.finder.ledger.read_decode_record(keys.train, keys.decode) is not None:
             left_out = f"{row.id}: the translations with seed {seed} were left out of the ledger"
-            raise UserError(f"{left_out}; nmt-ablate run {target} --again makes them anew")
+            raise UserError(f"{left_out}; nmt-ablate run {shlex.quote(str(target))} --again makes them anew")
     if record is None or row.spec is None:
-        raise UserError(f"{row.id}: no translations with seed {seed} in {found.options.results}; expected nmt-ablate run {target} first")
+        command = f"nmt-ablate run {shlex.quote(str(target))}"
+        raise UserError(f"{row.id}: no translations with seed {seed} in {found.options.results}; expected {command} first")
     columns = {}
     if (prepared := found.finder.prepared(row.spec.data)) is not None:
         columns["source"] = prepared.sources(row.spec.score.test)

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import unquote
 
 from orchestrator.errors import UserError
-from orchestrator.specs.positions import nearest
+from orchestrator.specs.positions import display, nearest
 
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # the default, 7 with backoff, blocks 245 s if the server is down
@@ -56,12 +57,19 @@ def impatient() -> Iterator[None]:
 
 
 def default_uri(results: Path) -> str:
-    return f"sqlite:///{(results / 'mlflow.db').resolve()}"
+    return sqlite_uri((results / "mlflow.db").resolve())
+
+
+def sqlite_uri(path: Path) -> str:
+    """The address of a database file. MLflow makes a folder of the escaped name where the scheme is `sqlite`."""
+    escaped = str(path).replace("%", "%25").replace("?", "%3F")
+    return f"sqlite{'' if escaped == str(path) else '+pysqlite'}:///{escaped}"
 
 
 def sqlite_path(uri: str) -> Path | None:
     """The database file of a sqlite URI; None for any other."""
-    return Path(uri.partition(":///")[2]) if uri.startswith("sqlite:///") else None
+    scheme, _, path = uri.partition(":///")
+    return Path(unquote(path)) if scheme in ("sqlite", "sqlite+pysqlite") else None
 
 
 def is_server(uri: str) -> bool:
@@ -81,6 +89,12 @@ def checked_uri(uri: str | None) -> str | None:
         raise UserError(f"--tracking-uri {redact(uri)!r}: {hint}")
     if not rest.strip("/") or (scheme == "sqlite" and not rest.startswith("/")):
         raise UserError(f"--tracking-uri {redact(uri)!r}: expected {'sqlite:///FILE' if scheme == 'sqlite' else f'{scheme}://HOST'}")
+    if (path := sqlite_path(uri)) is not None:
+        if "?" in rest:
+            raise UserError(f"--tracking-uri {redact(uri)!r}: found ?; expected sqlite:///FILE, with %3F for a ? of its path")
+        if not path.parent.is_dir():
+            raise UserError(f"--tracking-uri {redact(uri)!r}: {display(path.parent)}: no such folder; expected an existing one")
+        return sqlite_uri(path)
     return uri.rstrip("/") if is_server(uri) else uri
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.files import atomic
 from orchestrator.files.locks import file_lock
 from orchestrator.paths import user_cache
-from orchestrator.tracking.environment import configure
+from orchestrator.tracking.environment import configure, sqlite_uri
 from orchestrator.tracking.sqlite_client import revision
 
 
@@ -37,7 +37,7 @@ def _make(path: Path) -> Path:
     import mlflow
 
     with _without_fsync():
-        mlflow.MlflowClient(tracking_uri=f"sqlite:///{path}", registry_uri=f"sqlite:///{path}")
+        mlflow.MlflowClient(tracking_uri=sqlite_uri(path), registry_uri=sqlite_uri(path))
     return path
 
 

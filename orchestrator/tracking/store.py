@@ -209,7 +209,6 @@ class MlflowStore:
         """Raises immediately in cases where MLflow would retry for 100 s: no directory, no permission, not a database."""
         self.results.mkdir(parents=True, exist_ok=True)
         if (path := sqlite_path(self.uri)) is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
             prepare_database(path, self.results, EXPERIMENT)
 
     def _find_experiment(self, client: MlflowClient | SqliteClient) -> str:

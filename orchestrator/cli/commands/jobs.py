@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -48,7 +49,7 @@ def follow_job(client: Client, id: str) -> NoReturn:
     try:
         job = follow(client, id, write)
     except KeyboardInterrupt:
-        command = f"nmt-ablate submit --attach {id} --address {client.address}"
+        command = f"nmt-ablate submit --attach {shlex.quote(id)} --address {shlex.quote(client.address)}"
         raise Detached(f"detached; {id} continues. To follow it again:  {command}") from None
     code = exit_code(job)
     reason = f": {job.message.splitlines()[0][:300]}" if job.exit_code is None and job.message else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from orchestrator.cli.output import print_json, version
@@ -43,4 +44,4 @@ def import_(file: Path, results: Path, on_conflict: str, max_bytes: int, sha256:
     line = ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
     log(f"{'would be: ' if dry_run else ''}runs: {line or 'none'}; sweeps: {len(merged.sweeps)}")
     if not dry_run and merged.files:
-        log(f"MLflow:  nmt-ablate reconcile --results {object_store.display_path(results)}")
+        log(f"MLflow:  nmt-ablate reconcile --results {shlex.quote(object_store.display_path(results))}")

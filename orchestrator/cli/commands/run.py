@@ -25,7 +25,6 @@ from orchestrator.engines.execute import check_engine, execute
 from orchestrator.errors import UserError
 from orchestrator.files.documents import read_document
 from orchestrator.files.folders import need_folder
-from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.report import noise_floor
 from orchestrator.report.claims import Comparisons
@@ -40,7 +39,7 @@ from orchestrator.specs.row import Row, by_table
 from orchestrator.specs.rows import runs, sweep_of
 from orchestrator.sweeps import budget, looks, notify, retrain
 from orchestrator.sweeps.names import address_of, as_targets, parse_seeds, sweep_name
-from orchestrator.sweeps.options import RESULTS, ExecutionOptions
+from orchestrator.sweeps.options import ExecutionOptions, RowOptions
 from orchestrator.sweeps.phases import phase
 from orchestrator.sweeps.plan import Data
 from orchestrator.tables import fitted
@@ -92,7 +91,7 @@ def _tolerance(target: str, rows: list[Row], options: ExecutionOptions) -> dict[
     if isinstance(recorded, dict) and (known.get("metric"), {*recorded}) == (scheduler["metric"], {str(r) for r in scheduler["rungs"]}):
         return recorded
     base = next(row for row in rows if row.id == baseline(rows))
-    ledger, command = Ledger(options.results, published_ledgers()), f"{as_targets(base)[1]}{options.arguments}"
+    ledger, command = Ledger(options.results, published_ledgers()), f"{shlex.quote(as_targets(base)[1])}{options.arguments}"
     try:
         return noise_floor.tolerance(ledger, base, scheduler["metric"], scheduler["rungs"], command)
     except UserError as error:
@@ -229,15 +228,16 @@ def _retrain(records: list[dict[str, Any]], rows: list[Row], out: Console, optio
 
 
 def _print_next_commands(rows: list[Row], out: Console, options: ExecutionOptions, page: Path | None) -> None:
-    results = "" if options.results == RESULTS else f" --results {visible(object_store.display_path(options.results))}"
-    profile = f" --profile {options.profile}" if options.profile else ""
+    place = RowOptions(results=options.results).arguments
+    shown = RowOptions(profile=options.profile, sets=options.sets).arguments
     targets, program = [as_targets(row) for row in rows], _program()
-    lines = [] if page is None else [f"the page:   {visible(str(page))}"]
-    lines += [] if options.no_tracking else [f"MLflow UI:  {program} ui{results}"]
-    lines += [f"one row:    {program} show {targets[0][1]}{profile}"]
-    lines += [f"the table:  {program} table {table}{profile}{results}" for table in dict.fromkeys(table for table, _ in targets)]
+    lines = [] if page is None else [f"the page:   {page}"]
+    lines += [] if options.no_tracking else [f"MLflow UI:  {program} ui{place}"]
+    lines += [f"one row:    {program} show {shlex.quote(targets[0][1])}{shown}"]
+    tables = dict.fromkeys(table for table, _ in targets)
+    lines += [f"the table:  {program} table {shlex.quote(table)}{options.arguments}" for table in tables]
     for line in lines:
-        out.print(line, markup=False, soft_wrap=True)
+        out.print(visible(line), markup=False, soft_wrap=True)
 
 
 def _program() -> str:

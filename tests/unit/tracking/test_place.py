@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 from collections import namedtuple
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 
 from orchestrator.errors import UserError
 from orchestrator.tracking import location, ui
+from orchestrator.tracking.environment import checked_uri, default_uri, sqlite_path
 from orchestrator.tracking.sweeps import BackgroundProjector, reconcile
 from tests.unit.tracking.reading import mlflow_client, runs_of
 
@@ -35,6 +38,22 @@ def test_a_results_folder_that_moved_has_its_artifacts_with_it(fake_results: Any
         assert run.info.artifact_uri == f"{new.as_uri()}/mlflow-artifacts/{run.info.run_id}/artifacts"
         names = {item.path for item in mlflow_client(new).list_artifacts(run.info.run_id)}
         assert "train.json" in names and not any(name.startswith(".") for name in names)
+
+
+def test_the_address_of_a_file_is_escaped(fake_results: Any, tmp_path: Path) -> None:
+    """SQLAlchemy, with which MLflow reads, must find the database where the sqlite client wrote it."""
+    fake_results.typical()
+    folder = fake_results.root.rename(tmp_path / "a?b %41")
+    before = sorted(tmp_path.rglob("*"))
+    reconcile(folder)
+    uri = default_uri(folder)
+    assert sqlite_path(uri) == folder / "mlflow.db" == Path(make_url(uri).database) and sqlite_path(uri).stat().st_size
+    assert all(path.is_relative_to(folder) for path in set(tmp_path.rglob("*")) - set(before))
+    assert default_uri(tmp_path) == f"sqlite:///{tmp_path}/mlflow.db", "addresses without such characters stay"
+    assert checked_uri(f"sqlite:///{folder.parent}/a%3Fb %2541/x.db") == uri.replace("mlflow.db", "x.db")
+    for bad, found in ((f"sqlite:///{tmp_path}/x.db?timeout=3", "found ?"), (f"sqlite:///{tmp_path}/none/x.db", "no such folder")):
+        with pytest.raises(UserError, match=re.escape(found)):
+            checked_uri(bad)
 
 
 @pytest.mark.parametrize("kind", ["garbage", "readonly"])

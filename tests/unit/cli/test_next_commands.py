@@ -1,0 +1,52 @@
+"""The commands that are printed can be pasted into a shell: each word comes back as it was given."""
+
+from __future__ import annotations
+
+import io
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from orchestrator.cli.commands import jobs
+from orchestrator.cli.commands import results as results_command
+from orchestrator.cli.commands.run import _print_next_commands
+from orchestrator.errors import Detached
+from orchestrator.sweeps.options import ExecutionOptions
+
+PLACE = Path("/a b/c;d 'e'")
+
+
+def words(line: str) -> list[str]:
+    return shlex.split(line.partition("nmt-ablate ")[2])
+
+
+def test_after_a_run(monkeypatch: Any) -> None:
+    monkeypatch.setattr("orchestrator.cli.commands.run._program", lambda: "nmt-ablate")
+    out, row = io.StringIO(), SimpleNamespace(id="mine/t/one", source_file="my table.yaml")
+    options = ExecutionOptions(results=PLACE, profile="smoke", sets=["model.d_ff=[1, 2]"])
+    _print_next_commands([row], Console(file=out, width=40), options, None)  # type: ignore[list-item]
+    scale, place = ["--profile", "smoke", "--set", "model.d_ff=[1, 2]"], ["--results", str(PLACE)]
+    assert [words(line) for line in out.getvalue().splitlines()] == [
+        ["ui", *place],
+        ["show", "my table.yaml#one", *scale],
+        ["table", "my table.yaml", *scale, *place],
+    ]
+
+
+def test_after_an_import_and_detached(monkeypatch: Any, capsys: Any) -> None:
+    merged = SimpleNamespace(added=[1], completed=[], replaced=[], kept=[], same=[], sweeps=[], files=1)
+    monkeypatch.setattr(results_command, "import_ledger", lambda *given, **more: merged)
+    results_command.import_(Path("x"), PLACE, "keep", None, None, dry_run=False, as_json=False)
+    assert words(capsys.readouterr().err.splitlines()[-1]) == ["reconcile", "--results", str(PLACE)]
+
+    def detach(*given: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(jobs, "follow", detach)
+    with pytest.raises(Detached) as caught:
+        jobs.follow_job(SimpleNamespace(address="http://h:1/a?b&c"), "job 1")  # type: ignore[arg-type]
+    assert words(str(caught.value)) == ["submit", "--attach", "job 1", "--address", "http://h:1/a?b&c"]
