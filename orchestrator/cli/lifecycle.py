@@ -13,14 +13,16 @@ from orchestrator.sweeps.options import RESULTS, RowOptions
 
 
 def status(
+    name: Annotated[str | None, typer.Argument(help="Show only sweeps of this table or row, or of this name.")] = None,
     results: Results = RESULTS,
+    every: Annotated[bool, typer.Option("--all", help="Every sweep. Default: those that run and the last ten.")] = False,
     address: Annotated[str | None, typer.Option("--address", help="List the jobs of the Ray cluster with this dashboard instead.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show the running sweeps until they end (Ctrl-C leaves them alone).")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Every sweep of the results folder: its runs, their losses, speeds and BLEU, and when it will end. With --address: submitted jobs.
+    """The running and the last sweeps of the results folder: their runs, losses, speeds and BLEU, and when they will end.
 
-    To follow the logs of a running job:  nmt-ablate submit --attach JOB
+    With --address: the jobs submitted to a cluster. To follow the logs of a running job:  nmt-ablate submit --attach JOB
 
     Example:  nmt-ablate status --watch
     """
@@ -31,7 +33,7 @@ def status(
     else:
         from orchestrator.cli.commands.status import status
 
-        status(results, as_json, watch)
+        status(name, results, every=every, as_json=as_json, watch=watch)
 
 
 @expand_options()
@@ -76,10 +78,10 @@ def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_j
 def stop(
     name: Annotated[
         str | None,
-        typer.Argument(help="A sweep as `status` prints it, a row, row:seed or a train key. Default: the only running sweep."),
+        typer.Argument(help="A table or row, a sweep as `status` prints it, row:seed or a train key. Default: the only running sweep."),
     ] = None,
     results: Results = RESULTS,
-    every: Annotated[bool, typer.Option("--all", help="Every running sweep of the folder.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every running sweep of the folder, or of NAME.")] = False,
     now: Annotated[bool, typer.Option("--now", help="Send the signal twice: end at once and lose work since the last checkpoint.")] = False,
     timeout: Annotated[float, typer.Option("--timeout", min=0, max=86400, help="Seconds to wait for the end; 0: only send it.")] = 60.0,
     as_json: AsJson = False,
@@ -88,7 +90,7 @@ def stop(
 
     Only a process of this machine that holds the lock is signalled. It is no error if nothing runs. Exit code 1: signalled, still running.
 
-    Example:  nmt-ablate stop quickstart-fusion
+    Example:  nmt-ablate stop quickstart/fusion
     """
     from orchestrator.cli.commands.stop import stop
 

@@ -22,7 +22,7 @@ from orchestrator import interrupt
 from orchestrator.errors import UserError
 from orchestrator.ledger.run_lock import owner
 from orchestrator.specs.positions import nearest, shown
-from orchestrator.sweeps.status import sweep_status
+from orchestrator.sweeps.status import is_of_row, recent_sweeps, sweep_status
 
 POLL = 0.05
 """Seconds between two checks of whether a process has ended."""
@@ -74,15 +74,17 @@ def stop(results: Path, name: str | None, *, every: bool = False, now: bool = Fa
     """Stops the process that runs `name` and waits up to `timeout` seconds until it has ended. If nothing runs, that is no error.
 
     Args:
-        name: a sweep, a row, `row:seed` or a train key. None stops the only running sweep, or all of them with `every`.
+        name: a sweep, the address of a table or row, `row:seed` or a train key. None: whatever runs.
+        every: stop all of several running sweeps.
         now: send a second SIGTERM, which ends the process at once.
 
     Raises UserError for an unknown name, for several sweeps without `every`, and for a process of another machine or user.
     """
-    sweeps = sweep_status(results)
+    sweeps = sweep_status(results, paths=recent_sweeps(results, 0)[0] if name is None else None)
     found = _live(results, sweeps) if name is None else _named(results, sweeps, name)
-    if name is None and len(found) > 1 and not every:
-        raise UserError(f"{len(found)} sweeps run in {results}; expected the name of one, or --all: {', '.join(one.name for one in found)}")
+    if len(found) > 1 and not every:
+        whose = f"{len(found)} sweeps{'' if name is None else f' of {shown(name)}'} run in {results}"
+        raise UserError(f"{whose}; expected the name of one, or --all: {', '.join(one.name for one in found)}")
     for one in found:
         _check_here(one)
     if not found:
@@ -107,18 +109,18 @@ def _live(results: Path, sweeps: Iterable[dict[str, Any]]) -> list[_Owned]:
 
 def _named(results: Path, sweeps: list[dict[str, Any]], name: str) -> list[_Owned]:
     live = _live(results, sweeps)
-    stems = [sweep["sweep"] for sweep in sweeps if name in (sweep["sweep"], sweep["name"])]
-    if stems:
-        return [one for one in live if one.name in stems]
+    exact = {sweep["sweep"] for sweep in sweeps if name in (sweep["sweep"], sweep["name"])}
+    if drivers := [one for one in live if one.name in exact]:
+        return drivers
     rows = [row for sweep in sweeps for row in sweep["rows"] if _is_row(row, name)]
     run = results / name[:16] if re.fullmatch(r"[0-9a-f]{16,64}", name) else None
-    if not rows and (run is None or not run.is_dir()):
+    if not exact and not rows and (run is None or not run.is_dir()):
         known = [one.name for one in live] or [sweep["sweep"] for sweep in sweeps]
         raise UserError(f"{shown(name)}: no such sweep, row or train key in {results}; {nearest(name, known)}")
     drivers = [one for one in live if any(_is_row(row, name) for row in one.rows)]
     if drivers:  # a signal to the row alone would let its sweep continue with other rows
         return drivers
-    keys = dict.fromkeys(row["key"][:16] for row in rows if row["key"]) or {name[:16]: None}
+    keys = dict.fromkeys(row["key"][:16] for row in rows if row["key"]) or ({} if exact else {name[:16]: None})
     owned = []
     for key in keys:
         lock = results / key / "lock"
@@ -128,7 +130,7 @@ def _named(results: Path, sweeps: list[dict[str, Any]], name: str) -> list[_Owne
 
 
 def _is_row(row: dict[str, Any], name: str) -> bool:
-    return name in (row["id"], f"{row['id']}:{row['seed']}") or bool(row["key"] and len(name) >= 16 and row["key"].startswith(name))
+    return is_of_row(name, row["id"], row["seed"]) or bool(row["key"] and len(name) >= 16 and row["key"].startswith(name))
 
 
 def _unfinished(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -185,7 +187,8 @@ def _outcome(results: Path, one: _Owned, asked_before: bool) -> Stopped:
         return Stopped(one.name, "stopping", one.record["pid"], one.record["host"], asked_before)
     with contextlib.suppress(OSError):
         one.lock.with_name(f"{one.lock.name}.asked-{one.record.get('epoch')}").unlink(missing_ok=True)
-    after = {(row["id"], row["seed"]): row for sweep in sweep_status(results, lambda line: None) for row in sweep["rows"]}
+    paths = None if one.stop_file is None else [results / "sweeps" / f"{one.name}.json"]
+    after = {(row["id"], row["seed"]): row for sweep in sweep_status(results, lambda line: None, paths=paths) for row in sweep["rows"]}
     rows = [after.get((row["id"], row["seed"]), row) for row in one.rows]
     final_rows = [
         {**row, "checkpoint": None if row["status"] in FINAL else last_checkpoint(results / str(row["key"])[:16])} for row in rows

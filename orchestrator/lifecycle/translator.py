@@ -18,7 +18,8 @@ from orchestrator.ledger.run_files import Store
 from orchestrator.safe_text import log
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import DecodeSpec
-from orchestrator.sweeps.options import ExecutionOptions, RowOptions
+from orchestrator.sweeps.names import as_targets
+from orchestrator.sweeps.options import ExecutionOptions, RowOptions, quoted
 from orchestrator.sweeps.row import load_model
 from orchestrator.sweeps.tasks import make_tasks
 from orchestrator.training.runtime import best_device
@@ -50,7 +51,8 @@ def load_translator(row: Row, options: RowOptions) -> Translator:
     task = make_tasks([row], [spec.seed], folders)[-1]
     store = Store(task.run_dir, task.train_key)
     if not store.has_weights():
-        raise UserError(f"{row.id}: no trained weights in {results} for seed {spec.seed}; expected nmt-ablate run {row.id} first")
+        command = f"nmt-ablate run{quoted([as_targets(row)[1]])}{options.arguments}"
+        raise UserError(f"{row.id}: no trained weights in {results} for seed {spec.seed}; expected {command} first")
     cpu.use(spec.train.threads)
     prepared = prepare(spec.data, options.data_dir, options.cache_dir)
     model = load_model(spec, prepared, store, best_device())

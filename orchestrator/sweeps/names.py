@@ -32,6 +32,14 @@ def as_targets(row: Row) -> tuple[str, str]:
     return row.source_file, f"{row.source_file}#{name}"
 
 
+def as_address(text: str) -> str:
+    """`FILE.yaml` and `FILE.yaml#ROW` as the address of the table or row; other text as it is."""
+    if not text.partition("#")[0].endswith((".yaml", ".yml")):
+        return text
+    found = index.find(text)
+    return "/".join([found.table.address, *found.rows[:1]])
+
+
 @functools.cache
 def _is_indexed(file: str) -> bool:
     """Whether an address may find the file; told by its place, since finding by address may read every table."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,19 @@ class RowOptions:
         words = ["--profile", self.profile] if self.profile else []
         words += [word for text in self.sets or [] for word in ("--set", text)]
         words += [] if self.results == RESULTS else ["--results", object_store.display_path(self.results)]
-        return "".join(f" {shlex.quote(word)}" for word in words)
+        return quoted(words)
+
+    @property
+    def table_arguments(self) -> str:
+        """`arguments` with those that a table of the rows needs besides: where the corpora are, and the controls."""
+        words = ["--data-dir", str(self.data_dir)] if self.data_dir is not None else []
+        words += [] if self.cache_dir == CACHE else ["--cache-dir", str(self.cache_dir)]
+        return self.arguments + quoted(words + ([] if self.controls is None else ["--controls", self.controls]))
+
+
+def quoted(words: Iterable[str]) -> str:
+    """Words as a shell reads them, each after a space."""
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +18,56 @@ from orchestrator.sweeps.asha import stopped_runs
 from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, Progress, duration, forecast, short_names, summary
 from orchestrator.tables import cell, make_table
 
+RECENT = 10
+"""Sweeps that no longer run and are shown all the same."""
 
-def sweep_status(results: Path, warn: Callable[[str], None] = log) -> list[dict[str, Any]]:
+
+def recent_sweeps(results: Path, others: int = RECENT) -> tuple[list[Path], int]:
+    """The files of the sweeps that run and of the last `others` that were started, by name; and how many more sweeps there are."""
+    paths = sorted(_sweep_files(results), key=lambda path: (_started(path), path), reverse=True)
+    idle = [path for path in paths if owner(path.with_suffix(".lock")) is None]
+    return sorted(set(paths) - set(idle[others:])), len(idle[others:])
+
+
+def _sweep_files(results: Path) -> list[Path]:
+    return [path for path in sorted((results / "sweeps").glob("[!.]*.json")) if not path.name.endswith(BESIDE)]
+
+
+def _started(path: Path) -> float:
+    """When the sweep was started or resumed, which writes its file anew."""
+    return path.stat().st_mtime if path.exists() else 0.0
+
+
+def is_of_sweep(name: str, sweep: str, record: Mapping[str, Any]) -> bool:
+    """Whether `name` is the sweep's, as `status` or the ledger has it, or the address of a table or row of it (`row:seed`)."""
+    return name in (sweep, record.get("name")) or any(is_of_row(name, row["id"], row["seed"]) for row in record["rows"])
+
+
+def is_of_row(name: str, row: str, seed: int) -> bool:
+    """Whether `name` is the row, the row with its seed, or a part of the address before them."""
+    return name == f"{row}:{seed}" or f"{row}/".startswith(f"{name}/")
+
+
+def sweep_status(
+    results: Path, warn: Callable[[str], None] = log, *, name: str | None = None, paths: Iterable[Path] | None = None
+) -> list[dict[str, Any]]:
     """The sweeps of a ledger by name, each with its driver (null if none) and its rows as `_rows` gives them. Takes no locks.
 
-    warn: called with a line for each file that is not a valid sweep file.
+    Args:
+        warn: called with a line for each file that is not a valid sweep file.
+        name: only sweeps with this name, or of this table or row (see `is_of_sweep`).
+        paths: only these files.
     """
     ledger = Ledger(results)
     sweeps = []
-    for path in sorted((results / "sweeps").glob("*.json")):
-        if path.name.endswith(BESIDE) or path.name.startswith("."):
-            continue
+    for path in _sweep_files(results) if paths is None else paths:
         try:
             record = json.loads(path.read_bytes())
+            given = rows_of(record)
+            if name is not None and not is_of_sweep(name, path.stem, record):
+                continue
             holder = owner(path.with_suffix(".lock"))
-            rows, ahead = _rows(ledger, rows_of(record), stopped_runs(path.with_suffix(".asha.json")), driven=holder is not None)
+            rows, ahead = _rows(ledger, given, stopped_runs(path.with_suffix(".asha.json")), driven=holder is not None)
         except (OSError, ValueError, RecursionError) as error:
             warn(f"warning: {display(path)}: {_reason(error)}; the sweep is passed over")
             continue

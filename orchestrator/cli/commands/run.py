@@ -235,7 +235,7 @@ def _print_next_commands(rows: list[Row], out: Console, options: ExecutionOption
     lines += [] if options.no_tracking else [f"MLflow UI:  {program} ui{place}"]
     lines += [f"one row:    {program} show {shlex.quote(targets[0][1])}{shown}"]
     tables = dict.fromkeys(table for table, _ in targets)
-    lines += [f"the table:  {program} table {shlex.quote(table)}{options.arguments}" for table in tables]
+    lines += [f"the table:  {program} table {shlex.quote(table)}{options.table_arguments}" for table in tables]
     for line in lines:
         out.print(visible(line), markup=False, soft_wrap=True)
 

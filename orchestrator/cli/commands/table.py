@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import Any
 
@@ -26,7 +25,7 @@ from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row, by_table
 from orchestrator.specs.table import SweepSpec
-from orchestrator.sweeps.options import RowOptions
+from orchestrator.sweeps.options import RowOptions, quoted
 from orchestrator.sweeps.plan import Data
 
 TERMINAL = "terminal"
@@ -93,4 +92,4 @@ def _section(
     made = make(address, rows, finder, file.columns, seeds, scale, **more)
     asked = (["--baseline", short_id(base)] if base is not None else []) + (["--controls", options.controls] if options.controls else [])
     outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
-    return Section(made, rows, outcomes, finder, base, scale, options.arguments, "".join(f" {shlex.quote(word)}" for word in asked))
+    return Section(made, rows, outcomes, finder, base, scale, options.arguments, quoted(asked))

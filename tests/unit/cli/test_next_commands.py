@@ -27,13 +27,13 @@ def words(line: str) -> list[str]:
 def test_after_a_run(monkeypatch: Any) -> None:
     monkeypatch.setattr("orchestrator.cli.commands.run._program", lambda: "nmt-ablate")
     out, row = io.StringIO(), SimpleNamespace(id="mine/t/one", source_file="my table.yaml")
-    options = ExecutionOptions(results=PLACE, profile="smoke", sets=["model.d_ff=[1, 2]"])
+    options = ExecutionOptions(results=PLACE, profile="smoke", sets=["model.d_ff=[1, 2]"], data_dir=Path("my data"), controls="params")
     _print_next_commands([row], Console(file=out, width=40), options, None)  # type: ignore[list-item]
     scale, place = ["--profile", "smoke", "--set", "model.d_ff=[1, 2]"], ["--results", str(PLACE)]
     assert [words(line) for line in out.getvalue().splitlines()] == [
         ["ui", *place],
         ["show", "my table.yaml#one", *scale],
-        ["table", "my table.yaml", *scale, *place],
+        ["table", "my table.yaml", *scale, *place, "--data-dir", "my data", "--controls", "params"],
     ]
 
 

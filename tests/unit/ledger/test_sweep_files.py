@@ -40,7 +40,7 @@ def test_wrong_types_are_named(fake_results: Any, capsys: pytest.CaptureFixture[
             sweep |= change if {"rows", "name"} & change.keys() else {"rows": [row | change]}
         path.write_text(change if isinstance(change, str) else json.dumps(sweep if isinstance(change, dict) else change))
         assert [sweep["sweep"] for sweep in sweep_status(fake_results.root)] == ["good"], change
-        assert stop(fake_results.root, None) == []
+        assert [stopped.action for stopped in stop(fake_results.root, "good")] == ["not running"]
         lines = capsys.readouterr().err.splitlines()
         assert len(lines) == 2 and all(f"bad.json: {message}" in line and "passed over" in line for line in lines), (change, lines)
     assert run(["status", "--results", str(fake_results.root)]) == 0

@@ -57,11 +57,11 @@ def sweep(fake_results):
     fake_results.finished(done)
     fake_results.history(cut, 1, 3)
     put(fake_results.run_dir(cut) / "ckpt" / "step-00000003" / "manifest.json")
-    fake_results.sweep([done, cut], name="fake/table1")
+    fake_results.sweep([done, cut], name="fake/table1+8818a9af@smoke")
     return fake_results.root, fake_results.root / "sweeps" / "sweep-1.lock"
 
 
-@pytest.mark.parametrize("name", [None, "sweep-1", "fake/table1", "fake/table1/cut", "fake/table1/cut:1"])
+@pytest.mark.parametrize("name", [None, "sweep-1", "fake/table1", "fake/table1+8818a9af@smoke", "fake/table1/cut", "fake/table1/cut:1"])
 def test_the_driver_is_asked_and_waited_for(sweep, driver, tmp_path, cli, name):
     results, lock = sweep
     process = driver(lock)
