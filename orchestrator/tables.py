@@ -15,6 +15,11 @@ def cell(text: object) -> str:
     return escape(visible(str(text)))
 
 
+def counted(number: int, word: str) -> str:
+    """`1 run`, `0 runs`, `1,200 runs`."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
 def make_table(columns: Iterable[str], *, title: str | None = None, numeric: Iterable[str] = ()) -> Table:
     """Returns a table without rows. Columns in `numeric` are right-aligned; long cells are folded."""
     right = set(numeric)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.cost import Cost, Sum
 from orchestrator.sweeps.plan import NO_WEIGHTS, Plan, Planned
+from orchestrator.tables import counted
 from orchestrator.training.runtime import best_device
 
 BUSY = 0.3
@@ -33,7 +35,8 @@ def add_costs(plan: Plan, rows: Sequence[Row], costs: Costs, ledger: Ledger, wor
     found = {name: costs.of(row, workers) for name, row in by_id.items()}
     plan.rows = [replace(each, cost=found[each.id]) for each in plan.rows]
     plan.parents = [replace(each, cost=found[each.id]) for each in plan.parents]
-    plan.totals = totals(plan.rows, plan.parents, found, _done((*plan.parents, *plan.rows), ledger), lineage)
+    every = (*plan.parents, *plan.rows)
+    plan.totals = totals(plan.rows, plan.parents, found, _done(every, ledger), lineage, _never(every, ledger))
 
 
 def totals(
@@ -42,14 +45,15 @@ def totals(
     costs: Mapping[str, Cost],
     done: Collection[str],
     lineage: Mapping[str, Sequence[str]],
+    never: Collection[str | None] = (),
 ) -> dict[str, Sum]:
     """Returns {"alone": every row by itself, with the rows that it starts from; "shared": equal work counted once; "done"; "left"}.
 
-    done: keys of trainings, decodings and scores in the ledger. lineage: row -> the rows that it starts from. Work without keys, whose
-    data is absent, counts as distinct from all other work.
+    done: keys of trainings, decodings and scores in the ledger. lineage: row -> the rows that it starts from. never: keys of work that no
+    run does. Work without keys, whose data is absent, counts as distinct from all other work.
     """
     found = {name: Sum() for name in ("alone", "shared", "done", "left")}
-    seen: set[str] = set()
+    seen = {key for key in never if key is not None}
 
     def once(kind: str, key: str | None, cost: Cost | None) -> None:
         if key in seen:
@@ -67,9 +71,10 @@ def totals(
     for row in rows:
         for each in (row.id, *lineage.get(row.id, ())):
             found["alone"].add("train", costs.get(each))
-        for _ in (row.keys, *row.also):
-            found["alone"].add("decode", costs.get(row.id))
-            found["alone"].add("score", None)
+        for keys in (row.keys, *row.also.values()):
+            if keys.decode is None or keys.decode not in never:
+                found["alone"].add("decode", costs.get(row.id))
+                found["alone"].add("score", None)
     return found
 
 
@@ -93,6 +98,12 @@ def _done(rows: Iterable[Planned], ledger: Ledger) -> set[str]:
     return found
 
 
+def _never(rows: Iterable[Planned], ledger: Ledger) -> set[str | None]:
+    """Keys of the decodings and scores of trainings that diverged."""
+    diverged = [row for row in rows if row.keys.train and (ledger.read_train(row.keys.train) or {}).get("status") == "diverged"]
+    return {key for row in diverged for keys in (row.keys, *row.also.values()) for key in (keys.decode, keys.score)}
+
+
 def lines(plan: Plan, scheduler: dict[str, Any] | None = None) -> list[str]:
     """The totals as text."""
     if not plan.totals:
@@ -105,13 +116,14 @@ def lines(plan: Plan, scheduler: dict[str, Any] | None = None) -> list[str]:
         f"{'done':<22}{_sum(done, unit)}",
         f"{'left to do':<22}{_sum(left, unit)}",
     ]
-    bases = [row.cost.basis for row in (*plan.parents, *plan.rows) if row.cost is not None]
-    if "not probed" in bases:
-        found.append(f"time of {bases.count('not probed')} runs: not probed; nmt-ablate plan --probe measures it on this machine")
-    if "not prepared" in bases:
-        found.append(f"operations and time of {bases.count('not prepared')} runs: their data is not prepared; plan --probe prepares it")
-    if "estimated" in bases:
-        found.append(f"~ time of {bases.count('estimated')} runs: estimated, at the rate of the nearest architecture that was probed")
+    bases = Counter(row.cost.basis for row in (*plan.parents, *plan.rows) if row.cost is not None)
+    of = {basis: counted(number, "run") for basis, number in bases.items()}
+    if "not probed" in of:
+        found.append(f"time of {of['not probed']}: not probed; nmt-ablate plan --probe measures it on this machine")
+    if "not prepared" in of:
+        found.append(f"operations and time of {of['not prepared']}: their data is not prepared; plan --probe prepares it")
+    if "estimated" in of:
+        found.append(f"~ time of {of['estimated']}: estimated, at the rate of the nearest architecture that was probed")
     if (others := max((row.cost.others or 0.0 for row in (*plan.parents, *plan.rows) if row.cost is not None), default=0.0)) >= BUSY:
         found.append(f"the machine was busy while this was measured ({others:.1f} others a core): it may take longer, or less")
     if scheduler is not None and scheduler.get("kind") == "asha" and left.trainings:
@@ -124,7 +136,7 @@ def _on_gpu() -> bool:
 
 
 def _sum(each: Sum, unit: str) -> str:
-    parts = [f"{each.trainings:,} trainings, {each.decodings:,} decodings, {each.scorings:,} scorings"]
+    parts = [", ".join((counted(each.trainings, "training"), counted(each.decodings, "decoding"), counted(each.scorings, "scoring")))]
     parts += [f"{each.flop:.3g} FLOP"] if each.flop else []
     if each.unknown < each.trainings + each.decodings:
         parts.append(f"{each.hours:.3g} {unit}" + (" and what is not known" if each.unknown else ""))
@@ -134,7 +146,9 @@ def _sum(each: Sum, unit: str) -> str:
 def _saved(alone: Sum, shared: Sum) -> str:
     if shared.trainings >= alone.trainings and shared.decodings >= alone.decodings:
         return ""
-    times = f"{alone.flop / shared.flop:.2f} times less" if shared.flop else f"{alone.trainings - shared.trainings} trainings less"
+    times = (
+        f"{alone.flop / shared.flop:.2f} times less" if shared.flop else f"{counted(alone.trainings - shared.trainings, 'training')} less"
+    )
     return f" ({times})"
 
 

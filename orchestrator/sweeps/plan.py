@@ -24,6 +24,7 @@ from orchestrator.specs.rows import runs
 from orchestrator.specs.schema import DataSpec, RunSpec
 from orchestrator.sweeps import parameters
 from orchestrator.sweeps.cost import Cost, Sum
+from orchestrator.tables import counted
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Planned:
     """One row and seed.
 
     status: new | done | failed | shared | stopped | needs-data. stopped: by ASHA, final for its sweep, but `run` resumes it. failed: by the
-    row's own rule (see `ledger.outcome`), for `reason`; nothing is left to do. new, with a reason: done, but a new row starts from its
-    weights, which are not here.
+    row's own rule (see `ledger.outcome`), for `reason`; nothing is left to do. done, with a reason: the training diverged. new, with a
+    reason: done, but a new row starts from its weights, which are not here.
     same_as: the earlier row of this plan with the same score key.
     changed: source files edited since the training (see `ledger.component_sources`).
     """
@@ -187,7 +188,7 @@ def plan(
     if uncounted:
         corpora = sorted({str(row.spec.data.corpus) for row in rows if row.spec is not None and row.id in uncounted})
         result.notes.append(
-            f"parameters of {len(set(uncounted))} rows need vocabulary sizes: prepare {', '.join(corpora)} "
+            f"parameters of {counted(len(set(uncounted)), 'row')} need vocabulary sizes: prepare {', '.join(corpora)} "
             "(nmt-ablate data prepare) or give --set data.vocab.src=N --set data.vocab.tgt=N"
         )
     lacking = sorted({str(row.spec.data.corpus) for row in rows if row.spec is not None and data.manifest(row.spec.data) is None})
@@ -257,7 +258,7 @@ def _plan_row(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, 
     if outcome.as_stated:
         status, reason = outcome.status, outcome.reason
     elif outcome.finished:
-        status = "done"
+        status, reason = "done", "" if outcome.status == "done" else outcome.status
     elif shared:
         status = "shared"
     elif outcome.status == "stopped":

@@ -21,6 +21,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.report import noise_floor
 from orchestrator.report.claims import reported_claims
 from orchestrator.report.figures import short_id
+from orchestrator.report.shipped import is_shipped
 from orchestrator.safe_text import log
 from orchestrator.specs.baselines import baseline, starts
 from orchestrator.specs.grid.explain import summary
@@ -33,7 +34,7 @@ from orchestrator.sweeps.names import parse_seeds
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data, Plan, Planned
 from orchestrator.sweeps.plan import plan as plan_rows
-from orchestrator.tables import cell, make_table
+from orchestrator.tables import cell, counted, make_table
 
 MAX_ROWS, END_ROWS = 50, 5
 """Rows of a table that is printed whole, and how many of a longer one's first and last are printed."""
@@ -85,17 +86,24 @@ def plan(
     comparison = cost_check.check(planned_rows, rows, costs, ledger) if check else None
     power = _power(rows, requested or sorted(default_seeds), ledger)
     record = planned_rows.as_json()
+    runs = (*planned_rows.parents, *planned_rows.rows)
+    shipped = {(row.id, row.seed) for row in runs if row.status == "done" and row.keys.train and is_shipped(ledger, row.keys.train)}
+    for each in (*record["parents"], *record["rows"]):
+        each["shipped"] = (each["id"], each["seed"]) in shipped
     if as_json:
         print_json(
             record | {"grids": [summary(grid) for grid in grids], "power": power} | ({} if comparison is None else {"check": comparison})
         )
     else:
-        console().print(_table(planned_rows, every_row))
+        console().print(_table(planned_rows, shipped, every_row))
 
     totals = record["totals"]
-    counts = ", ".join(f"{totals[name]} {name}" for name in STATUSES if name in totals)
-    parents = planned_rows.trainings_of_parents
-    log(f"{totals['runs']} runs: {counts or 'none'}; {planned_rows.trainings} trainings to do, {parents} of rows that others start from")
+    told = {name: f"{totals[name]} {name}" for name in STATUSES if name in totals}
+    if number := sum(each["shipped"] for each in record["rows"]):
+        told["done"] += f" ({'all' if number == totals['done'] else number} shipped with the product)"
+    parents = f", {number} of rows that others start from" if (number := planned_rows.trainings_of_parents) else ""
+    left = f"{counted(planned_rows.trainings, 'training')} to do{parents}"
+    log(f"{counted(totals['runs'], 'run')}: {', '.join(told.values()) or 'none'}; {left}")
     if rate := _common_rate(planned_rows):
         log(f"rate of every row: {rate}")
     changed = {(row.id, row.seed): row.changed for row in (*planned_rows.parents, *planned_rows.rows)}
@@ -153,14 +161,14 @@ def _grid_lines(table: TableFile) -> list[str]:
     return lines + [f"  {each['combinations']:,}: {each['line']}" for each in grid["excluded"]]
 
 
-def _table(planned_rows: Plan, every_row: bool) -> Table:
+def _table(planned_rows: Plan, shipped: set[tuple[str, int]], every_row: bool) -> Table:
     """A line a row, its seeds together where they say the same; of more than MAX_ROWS only the first and the last, unless `every_row`."""
     rows = (*planned_rows.parents, *planned_rows.rows)
     short = short_names([row.id for row in rows])
     lines: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
         params = "?" if row.params is None else f"{row.params:,}"
-        costs, status = plan_costs.short(row.cost), _status(row, row in planned_rows.parents)
+        costs, status = plan_costs.short(row.cost), _status(row, row in planned_rows.parents, (row.id, row.seed) in shipped)
         lines.setdefault((short[row.id], params, *costs, planned_rows.rates.get(row.id, ""), status), []).append(str(row.seed))
     cells = [(name, ",".join(seeds), *others) for (name, *others), seeds in lines.items()]
     told = [n for n in range(len(COLUMNS)) if n < 2 or any(line[n] not in ("", "?") for line in cells)]
@@ -185,6 +193,6 @@ def _common_rate(planned_rows: Plan) -> str:
     return rates.pop() if len(rates) == 1 and len(rows) > 1 else ""
 
 
-def _status(row: Planned, is_parent: bool) -> str:
-    status = row.status + (f" as {row.same_as}" if row.status == "shared" else "") + (f": {row.reason}" if row.reason else "")
-    return status + (" (others start from it)" if is_parent else "")
+def _status(row: Planned, is_parent: bool, shipped: bool) -> str:
+    status = row.status + (" (shipped)" if shipped else "") + (f" as {row.same_as}" if row.status == "shared" else "")
+    return status + (f": {row.reason}" if row.reason else "") + (" (others start from it)" if is_parent else "")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import LockedError
+from orchestrator.ledger.results import Ledger
 
 ROOT = Path(__file__).resolve().parents[3]
 Cli = Callable[..., tuple[int, str, str]]
@@ -58,6 +59,20 @@ def test_plan_prints_json_and_nothing_else(cli: Cli, spec: Write, tmp_path: Path
         ("demo/small/b", 2, "shared", "demo/small/a"),
     ]
     assert set(found[0]["keys"]) == {"train", "decode", "score"} and not (tmp_path / "r").exists()
+
+
+def test_plan_names_shipped_results(cli: Cli, spec: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, published = spec("  a: {}\n"), tmp_path / "published"
+    code, out, err = cli("plan", path, "--json", "--results", tmp_path / "r")
+    (row,) = json.loads(out)["rows"]
+    assert code == 0 and row["shipped"] is False and "1 run: 1 new; 1 training to do\n" in err and "others start from" not in err
+    published.mkdir()
+    monkeypatch.setattr("orchestrator.cli.commands.rows.PUBLISHED_LEDGER", published)
+    train, decode, score = (row["keys"][kind] for kind in ("train", "decode", "score"))
+    Ledger(published).write_train(train, {"status": "done", "key": train})
+    Ledger(published).write_score(train, score, {"key": score, "decode_key": decode, "bleu": 30.0})
+    code, out, err = cli("plan", path, "--results", tmp_path / "r")
+    assert "done (shipped)" in out and "1 run: 1 done (all shipped with the product); 0 trainings to do\n" in err
 
 
 @pytest.mark.parametrize(

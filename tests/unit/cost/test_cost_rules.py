@@ -14,7 +14,7 @@ from orchestrator.cost import probes
 from orchestrator.cost.estimate import Costs
 from orchestrator.cost.flops import work
 from orchestrator.cost.lengths import Lengths
-from orchestrator.cost.plan_costs import _done, add_costs, totals
+from orchestrator.cost.plan_costs import _done, _never, add_costs, totals
 from orchestrator.data.prepare import prepare
 from orchestrator.files import atomic
 from orchestrator.ledger.keys import Keys
@@ -159,6 +159,15 @@ def test_totals_of_rows_with_several_scorings() -> None:
     assert counts["shared"] == (5, 6, 7) and counts["done"] == (1, 1, 1) and counts["left"] == (4, 5, 6)
     assert found["alone"].hours == 4 * 2.0 + 6 * 1.0 and found["done"].hours == 3.0 and found["left"].hours == 2 * 2.0 + 3 * 1.0
     assert found["shared"].flop == 30.0 and found["left"].unknown == 4
+
+
+def test_what_a_diverged_training_never_does_is_neither_done_nor_left(tmp_path: Path) -> None:
+    Ledger(tmp_path).write_train("ab" * 32, {"status": "diverged"})
+    row = Planned("a/b/c", 1, Keys("ab" * 32, "cd" * 32, "ef" * 32), 1, "done")
+    found = totals([row], [], {}, _done([row], Ledger(tmp_path)), {}, _never([row], Ledger(tmp_path)))
+    assert {name: (each.trainings, each.decodings, each.scorings) for name, each in found.items()} == {
+        "alone": (1, 0, 0), "shared": (1, 0, 0), "done": (1, 0, 0), "left": (0, 0, 0),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("status", "done"), [("done", True), ("diverged", True), ("stopped", False), ("failed", False), (None, False)])
