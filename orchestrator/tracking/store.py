@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ from orchestrator.tracking import sqlite_client, views
 from orchestrator.tracking.environment import configure, default_uri, is_server, redact, sqlite_path, with_driver
 from orchestrator.tracking.history import Point, flatten
 from orchestrator.tracking.location import artifacts_of, copy_artifact, ledger_id, prepare_database
+from orchestrator.tracking.names import MAX_KEY, plain_id, text, valid_name
 from orchestrator.tracking.new_database import write_new_database
 from orchestrator.tracking.sqlite_client import REVISION, SqliteClient, revision
 
@@ -35,11 +35,9 @@ EXPERIMENT = "nmt-ablate"
 KIND = {"mlflow.experimentKind": "custom_model_development", "mlflow.experiment.primaryMetric.name": "bleu"}
 """Tags that make the UI open with runs and curves instead of GenAI traces."""
 
-MAX_METRICS, MAX_PARAMS, MAX_KEY, MAX_PARAM, MAX_TAG = 1000, 100, 250, 6000, 8000
+MAX_METRICS, MAX_PARAMS, MAX_PARAM, MAX_TAG = 1000, 100, 6000, 8000
 PAGE = 250
 """Runs per page of a search, a few MB at most."""
-
-_FORBIDDEN = re.compile(r"[^\w\-. :/]", re.ASCII)
 
 
 @dataclass
@@ -109,7 +107,7 @@ class MlflowStore:
         if isinstance(client, SqliteClient):
             runs = client.runs_with_tags(self._experiment, filters)
         else:
-            runs = self._pages(client, " and ".join(f"tags.`{name}` = '{_plain(value)}'" for name, value in filters.items()))
+            runs = self._pages(client, " and ".join(f"tags.`{name}` = '{plain_id(value)}'" for name, value in filters.items()))
         return sorted(runs, key=lambda run: (run.info.start_time, "nmt.projected" not in run.data.tags, run.info.run_id))
 
     def _pages(self, client: MlflowClient, query: str) -> list[Run]:
@@ -142,11 +140,11 @@ class MlflowStore:
         The run lacks points after the last of each metric, and parameters without a value (MLflow refuses to change one).
         """
         entities: ModuleType = sqlite_client if isinstance(self.client, SqliteClient) else _mlflow().entities
-        new = [point for point in points if point.step > child.last.get(metric_key(point.key), -1)]
-        metrics = [entities.Metric(metric_key(p.key), p.value, p.time, p.step) for p in new]
+        new = [point for point in points if point.step > child.last.get(valid_name(point.key), -1)]
+        metrics = [entities.Metric(valid_name(p.key), p.value, p.time, p.step) for p in new]
         params: dict[str, str] = {}
         for name, value in flatten(spec) if spec else ():
-            if value is not None and (key := metric_key(name)) and key not in child.params:
+            if value is not None and name and (key := valid_name(name)) not in child.params:
                 params.setdefault(key, text(value, MAX_PARAM))
         clean = {key: text(value, MAX_TAG) for key, value in (tags or {}).items()}
         changed = {key: value for key, value in clean.items() if child.tags.get(key) != value}
@@ -166,7 +164,7 @@ class MlflowStore:
 
     def write_view(self, sweep_id: str, name: str, started: int) -> str:
         """Keeps the view of a sweep's runs -> its key. started: milliseconds since 1970."""
-        filters = {"nmt.sweep": _plain(sweep_id)} | ({} if self.own else {"nmt.ledger": ledger_id(self.results)})
+        filters = {"nmt.sweep": plain_id(sweep_id)} | ({} if self.own else {"nmt.ledger": ledger_id(self.results)})
         key = views.key_of(sweep_id, *filters.values())
         client = self.client
         for tag, value in views.of_sweep(key, name, filters, started).items():
@@ -247,20 +245,3 @@ def _user() -> str:
     with contextlib.suppress(OSError, KeyError):
         return os.environ.get("MLFLOW_TRACKING_USERNAME") or getpass.getuser()
     return "unknown"
-
-
-def metric_key(name: str) -> str:
-    """A valid MLflow name: letters, digits and `_-. :/`, at most 250 characters."""
-    return _FORBIDDEN.sub("_", name)[:MAX_KEY]
-
-
-def text(value: Any, limit: int) -> str:
-    """A parameter or tag: redacted and cut to `limit` characters."""
-    plain = redact("" if value is None else value if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value))
-    return plain if len(plain) <= limit else plain[: limit - 3] + "..."
-
-
-def _plain(identifier: str) -> str:
-    if not re.fullmatch(r"[\w\-.:/@+ ]{1,200}", identifier):
-        raise ValueError(f"sweep id {identifier!r}: letters, digits and -._:/@+ only")
-    return identifier

@@ -12,6 +12,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from orchestrator.tracking.names import valid_name
+
 COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0")
 """Of rows in charts, the same for all seeds (the categorical scheme of Observable Plot)."""
 
@@ -49,8 +51,8 @@ def shared() -> dict[str, str]:
 
 
 def key_of(sweep_id: str, *identity: str) -> str:
-    """The key of a sweep's view. identity: what tells it from sweeps of other ledgers on the same server."""
-    return f"{sweep_id[:80]}-{hashlib.sha256(chr(10).join(identity).encode()).hexdigest()[:8]}"
+    """The key of a sweep's view, part of a tag's name. identity: what tells it from sweeps of other ledgers on the same server."""
+    return f"{valid_name(sweep_id[:80])}-{hashlib.sha256(chr(10).join(identity).encode()).hexdigest()[:8]}"
 
 
 def of_sweep(key: str, name: str, filters: dict[str, str], started: int) -> dict[str, str]:
@@ -64,7 +66,7 @@ def newest(tags: Mapping[str, str], most: int) -> list[tuple[str, str]]:
     """Keys and names of the last sweeps' views among the tags of an experiment."""
     found = []
     for key, value in tags.items():
-        if key.startswith(PREFIX) and key not in shared():
+        if key.startswith(PREFIX) and key not in shared() and key == valid_name(key):  # views of earlier versions have other characters
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 view = json.loads(value)
                 found.append((float(view["createdAt"]), key.removeprefix(PREFIX), str(view["name"])))

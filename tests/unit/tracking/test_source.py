@@ -12,8 +12,8 @@ import pytest
 
 from orchestrator.tracking.environment import redact
 from orchestrator.tracking.history import flatten, number, read_points
+from orchestrator.tracking.names import text, valid_name
 from orchestrator.tracking.source import read_result, read_sweep, stamp, sweep_files
-from orchestrator.tracking.store import metric_key, text
 
 
 def test_points_are_finite_numbers_told_once(tmp_path: Path) -> None:
@@ -93,6 +93,6 @@ def test_only_sweep_files_are_sweeps(fake_results: Any) -> None:
 def test_names_values_and_secrets() -> None:
     assert dict(flatten({"a": {"b": [1, {"c": 2}]}, "d": {}, "e": []})) == {"a.b.0": 1, "a.b.1.c": 2, "d": {}, "e": []}
     assert [number(value) for value in (1, "2", True, None, [])] == [1.0, None, None, None, None] and math.isnan(number("NaN") or 0)
-    assert metric_key("a b/c-d.e:f_g") == "a b/c-d.e:f_g" and metric_key("λ=1" * 200) == ("__1" * 200)[:250]
+    assert valid_name("a b/c-d.e:f_g") == "a b/c-d.e:f_g" and valid_name("λ=1" * 200) == ("__1" * 200)[:250]
     assert text(0.1, 10) == "0.1" and text("x" * 20, 10) == "xxxxxxx..." and text(None, 5) == ""
     assert redact("postgresql://u:p@db/x?token=abc&a=1") == "postgresql://***@db/x?token=***&a=1"
