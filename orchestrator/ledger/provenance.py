@@ -63,13 +63,13 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def git() -> tuple[str | None, str | None]:
     """Returns the commit and a hash of uncommitted changes in CODE (None: clean). Both are None outside our repository and its uploads."""
-    top = _run("rev-parse", "--show-toplevel")
+    top = run_git("rev-parse", "--show-toplevel")
     if top is None or Path(os.fsdecode(top.strip())).resolve() != ROOT:
         return read_commit(ROOT)  # the upload of a job
-    head = _run("rev-parse", "--verify", "HEAD")
-    diff = b"" if head is None else _run("diff", "HEAD", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "--", *CODE)
+    head = run_git("rev-parse", "--verify", "HEAD")
+    diff = b"" if head is None else run_git("diff", "HEAD", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "--", *CODE)
     extra = ("--others",) if head is not None else ("--others", "--cached")
-    names = _run("ls-files", "-z", "--exclude-standard", *extra, "--", *CODE)
+    names = run_git("ls-files", "-z", "--exclude-standard", *extra, "--", *CODE)
     digest = hashlib.sha256(diff or b"")
     others = sorted(set((names or b"").split(b"\0")) - {b""})
     for name in others:
@@ -77,11 +77,11 @@ def git() -> tuple[str | None, str | None]:
     return None if head is None else head.decode().strip(), digest.hexdigest() if diff or others else None
 
 
-def _run(*arguments: str) -> bytes | None:
-    """Output of one read-only git command; None if it fails."""
+def run_git(*arguments: str, root: Path | None = None) -> bytes | None:
+    """Output of one read-only git command in `root` (by default the product's); None if it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    command = ["git", "-C", str(ROOT), "-c", "core.fsmonitor=false", *arguments]
+    command = ["git", "-C", str(root or ROOT), "-c", "core.fsmonitor=false", *arguments]
     try:
         done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import typer
 from orchestrator.cli.commands.jobs import follow_job
 from orchestrator.engines.ray.jobs import sweep_job, upload
 from orchestrator.engines.ray.jobs.access import find_address, find_token
-from orchestrator.engines.ray.jobs.api import Client, ignored_by
+from orchestrator.engines.ray.jobs.api import Client
 from orchestrator.engines.ray.jobs.attempts import join
 from orchestrator.engines.ray.jobs.sweep_job import FOLDERS, SweepJob
 from orchestrator.errors import UserError
@@ -94,31 +95,45 @@ def _collect(job: SweepJob) -> upload.Upload:
     """The files of this checkout. UserError where the job could not run from them."""
     if not (ROOT / "cluster" / "sweep.sh").is_file():
         raise UserError("submit uploads the checkout that it runs from; expected cluster/sweep.sh in it (pip install -e .)")
-    files = upload.collect(ROOT, ignored_by)
+    files = upload.collect(ROOT, job.files)
     upload.check_readable(files, [*job.files, ROOT / "cluster" / "sweep.sh", ROOT / "orchestrator" / "cli" / "main.py"])
     return files
 
 
 def _print_dry_run(job: SweepJob) -> None:
     files = _collect(job)
+    try:
+        token = find_token()
+    except UserError:  # there may be no cluster yet
+        token = ""
+    with _package(job, files, token) as package:
+        size = upload.mib(package.stat().st_size)
     for line in (
         f"job:     {job.id}",
         f"sweep:   {job.name}, {job.runs} runs",
         f"command: {job.entrypoint}",
         *(f"         {name}={value}" for name, value in job.env.items()),
-        f"upload:  {len(files.files)} files, {upload.mib(files.bytes)}",
+        f"upload:  {len(files.files)} files, {size}",
         *(f"         and, from outside of the checkout, {name}" for name in job.extra),
-        *(f"left out, for its name: {name}" for name in files.withheld if name.parts[0] not in (".git", ".venv")),
+        *(f"left out, for its name: {name}" for name in files.withheld),
     ):
         typer.echo(visible(line))
+
+
+@contextmanager
+def _package(job: SweepJob, files: upload.Upload, token: str) -> Iterator[Path]:
+    """Context: the zip that is uploaded."""
+    commit, dirty = provenance.git()
+    with tempfile.TemporaryDirectory(prefix="nmt-upload-") as folder:
+        package = Path(folder) / "checkout.zip"
+        upload.write_zip(files, package, commit=commit, dirty=dirty, token=token, extra=job.extra)
+        yield package
 
 
 def _upload(client: Client, job: SweepJob, files: upload.Upload, id: str) -> None:
     """Uploads the checkout and starts the job as `id`."""
     commit, dirty = provenance.git()
-    with tempfile.TemporaryDirectory(prefix="nmt-upload-") as folder:
-        package = Path(folder) / "checkout.zip"
-        upload.write_zip(files, package, commit=commit, dirty=dirty, token=find_token(), extra=job.extra)
+    with _package(job, files, find_token()) as package:
         log(f"{id}: {job.name}, {job.runs} runs; uploading {len(files.files)} files, {upload.mib(package.stat().st_size)}")
         metadata = {
             "nmt_sweep": job.name,

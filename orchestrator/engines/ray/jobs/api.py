@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import requests
-from ray._private.runtime_env.packaging import get_excludes_from_ignore_files
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobSubmissionClient
 
 from orchestrator.engines.ray.jobs.job import Job, JobExists
-from orchestrator.engines.ray.jobs.upload import Ignored
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import shown
 
@@ -102,13 +100,6 @@ class Client:
                 raise UserError(f"{self.address}: this is no Ray dashboard (404)") from None
             text = shown(" ".join(str(error).replace(self._token, "***").split())[-300:], 300)
             raise UserError(f"{self.address}: Ray refused: {text}") from None
-
-
-def ignored_by(folder: Path) -> list[Ignored]:
-    """The rules of a folder's .gitignore and .rayignore, as `ray job submit --working-dir` reads them."""
-    logger = logging.getLogger("nmt.upload")
-    logger.setLevel(logging.ERROR)
-    return list(get_excludes_from_ignore_files(folder, include_gitignore=True, logger=logger))
 
 
 @contextmanager

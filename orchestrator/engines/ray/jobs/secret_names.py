@@ -1,4 +1,4 @@
-"""Names of files that are never uploaded, whatever .gitignore and .rayignore say."""
+"""Names of files that are never uploaded, even where git tracks them."""
 
 from __future__ import annotations
 

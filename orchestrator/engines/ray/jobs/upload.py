@@ -1,17 +1,17 @@
-"""The upload of a job: the checkout without ignored files (.gitignore, .rayignore) and without secrets, as one zip."""
+"""The upload of a job as one zip: what git tracks in the checkout, without secrets and without what .rayignore names."""
 
 from __future__ import annotations
 
 import os
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from orchestrator.engines.ray.jobs.secret_names import is_secret
 from orchestrator.errors import UserError
-from orchestrator.ledger.provenance import COMMIT_FILE, dump_commit
+from orchestrator.ledger.provenance import CODE, COMMIT_FILE, dump_commit, run_git
 from orchestrator.specs.positions import display, shown
 
 MIB = 2**20
@@ -20,10 +20,11 @@ MAX_BYTES = 100 * MIB
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # fixed, so that equal files give an equal zip, which Ray stores once
 
-Ignored = Callable[[Path], bool]
-"""Returns whether a path is ignored."""
-IgnoreRules = Callable[[Path], list[Ignored]]
-"""Returns the rules of a folder's ignore files."""
+SOURCES = (".py", ".c", ".h", ".yaml")
+"""Suffixes of files that git must track in CODE and PROFILES."""
+PROFILES = "search_spaces/profiles"
+DOCS = "docs"
+"""Folder that the job does not need: documentation and the shipped results."""
 
 
 @dataclass(frozen=True)
@@ -44,35 +45,35 @@ class Upload:
         return resolved.is_relative_to(self.root) and resolved.relative_to(self.root) in self.files
 
 
-def collect(root: Path, rules_of: IgnoreRules) -> Upload:
-    """Collects the files under `root` without following symbolic links. UserError names the largest folders if they are too large."""
+def collect(root: Path, declared: Iterable[Path] = ()) -> Upload:
+    """Collects the files that git tracks under `root`, without DOCS, symbolic links and what .rayignore names, and the `declared` ones.
+
+    UserError outside of a git repository, for code that git does not track, and with the largest folders for too large an upload.
+    """
     root = root.resolve()
-    files: list[tuple[PurePath, int]] = []
-    withheld: list[PurePath] = []
-
-    def walk(folder: Path, rules: list[Ignored]) -> None:
-        rules = [*rules, *rules_of(folder)]
-        with os.scandir(folder) as entries:
-            for entry in sorted(entries, key=lambda e: e.name):
-                path = Path(entry.path)
-                relative = path.relative_to(root)
-                if entry.is_symlink() or any(rule(path) for rule in rules):
-                    continue
-                if is_secret(relative):
-                    withheld.append(relative)
-                elif entry.is_dir():
-                    walk(path, rules)
-                elif entry.is_file():
-                    files.append((relative, entry.stat().st_size))
-
-    walk(root, [])
-    upload = Upload(root, tuple(name for name, _ in files), tuple(size for _, size in files), tuple(withheld))
+    tracked, ignored = _names(root, "--", ".", f":!{DOCS}"), _names(root, "--ignored", "--cached", "--exclude-per-directory=.rayignore")
+    code = [name for name in _names(root, "--others", "--exclude-standard", "--", *CODE, PROFILES) if name.suffix in SOURCES]
+    if code:
+        raise UserError(*(f"{shown(str(name), 200)}: git does not track it, and the job would lack it: git add -N {name}" for name in code))
+    wanted = {name for name in tracked - ignored if (root / name).resolve() == root / name and (root / name).is_file()}
+    wanted |= {path.resolve().relative_to(root) for path in declared if path.resolve().is_relative_to(root)}
+    names = sorted(name for name in wanted if not is_secret(name))
+    sizes = tuple((root / name).stat().st_size for name in names)
+    upload = Upload(root, tuple(names), sizes, tuple(sorted(filter(is_secret, wanted))))
     if upload.bytes >= MAX_BYTES:
         raise UserError(
             f"the upload has {mib(upload.bytes)}; Ray takes less than {mib(MAX_BYTES)}: the largest are {', '.join(_largest(upload))}; "
             f"name in {display(root / '.rayignore')} what the cluster does not need"
         )
     return upload
+
+
+def _names(root: Path, *options: str) -> set[PurePath]:
+    """The files under `root` that `git ls-files` lists, relative to it."""
+    listed = run_git("ls-files", "-z", *options, root=root)
+    if listed is None:
+        raise UserError(f"{display(root)}: git lists no files there; expected a git checkout, since submit uploads what git tracks")
+    return {PurePath(os.fsdecode(name)) for name in listed.split(b"\0") if name}
 
 
 def check_readable(upload: Upload, files: Iterable[Path]) -> None:
@@ -125,7 +126,6 @@ def _largest(upload: Upload, count: int = 5) -> list[str]:
 def _missing_reason(upload: Upload, file: Path) -> str:
     if not file.resolve().is_relative_to(upload.root):
         return f"outside of what is uploaded ({display(upload.root)})"
-    relative = file.resolve().relative_to(upload.root)
-    if any(relative == name or name in relative.parents for name in upload.withheld):
+    if file.resolve().relative_to(upload.root) in upload.withheld:
         return "left out of the upload, for its name looks like a secret's"
-    return "left out of the upload by .gitignore, .rayignore or as a symbolic link"
+    return "left out of the upload: git does not track it, .rayignore names it, or it is a symbolic link"

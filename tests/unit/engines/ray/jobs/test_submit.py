@@ -11,6 +11,8 @@ import pytest
 
 from orchestrator.cli.commands.submit import make_job
 from orchestrator.cli.run import sweep
+from orchestrator.engines.ray.jobs.api import Client
+from orchestrator.engines.ray.jobs.upload import MIB, mib
 from orchestrator.errors import UserError
 
 SMOKE = "cluster/smoke.yaml"
@@ -87,9 +89,19 @@ def test_no_token_is_one_line(cli, monkeypatch, tmp_path):
     assert code == 2 and len(err.splitlines()) == 1 and "RAY_AUTH_TOKEN_PATH" in err
 
 
-def test_a_dry_run_needs_no_cluster(cli, monkeypatch):
+def test_a_dry_run_needs_no_cluster_and_tells_what_is_uploaded(cli, monkeypatch):
+    monkeypatch.delenv("RAY_AUTH_TOKEN")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/nowhere")
     code, out, _ = cli("submit", SMOKE, "--dry-run")
-    assert code == 0 and "bash cluster/sweep.sh cluster/smoke.yaml" in out and re.search(r"upload:  \d+ files", out)
+    assert code == 0 and "bash cluster/sweep.sh cluster/smoke.yaml" in out
+    (told,) = re.findall(r"upload:  (\d+ files, .* MiB)", out)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    sizes: list[int] = []
+    monkeypatch.setattr(Client, "__init__", lambda self, address, token: None)
+    monkeypatch.setattr(Client, "jobs", lambda self: [])
+    monkeypatch.setattr(Client, "submit", lambda self, id, entrypoint, package, *more: sizes.append(package.stat().st_size))
+    code, _, err = cli("submit", SMOKE, "--no-wait")
+    assert code == 0 and f"uploading {told}\n" in err and told.endswith(f" {mib(sizes[0])}") and sizes[0] < 4 * MIB
 
 
 def test_a_bucket_named_here_is_opened_there(cli, monkeypatch):

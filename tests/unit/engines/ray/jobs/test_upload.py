@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import zipfile
 from pathlib import Path, PurePath
 
 import pytest
 
 from orchestrator.engines.ray.jobs import upload
-from orchestrator.engines.ray.jobs.api import ignored_by
 from orchestrator.engines.ray.jobs.secret_names import is_secret
 from orchestrator.errors import UserError
 from orchestrator.ledger import provenance
@@ -17,40 +18,56 @@ from orchestrator.ledger import provenance
 COMMIT, DIRTY = "a" * 40, "b" * 64
 
 
+TRACKED = ("orchestrator/cli/main.py", "orchestrator/data/tokenize.py", "search_spaces/a.yaml", "cluster/sweep.sh", "sub/.rayignore")
+CANARIES = """
+    .envrc .netrc.bak .dockercfg .boto .s3cfg rclone.conf deploy_key gcp-key.json terraform.tfstate prod.tfvars accessKeys.csv cookies.txt
+    .bash_history .env notes/cluster-token.txt keys/deploy.pem results/ab/weights.bin search_spaces/untracked.yaml
+"""
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b", *arguments], check=True, capture_output=True)
+
+
 @pytest.fixture
 def checkout(tmp_path) -> Path:
-    for name in ("orchestrator/cli/main.py", "orchestrator/data/tokenize.py", "search_spaces/a.yaml", "cluster/sweep.sh"):
+    for name in (*TRACKED, "sub/out/big.bin", "docs/results/ledger/a.json", "tracked/deploy.pem", "gone.txt", *CANARIES.split()):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
-    for name in (
-        "results/ab/weights.bin",
-        "sub/out/big.bin",
-        ".env",
-        "prod.env",
-        "notes/cluster-token.txt",
-        "keys/deploy.pem",
-        ".git/config",
-    ):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("canary")
-    (tmp_path / ".gitignore").write_text("/results/\n")
     (tmp_path / "sub/.rayignore").write_text("out/\n")
     (tmp_path / "link").symlink_to("/etc")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", *TRACKED, "sub", "docs", "tracked", "gone.txt", "link")
+    (tmp_path / "gone.txt").unlink()
     return tmp_path
 
 
-def test_ignore_files_of_every_folder_count_and_secrets_never_travel(checkout):
-    found = upload.collect(checkout, ignored_by)
-    files = {name.as_posix() for name in found.files}
-    assert files == {
-        ".gitignore",
-        "cluster/sweep.sh",
-        "orchestrator/cli/main.py",
-        "orchestrator/data/tokenize.py",
-        "search_spaces/a.yaml",
-        "sub/.rayignore",
-    }
-    assert PurePath("notes/cluster-token.txt") in found.withheld
+def test_only_what_git_tracks_travels_and_of_it_no_secret_no_documentation_and_nothing_ignored(checkout):
+    found = upload.collect(checkout)
+    assert {name.as_posix() for name in found.files} == {*TRACKED}
+    assert [name.as_posix() for name in found.withheld] == ["tracked/deploy.pem"]
+    spec = checkout / "search_spaces/untracked.yaml"
+    declared = upload.collect(checkout, [spec, Path("/etc/passwd"), checkout / ".env"])
+    assert {name.as_posix() for name in declared.files} == {*TRACKED, "search_spaces/untracked.yaml"} and spec in declared
+
+
+def test_a_folder_that_became_a_link_is_not_followed(checkout, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("home") / "data"
+    (checkout / "orchestrator/data").rename(outside)
+    (checkout / "orchestrator/data").symlink_to(outside)
+    assert PurePath("orchestrator/data/tokenize.py") not in upload.collect(checkout).files
+
+
+def test_code_that_git_does_not_track_and_a_folder_without_git_are_refused(checkout):
+    (checkout / "models").mkdir()
+    (checkout / "models/gated.py").touch()
+    with pytest.raises(UserError, match=r"^models/gated\.py: git does not track it, .* git add -N models/gated\.py$"):
+        upload.collect(checkout)
+    git(checkout, "add", "-N", "models/gated.py")
+    assert PurePath("models/gated.py") in upload.collect(checkout).files
+    shutil.rmtree(checkout / ".git")
+    with pytest.raises(UserError, match="expected a git checkout"):
+        upload.collect(checkout)
 
 
 @pytest.mark.parametrize(
@@ -61,9 +78,8 @@ def test_names_of_secrets(name):
 
 
 def test_no_file_of_the_repository_is_taken_for_a_secret(repository):
-    found = upload.collect(repository, ignored_by)
-    assert found.bytes < 60 * upload.MIB
-    assert not [name for name in found.withheld if name.parts[0] in ("orchestrator", "models", "search_spaces", "cluster", "docs", "tests")]
+    found = upload.collect(repository)
+    assert found.bytes < 10 * upload.MIB and not found.withheld
 
 
 def test_too_much_is_refused_before_anything_is_packed(checkout):
@@ -71,8 +87,9 @@ def test_too_much_is_refused_before_anything_is_packed(checkout):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         with (checkout / name).open("wb") as file:
             file.truncate(size * upload.MIB)
+        git(checkout, "add", "-N", name)
     with pytest.raises(UserError) as error:
-        upload.collect(checkout, ignored_by)
+        upload.collect(checkout)
     (line,) = error.value.lines
     assert line.startswith(
         "the upload has 111.0 MiB; Ray takes less than 100.0 MiB: the largest are corpora/de/ (90.0 MiB), corpora/en/ (20.0 MiB)"
@@ -82,17 +99,17 @@ def test_too_much_is_refused_before_anything_is_packed(checkout):
 def test_a_spec_that_the_job_could_not_read_is_named(checkout, tmp_path_factory):
     outside = tmp_path_factory.mktemp("home") / "s.yaml"
     outside.write_text("x")
-    found = upload.collect(checkout, ignored_by)
+    found = upload.collect(checkout)
     upload.check_readable(found, [checkout / "search_spaces" / "a.yaml"])
     with pytest.raises(UserError) as error:
-        upload.check_readable(found, [outside, checkout / "results/ab/weights.bin", checkout / "notes/cluster-token.txt"])
-    assert [text in line for text, line in zip(("outside of what", "by .gitignore", "a secret's"), error.value.lines, strict=True)] == [
-        True
-    ] * 3
+        upload.check_readable(found, [outside, checkout / "results/ab/weights.bin", checkout / "tracked/deploy.pem"])
+    assert [
+        text in line for text, line in zip(("outside of what", "git does not track it", "a secret's"), error.value.lines, strict=True)
+    ] == [True] * 3
 
 
 def test_the_zip_is_the_same_every_time_and_carries_the_commit(checkout, tmp_path, monkeypatch):
-    found = upload.collect(checkout, ignored_by)
+    found = upload.collect(checkout)
     for name in ("one.zip", "two.zip"):
         upload.write_zip(found, tmp_path / name, commit=COMMIT, dirty=DIRTY, token="t0ken")
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
@@ -107,4 +124,4 @@ def test_the_zip_is_the_same_every_time_and_carries_the_commit(checkout, tmp_pat
 def test_a_file_that_holds_the_token_stops_it(checkout, tmp_path):
     (checkout / "search_spaces" / "a.yaml").write_text("note: 0123456789abcdef")
     with pytest.raises(UserError, match=r"search_spaces/a\.yaml: holds the cluster's token"):
-        upload.write_zip(upload.collect(checkout, ignored_by), tmp_path / "x.zip", commit=None, dirty=None, token="0123456789abcdef")
+        upload.write_zip(upload.collect(checkout), tmp_path / "x.zip", commit=None, dirty=None, token="0123456789abcdef")
