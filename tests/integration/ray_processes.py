@@ -1,11 +1,9 @@
-"""The Ray that a driver started, from outside: its folder and its processes."""
+"""The folder of the Ray that a driver started."""
 
 from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-
-from orchestrator.engines.ray.session_folder import temporary
 
 
 def folder_of(driver: int) -> Path:
@@ -16,13 +14,3 @@ def folder_of(driver: int) -> Path:
             if words[-4:-3] and words[-4].endswith("session_folder.py") and words[-3] == str(driver):
                 return Path(words[-2])
     raise AssertionError("no watcher")
-
-
-def processes_of(folder: Path) -> list[Path]:
-    """Entries of /proc."""
-    mark, found = f"TMPDIR={temporary(folder)}".encode(), []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(entry)
-    return found

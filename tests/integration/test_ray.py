@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.ray_processes import folder_of, processes_of
+from orchestrator.engines.ray.session_folder import users
+from tests.integration.ray_processes import folder_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
@@ -155,13 +156,13 @@ def test_a_killed_driver_loses_no_acknowledged_rung(spec, swept):
     )
     wait_for(driver, lambda: list(base.glob("results/*/rungs/*.json")))
     folder = folder_of(driver.pid)
-    assert processes_of(folder)
+    assert users(folder)
     driver.send_signal(signal.SIGKILL)
     driver.wait()
     killed = time.monotonic()
-    while (folder.exists() or processes_of(folder)) and time.monotonic() < killed + 30:
+    while (folder.exists() or users(folder)) and time.monotonic() < killed + 30:
         time.sleep(0.1)
-    assert not folder.exists() and not processes_of(folder)  # Ray's own agents would stay a minute, its files for ever
+    assert not folder.exists() and not users(folder)  # Ray's own agents would stay a minute, its files for ever
     rungs = {path: path.read_bytes() for path in base.glob("results/*/rungs/*.json")}
     assert rungs
     while not all(_free(path) for path in base.glob("results/*/lock")) and time.monotonic() < killed + 30:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -15,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.ray_processes import folder_of, processes_of
+from orchestrator.engines.ray.session_folder import users
+from tests.integration.ray_processes import folder_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
@@ -34,23 +36,11 @@ rows: {two-workers: {workers: 2}}
 
 def test_a_stop_ends_a_sweep_of_several_workers_with_its_first_row(tmp_path):
     """Its Ray listens on loopback alone, has no failed task, holds no secret, and is gone without a file at the end."""
-    (tmp_path / "many.yaml").write_text(SPEC)
-    places = ["--results", str(tmp_path / "results"), "--cache-dir", str(tmp_path / "cache")]
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator", "sweep", str(tmp_path / "many.yaml"), *places, "--engine", "ray", "--no-tracking"],
-        cwd=ROOT,
-        env=os.environ | {"AWS_SECRET_ACCESS_KEY": SECRET},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    driver = _start(tmp_path)
     try:
-        for _ in range(3000):
-            if _begun(tmp_path) or driver.poll() is not None:
-                break
-            time.sleep(0.1)
         folder = folder_of(driver.pid)
         assert not [path for path in folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700  # nobody else reaches what Ray makes below it
         assert _elsewhere(folder) <= 1  # the store of torch's own process group
         assert _failed_tasks((tmp_path / "results" / "ray" / "auth_token").read_text()) == 0
         before = time.monotonic()
@@ -65,6 +55,45 @@ def test_a_stop_ends_a_sweep_of_several_workers_with_its_first_row(tmp_path):
     assert not folder.exists()
 
 
+def test_a_sweep_whose_ray_was_killed_ends_at_once_and_leaves_nothing(tmp_path):
+    """Its only node cannot come back."""
+    driver = _start(tmp_path)
+    try:
+        folder = folder_of(driver.pid)
+        titles = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in users(folder)}
+        assert any(title.startswith(b"ray::RuntimeEnvAgent") for title in titles.values()), titles
+        (raylet,) = [pid for pid, title in titles.items() if b"/raylet/raylet\0" in title]
+        os.kill(raylet, signal.SIGKILL)
+        before = time.monotonic()
+        _, err = driver.communicate(timeout=120)
+    finally:
+        driver.kill()
+        driver.wait()
+    assert driver.returncode == 5 and time.monotonic() - before < 30, err[-2000:]
+    assert err.splitlines()[-1].endswith("the same command resumes the sweep") and "Traceback" not in err
+    deadline = time.monotonic() + 30
+    while folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not folder.exists()
+
+
+def _start(base: Path) -> subprocess.Popen[str]:
+    """A sweep whose first row has begun."""
+    (base / "many.yaml").write_text(SPEC)
+    places = ["--results", str(base / "results"), "--cache-dir", str(base / "cache")]
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "orchestrator", "sweep", str(base / "many.yaml"), *places, "--engine", "ray", "--no-tracking"],
+        cwd=ROOT,
+        env=os.environ | {"AWS_SECRET_ACCESS_KEY": SECRET},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not _begun(base) and driver.poll() is None:
+        time.sleep(0.1)
+    return driver
+
+
 def _begun(base: Path) -> list[Path]:
     return list(base.glob("results/*/journal.jsonl"))
 
@@ -72,9 +101,9 @@ def _begun(base: Path) -> list[Path]:
 def _elsewhere(folder: Path) -> int:
     """Sockets of the folder's processes that listen on more than loopback."""
     inodes: set[str] = set()
-    for entry in processes_of(folder):
+    for pid in users(folder):
         with contextlib.suppress(OSError):
-            inodes |= {str(path.readlink()) for path in (entry / "fd").iterdir()}
+            inodes |= {str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()}
     loopback = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
     lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
     ours = [line[1].partition(":")[0] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in inodes]

@@ -60,5 +60,15 @@ def is_listening(address: str, timeout: float = 5.0) -> bool:
         return False
 
 
+def is_refused(address: str) -> bool:
+    """Returns whether no process listens at HOST:PORT of this machine."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), 5.0):
+            return False
+    except OSError as error:
+        return isinstance(error, ConnectionRefusedError)
+
+
 def _auth_mode() -> str:
     return os.environ.get("RAY_AUTH_MODE", "token")

@@ -13,7 +13,7 @@ import torch
 
 from orchestrator.engines.ray.environment import ray_environment, worker_variables
 from orchestrator.engines.ray.head_watchdog import head_watchdog
-from orchestrator.engines.ray.session_folder import ray_folder
+from orchestrator.engines.ray.session_folder import ray_folder, session
 from orchestrator.engines.resources import Capacity, Node, local_cpus
 
 DRIVER = "driver"
@@ -35,7 +35,8 @@ def cluster(results: Path, *, several_workers: bool) -> Iterator[Capacity]:
             else:
                 with ray_environment(folder, results):
                     _start(folder, dashboard=several_workers or torch.cuda.is_available())
-            with head_watchdog(ray.get_runtime_context().gcs_address):
+            node = None if address else "{NodeManagerAddress}:{NodeManagerPort}".format_map(ray.nodes()[0])
+            with head_watchdog(ray.get_runtime_context().gcs_address, node):
                 yield _capacity(local=not address)
         finally:
             ray.shutdown()
@@ -49,7 +50,7 @@ def _start(folder: Path, *, dashboard: bool) -> None:
         dashboard_host="127.0.0.1",
         log_to_driver=False,
         logging_level="ERROR",
-        _temp_dir=str(folder),
+        _temp_dir=str(session(folder)),
     )
 
 

@@ -29,6 +29,11 @@ def temporary(folder: Path) -> Path:
     return folder / "tmp"
 
 
+def session(folder: Path) -> Path:
+    """Ray's own folder. Each of Ray's processes sets it and its subfolders to 0777; the folder around it stays at 0700."""
+    return folder / "r"
+
+
 @contextmanager
 def ray_folder() -> Iterator[Path]:
     """Context: a new folder, removed at the end or when this process dies. Folders of dead processes are removed first."""
@@ -94,10 +99,15 @@ def remove(folder: Path) -> None:
         time.sleep(0.1)
 
 
+def users(folder: Path) -> list[int]:
+    """Ids of the processes of the folder's Ray."""
+    return _processes(lambda entry: _uses(entry, folder))
+
+
 def kill_users(folder: Path, patience: float) -> None:
     """Kills the processes of the folder's Ray that do not exit by themselves within `patience` seconds."""
     deadline = time.monotonic() + patience
-    while pids := _processes(lambda entry: _uses(entry, folder)):
+    while pids := users(folder):
         if time.monotonic() >= deadline:
             for pid in pids:
                 with contextlib.suppress(OSError):
@@ -118,7 +128,12 @@ def _processes(matches: Callable[[Path], bool]) -> list[int]:
 
 
 def _uses(entry: Path, folder: Path) -> bool:
-    return f"TMPDIR={temporary(folder)}".encode() in (entry / "environ").read_bytes().split(b"\0")
+    """By its environment; for Ray's agents, whose title overwrites their environment, by their open files."""
+    if f"TMPDIR={temporary(folder)}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+        return True
+    if not (entry / "cmdline").read_bytes().startswith(b"ray::"):
+        return False
+    return any(str(link.readlink()).startswith(f"{folder}/") for link in (entry / "fd").iterdir())
 
 
 def _names(entry: Path, folder: Path) -> bool:

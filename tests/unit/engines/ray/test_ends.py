@@ -220,3 +220,34 @@ def test_a_sweep_on_an_address_where_nothing_answers_ends_before_it_begins(cli, 
         "error: RAY_ADDRESS 127.0.0.1:1: nothing answers there; expected HOST:PORT of the head of a cluster that runs"
     ]
     assert not (tmp_path / "cache").exists()
+
+
+WATCHED = """
+import sys, time
+from orchestrator.engines.ray.head_watchdog import head_watchdog
+with head_watchdog(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None):
+    print("watching", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_driver_whose_only_node_is_gone_ends_at_once_and_one_of_a_cluster_waits():
+    with socket.socket() as head, socket.socket() as gone:
+        for each in (head, gone):
+            each.bind(("127.0.0.1", 0))
+        head.listen()
+        alive, dead = (f"127.0.0.1:{each.getsockname()[1]}" for each in (head, gone))
+        start = {
+            "cwd": ROOT,
+            "env": os.environ | {"NMT_HEAD_WAIT_S": "60"},
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "text": True,
+        }
+        drivers = [subprocess.Popen([sys.executable, "-c", WATCHED, *words], **start) for words in ((alive, dead), (alive, alive), (dead,))]
+        _, err = drivers[0].communicate(timeout=60)
+        assert drivers[0].returncode == 5 and err.startswith("error: the Ray of this sweep has ended") and err.count("\n") == 1
+        assert all(driver.stdout.readline() == "watching\n" and driver.poll() is None for driver in drivers[1:])
+        for driver in drivers[1:]:
+            driver.kill()
+            driver.communicate()
