@@ -26,6 +26,7 @@ from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import pack, weights_sha256
 from orchestrator.lifecycle.model_card import model_card
 from orchestrator.paths import ROOT
+from orchestrator.scoring.rouge import FIGURES
 from orchestrator.specs.positions import display
 from orchestrator.specs.row import Row
 from orchestrator.specs.show import to_yaml
@@ -120,7 +121,7 @@ def _metadata(row: Row, task: Task, prepared: Prepared, ledger: Ledger, record: 
     for name, scoring in task.scorings.items():
         score = None if scoring.keys.score is None else ledger.read_score(task.train_key, scoring.keys.score)
         if score is not None:
-            scores[name or scoring.spec.test] = {key: score.get(key) for key in ("bleu", "signature", "chrf", "rouge") if score.get(key)}
+            scores[name or scoring.spec.test] = {key: score[key] for key in ("bleu", *FIGURES, "chrf", "signature") if key in score}
     return {
         "id": task.id,
         "label": row.label,

@@ -8,6 +8,8 @@ from typing import Any
 
 from orchestrator.safe_text import markdown
 
+TITLES = {"bleu": "BLEU", "chrf": "chrF", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
+
 
 def model_card(metadata: Mapping[str, Any], weights_sha256: str) -> str:
     """Returns Markdown. metadata: see `export_row`. Figures appear as in the ledger, with their signatures."""
@@ -62,7 +64,7 @@ def _scores(scores: Mapping[str, Mapping[str, Any]]) -> list[str]:
         return []
     rows = ["| test set | figure | signature |", "|---|---|---|"]
     for name, found in scores.items():
-        figures = [f"{key.upper() if key != 'chrf' else 'chrF'} {_figure(found[key])}" for key in ("bleu", "chrf", "rouge") if key in found]
+        figures = [f"{title} {_figure(found[key])}" for key, title in TITLES.items() if key in found]
         rows.append(f"| {markdown(name)} | {', '.join(figures)} | {markdown(str(found.get('signature', '')))} |")
     return rows
 

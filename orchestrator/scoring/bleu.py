@@ -53,7 +53,7 @@ def sacre_bleu(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, tokenize: str = DEFAULT
 ) -> dict[str, Any]:
     """BLEU of detokenised lines by sacreBLEU: score, signature, precisions, brevity_penalty and the lengths in tokens."""
-    metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)  # `specs.metric_fit` checks that the text fits the metric
+    metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)  # `sweeps.metric_compatibility` checks that the text fits the metric
     metric.num_refs = len(references)
     result = corpus_score(metric, hypotheses, references)
     return {

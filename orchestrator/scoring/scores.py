@@ -16,7 +16,7 @@ from orchestrator.errors import UserError
 from orchestrator.scoring.bleu import mteval, multi_bleu, sacre_bleu, signature_of
 from orchestrator.scoring.lines import check_counts
 from orchestrator.scoring.rouge import rouge, without_marks
-from orchestrator.specs.bleu_tokenizer import tokenizer_of
+from orchestrator.specs.bleu_tokenizer import rouge_tokenizer_of, tokenizer_of
 from orchestrator.specs.schema import ScoreSpec
 
 
@@ -55,7 +55,7 @@ def score(
         check_counts(hypotheses_tokens, references)
     except ValueError as error:
         raise UserError(f"test set {split}: {error}") from error
-    summaries = rouge(hypotheses_text, text) if spec.metric == "rouge" else {}
+    summaries = rouge(hypotheses_text, text, rouge_tokenizer_of(spec, prepared.target_language)) if spec.metric == "rouge" else {}
     if summaries:
         hypotheses_text, hypotheses_tokens = without_marks(hypotheses_text), without_marks(hypotheses_tokens)
         references, text = ([without_marks(stream) for stream in streams] for streams in (references, text))

@@ -1,4 +1,4 @@
-"""BLEU tokenisation of running text: `score.tokenize`, or the default of the target language."""
+"""Tokenisation of running text for BLEU and ROUGE: `score.tokenize`, or the default of the target language."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from orchestrator.specs.languages import primary_subtag
 from orchestrator.specs.schema import ScoreSpec
 
 DEFAULT = "13a"
+PORTER = "porter"
+"""The tokeniser and stemmer of English that rouge-score has; it drops every character beyond a-z and 0-9."""
 BY_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 """Languages written without spaces between words, or with attached suffixes, where 13a finds hardly any words to compare."""
 
@@ -24,6 +26,11 @@ PACKAGES = {
 def tokenizer_of(score: ScoreSpec, target: str) -> str:
     """Returns sacreBLEU's name of the tokeniser. `target` is the language code of the references."""
     return score.tokenize or BY_LANGUAGE.get(primary_subtag(target), DEFAULT)
+
+
+def rouge_tokenizer_of(score: ScoreSpec, target: str) -> str:
+    """Returns PORTER for English; for other languages, sacreBLEU's name of BLEU's tokeniser."""
+    return PORTER if primary_subtag(target) == "en" else tokenizer_of(score, target)
 
 
 def target_language(manifest: Mapping[str, Any]) -> str:
@@ -44,13 +51,15 @@ def check_installed(score: ScoreSpec, target: str) -> None:
 def score_fields(dumped: Mapping[str, Any], score: ScoreSpec, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of a `score` section that enter the score key.
 
-    `dumped` holds all fields of the section. The tokeniser enters only if it is not 13a; a tokenised corpus adds the hashes of its raw
-    references. The beam size belongs to the decode key.
+    `dumped` holds all fields of the section. BLEU's tokeniser enters only if it is not 13a, ROUGE's only if it is not
+    PORTER; a tokenised corpus adds the hashes of its raw references. The beam size belongs to the decode key.
     """
     left_out = ("beam_size", "tokenize")
     found = {name: value for name, value in dumped.items() if name not in left_out}
     if (name := tokenizer_of(score, target_language(manifest))) != DEFAULT:
         found["tokenize"] = name
+    if score.metric == "rouge" and (name := rouge_tokenizer_of(score, target_language(manifest))) != PORTER:
+        found["rouge"] = name
     if raw := manifest.get("raw", {}).get(score.test):
         found["raw"] = raw
     return found

@@ -60,7 +60,7 @@ class ScoreSpec(Strict):
     """Split of the corpus that is translated and scored."""
     metric: Literal["sacrebleu", "multi-bleu", "mteval", "rouge"] = "sacrebleu"
     """sacrebleu and mteval (mteval-v13a) score detokenised text; multi-bleu scores tokenised text without smoothing, as papers do; rouge is
-    the F1 of ROUGE-1, -2 and -L."""
+    the F1 of ROUGE-1, -2 and -L, of stemmed words for English and of the words of `tokenize` for other target languages."""
     tokenize: Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] | None = None
     """sacreBLEU's name of the tokeniser, for sacrebleu and mteval; null: zh for zh, ja-mecab for ja, ko-mecab for ko, 13a for all other
     target languages."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from orchestrator.data.store import Prepared
 from orchestrator.data.text_form import consequence, mismatch, unspaced
+from orchestrator.scoring.rouge import without_marks
 from orchestrator.specs import languages
 from orchestrator.specs.bleu_tokenizer import BY_LANGUAGE, tokenizer_of
 from orchestrator.specs.schema import DataSpec, ScoreSpec
@@ -15,20 +16,19 @@ SPLIT_BY_SPACES = ("13a", "intl", "none")
 
 def metric_warnings(prepared: Prepared, data: DataSpec, score: ScoreSpec) -> list[str]:
     """Reasons why the figures of this scoring may be wrong, each a complete line."""
-    if "generator" in prepared.manifest["text"] or prepared.documents:
+    if "generator" in prepared.manifest["text"]:
         return []
     target = prepared.target_language
     warnings = [f"corpus {data.corpus}: tgt: {problem}" for problem in [languages.unknown_code(target)] if problem]
-    for lines in prepared.references(score.test)[:1]:
+    for lines in map(without_marks, prepared.references(score.test)[:1]):
         subject = f"corpus {data.corpus}: references of {score.test}:"
-        problem = mismatch(lines, prepared.form)
+        problem = None if prepared.documents else mismatch(lines, prepared.form)  # raw news highlights end in ` .`
         harmless = prepared.form == RAW and data.tokenizer == "none" and score.metric == "multi-bleu"
         if problem is not None and not harmless:
             warnings.append(f"{subject} {problem}, and its entry says text: {prepared.form}; {consequence(prepared.form)}")
         by = "multi-bleu" if score.metric == "multi-bleu" else tokenizer_of(score, target)
         if by in ("multi-bleu", *SPLIT_BY_SPACES) and unspaced(lines):
+            expected = "" if score.metric == "rouge" else "metric sacrebleu with "
             better = BY_LANGUAGE.get(languages.primary_subtag(target), "char")
-            warnings.append(
-                f"{subject} hardly any spaces, by which {by} tells words; expected metric sacrebleu with tokenize: {better} or char"
-            )
+            warnings.append(f"{subject} hardly any spaces, by which {by} tells words; expected {expected}tokenize: {better} or char")
     return warnings

@@ -7,6 +7,7 @@ from orchestrator.analysis.registry import register
 from orchestrator.data.sentences import JOINT, sentences_of
 from orchestrator.errors import UserError
 from orchestrator.scoring.rouge import FIGURES, rouge
+from orchestrator.specs.bleu_tokenizer import rouge_tokenizer_of
 
 COLUMNS = ["row", "label", "corpus", "test", "sentences", "summaries", *FIGURES, "signature"]
 
@@ -26,7 +27,7 @@ def analyse(context: AnalysisContext) -> Analysis:
         if not prepared.documents:
             raise UserError(f"{subject.row.id}: corpus {corpus} is of single sentences; expected documents, as in cnn-dailymail")
         leads = lead(prepared.sources(test), count)
-        scores = rouge(leads, prepared.reference_text(test))
+        scores = rouge(leads, prepared.reference_text(test), rouge_tokenizer_of(subject.spec.score, prepared.target_language))
         row = (subject.analysis_row or subject.row).id
         record = {"row": row, "label": f"Lead{count}", "corpus": corpus, "test": test, "sentences": count, "summaries": len(leads)}
         records.append(record | {name: round(scores[name], 4) for name in FIGURES} | {"signature": scores["signature"]})

@@ -21,6 +21,7 @@ from orchestrator.scoring.rouge import PRINCIPAL, rouge, without_marks
 from orchestrator.scoring.scores import References
 from orchestrator.scoring.significance.bleu_statistics import STATISTICS, corpus_bleu
 from orchestrator.scoring.significance.bleu_statistics import statistics as bleu_statistics
+from orchestrator.specs.bleu_tokenizer import rouge_tokenizer_of
 from orchestrator.specs.schema import ScoreSpec
 
 Numbers = npt.NDArray[Any]
@@ -49,7 +50,8 @@ def of_translation(
     text = prepared.reference_text(split)
     found: dict[str, Numbers] = {}
     if spec.metric == "rouge":
-        scores = [rouge([line], [[other] for other in others])[PRINCIPAL] for line, *others in zip(hypotheses_text, *text, strict=True)]
+        by = rouge_tokenizer_of(spec, prepared.target_language)
+        scores = [rouge([line], [[other] for other in others], by)[PRINCIPAL] for line, *others in zip(hypotheses_text, *text, strict=True)]
         found[PRINCIPAL] = np.array([[score, 1.0] for score in scores])
         hypotheses_text, text = without_marks(hypotheses_text), [without_marks(stream) for stream in text]
     else:

@@ -7,14 +7,14 @@ import pytest
 from orchestrator.analysis.kinds.lead import lead
 from orchestrator.scoring.rouge import figures_of, principal, rouge
 from orchestrator.scoring.scores import score
+from orchestrator.scoring.significance.sentence_statistics import of_translation
+from orchestrator.specs.bleu_tokenizer import score_fields
 from orchestrator.specs.schema import ScoreSpec
 
 
 class Data:
-    target_language = "en"
-
-    def __init__(self, *streams):
-        self.streams = [list(stream) for stream in streams]
+    def __init__(self, *streams, target="en"):
+        self.streams, self.target_language = [list(stream) for stream in streams], target
 
     def references(self, split):
         return self.streams
@@ -62,6 +62,26 @@ def test_a_record_of_rouge():
     assert record["sacrebleu"]["hypothesis_length"] == 10  # the mark is no word of BLEU either
     plain = score(["a b c d"], ["a b c d"], Data(["a b c d"]), "test", ScoreSpec())
     assert figures_of(plain) == {} and principal(plain) == plain["bleu"]
+
+
+@pytest.mark.parametrize(
+    ("target", "reference", "hypothesis", "common", "tokens"),
+    [
+        ("zh", "我昨天在公园里和朋友聊天。", "我昨天和朋友在公园。", 9, (9, 12)),
+        ("ru", "Вчера я долго гулял, потом спал.", "вчера я гулял.", 3, (3, 6)),
+        ("de", "Für Jürgen gibt es Brötchen!", "Für Bärbel gibt es Brot .", 3, (5, 5)),  # ü does not end a word
+    ],
+)
+def test_words_of_other_languages(target, reference, hypothesis, common, tokens):
+    """Characters of Chinese, words of Russian and German: no punctuation, no case, and the key of the score names the tokeniser."""
+    data = Data([reference, reference], target=target)
+    record = score([hypothesis, reference], [hypothesis, reference], data, "test", ScoreSpec(metric="rouge"))
+    assert record["rouge1"] == pytest.approx(50 * 2 * common / sum(tokens) + 50)
+    assert "stem:no|tok:" in record["signature"]
+    sums = of_translation([hypothesis, reference], [hypothesis, reference], data, "test", ScoreSpec(metric="rouge"))["rougeL"].sum(axis=0)
+    assert sums[0] / sums[1] == pytest.approx(record["rougeL"])
+    fields = [score_fields({}, ScoreSpec(metric="rouge"), {"languages": ["en", to]}) for to in ("en", target)]
+    assert "rouge" not in fields[0] and fields[1]["rouge"] in ("zh", "13a")
 
 
 def test_lead():
