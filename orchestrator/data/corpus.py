@@ -1,7 +1,7 @@
 """Reads plain or gzipped text with one sentence per line, and reports errors with their positions.
 
-Lines end at `\\n` and nowhere else (never at U+2028, U+0085 or form feeds); a `\\r` before it is dropped.
-Compression is recognised by content.
+Lines end at `\\n` and nowhere else (never at U+2028, U+0085 or form feeds); a `\\r` before it is dropped, and so is
+a byte order mark at the start of the text. Compression is recognised by content.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,17 +23,22 @@ SHOWN = 3
 
 
 def open_text(path: Path) -> IO[bytes]:
-    """Opens the uncompressed text as a binary stream. Raises UserError if `path` cannot be opened or is no file (a FIFO would block)."""
+    """Opens the uncompressed text after its byte order mark as a binary stream.
+
+    Raises UserError if `path` cannot be opened or is no file (a FIFO would block).
+    """
     if (reason := no_file(path)) is not None:
         raise UserError(f"{path}: {reason}")
     try:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
-        return cast(IO[bytes], gzip.open(path, "rb")) if packed else path.open("rb")
+        text = gzip.open(path, "rb") if packed else path.open("rb")  # noqa: SIM115
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    text.read(len(BOM_UTF8) * text.peek(len(BOM_UTF8)).startswith(BOM_UTF8))
+    return cast(IO[bytes], text)
 
 
 def iter_bytes(path: Path) -> Iterator[bytes]:
@@ -70,7 +76,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def content_of(path: Path) -> tuple[str, int]:
-    """sha256 of the uncompressed bytes (the same for `train.de` and `train.de.gz`) and the number of lines that `iter_bytes` yields."""
+    """sha256 of the uncompressed bytes after the byte order mark, and the number of lines that `iter_bytes` yields."""
     digest, lines, last = hashlib.sha256(), 0, b"\n"
     try:
         with open_text(path) as file:

@@ -24,7 +24,7 @@ def rows(path: Path, columns: tuple[str, str], records: tuple[int, int] | None =
     start, stop = records or (0, None)
     number = 0
     try:
-        with open_text(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
+        with open_text(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
             found = reader.fieldnames or []
             if lacking := [name for name in columns if name not in found]:

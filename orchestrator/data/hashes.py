@@ -46,7 +46,7 @@ def _content(path: Path) -> tuple[str, int]:
 
 
 def _cache_path(stamp: tuple[str, int, int]) -> Path:
-    return user_cache() / "hashes" / hashlib.sha256(repr(stamp).encode()).hexdigest()
+    return user_cache() / "hashes" / hashlib.sha256(repr(("text without its byte order mark", *stamp)).encode()).hexdigest()
 
 
 def _read_cache(path: Path | None) -> tuple[str, int] | None:

@@ -6,6 +6,8 @@ An empty source gives an empty output without a run of the model.
 from __future__ import annotations
 
 import sys
+import unicodedata
+from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -84,14 +86,17 @@ def decode_corpus(
 
 
 def lines_of(data: bytes) -> list[str]:
-    """The lines of a UTF-8 text. Raises UserError for the first invalid line."""
-    lines = data.split(b"\n")
+    """The lines of a UTF-8 text, as `data.corpus` reads them: without a byte order mark and without the `\\r` before a line end.
+
+    Raises UserError for the first invalid line.
+    """
+    lines = data.removeprefix(BOM_UTF8).split(b"\n")
     if lines[-1] == b"":
         lines.pop()
     decoded = []
     for number, line in enumerate(lines, start=1):
         try:
-            decoded.append(line.decode("utf-8"))
+            decoded.append(line.removesuffix(b"\r").decode("utf-8"))
         except UnicodeDecodeError as error:
             where = f"byte 0x{line[error.start]:02x} at offset {error.start} of the line"
             raise UserError(f"stdin:{number}: found {where}; expected UTF-8") from None
@@ -101,18 +106,23 @@ def lines_of(data: bytes) -> list[str]:
 def translate_lines(
     model: Any, prepared: Codec, lines: Sequence[str], decode: DecodeSpec, warn: Callable[[str], None] = lambda line: None
 ) -> list[str]:
-    """Detokenised translations of raw source lines, in input order; an empty line stays empty.
+    """Detokenised translations of raw source lines, in input order. A line without a visible character gives an empty line.
 
     Lines are cut after MAX_SUBWORDS subwords, or where the learned positions leave room for EOS alone, with a message to `warn`.
     """
     limit = min(MAX_SUBWORDS, (getattr(model, "max_positions", None) or sys.maxsize) - 1)
-    ids = prepared.encode([line[:MAX_CHARACTERS] for line in lines], "src")
+    ids = prepared.encode([line[:MAX_CHARACTERS] if _visible(line) else "" for line in lines], "src")
     for number, (line, source) in enumerate(zip(lines, ids, strict=True), start=1):
         if len(source) > limit or len(line) > MAX_CHARACTERS:
             ids[number - 1] = truncated(source, limit)
             warn(f"stdin:{number}: found a line of {len(line)} characters; its first {len(ids[number - 1])} subwords are translated")
     outputs = decode_corpus(model, ids, decode)
     return prepared.decode([hypotheses[0].ids for hypotheses in outputs], "tgt")
+
+
+def _visible(line: str) -> bool:
+    """False for a line of spaces, control characters and format characters (a zero-width space, say)."""
+    return any(unicodedata.category(character) not in ("Cc", "Cf", "Zs", "Zl", "Zp") for character in line)
 
 
 def batch_limits(beam: int) -> tuple[int, int]:

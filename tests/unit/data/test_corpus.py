@@ -30,7 +30,9 @@ def test_gzip_is_told_from_the_content(tmp_path):
     (tmp_path / "plain").write_bytes(b"a\nb\n")
     (tmp_path / "packed").write_bytes(gzip.compress(b"a\nb\n"))
     assert corpus.read_lines(tmp_path / "packed") == ["a", "b"]
-    assert corpus.content_of(tmp_path / "plain") == corpus.content_of(tmp_path / "packed")
+    (tmp_path / "marked").write_bytes(gzip.compress("\ufeffa\nb\n".encode()))
+    assert corpus.read_lines(tmp_path / "marked") == ["a", "b"], "the byte order mark is no text"
+    assert len({corpus.content_of(tmp_path / name) for name in ("plain", "packed", "marked")}) == 1
 
 
 def test_cut_gzip_is_one_line(tmp_path):

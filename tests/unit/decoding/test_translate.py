@@ -8,8 +8,9 @@ import pytest
 import torch
 
 import models
+from orchestrator.data import corpus
 from orchestrator.decoding.beam import EOS, beam_search
-from orchestrator.decoding.translate import batch_limits, batches, decode_corpus, pad, translate_lines
+from orchestrator.decoding.translate import batch_limits, batches, decode_corpus, lines_of, pad, translate_lines
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import DecodeSpec, LengthPenalty, ModelSpec
 
@@ -101,7 +102,14 @@ def test_lines_in_lines_out(toy):
 
     model = toy(vocab=20, seed=1)
     out = translate_lines(model, Codec(), ["4 5 6", "", "7"], DECODE)
+    assert translate_lines(model, Codec(), ["\r", "\t ", "\xa0", "\u200b", "\ufeff\u2028"], DECODE) == [""] * 5
     assert out[1] == "" and out[0].split() == [str(i) for i in decode_corpus(model, [[4, 5, 6]], DECODE)[0][0].ids]
+
+
+def test_lines_are_read_as_those_of_a_corpus(tmp_path):
+    data = "\ufeffein Satz\r\n\r\n\ufeffzwei\u2028Sätze\n".encode()
+    (tmp_path / "text").write_bytes(data)
+    assert lines_of(data) == corpus.read_lines(tmp_path / "text") == ["ein Satz", "", "\ufeffzwei\u2028Sätze"]
 
 
 VARIANTS = {
