@@ -19,6 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from orchestrator.analysis.base import Records, by_row
+from orchestrator.safe_text import visible
 
 COLUMN, PAGE = 3.3, 6.9
 """Widths in inches of one and two columns of a paper."""
@@ -170,8 +171,9 @@ def label_rows(axes: Axes, labels: Sequence[str]) -> None:
 
 
 def short(text: str, limit: int = 40) -> str:
-    """Truncates a label to `limit` characters."""
-    return text if len(text) <= limit else text[: limit - 3].rstrip() + "..."
+    """Truncates a label to `limit` characters, escaped: two dollars would make a formula."""
+    text = visible(text)
+    return re.sub(r"(?<!\\)\$", r"\\$", text if len(text) <= limit else text[: limit - 3].rstrip() + "...")
 
 
 def without_note(label: str) -> str:

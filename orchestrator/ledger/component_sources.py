@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from models.registry import REGISTRIES
 from orchestrator.ledger.keys import component_versions
 from orchestrator.paths import ROOT
+from orchestrator.safe_text import log
 
 if TYPE_CHECKING:
     from orchestrator.ledger.results import Ledger
@@ -63,7 +63,7 @@ def edited(origin: Mapping[str, Any]) -> list[str]:
 def warn(records: Mapping[tuple[str, int], Mapping[str, Any] | None], ledger: Ledger, given: str = "") -> None:
     """Prints a warning on stderr for each row whose record is of other code (see `changed`). `given`: as in `warnings`."""
     for line in warnings({row: changed(record, ledger) for row, record in records.items()}, given):
-        print(f"warning: {line}", file=sys.stderr, flush=True)
+        log(f"warning: {line}")
 
 
 def warnings(found: Mapping[tuple[str, int], list[str]], given: str = "") -> list[str]:

@@ -21,7 +21,7 @@ from orchestrator.ledger.export import export
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.sweep_files import with_claims
-from orchestrator.safe_text import visible
+from orchestrator.safe_text import log, visible
 from orchestrator.specs.precision import warned
 from orchestrator.specs.row import Row
 from orchestrator.sweeps import notify, preflight
@@ -92,7 +92,7 @@ class Sweep:
         specs = [(id, task.run_spec) for id, task in {task.id: task for task in pending}.items()]
         check_initial(specs)
         for line in warned(specs):
-            print(line, file=sys.stderr, flush=True)
+            log(line)
         preflight.check_metrics(pending)
         preflight.check_precision(pending)
         preflight.verify_corpora(pending, self.options.data_dir, self.options.cache_dir)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from orchestrator.safe_text import visible
 from orchestrator.tracking.environment import redact
 
 MAX_KEY = 250
@@ -21,9 +22,9 @@ def valid_name(name: str) -> str:
 
 
 def text(value: Any, limit: int) -> str:
-    """A parameter or tag: redacted and cut to `limit` characters. PostgreSQL refuses NUL."""
+    """A parameter or tag: redacted, control characters but line ends escaped (PostgreSQL refuses NUL), and cut to `limit` characters."""
     plain = redact("" if value is None else value if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value))
-    plain = plain.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    plain = "\n".join(map(visible, plain.split("\n")))
     return plain if len(plain) <= limit else plain[: limit - 3] + "..."
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from orchestrator.safe_text import markdown
 from orchestrator.tracking.history import Point
 from orchestrator.tracking.source import FINAL, SweepRecord
 
@@ -105,7 +106,7 @@ def _line(row: str, runs: list[Finished]) -> list[str]:
 
 
 def _markdown(sweep: SweepRecord, lines: list[list[str]]) -> str:
-    rows = [HEADS, ["---"] + ["---:"] * 6 + ["---"], *([cell.replace("|", "\\|") for cell in line] for line in lines[:MAX_ROWS])]
+    rows = [HEADS, ["---"] + ["---:"] * 6 + ["---"], *(map(markdown, line) for line in lines[:MAX_ROWS])]
     more = f"\n\n{len(lines) - MAX_ROWS} rows more: table.csv" if len(lines) > MAX_ROWS else ""
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     return f"`{sweep.name}`: means over seeds, of finished runs\n\n{table}{more}"

@@ -74,7 +74,7 @@ def list_rows(prefix: str, as_json: bool, controls: str | None) -> None:
             typer.echo(visible(f"{row['id']:<44} {row['kind']:<9} {row['label']}"))
         for grid in grids:
             hint = f"(plan counts its rows, list {grid['table']}/ lists them)"
-            typer.echo(f"{grid['table'] + '/..':<44} {'grid':<9} {grid['axes']} {hint}")
+            typer.echo(visible(f"{grid['table'] + '/..':<44} {'grid':<9} {grid['axes']} {hint}"))
     else:
         for address, table in known.items():
             grid_too = "" if table.grid is None else f" and a grid of {len(table.grid.axes)} axes"
@@ -95,13 +95,14 @@ def explain(target: str, choices: list[str], as_json: bool) -> None:
     if as_json:
         print_json(explanation)
     else:
-        typer.echo(f"{' '.join(explanation['given']) or 'everything'}: {rows:,} of {explanation['combinations']:,} combinations are rows")
+        given = visible(" ".join(explanation["given"])) or "everything"
+        typer.echo(f"{given}: {rows:,} of {explanation['combinations']:,} combinations are rows")
         for name in examples:
-            typer.echo(f"  row: {name}")
+            typer.echo(visible(f"  row: {name}"))
         if rows > len(examples):
             typer.echo(f"  and {rows - len(examples):,} more")
         for reason in explanation["excluded"]:
-            typer.echo(f"  excluded ({reason['combinations']:,}): {reason['line']}")
+            typer.echo(visible(f"  excluded ({reason['combinations']:,}): {reason['line']}"))
     if not rows:
         raise typer.Exit(NOT_IN_GRID)
 

@@ -124,13 +124,15 @@ def _svg(spec: dict[str, Any], width: int) -> str:
 
 
 def _resolved(value: Any) -> Any:
-    """The value with the page's light colours in place of its CSS variables."""
+    """The value with the page's light colours in place of its CSS variables, and escaped: a control character aborts vl-convert."""
     if isinstance(value, dict):
         return {key: _resolved(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_resolved(each) for each in value]
-    named = re.fullmatch(r"var\(--(\w+)\)", value) if isinstance(value, str) else None
-    return value if named is None else _colours()[named[1]]
+    if not isinstance(value, str):
+        return value
+    named = re.fullmatch(r"var\(--(\w+)\)", value)
+    return visible(value) if named is None else _colours()[named[1]]
 
 
 @cache

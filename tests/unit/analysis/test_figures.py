@@ -7,6 +7,7 @@ import math
 import struct
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from matplotlib.figure import Figure
 from scipy.stats import t
 
 from orchestrator.analysis import figures
-from orchestrator.analysis.files import write
+from orchestrator.analysis.files import _images, write
 from orchestrator.analysis.intervals import Intervals
 from orchestrator.analysis.kinds import accuracy, depth, steps
 
@@ -49,6 +50,21 @@ def test_seeds_of_one_row_and_rows_of_one_label_differ() -> None:
     seeds = figures.styles(records("BASE", seeds=(1, 2))).values()
     assert [style.name for style in seeds] == ["BASE, seed 1", "BASE, seed 2"] and len({style.colour for style in seeds}) == 2
     assert [style.name for style in figures.styles(records("BASE", "BASE")).values()] == ["BASE [t/0]", "BASE [t/1]"]
+
+
+def test_labels_are_drawn_as_they_are_written() -> None:
+    """A control character would make the SVG no XML, and dollars a formula."""
+    label = "\x1b[31m costs $1 or $2_ {"
+    (style,) = figures.styles(records(label)).values()
+    for text in (style.name, figures.short(label), figures.short(figures.short(label))):
+        assert text == r"\x1b[31m costs \$1 or \$2_ {"
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        figures.label_rows(axes, [label])
+        axes.set_title(figures.short(label))
+
+    assert ElementTree.fromstring(_images(draw, 3.0)["svg"])
 
 
 def test_a_legend_never_covers_the_axes() -> None:

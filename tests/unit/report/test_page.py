@@ -26,10 +26,10 @@ from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 from tests.unit.report.support import many_rows, write_run
 
-HOSTILE = "</script><img src=x onerror=alert(1)>"
+HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m"
 ROWS = (
     "  base: {label: Baseline, expect: {bleu: 27.64}}\n"
-    f"  fused: {{label: '{HOSTILE}', model: {{d_ff: 48}}, expect: {{bleu: 28.09, delta: 0.45}}, assumed: [model.d_ff]}}\n"
+    f"  fused: {{label: {json.dumps(HOSTILE)}, model: {{d_ff: 48}}, expect: {{bleu: 28.09, delta: 0.45}}, assumed: [model.d_ff]}}\n"
     "  cut: {model: {d_ff: 56}}\n"
 )
 
@@ -92,6 +92,7 @@ def test_markdown(section: Section) -> None:
     assert "var(--" not in "".join(figures.values()) and ">fused<" in figures["demo-small-curves.svg"]
     assert HOSTILE not in text and "**Found.** fused" in text and "| row" in text and "commit cccccccccccc, torch 2.0" in text
     assert text.count("<details>") == text.count("</details>") == 2 and "spec.yaml --profile x\n```" in text
+    assert "\x1b" not in text and r"\x1b" in markdown._svg({"mark": "bar", "title": "\x1b[31m"}, 99), "control characters abort vl-convert"
     other = replace(section, table=replace(section.table, table="demo/other"))
     two, figures = markdown.report("demo", [section, other], "both")
     assert "## demo/small" in two and "## demo/other" in two and not figures, "the differences alone, and one seed has none"

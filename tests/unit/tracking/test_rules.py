@@ -13,8 +13,10 @@ import pytest
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.tracking import projector as tracking_projector
 from orchestrator.tracking.history import Point, number, read_points
+from orchestrator.tracking.names import text
+from orchestrator.tracking.overview import Finished, overview
 from orchestrator.tracking.projector import Projector
-from orchestrator.tracking.source import read_result, read_sweep, run_directory
+from orchestrator.tracking.source import SweepRecord, read_result, read_sweep, run_directory
 from orchestrator.tracking.store import MAX_METRICS, MAX_PARAMS, MlflowStore, StoredRun
 
 
@@ -290,3 +292,10 @@ def test_a_write_is_what_the_run_lacks_in_as_many_requests_as_it_needs(tmp_path:
     points += [Point("loss", 1.0, 0, MAX_METRICS + 5), Point("bleu", 1.0, 0, 0)]
     assert store.write(child, points=points, tags={"state": "done"}) == 2
     assert client.requests == [(2, 0, 1)] and client.tags == {"state": "done"}
+
+
+def test_control_characters_reach_no_tag_and_no_page() -> None:
+    assert text("one\x1b[31m\ntwo\u202e", 99) == "one\\x1b[31m\ntwo\\u202e"
+    run = Finished("fused", 1, "failed", "failed: a | <b>\x1b", 1, {})
+    sweep = SweepRecord("s", "s", 1, [])
+    assert r"failed: a \| \<b\>\x1b" in overview(sweep, [run], ["failed"]).tags["mlflow.note.content"]
