@@ -14,6 +14,14 @@ _verified: dict[str, tuple[int, int, str]] = {}
 """Absolute path -> size, modification time and sha256 when this process hashed the file."""
 
 
+class DamagedError(UserError):
+    """A prepared file that is not as recorded. about: path and fault, without the remedy."""
+
+    def __init__(self, path: Path, found: str) -> None:
+        self.about = f"{path}: is not as it was prepared ({found})"
+        super().__init__(f"{self.about}; remove the folder {path.parent} and the next run prepares it again")
+
+
 class VerifiedFiles:
     """The files of one prepared folder. sizes, sums: name -> recorded bytes and sha256."""
 
@@ -43,11 +51,9 @@ class VerifiedFiles:
             _verified[str(path.absolute())] = stamp
         return path
 
-    def error(self, name: str, found: str) -> UserError:
+    def error(self, name: str, found: str) -> DamagedError:
         """The error for a file that is not as recorded."""
-        return UserError(
-            f"{self.folder / name}: is not as it was prepared ({found}); remove the folder {self.folder} and the next run prepares it again"
-        )
+        return DamagedError(self.folder / name, found)
 
     def _status(self, name: str) -> os.stat_result:
         try:

@@ -15,11 +15,12 @@ from typing import Any
 from orchestrator.data import sentences, store, toy
 from orchestrator.data.build import Progress, build
 from orchestrator.data.hashes import file_hash
-from orchestrator.data.integrity import sha256_of
+from orchestrator.data.integrity import DamagedError, sha256_of
 from orchestrator.data.store import Prepared
 from orchestrator.data.text import RawText, text_of
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import manifest_key, without_grown
+from orchestrator.safe_text import log
 from orchestrator.specs.corpora import REQUIRED, CorpusEntry, load_entry
 from orchestrator.specs.schema import DataSpec
 from orchestrator.specs.text_form import RAW
@@ -51,11 +52,13 @@ def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
     return found | {"text": {name: hashes.pop(name) for name in ("train", "valid")}, "tests": hashes}
 
 
-def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, on_progress: Progress | None = None) -> Prepared:
-    """Returns the prepared corpus and builds it if `cache_dir` does not have it. Concurrent processes wait for the first.
+def prepare(
+    data: DataSpec, data_dir: Path | None, cache_dir: Path, on_progress: Progress | None = None, *, verify: bool = False
+) -> Prepared:
+    """Returns the prepared corpus and builds it if `cache_dir` has none or a damaged one. Concurrent processes wait for the first.
 
-    on_progress: called with (stage, done, total), where total is None if unknown. Raises UserError for absent or malformed text, which
-    leaves no files behind, and for a prepared file whose size has changed.
+    on_progress: called with (stage, done, total), where total is None if unknown. verify: read every file now; by default sizes tell
+    damage, and contents are verified when they are opened. Raises UserError for absent or malformed text, which leaves no files behind.
     """
     source_manifest = manifest(data, data_dir)
     entry = load_entry(data.corpus)
@@ -63,20 +66,28 @@ def prepare(data: DataSpec, data_dir: Path | None, cache_dir: Path, on_progress:
         raise UserError(entry.missing_message(REQUIRED, data_dir))
     key = manifest_key(source_manifest)
     folder = cache_dir / key[:16]
-    if (prepared := _load_prepared(folder, key)) is not None:
-        return prepared
-    with _locked(cache_dir / f".{key[:16]}.lock") as locked:
-        if (prepared := _load_prepared(folder, key)) is not None:
+    with contextlib.suppress(DamagedError):
+        if (prepared := _load_prepared(folder, key, verify)) is not None:
             return prepared
+    with _locked(cache_dir / f".{key[:16]}.lock") as locked:
+        try:
+            if (prepared := _load_prepared(folder, key, verify)) is not None:
+                return prepared
+        except DamagedError as error:
+            log(f"warning: {error.about}; it is prepared again from its source")
+            folder.rename(folder.with_name(f".{folder.name}.{os.getpid()}-damaged.tmp"))
         if locked:
             for leftover in cache_dir.glob(f".{key[:16]}.*.tmp"):
                 shutil.rmtree(leftover, ignore_errors=True)
         return _build(data, text_of(entry, data_dir, list(source_manifest["tests"])), source_manifest, key, folder, on_progress)
 
 
-def _load_prepared(folder: Path, key: str) -> Prepared | None:
+def _load_prepared(folder: Path, key: str, verify: bool) -> Prepared | None:
+    """None if there is none. Raises DamagedError."""
     prepared = store.load(folder, key)
-    if prepared is not None:
+    if prepared is not None and verify:
+        prepared.files.verify_all()
+    elif prepared is not None:
         prepared.files.check_sizes()
     return prepared
 

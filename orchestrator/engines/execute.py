@@ -15,7 +15,7 @@ from orchestrator.engines import local
 from orchestrator.engines.pool import Pool
 from orchestrator.engines.ray import environment
 from orchestrator.engines.ray.address import check_address
-from orchestrator.engines.resources import check_local, quantity, side_by_side
+from orchestrator.engines.resources import check_limits, check_local, quantity, side_by_side
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
@@ -52,6 +52,7 @@ class Ray:
     """Runs rows with Ray Tune, and with Ray Train if a run has several workers or a GPU."""
 
     def check(self, tasks: Sequence[Task]) -> None:
+        check_limits()
         address = os.environ.get("RAY_ADDRESS")
         check_local(tasks) if address is None else check_address(address)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ from orchestrator.sweeps.plan import Data
 from orchestrator.sweeps.task import Task
 
 EPS = 1e-6  # Ray rounds fractions such as 1/3 to 1e-4
+
+LEAST_FILES = 1024
+"""Files that Ray's processes open beside each other, with room for workers; with too few they wait for each other for minutes."""
 
 MAX_TRIALS_PER_GPU = 8
 """More trials on one GPU gain little, since each keeps it busy for only part of the time (assumed, not measured)."""
@@ -214,6 +218,19 @@ def summary(demand: Demand, capacity: Capacity) -> str:
     memory = "" if demand.memory is None else f", {gigabytes(demand.memory)} each (estimated)"
     jobs = quantity(max_concurrent(capacity, demand), "run")
     return f"{demand.describe()}{memory}: at most {jobs} at a time on {capacity.describe()}"
+
+
+def check_limits() -> None:
+    """Raises this process's limit of open files as far as it may. UserError where Ray's processes could not start under its limits."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < LEAST_FILES:
+        if hard != resource.RLIM_INFINITY and hard < LEAST_FILES:
+            raise UserError(f"--engine ray: found ulimit -n {soft:,}; expected at least {LEAST_FILES:,}, or --engine local")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (LEAST_FILES, hard))
+    mapped, memory = resource.getrlimit(resource.RLIMIT_AS)[0], os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if mapped != resource.RLIM_INFINITY and mapped < memory:
+        found = f"ulimit -v {mapped // 1024:,} (kB)"
+        raise UserError(f"--engine ray: found {found}; expected no limit below this machine's memory, or --engine local")
 
 
 def check_local(tasks: Sequence[Task]) -> None:

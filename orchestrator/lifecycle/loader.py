@@ -94,6 +94,8 @@ def tensors(path: Path, sha256: str) -> dict[str, torch.Tensor]:
 def main(folder: Path) -> None:
     """Translates UTF-8 lines from standard input to standard output. Invalid input gives one line on stderr and exit code 2."""
     try:
+        if sys.stdin is None or sys.stdout is None:
+            raise UserError("standard input or output is closed; expected both")
         lines = lines_of(sys.stdin.buffer.read())
         translated = Translator(folder).translate(lines, log=lambda line: print(line, file=sys.stderr))
     except UserError as error:

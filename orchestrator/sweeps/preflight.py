@@ -9,12 +9,13 @@ from pathlib import Path
 
 from models import inference
 from orchestrator.data import expected_text
+from orchestrator.data.integrity import DamagedError
 from orchestrator.data.prepare import Prepared, prepare
 from orchestrator.errors import UserError
 from orchestrator.safe_text import log
 from orchestrator.specs import corpora
 from orchestrator.specs.bleu_tokenizer import check_installed
-from orchestrator.specs.schema import DataSpec
+from orchestrator.specs.schema import DataSpec, ScoreSpec
 from orchestrator.sweeps.metric_compatibility import metric_warnings
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.phases import phase
@@ -30,21 +31,30 @@ def prepare_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Pat
     for data, group in _by_data(tasks):
         with phase(f"preparing {data.corpus}"):
             prepared = prepare(data, data_dir, cache_dir)
-        for task in group:
-            check_positions(task, prepared)
-        scores = {s.spec.model_dump_json(): s.spec for task in group for s in task.scorings.values()}.values()
-        warnings |= dict.fromkeys(line for score in scores for line in metric_warnings(prepared, data, score))
+        scores = list({s.spec.model_dump_json(): s.spec for task in group for s in task.scorings.values()}.values())
+        try:
+            found = _metric_warnings(prepared, data, group, scores)
+        except DamagedError:
+            prepared = prepare(data, data_dir, cache_dir, verify=True)
+            found = _metric_warnings(prepared, data, group, scores)
+        warnings |= dict.fromkeys(found)
         splits = {*expected_text.TRAINING, *(score.test for score in scores)}
         differences |= set(expected_text.unexpected(data.corpus, expected_text.of_prepared(prepared, splits)))
     for line in [*warnings, *sorted(differences)]:
-        print(f"warning: {line}", file=sys.stderr, flush=True)
+        log(f"warning: {line}")
+
+
+def _metric_warnings(prepared: Prepared, data: DataSpec, tasks: Sequence[Task], scores: Sequence[ScoreSpec]) -> list[str]:
+    for task in tasks:
+        check_positions(task, prepared)
+    return [line for score in scores for line in metric_warnings(prepared, data, score)]
 
 
 def verify_corpora(tasks: Sequence[Task], data_dir: Path | None, cache_dir: Path) -> None:
-    """UserError for a prepared file that has changed since it was written."""
+    """Prepares corpora again of which a file has changed since it was written."""
     for data, _ in _by_data(tasks):
         with phase(f"checking the prepared files of {data.corpus}"):
-            prepare(data, data_dir, cache_dir).files.verify_all()
+            prepare(data, data_dir, cache_dir, verify=True)
 
 
 def _by_data(tasks: Sequence[Task]) -> Iterator[tuple[DataSpec, list[Task]]]:

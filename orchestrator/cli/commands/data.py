@@ -95,7 +95,7 @@ def prepare(target: str, data_dir: Path | None, cache_dir: Path, profile: str | 
         specs = list({row.spec.data.model_dump_json(): row.spec.data for row in rows if row.spec is not None}.values())
     make(cache_dir, "--cache-dir")
     for spec in specs:
-        prepared = prepare_corpus(spec, data_dir, cache_dir)
+        prepared = prepare_corpus(spec, data_dir, cache_dir, verify=True)
         sizes = {"src_size": prepared.src_size, "tgt_size": prepared.tgt_size}
         if as_json:
             print_json({"corpus": spec.corpus, "key": prepared.key, "path": str(prepared.path), **sizes})
