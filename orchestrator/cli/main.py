@@ -22,6 +22,8 @@ import typer
 from orchestrator.cli import data, lifecycle, report, results, specs
 from orchestrator.cli import run as execution
 from orchestrator.cli.help import GroupedHelp
+from orchestrator.cli.limits import exceeded, open_streams
+from orchestrator.cli.once import OnceCommand
 from orchestrator.cli.output import version
 from orchestrator.errors import Detached, FencedError, LockedError, RemoteError, UserError
 from orchestrator.paths import ROOT
@@ -87,10 +89,13 @@ app.command("submit", options_metavar="SPEC [OPTIONS]", context_settings={"ignor
 )
 app.add_typer(data.app, name="data")
 app.add_typer(results.app, name="results")
+for _each in (*app.registered_commands, *data.app.registered_commands, *results.app.registered_commands):
+    _each.cls = OnceCommand
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits the process."""
+    open_streams()
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 
@@ -125,6 +130,8 @@ def run(arguments: Sequence[str]) -> int:
             return _usage(error, list(arguments))
         if debug:
             raise
+        if (limit := exceeded(error)) is not None:
+            return _say(1, limit)
         if isinstance(error, OSError) and error.strerror:
             named = f"{shown(str(error.filename), 300)}: {error.strerror}" if error.filename else error.strerror
             return _say(2 if error.errno == errno.ENAMETOOLONG else 1, named)

@@ -47,7 +47,7 @@ Jobs = Annotated[
         "1: one after the other in this process.",
     ),
 ]
-Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Workers of each run (more than 1 needs --engine ray).")]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, max=1024, help="Workers of each run (more than 1 needs --engine ray).")]
 Resources = Annotated[
     str | None,
     typer.Option(

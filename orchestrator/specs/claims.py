@@ -65,8 +65,15 @@ class RowClaim:
 
 
 def problems_of(document: Document, claims: Sequence[Claim], rows: Collection[str]) -> list[str]:
-    """A line for each row that a claim names and the file does not have."""
+    """A line for each row that a claim names and the file does not have, and for each second claim on the same difference."""
+    firsts: dict[tuple[str, str | None, str | None], int] = {}
+    for i, claim in enumerate(claims):
+        firsts.setdefault((claim.row, claim.against, claim.metric), i)
     return [
+        document.at(("claims", i)).line(f"found another claim on {claim.row}, with the same against and metric; expected one")
+        for i, claim in enumerate(claims)
+        if firsts[claim.row, claim.against, claim.metric] != i
+    ] + [
         document.at(("claims", i, key)).line(f"found '{shown(name)}': no such row; {nearest(name, list(rows))}")
         for i, claim in enumerate(claims)
         for key in ("row", "against")

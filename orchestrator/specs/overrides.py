@@ -37,6 +37,9 @@ def parse(sets: list[str]) -> list[Override]:
             found.append(_one(text))
         except UserError as error:
             problems += error.lines
+    for override in found:
+        if (first := next(o for o in found if o.path == override.path)).value != override.value:
+            problems.append(override.position.line(f"found --set {shown(first.text, 120)} too; expected one value"))
     if problems:
         raise UserError(*problems)
     return found

@@ -16,13 +16,24 @@ def parent(table: TableFile, parsed: ParsedRow) -> tuple[TableFile, str]:
 
 
 def compared_with(table: TableFile, parsed: ParsedRow) -> str | None:
-    """Returns the address of the row in `compare_with`, or None. Raises UserError if it is not another row of the table of kind run."""
+    """Returns the address of the row in `compare_with`, or None.
+
+    Raises UserError if it is not another row of the table of kind run, or if the rows that it leads to come back to this one.
+    """
     name, position = parsed.head.compare_with, table.document.at(("rows", parsed.name, "compare_with"))
     if name is None:
         return None
     home, row = _named(table, parsed, name, position)
     if home is not table:
         raise UserError(position.line(f"found '{shown(name)}', a row of another table; {nearest(name, table.rows)}"))
+    seen, current = [row], row
+    while (following := table.rows[current].head.compare_with) is not None and current != parsed.name:
+        current = following.removeprefix(f"{table.address}/")
+        if current not in table.rows or current in seen:
+            break
+        seen.append(current)
+    if current == parsed.name:
+        raise UserError(position.line(f"found a circle: {' -> '.join([parsed.name, *seen])}; expected rows that end at a baseline"))
     return f"{table.address}/{row}"
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.specs.base import Natural, Positive, Strict
+from orchestrator.specs.base import Count, Natural, Positive, Strict
 
 
 class LengthPenalty(Strict):
@@ -37,7 +37,7 @@ class DecodeSpec(Strict):
     checkpoint: Literal["last", "best", "average", "ema"] = "last"
     """Weights that translate: the last ones; those with the lowest validation nll (best); the mean of the snapshots (average); the moving
     average of the weights (ema, with `optim.ema`)."""
-    beam_size: Positive = 4
+    beam_size: Count = 4
     """Hypotheses kept a sentence; 1: greedy search."""
     length_penalty: LengthPenalty = LengthPenalty()
     """How hypotheses of different lengths are compared."""
@@ -68,5 +68,5 @@ class ScoreSpec(Strict):
     """Whether case is ignored."""
     split_compounds: bool = False
     """Whether multi-bleu splits words at hyphens, as tensor2tensor's get_ende_bleu.sh does."""
-    beam_size: Positive | None = None
+    beam_size: Count | None = None
     """Beam size in place of that of `decode`, for example for greedy search beside beam search in `also`; null: that of `decode`."""

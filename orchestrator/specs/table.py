@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from orchestrator.specs.analyses import KINDS
-from orchestrator.specs.base import Strict
+from orchestrator.specs.base import Count, Strict
 from orchestrator.specs.claims import Claim
 from orchestrator.specs.sweep import MAX_SEED, Resources, Retrain, Scheduler, Seed, SweepSpec
 
@@ -124,7 +124,7 @@ class RowHeader(FigureHeader):
     """What the paper reports: column -> a number such as 27.64, +0.3 or 88.0M, true or false, or null; `bleu: failed` for a failed run."""
     assumed: list[str] = Field(default_factory=list)
     """Dotted keys that the paper does not state, such as `score.metric`."""
-    workers: Annotated[int, Field(ge=1, le=4096)] = 1
+    workers: Count = 1
     """Workers that train the row together, each on a part of every batch."""
     pinned: bool = False
     """Whether ASHA never stops the row."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from orchestrator.specs.base import Natural, Positive, Strict
+from orchestrator.specs.base import Count, Natural, Positive, Strict
 
 Every = Positive | Literal["epoch"]
 """An interval: a number of updates, or the end of each epoch."""
@@ -34,7 +34,7 @@ class TrainSpec(Strict):
     """Validations in a row without an improvement of the validation nll after which training ends; null: there may be any number."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Numbers of the network's computations; weights and the optimiser stay in fp32."""
-    threads: Positive = 1
+    threads: Count = 1
     """Threads of a CPU, of each worker."""
     compile: bool = False
     """Whether torch.compile compiles the layers; what stands between them runs as it is."""

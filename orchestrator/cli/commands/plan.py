@@ -27,6 +27,7 @@ from orchestrator.specs.baselines import baseline, starts
 from orchestrator.specs.grid.explain import summary
 from orchestrator.specs.index import find_all
 from orchestrator.specs.parsed_table import TableFile
+from orchestrator.specs.positions import shown
 from orchestrator.specs.row import Row, by_table
 from orchestrator.specs.rows import sweep_of
 from orchestrator.sweeps.forecast import short_names
@@ -64,6 +65,8 @@ def plan(
     default_seeds: set[int] = set()
     scheduler: dict[str, Any] = {}
     grids: list[TableFile] = []
+    if twice := [target for target in dict.fromkeys(targets) if targets.count(target) > 1]:
+        raise UserError(f"{shown(twice[0])}: found twice; expected each target once")
     for target in targets:
         try:
             rows += resolve_rows(target, options, data=data, preparing=max_probes > 0)

@@ -39,7 +39,9 @@ def table(target: str, form: str | None, columns: str | None, baseline: str | No
         form = TERMINAL if sys.stdout.isatty() else "md"
     if form not in known:
         raise UserError(f"--format {shown(form)}: {nearest(form, known)}")
-    names = [name.strip() for name in (columns or "").split(",") if name.strip()]
+    names = [] if columns is None else [name.strip() for name in columns.split(",")]
+    if columns is not None and not all(names):
+        raise UserError(f"--columns {shown(columns)!r}: found an empty name; expected names of columns with commas between, or all")
     made = [each.table for each in sections(target, baseline, options)]
     if form == TERMINAL:
         for each in made:
