@@ -24,7 +24,7 @@ from orchestrator.ledger.run_files import Store
 from orchestrator.training import trainer
 from orchestrator.training.gradient_norms import history_lines
 from orchestrator.training.result import TrainResult
-from tests.unit.training.support import KEY, Recorder, changed, fit
+from tests.unit.training.support import KEY, SPEC, Recorder, changed, fit
 
 EVERY = st.integers(1, 4) | st.just("epoch")
 WSD = {"kind": "wsd", "lr": 3e-2, "warmup": 1, "cooldown": 0.5}
@@ -152,3 +152,20 @@ def check(point, optim, batch, train, rungs):
             assert same(Store(one, KEY).weights(choice), Store(two, KEY).weights(choice)), choice
         assert [path.name for path in weights.snapshots(one / "snapshots")] == [path.name for path in weights.snapshots(two / "snapshots")]
     assert told(parts) == told(whole)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_resumed(prepared, tmp_path):
+    """It holds no sums of the updates since the last report, so that the next report is of the resumed updates alone."""
+    save, whole, rest = Store.save, Recorder(), Recorder()
+    golden = fit(SPEC, prepared, tmp_path / "whole", whole)
+    with (
+        patch.object(
+            Store, "save", lambda self, step, tensors, state: save(self, step, tensors, {k: state[k] for k in ("progress", "report")})
+        ),
+        patch.dict("os.environ", {VARIABLE: "step@6:raise"}),
+        pytest.raises(InjectedFault),
+    ):
+        fit(SPEC, prepared, tmp_path / "run")
+    assert same(fit(SPEC, prepared, tmp_path / "run", rest).weights, golden.weights)
+    figures, resumed = told(whole), told(rest)
+    assert resumed[20, "train/nll"] == figures[20, "train/nll"] and resumed[10, "train/nll"] != figures[10, "train/nll"]
