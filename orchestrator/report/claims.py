@@ -70,7 +70,7 @@ class Comparisons:
             about |= {"margin": claim.margin} if claim.margin is not None else {}
             record = about | self._record(claim) | {"setting": self.setting}
             others = {kind: replace(claim, against=base) for kind, base in self.controls.get(claim.row, {}).items()}
-            matched = {kind: {"against": other.against} | self._record(other) for kind, other in others.items()}
+            matched = {kind: {"against": c.against} | self._record(c) | self._same(claim.row, c.against) for kind, c in others.items()}
             records.append(record | ({"controls": matched} if matched else {}))
         return records
 
@@ -90,8 +90,8 @@ class Comparisons:
     def of_rows(self) -> dict[str, dict[str, Any]]:
         """Row -> {"effect", "significant", "verdict", "controls"} of each row that has an effect or failed, for the row's own metric.
 
-        controls: kind -> the same against the row's matched control. A verdict is {"word", "reason", "seeds_needed"}, with {"claim",
-        "setting"} where there are any.
+        controls: kind -> the same against the row's matched control, with {"is_baseline": True} where both are one run. A verdict is
+        {"word", "reason", "seeds_needed"}, with {"claim", "setting"} where there are any.
         """
         found = {}
         for row_id in self.rows:
@@ -99,7 +99,7 @@ class Comparisons:
             claim = next((c for c in self.claims if (c.row, c.against, c.metric) == (row_id, base, metric)), None)
             one = self._row(row_id, base, claim)
             controls = {kind: c for kind, c in self.controls.get(row_id, {}).items() if self._effect(row_id, c, metric) is not None}
-            matched = {kind: self._row(row_id, control, claim) for kind, control in controls.items()}
+            matched = {kind: self._row(row_id, control, claim) | self._same(row_id, control) for kind, control in controls.items()}
             if one or matched:
                 found[row_id] = one | ({"controls": matched} if matched else {})
         return found
@@ -115,6 +115,11 @@ class Comparisons:
         said = {(c.row, c.against, c.metric) for c in own}
         reported = map(complete, reported_claims(list(self.rows.values()), self.starts))
         return own + [c for c in reported if (c.row, c.against, c.metric) not in said]
+
+    def _same(self, row: str, control: str | None) -> dict[str, Any]:
+        """Marks a matched control whose runs are those of the row's baseline."""
+        runs = [{(o.seed, o.keys.score) for o in self.outcomes.get(name or "", ())} for name in (control, self.starts.get(row))]
+        return {"is_baseline": True} if runs[0] and runs[0] == runs[1] else {}
 
     def _record(self, claim: RowClaim) -> dict[str, Any]:
         effect = self._effect(claim.row, claim.against, str(claim.metric))

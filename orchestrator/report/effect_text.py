@@ -9,7 +9,12 @@ from orchestrator.scoring.significance.verdicts import CONTRADICTED, REPRODUCED,
 
 
 def judged(found: Mapping[str, Any]) -> str:
-    """A difference and its verdict: `+0.10 (-0.20 to +0.40), underpowered (mini)`. found: {"effect", "verdict"}, as a row has them."""
+    """A difference and its verdict: `+0.10 (-0.20 to +0.40), underpowered (mini)`. found: {"effect", "verdict"}, as a row has them.
+
+    Of a matched control that is the baseline, only this.
+    """
+    if found.get("is_baseline"):
+        return "the control is the baseline"
     word = found.get("verdict", {})
     parts = [interval(found.get("effect") or {}), named_verdict(word["word"], word.get("setting", "")) if word else ""]
     return ", ".join(part for part in parts if part)

@@ -10,6 +10,7 @@ from itertools import groupby
 from orchestrator.report.cells import Column, state
 from orchestrator.report.figures import short_id
 from orchestrator.report.layout import layout
+from orchestrator.report.notes import VERDICTS
 from orchestrator.report.table import Table
 from orchestrator.safe_text import visible
 
@@ -42,15 +43,16 @@ def latex(table: Table, names: Sequence[str] = ()) -> str:
     scale = next((note for note in table.notes if note.startswith("ours: ")), None)
     states = [] if names else [f"{short_id(line.id)}: {state(line)}" for line in table.rows if not state(line).startswith("done")]
     said = (*made.notes, *states, *made.bold_notes, *table.notes)
-    notes = [_tex(note.replace("(.. to ..)", "[.., ..]")) for note in said if note != scale]
+    notes = [_tex(note.replace("(.. to ..)", "[.., ..]").removesuffix(VERDICTS)) for note in said if note != scale]
     below = r" \\ ".join(notes)
     name = _tex(table.table) + (f": {_tex(scale.removeprefix('ours: '))}" if scale else "")
+    beside = " The paper's figures beside ours." if any(line.reported for line in table.rows) else ""
     kind = "table*" if sum(map(_width, made.columns)) > COLUMN else "table"
     lines = [
         f"% {visible(' '.join(table.table.split()))}: \\usepackage{{array,booktabs,graphicx}}",
         rf"\begin{{{kind}}}[tbp]",
         r"\centering",
-        rf"\caption{{{name}. The paper's figures beside ours.}}",
+        rf"\caption{{{name}.{beside}}}",
         rf"\label{{tab:{re.sub(r'[^A-Za-z0-9-]', '-', table.table)}}}",
         r"\smallskip",
         r"\footnotesize\setlength{\tabcolsep}{4pt}",

@@ -16,6 +16,8 @@ from orchestrator.specs.table import number
 from orchestrator.sweeps import parameters
 from orchestrator.sweeps.metric_compatibility import metric_warnings
 
+VERDICTS = "; verdicts: docs/verdicts.md"
+"""End of the note on intervals; a paper leaves it out."""
 _UNITS = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 
@@ -28,7 +30,8 @@ def notes(
     measured: Mapping[str, Any] | None,
 ) -> list[str]:
     """Returns one line of text per note. `measured`: the speed measurement of RESULTS/speed, if there is one."""
-    found = [f"ours: {scale}; not comparable with the paper's numbers"] if scale else []
+    paper = "; not comparable with the paper's numbers" if any(row.expect for row in rows) else ""
+    found = [f"ours: {scale}{paper}"] if scale else []
     found += _data(ours) if scale else []
     found += _texts(rows, outcomes)
     found += _seeds(ours)
@@ -90,7 +93,7 @@ def _effects(ours: Mapping[str, dict[str, Any] | None]) -> list[str]:
         comparisons = max(effect["comparisons"] for effect in tested.values())
         lines.append(
             "±: standard deviation over seeds; (.. to ..): 95 % interval over other seeds and other sentences; p-values are adjusted for "
-            f"{comparisons} comparison{'s' if comparisons > 1 else ''} (Holm); {_spreads(tested.values())}; verdicts: docs/verdicts.md"
+            f"{comparisons} comparison{'s' if comparisons > 1 else ''} (Holm); {_spreads(tested.values())}{VERDICTS}"
         )
     if len(tested) < len(all_effects):
         lines.append("one seed: no interval and no verdict; give two or more seeds")

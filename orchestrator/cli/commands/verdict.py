@@ -99,6 +99,7 @@ def _print(records: list[dict[str, Any]]) -> None:
     for record in records:
         log(f"{short_id(record['row'])}: {record['verdict']}: {record['reason']}")
         for matched in record.get("controls", {}).values():
-            log(f"{short_id(record['row'])}, {interval(matched['effect'] or {})} to {short_id(matched['against'])}: {matched['verdict']}")
+            to = f"{interval(matched['effect'] or {})} to {short_id(matched['against'])}: {matched['verdict']}"
+            log(f"{short_id(record['row'])}, {'the control is the baseline' if matched.get('is_baseline') else to}")
         if record.get("changed"):
             log(f"{short_id(record['row'])}: the claim has changed since a sweep recorded it; it was {record['changed']}")

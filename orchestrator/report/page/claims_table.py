@@ -91,7 +91,11 @@ def _on_second(beside: Mapping[str, Mapping[str, Any]], kinds: Sequence[str]) ->
     for corpus, found in beside.items():
         controls = found.get("controls", {})
         ours = [judged({"effect": found.get("effect"), "verdict": {"word": found["verdict"]["word"]}})]
-        ours += [f"to its {kind} control {interval(controls[kind].get('effect') or {})}" for kind in kinds if kind in controls]
+        ours += [
+            f"to its {kind} control {interval(controls[kind].get('effect') or {})}"
+            for kind in kinds
+            if kind in controls and not controls[kind].get("is_baseline")
+        ]
         parts.append(f"{corpus}: {'; '.join(ours)}")
     return "; ".join(parts)
 

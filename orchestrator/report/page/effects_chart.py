@@ -61,8 +61,8 @@ def effects(section: Section) -> Spec | None:
 
 def _control(line: Line) -> Mapping[str, Any] | None:
     """The difference to the row's matched control with as many parameters; None without one, or where that is the row's baseline itself."""
-    effect: Mapping[str, Any] | None = (line.ours or {}).get("controls", {}).get("params", {}).get("effect")
-    return None if effect is None or effect["delta"] == effect_of(line)["delta"] else effect
+    control = (line.ours or {}).get("controls", {}).get("params", {})
+    return None if control.get("is_baseline") else control.get("effect")
 
 
 def _ends(effect: Mapping[str, Any], prefix: str) -> dict[str, float]:

@@ -65,12 +65,11 @@ def examples(section: Section, rows: Sequence[str]) -> Examples | None:
     if not outputs:
         return None
     base, best = [*outputs, *outputs][:2]
-    count = len(outputs[base])
+    count, names = len(outputs[base]), {row_id: short_id(row_id) for row_id in outputs}
     texts = _texts(section, by_id[base], test, count)
     chosen = {round((i + 0.5) * count / EVEN - 0.5): "at an even distance" for i in range(min(EVEN, count))}
     if texts is not None and best != base:
-        chosen |= _extremes(outputs[base], outputs[best], texts[1])
-    names = {row_id: short_id(row_id) for row_id in outputs}
+        chosen |= _extremes(outputs[base], outputs[best], texts[1], f"{names[best]} against {names[base]}")
     sentences = []
     for i in sorted(chosen):
         against = outputs[base][i] if texts is None else texts[1][i]
@@ -93,8 +92,8 @@ def _texts(section: Section, row: Row, test: str, count: int) -> tuple[list[str]
     return ([line[0] for line in lines], [line[1] for line in lines]) if len(lines) == count else None
 
 
-def _extremes(base: Sequence[str], best: Sequence[str], references: Sequence[str]) -> dict[int, str]:
-    """Sentences with the largest gains and losses in chrF of the best row over the baseline."""
+def _extremes(base: Sequence[str], best: Sequence[str], references: Sequence[str], pair: str) -> dict[int, str]:
+    """Sentences with the largest gains and losses in chrF of one row over another. pair: their names."""
     metric = CHRF()
     gains = {
         i: metric.sentence_score(b, [r]).score - metric.sentence_score(a, [r]).score
@@ -102,8 +101,8 @@ def _extremes(base: Sequence[str], best: Sequence[str], references: Sequence[str
         if a != b
     }
     order = sorted(gains, key=lambda i: gains[i])
-    lost = {i: f"a large loss of the best row: {gains[i]:+.0f} chrF" for i in order[:EXTREME] if gains[i] < 0}
-    return lost | {i: f"a large gain of the best row: {gains[i]:+.0f} chrF" for i in order[::-1][:EXTREME] if gains[i] > 0}
+    lost = {i: f"a large loss of {pair}: {gains[i]:+.0f} chrF" for i in order[:EXTREME] if gains[i] <= -1}
+    return lost | {i: f"a large gain of {pair}: {gains[i]:+.0f} chrF" for i in order[::-1][:EXTREME] if gains[i] >= 1}
 
 
 def marks(text: str, against: str) -> list[Word]:

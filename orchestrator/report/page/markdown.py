@@ -15,6 +15,7 @@ from orchestrator.report.formats import markdown_grid
 from orchestrator.report.page import charts, scatter
 from orchestrator.report.page.claims_table import begins_with_claims, claims_table
 from orchestrator.report.page.effects_chart import effects
+from orchestrator.report.page.forest import claim_of
 from orchestrator.report.page.provenance import provenance
 from orchestrator.report.page.render import ASSETS, command
 from orchestrator.report.page.section import Section, headline
@@ -71,7 +72,8 @@ def _part(section: Section, files: dict[str, str], *, named: bool) -> list[str]:
     table, _, notes = table_of(replace(section.table, rows=run)).partition("\n\n")[2].partition("\n\n")
     table += f"\n\n{left} rows more are not run." if run and left else ""
     verdicts = "\n".join(f"- **{len(rows)} {word}**: {_md(', '.join(rows))}" for word, rows in said.verdicts.items())
-    images = [f'<img src="{_address(file)}" alt="{_TITLES.get(key, "BLEU against speed")}">' for key, file in files.items()]
+    alt = _TITLES | ({"effects": f"{_TITLES['effects']}; a diamond is the paper's"} if any(map(claim_of, run)) else {})
+    images = [f'<img src="{_address(file)}" alt="{alt.get(key, "BLEU against speed")}">' for key, file in files.items()]
     notes = "\n".join(f"- {line}" for line in notes.split("\n") if line.strip())
     return [
         f"## {_md(section.table.table)}" if named else "",
@@ -86,7 +88,7 @@ def _part(section: Section, files: dict[str, str], *, named: bool) -> list[str]:
 
 
 _TITLES = {
-    "effects": "differences with their 95 % intervals; a diamond is the paper's",
+    "effects": "differences with their 95 % intervals",
     "curves": "learning curves: validation loss over updates, mean of seeds",
     "params": "BLEU against parameters",
 }

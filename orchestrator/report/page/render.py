@@ -87,6 +87,7 @@ def _part(section: Section, index: int) -> dict[str, Any]:
         "headline": headline(section),
         "columns": shown,
         "rows": rows,
+        "diamonds": any(forest.claim_of(line) is not None for line in table.rows),
         "axis": None if scale is None else forest.axis(scale),
         "charts": {name: spec for name, spec in drawn.items() if spec is not None},
         "grey": len(section.outcomes) > charts.COLOURS,

@@ -13,6 +13,7 @@ from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.table import Line, Table
 from orchestrator.scoring.rouge import PRINCIPAL
+from orchestrator.scoring.significance.verdicts import ONE_SEED
 from orchestrator.specs.baselines import starts
 from orchestrator.specs.row import Row
 
@@ -71,7 +72,7 @@ def headline(section: Section) -> Headline:
     for line in lines:
         found = (line.ours or {}).get("verdict")
         if found is not None:
-            verdicts.setdefault(str(found["word"]), []).append(short_id(line.id))
+            verdicts.setdefault("with one seed" if found["word"] == ONE_SEED else str(found["word"]), []).append(short_id(line.id))
     return Headline(asked, _found(run, done), verdicts)
 
 

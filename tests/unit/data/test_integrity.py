@@ -135,8 +135,8 @@ def test_a_run_prepares_altered_references_and_arrays_again(tmp_path, capsys, mo
     assert run(["data", "prepare", ROW, "--profile", "smoke", "--cache-dir", str(tmp_path / "cache")]) == 0
     (folder,) = (path for path in (tmp_path / "cache").iterdir() if path.is_dir())
     good = {path.name: path.read_bytes() for path in folder.iterdir()}
-    monkeypatch.setattr(integrity, "_verified", {})
     for seed, name in enumerate(("test.ref0.txt", "train.tgt.npy"), 1):
+        monkeypatch.setattr(integrity, "_verified", {})
         alter(folder / name)
         capsys.readouterr()
         assert run(["run", ROW, "--seed", str(seed), *options]) == 0

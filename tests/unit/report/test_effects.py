@@ -225,6 +225,15 @@ def test_rows_scored_in_other_ways_are_neither_pooled_nor_compared(rows: list[Ro
     assert effects.between(worse, base) is None
 
 
+def test_a_matched_control_that_is_the_baseline_is_said(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
+    base = next(row for row in rows if row.id == "demo/small/base")
+    control = replace(base, id="demo/small/better@params", control=Control("params", base.id, "demo/small/better"))
+    table = made([*rows, control], finder, reader, "mini")
+    assert named(table)["better"]["controls"]["params"]["is_baseline"] is True
+    headers, lines = cells(table)
+    assert [line[headers.index("delta to params control")] for line in lines if line[0] == "better"] == ["the control is the baseline"]
+
+
 def test_a_matched_control_has_a_verdict_of_its_own(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
     """`better` against `mine` as its control with as many parameters: 5 BLEU over the baseline, hardly any over the control."""
     controlled = [

@@ -17,7 +17,7 @@ from orchestrator.report.page import markdown
 from orchestrator.report.page.charts import curves
 from orchestrator.report.page.curves import thinned
 from orchestrator.report.page.effects_chart import effects
-from orchestrator.report.page.examples import marks
+from orchestrator.report.page.examples import _extremes, marks
 from orchestrator.report.page.render import _assumed, page
 from orchestrator.report.page.scatter import front, labelled
 from orchestrator.report.page.section import Section, headline
@@ -85,6 +85,21 @@ def test_legends_are_opaque_and_whole(section: Section) -> None:
     assert dict(zip(scale["domain"], scale["range"]))["fused"] == "var(--c1)", "every seed of a row has its colour"
 
 
+def test_an_own_table_says_nothing_of_a_paper(section: Section) -> None:
+    rows = [replace(line, ours=line.ours and {k: v for k, v in line.ours.items() if k != "verdict"}) for line in section.table.rows]
+    assert "a diamond" not in page("demo", [replace(section, table=replace(section.table, rows=rows))], lambda: "", "1.0")
+    single = [replace(line, ours=line.ours and line.ours | {"verdict": {"word": "one seed"}}) for line in rows]
+    assert "with one seed" in headline(replace(section, table=replace(section.table, rows=single))).verdicts
+
+
+def test_large_differences_name_both_rows() -> None:
+    found = _extremes(
+        ["a b c", "the same cat sat", "x"], ["d e f", "the same cat sat.", "x"], ["a b c", "the same cat sat", "x"], "a against b"
+    )
+    assert found == {0: "a large loss of a against b: -100 chrF"} | {i: text for i, text in found.items() if i}
+    assert not any("+0" in text or "-0" in text for text in found.values())
+
+
 def test_markdown(section: Section) -> None:
     text, figures = markdown.report("demo", [section], "demo-small")
     assert [*figures] == ["demo-small-curves.svg", "demo-small-params.svg"], "the runs' own speeds are no measurement to publish"
@@ -121,7 +136,8 @@ def test_labels_of_dots_cover_nothing() -> None:
 
 def test_a_control_that_is_the_baseline_is_not_drawn_twice() -> None:
     def line(name: str, delta: float, control: float) -> Line:
-        ours = {"effect": {"delta": delta}, "controls": {"params": {"effect": {"delta": control}}}}
+        matched = {"effect": {"delta": control}} | ({"is_baseline": True} if name == "same" else {})
+        ours = {"effect": {"delta": delta}, "controls": {"params": matched}}
         return Line(f"demo/small/{name}", name, "run", {}, ours)
 
     spec = effects(SimpleNamespace(table=SimpleNamespace(rows=[line("own", 1.0, 0.5), line("same", 2.0, 2.0)])))  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.formats import FORMATS
+from orchestrator.report.notes import VERDICTS
 from orchestrator.report.summary import states, summary
 from orchestrator.report.table import Table, make
 from orchestrator.specs.rows import resolve
@@ -108,6 +110,16 @@ def test_latex_is_escaped(table: Table) -> None:
     assert r"\textbf{33.50}" in text and r"\label{tab:demo-small}" in text
 
 
+def test_an_own_table_names_no_paper_and_no_file_of_the_product(table: Table) -> None:
+    note = f"p-values are adjusted{VERDICTS}"
+    table.notes.append(note)
+    assert "The paper's figures beside ours." in FORMATS["latex"](table)
+    own = replace(table, rows=[replace(line, reported={}) for line in table.rows])
+    text = FORMATS["latex"](own)
+    assert "paper" not in text.partition(r"\label")[0] and "docs/" not in text and "p-values are adjusted" in text
+    assert "docs/verdicts.md" in FORMATS["md"](own)
+
+
 def test_the_best_score_of_ours_is_bold_and_the_unit_stands_in_the_head(table: Table) -> None:
     md, page = FORMATS["md"](table), FORMATS["html"](table)
     assert "| **33.50** " in md and md.count("**") == 2 * 2 and "<strong>33.50</strong>" in page and page.count("<strong>") == 1
@@ -158,7 +170,7 @@ def test_notes_name_what_differs(spec: Write, monkeypatch: pytest.MonkeyPatch) -
     )
     made = make("t", rows, Finder(Ledger(Path("x")), Data(None)), scale="profile smoke")
     assert made.notes == [
-        "ours: profile smoke; not comparable with the paper's numbers",
+        "ours: profile smoke",
         "ours: trained on toy-smoke, 4 updates a row",
         "rows come from different environments: git_commit differ",
     ]
