@@ -55,21 +55,21 @@ class Effect:
 
     def as_json(self) -> dict[str, Any]:
         """{"against", "metric", "delta", "seeds"}, and with two seeds each both answers, the variances and the humans' agreement."""
-        plain: dict[str, Any] = {"against": self.against, "metric": self.metric, "delta": round(self.delta, 4), "seeds": list(self.seeds)}
+        plain: dict[str, Any] = {"against": self.against, "metric": self.metric, "delta": self.delta, "seeds": list(self.seeds)}
         if self.difference is None:
             return plain
         found = self.difference
         plain |= {
-            "p": _p(self.p),
+            "p": self.p,
             "comparisons": self.comparisons,
-            "sd": round(found.spread.sd, 4),
+            "sd": found.spread.sd,
             "sd_df": round(found.spread.df),
             "sd_rows": found.spread.groups,
         }
         plain |= {"sd_apart": list(self.apart)} if self.apart else {}
         plain |= {"other_seeds": _answer(found.same_sentences), "other_seeds_and_sentences": _answer(found.other_sentences)}
         share = verdicts.agreement(self.metric, self.delta)
-        return plain | ({} if share is None else {"human_agreement": round(share, 3)})
+        return plain | ({} if share is None else {"human_agreement": share})
 
 
 class Effects:
@@ -170,9 +170,4 @@ def failure_verdict(row: Row, found: Sequence[SeedResult]) -> verdicts.Verdict |
 
 
 def _answer(answer: Answer) -> dict[str, float]:
-    plain = {"se": answer.se, "df": min(answer.df, 1e9), "low": answer.low, "high": answer.high, "mde": answer.mde}
-    return {name: round(value, 4) for name, value in plain.items()} | {"p": float(f"{answer.p:.4g}")}
-
-
-def _p(p: float | None) -> float | None:
-    return None if p is None else float(f"{p:.4g}")
+    return {"se": answer.se, "df": min(answer.df, 1e9), "low": answer.low, "high": answer.high, "mde": answer.mde, "p": answer.p}

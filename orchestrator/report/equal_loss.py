@@ -48,7 +48,7 @@ def ratios(
         slope = _slope([(compute[each], loss[each]) for each in budgets if each in compute])
         if slope is not None:
             needed = compute[base] * (loss[row.id] / loss[base]) ** (1 / slope)
-            found[row.id] = round(needed / compute[row.id] * _utilisation(row, base, known, ours), 4)
+            found[row.id] = needed / compute[row.id] * _utilisation(row, base, known, ours)
     return found
 
 

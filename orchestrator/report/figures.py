@@ -1,4 +1,4 @@
-"""Measured figures of one row: over its seeds, and relative to the row it is compared with."""
+"""Measured figures of one row: over its seeds, and relative to the row it is compared with. They are rounded only where they are shown."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def figures(row: Row, found: Sequence[SeedResult]) -> dict[str, Any] | None:
         "status": "done",
         "seeds": [o.seed for o in done],
         "params": done[0].params,
-        "bleu": round(statistics.fmean(bleus), 4),
-        "bleu_spread": round(statistics.stdev(bleus), 4) if len(bleus) > 1 else None,
+        "bleu": statistics.fmean(bleus),
+        "bleu_spread": statistics.stdev(bleus) if len(bleus) > 1 else None,
         "chrf": _mean(o.chrf for o in done),
         "tokens_per_second": _mean(o.tokens_per_second for o in done),
         "sentences_per_second": _mean(o.sentences_per_second for o in done),
@@ -79,7 +79,7 @@ def _others(row: Row, done: Sequence[SeedResult]) -> dict[str, Any]:
     found = {}
     for name, parts in wanted.items():
         if all(part in one for one in each for part in parts):
-            found[name] = round(statistics.fmean(one[part] for one in each for part in parts), 4)
+            found[name] = statistics.fmean(one[part] for one in each for part in parts)
     return found
 
 
@@ -89,7 +89,7 @@ def against(ours: dict[str, Any], base: Mapping[str, Any] | None) -> dict[str, A
         return ours
     added = None if ours["params"] is None or base["params"] is None else ours["params"] - base["params"]
     figure = PRINCIPAL if PRINCIPAL in ours and PRINCIPAL in base else "bleu"
-    return ours | {"params_added": added, "delta": round(ours[figure] - base[figure], 4)}
+    return ours | {"params_added": added, "delta": ours[figure] - base[figure]}
 
 
 def short_id(row_id: str) -> str:
@@ -106,4 +106,4 @@ def status(name: str, reason: str, steps: int) -> str:
 
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [v for v in values if v is not None]
-    return round(statistics.fmean(known), 2) if known else None
+    return statistics.fmean(known) if known else None

@@ -49,7 +49,7 @@ def ratio_of(rates: Any, base: Any) -> float | None:
         return None
     if not all(isinstance(rate, (int, float)) and rate > 0 for rate in (*rates, *base)):
         return None
-    return round(statistics.median(own / other for own, other in zip(rates, base, strict=True)), 4)
+    return statistics.median(own / other for own, other in zip(rates, base, strict=True))
 
 
 def _documents(ledger: Ledger) -> list[dict[str, Any]]:

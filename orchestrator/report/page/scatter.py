@@ -39,8 +39,8 @@ def _dot(line: Line, field: str) -> Dot:
     ours = line.ours or {}
     x = ours[field] / 1e6 if field == "params" else ours[field]
     spread = ours.get("bleu_spread") if PRINCIPAL not in ours else None
-    ends = {} if spread is None else {"low": round(score(line) - spread, 3), "high": round(score(line) + spread, 3)}
-    return {"row": short_id(line.id), "label": line.label, "x": round(x, 4), "y": round(score(line), 3), **ends}
+    ends = {} if spread is None else {"low": score(line) - spread, "high": score(line) + spread}
+    return {"row": short_id(line.id), "label": line.label, "x": x, "y": score(line), **ends}
 
 
 def front(dots: Sequence[Dot], *, fewer: bool) -> list[Dot]:

@@ -89,11 +89,11 @@ def test_means_spread_and_what_is_left_out(rows: Resolve) -> None:
     ]
     ours = figures(row, found)
     assert ours is not None
-    assert (ours["bleu"], ours["bleu_spread"]) == (23.0, round(math.sqrt(13), 4))
+    assert (ours["bleu"], ours["bleu_spread"]) == (23.0, pytest.approx(math.sqrt(13)))
     assert (ours["valid"], ours["average"], ours["tokens_per_second"]) == (30.0, 26.5, 150.0)
     assert (ours["seeds"], ours["steps"], ours["unfinished"]) == ([1, 2, 3], [4, 5, 6], {"4": "stopped by ASHA at step 2"})
     two = figures(row, found[:2])
-    assert two is not None and two["bleu_spread"] == round(math.sqrt(2), 4)
+    assert two is not None and two["bleu_spread"] == pytest.approx(math.sqrt(2))
     one = figures(row, found[:1])
     assert one is not None and one["bleu_spread"] is None
     lacking = figures(row, [found[0], done(2, 22.0)])
@@ -103,6 +103,15 @@ def test_means_spread_and_what_is_left_out(rows: Resolve) -> None:
         "reason": "stopped by ASHA at step 2",
         "seeds": [4],
     }
+
+
+@pytest.mark.parametrize("score", [3.525003929, 3.5149999, 56.449])
+def test_a_figure_is_rounded_once(rows: Resolve, score: float) -> None:
+    """And not to four digits first: 3.525003929 is 3.53 here as in the record of the run."""
+    (row,) = rows("  one: {}\n")
+    ours = figures(row, [done(1, score, chrf=score)])
+    assert ours is not None and figure("bleu", ours["bleu"]) == f"{score:.2f}" and figure("chrf", ours["chrf"]) == f"{score:.1f}"
+    assert figure("delta", against(ours, ours | {"bleu": 0.0})["delta"]) == f"{score:+.2f}"
 
 
 def test_differences_are_ours_less_the_baselines() -> None:
