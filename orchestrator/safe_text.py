@@ -9,6 +9,9 @@ import json
 import sys
 from typing import Any
 
+LOGGED: set[str] = set()
+"""Lines that `log_once` has printed. A new command empties it."""
+
 
 def visible(text: str) -> str:
     """Returns one line with control characters, bidirectional marks and lone surrogates escaped (`\\x1b`, `\\u202e`)."""
@@ -18,6 +21,13 @@ def visible(text: str) -> str:
 def log(text: str) -> None:
     """Prints one escaped line on stderr."""
     print(visible(text), file=sys.stderr, flush=True)
+
+
+def log_once(text: str) -> None:
+    """`log`, but of equal lines only the first of a command."""
+    if text not in LOGGED:
+        LOGGED.add(text)
+        log(text)
 
 
 def markdown(text: str) -> str:

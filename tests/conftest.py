@@ -65,6 +65,8 @@ sys.meta_path.insert(0, UntimedImports())
 
 import pytest
 
+from orchestrator.files.documents import sealed
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -72,6 +74,10 @@ ROOT = Path(__file__).resolve().parent.parent
 def repository() -> Path:
     """The checkout under test."""
     return ROOT
+
+
+def _sealed(record: dict[str, Any]) -> str:
+    return json.dumps(sealed(record, record["key"]))
 
 
 class FakeResults:
@@ -127,15 +133,15 @@ class FakeResults:
             "tokens_per_second": 4321.5,
             "seconds": 12.5,
         }
-        self._write(self.run_dir(row) / "train.json", json.dumps(about | {"weights_sha256": "ab" * 32, "reason": ""} | extra))
-        self._write(self.run_dir(row) / "capsule.json", json.dumps({"key": row["keys"]["train"], "python": "3", "git_commit": "c0ffee"}))
+        self._write(self.run_dir(row) / "train.json", _sealed(about | {"weights_sha256": "ab" * 32, "reason": ""} | extra))
+        self._write(self.run_dir(row) / "capsule.json", _sealed({"key": row["keys"]["train"], "python": "3", "git_commit": "c0ffee"}))
 
     def score(self, row: Mapping[str, Any], bleu: float = 27.64) -> None:
         keys, run = row["keys"], self.run_dir(row)
         self._write(run / "decode" / f"{keys['decode'][:16]}.txt", "a translation\nanother one\n")
-        self._write(run / "decode" / f"{keys['decode'][:16]}.json", json.dumps({"key": keys["decode"], "sentences_per_second": 55.5}))
+        self._write(run / "decode" / f"{keys['decode'][:16]}.json", _sealed({"key": keys["decode"], "sentences_per_second": 55.5}))
         record = {"key": keys["score"], "bleu": bleu, "signature": "nrefs:1|case:mixed|tok:13a", "chrf": {"score": 51.5}}
-        self._write(run / "score" / f"{keys['score'][:16]}.json", json.dumps(record))
+        self._write(run / "score" / f"{keys['score'][:16]}.json", _sealed(record))
 
     def finished(self, row: Mapping[str, Any], steps: int = 20, bleu: float = 27.64) -> None:
         self.spec(row)

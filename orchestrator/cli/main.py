@@ -27,7 +27,7 @@ from orchestrator.cli.once import OnceCommand
 from orchestrator.cli.output import version
 from orchestrator.errors import Detached, FencedError, LockedError, RemoteError, UserError
 from orchestrator.paths import ROOT
-from orchestrator.safe_text import log
+from orchestrator.safe_text import LOGGED, log
 from orchestrator.specs.positions import shown
 
 app = typer.Typer(
@@ -102,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Runs one command -> exit code. Errors become lines on stderr."""
     debug = "--debug" in arguments
+    LOGGED.clear()
     try:
         _check_models_package()
         ended = app(args=list(arguments), prog_name="nmt-ablate", standalone_mode=False)

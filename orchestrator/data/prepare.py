@@ -35,13 +35,7 @@ def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
     Names, paths and declared vocabulary sizes are excluded, and so are absent test sets other than `test`. Returns None if a required file
     is absent. Raises UserError for an unknown corpus.
     """
-    entry = load_entry(data.corpus)
-    options = without_grown("data", data.model_dump(mode="json", exclude={"corpus", "vocab"}))
-    found = {"format": FORMAT, "languages": [entry.src, entry.tgt], "preparation": options}
-    if entry.documents is not None:
-        found["documents"] = entry.documents.model_dump() | {"rule": sentences.RULE}
-    if entry.text != RAW:
-        found["form"] = entry.text
+    entry, found = load_entry(data.corpus), about(data)
     if entry.generated is not None:
         return found | {"text": toy.manifest(entry.generated), "tests": {}}
     hashes = _hashes(entry, data_dir)
@@ -50,6 +44,16 @@ def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
     if raw := _raw_hashes(entry, data_dir):
         found["raw"] = raw
     return found | {"text": {name: hashes.pop(name) for name in ("train", "valid")}, "tests": hashes}
+
+
+def about(data: DataSpec) -> dict[str, Any]:
+    """The part of a manifest that does not depend on the text."""
+    entry = load_entry(data.corpus)
+    options = without_grown("data", data.model_dump(mode="json", exclude={"corpus", "vocab"}))
+    found: dict[str, Any] = {"format": FORMAT, "languages": [entry.src, entry.tgt], "preparation": options}
+    if entry.documents is not None:
+        found["documents"] = entry.documents.model_dump() | {"rule": sentences.RULE}
+    return found if entry.text == RAW else found | {"form": entry.text}
 
 
 def prepare(

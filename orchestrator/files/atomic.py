@@ -7,6 +7,7 @@ content survives a power failure. If it raises before the rename, the old conten
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -87,6 +88,13 @@ def naming(path: Path, size: int | None = None) -> Iterator[None]:
             raise
         wrote = "" if size is None else f" (writing {size} bytes)"
         raise OSError(error.errno, f"{error.strerror}{wrote}", str(path)) from error
+
+
+def set_aside(path: Path) -> None:
+    """Renames what is at `path`, if anything, to the next free name with `.corrupt` after it."""
+    if os.path.lexists(path):
+        names = (path.with_name(f"{path.name}.corrupt{number or ''}") for number in itertools.count())
+        path.rename(next(name for name in names if not os.path.lexists(name)))
 
 
 def plain(value: Any) -> Any:

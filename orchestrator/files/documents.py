@@ -35,20 +35,28 @@ def unsealed(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_document(path: Path) -> dict[str, Any] | None:
-    """Returns the JSON object in a file, or None if it is missing, malformed or has a wrong digest. The digest is optional."""
+    """Returns the sealed JSON object in a file, or None if it is missing or malformed, or its digest is missing or wrong."""
+    document = read_object(path)
     try:
-        document = json.loads(read_bytes(path) or b"")
-        good = isinstance(document, dict) and document.get("digest") in (None, digest(unsealed(document)))
+        return document if document is not None and document.get("digest") == digest(unsealed(document)) else None
     except (ValueError, RecursionError):
         return None
-    return document if good else None
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """Returns the JSON object in a file that is not sealed, or None if it is missing or malformed."""
+    try:
+        document = json.loads(read_bytes(path) or b"")
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def read_bytes(path: Path) -> bytes | None:
-    """Returns the content of a file, or None if there is no such file."""
+    """Returns the content of a file, or None if nothing is there, or something else than a file (a FIFO, a folder)."""
     try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return path.read_bytes() if path.is_file() else None
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 

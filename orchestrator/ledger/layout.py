@@ -11,10 +11,10 @@ from pathlib import Path
 import yaml
 
 from orchestrator.files.documents import KEY, key_in, read_bytes, read_document
-from orchestrator.ledger import object_store
+from orchestrator.ledger import object_store, sweep_files
 from orchestrator.ledger.manifest import CorruptError, decode_manifest
+from orchestrator.ledger.records import DamagedError, read_record
 from orchestrator.ledger.run_lock import owner
-from orchestrator.ledger.sweep_files import rows_of
 
 _RUN = r"[0-9a-f]{16}"
 _STEP = r"step-[0-9]{8,12}"
@@ -93,7 +93,7 @@ def _problem(root: Path, name: str, keys: dict[str, str]) -> str | None:
     if is_tensor(name):
         return None  # verified through its manifest
     if folder == "sweeps":
-        return None if name.endswith(".asha.json") or _sweep_is_good(path) else "is no file of a sweep"
+        return None if name.endswith(".asha.json") else _sweep_problem(path)
     if rest == "spec.yaml":
         return _same_run(_key_of_yaml(path), folder, keys)
     if rest.endswith(".jsonl"):
@@ -104,13 +104,12 @@ def _problem(root: Path, name: str, keys: dict[str, str]) -> str | None:
         record = read_document(path.with_suffix(".json")) or {}
         good = hashlib.sha256(path.read_bytes()).hexdigest() == record.get("hypotheses_sha256", "")
         return None if good else "its sha256 is not the one in the record beside it"
-    document = read_document(path)
-    if document is None:
-        return "is no whole record (damaged JSON or digest)"
+    try:
+        document = read_record(path) or {}
+    except DamagedError as error:
+        return str(error)
     if rest.startswith(("decode/", "score/", "tune/")):
         of_run = document.get("train_key")
-        if key_in(document, path.stem) is None:
-            return "holds another key than its name says"
         return None if of_run is None else _same_run(str(of_run), folder, keys)
     return _same_run(key_in(document, folder), folder, keys)
 
@@ -143,12 +142,12 @@ def _lines_are_good(path: Path) -> bool:
         return False
 
 
-def _sweep_is_good(path: Path) -> bool:
+def _sweep_problem(path: Path) -> str | None:
     try:
-        rows_of(json.loads(path.read_bytes()))
-    except (ValueError, RecursionError):
-        return False
-    return True
+        sweep_files.read(path)
+    except ValueError as error:
+        return f"is no file of a sweep: {error}"
+    return None
 
 
 def _tensor_manifest(path: Path, folder: str, keys: dict[str, str]) -> str | None:

@@ -4,15 +4,16 @@
     (beside it, not part of the ledger: journal.jsonl  lock  lock.json  ckpt/  snapshots/  weights/)
 
 Files are named by the first 16 digits of a key; `key` inside holds all of it, and a mismatch is an error. `digest` is the sha256 of the
-rest: a damaged file is reported in one line, renamed `.corrupt` and treated as absent. A write is durable when it returns, does nothing
-if the content is already there, and has fault points named after the kind of record (`train_pre_rename`, `rung_post_rename@40`, ...).
+rest. A damaged file is reported in one line and treated as absent; readers leave it as it is, and the next write of the record renames it
+`.corrupt`. A write is durable when it returns, does nothing if the content is already there, and has fault points named after the kind of
+record (`train_pre_rename`, `rung_post_rename@40`, ...).
 Where `export` left out the texts of a decoding, its record says `has_texts: false`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,20 +22,20 @@ from typing import Any, TypeVar
 
 import yaml
 
-from orchestrator.errors import UserError
 from orchestrator.files import atomic
-from orchestrator.files.documents import checked, key_in, read_bytes, read_document, sealed, unsealed
+from orchestrator.files.canonical import digest
+from orchestrator.files.documents import checked, key_in, read_bytes, sealed, unsealed
 from orchestrator.files.json_lines import read_lines
+from orchestrator.files.no_file import no_file
 from orchestrator.ledger import superseded
 from orchestrator.ledger.keys import short
+from orchestrator.ledger.records import DamagedError, Record, read_record
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.safe_text import log
+from orchestrator.safe_text import log_once
 
-Record = dict[str, Any]
 T = TypeVar("T")
 
 _NAME = re.compile(r"[0-9a-f]{16}")
-_DAMAGED = "not a whole record (damaged JSON or digest)"
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is faster; both are as strict as `safe_load`
 
 
@@ -50,7 +51,7 @@ class Run:
 class Ledger:
     """Reads `root`, then `mirrors`; writes to `root` only. `lock`: lock of the run, checked before every write (FencedError).
 
-    `on_bad(path, reason)` is called for damaged files (default: a warning on stderr).
+    `on_bad(path, reason)` is called once for each damaged file (default: a warning on stderr).
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Ledger:
     ) -> None:
         self.root, self.mirrors, self.lock = root, list(mirrors), lock
         self.on_bad = _say if on_bad is None else on_bad
+        self._told: set[Path] = set()
 
     def run_dir(self, train_key: str) -> Path:
         """Directory to which the run is written. It need not exist."""
@@ -82,6 +84,16 @@ class Ledger:
         """The record without its texts: speed, and the sha256 of the hypotheses."""
         return self._find(train_key, f"decode/{short(checked(decode_key))}.json", decode_key)
 
+    def decoding_is_damaged(self, train_key: str, decode_key: str) -> bool:
+        """Whether a decoding in `root` is damaged, and no mirror has it."""
+        path = self.run_dir(train_key) / "decode" / f"{short(checked(decode_key))}.json"
+        if (
+            not any(os.path.lexists(each) for each in (path, path.with_suffix(".txt")))
+            or self.read_decode(train_key, decode_key) is not None
+        ):
+            return False
+        return (self.read_decode_record(train_key, decode_key) or {}).get("has_texts", True) is not False
+
     def write_decode(self, train_key: str, decode_key: str, record: Mapping[str, Any], hypotheses: Sequence[str]) -> None:
         """Writes the texts first, then the record with their sha256. ValueError for a text with a line feed.
 
@@ -92,6 +104,8 @@ class Ledger:
         data = "".join(f"{line}\n" for line in hypotheses).encode()
         path = self.run_dir(train_key) / "decode" / f"{short(checked(decode_key))}.txt"
         if read_bytes(path) != data:
+            if no_file(path) is not None:
+                atomic.set_aside(path)
             atomic.write_bytes(path, data, points="hypotheses", check=self._check)
         about = {"train_key": train_key, "lines": len(hypotheses), "hypotheses_sha256": hashlib.sha256(data).hexdigest()}
         twice = {"hypotheses"} | ({"tokens"} if record.get("tokens") == list(hypotheses) else set())
@@ -126,7 +140,7 @@ class Ledger:
     def read_rungs(self, train_key: str) -> dict[int, Record]:
         """Metrics by step, in ascending order."""
         rungs: dict[int, Record] = {}
-        for run in self._places(train_key):
+        for run in self.places(train_key):
             for path in (run / "rungs").glob("*.json"):
                 if path.stem.isdecimal() and int(path.stem) not in rungs and (record := self._read(path, train_key)) is not None:
                     rungs[int(path.stem)] = record
@@ -141,14 +155,17 @@ class Ledger:
         self._write(train_key, "capsule.json", train_key, record, "capsule")
 
     def read_spec(self, train_key: str) -> Record | None:
-        """The resolved row that trained this run, as passed to `write_spec`."""
+        """The row that trained this run, as passed to `write_spec`. Files of earlier versions lack `digest` (see `data.recorded_spec`)."""
         return self._first(train_key, lambda run: self._spec_in(run))
 
     def write_spec(self, train_key: str, spec: Mapping[str, Any]) -> None:
         """Stores a resolved row as spec.yaml, for readers and for `reconcile`."""
-        text = yaml.safe_dump({"key": train_key, **atomic.plain(spec)}, sort_keys=False, allow_unicode=True, width=140)
+        document = sealed(spec, train_key)
+        text = yaml.safe_dump({"key": train_key, **document}, sort_keys=False, allow_unicode=True, width=140)
         path = self.run_dir(train_key) / "spec.yaml"
         if read_bytes(path) != text.encode():
+            if self._spec_in(path.parent) is None:
+                atomic.set_aside(path)
             atomic.write_text(path, text, points="spec", check=self._check)
 
     def history(self, train_key: str) -> list[Record]:
@@ -168,15 +185,15 @@ class Ledger:
 
     def decodes(self, train_key: str) -> list[Record]:
         """All decodings of a run, without texts."""
-        return self._each(train_key, "decode", self.read_decode_record)
+        return self._each(train_key, "decode")
 
     def scores(self, train_key: str) -> list[Record]:
         """All scores of a run."""
-        return self._each(train_key, "score", self.read_score)
+        return self._each(train_key, "score")
 
     def tunes(self, train_key: str) -> list[Record]:
         """All tuned length penalties of a run."""
-        return self._each(train_key, "tune", self.read_tune)
+        return self._each(train_key, "tune")
 
     def sweep(self, train_key: str) -> list[Path]:
         """Removes temporary files of killed writers. Only for the holder of the run's lock."""
@@ -186,41 +203,33 @@ class Ledger:
 
     # ------------------------------------------------------------ files
 
-    def _places(self, train_key: str) -> list[Path]:
+    def places(self, train_key: str) -> list[Path]:
+        """Where the run may be, the folder that counts first."""
         name = short(checked(train_key))
         mirrors = [] if self.mirrors and superseded.folders(self.root, name) else self.mirrors  # mirrors are older than what was set aside
         return [root / name for root in (self.root, *mirrors)]
 
     def _first(self, train_key: str, read: Callable[[Path], T | None]) -> T | None:
-        return next((found for run in self._places(train_key) if (found := read(run)) is not None), None)
+        return next((found for run in self.places(train_key) if (found := read(run)) is not None), None)
 
-    def _each(self, train_key: str, folder: str, read: Callable[[str, str], Record | None]) -> list[Record]:
+    def _each(self, train_key: str, folder: str) -> list[Record]:
         found: dict[str, Record] = {}
-        for run in self._places(train_key):
+        for run in self.places(train_key):
             for path in sorted((run / folder).glob("*.json")):
-                if not _NAME.fullmatch(path.stem):
-                    continue
-                document = read_document(path)
-                if document is None:
-                    self._set_aside(path, _DAMAGED)
-                elif (key := key_in(document, path.stem)) is not None and key not in found and (record := read(train_key, key)) is not None:
-                    found[key] = record
+                if _NAME.fullmatch(path.stem) and (record := self._read(path)) is not None:
+                    found.setdefault(record["key"], record)
         return list(found.values())
 
     def _find(self, train_key: str, name: str, key: str) -> Record | None:
         return self._first(train_key, lambda run: self._read(run / name, key))
 
-    def _read(self, path: Path, key: str) -> Record | None:
-        """Reads one record without its digest. UserError if it belongs to another key."""
-        if not path.is_file():
+    def _read(self, path: Path, key: str | None = None) -> Record | None:
+        """Reads one record as `read_record` does; None if it is damaged."""
+        try:
+            return read_record(path, key)
+        except DamagedError as error:
+            self.tell(path, str(error))
             return None
-        document = read_document(path)
-        if document is None:
-            self._set_aside(path, _DAMAGED)
-            return None
-        if document.get("key") != key:
-            raise UserError(f"{path}: holds key {document.get('key')}, expected {key}")
-        return unsealed(document)
 
     def _decode_in(self, run: Path, decode_key: str) -> Record | None:
         path = run / "decode" / f"{short(checked(decode_key))}.json"
@@ -228,45 +237,50 @@ class Ledger:
         if record is None or not record.get("has_texts", True):
             return None
         if data is None or hashlib.sha256(data).hexdigest() != record.get("hypotheses_sha256"):
-            self._set_aside(path, "its hypotheses (.txt) are missing or damaged")
+            self.tell(path.with_suffix(".txt"), "not the hypotheses of the record beside it (missing or damaged)")
             return None
         lines = data.decode().split("\n")[:-1]
         return {"tokens": lines} | record | {"hypotheses": lines}
 
     def _spec_in(self, run: Path) -> Record | None:
-        data = read_bytes(run / "spec.yaml")
+        path = run / "spec.yaml"
+        data = read_bytes(path)
         if data is None:
+            if (reason := no_file(path)) is not None:
+                self.tell(path, reason)
             return None
         try:
-            return dict(_LOADER(data).get_single_data())
-        except (yaml.YAMLError, TypeError, ValueError):
-            self._set_aside(run / "spec.yaml", "not readable YAML")
-            return None
+            document = dict(_LOADER(data).get_single_data())
+            if document.get("digest") in (None, digest(unsealed(document))):
+                return document
+            self.tell(path, "its digest is not the one of its content")
+        except (yaml.YAMLError, TypeError, ValueError, RecursionError):
+            self.tell(path, "not readable YAML")
+        return None
 
     def _write(self, train_key: str, name: str, key: str, record: Mapping[str, Any], points: str, step: int | None = None) -> None:
         self._check()
         document = sealed(record, key)
         path = self.run_dir(train_key) / name
-        known = read_document(path)
-        if known is not None and known.get("key") != key:
-            raise UserError(f"{path}: holds key {known.get('key')}, expected {key}")
-        if known is None or known.get("digest") != document["digest"]:
+        known = self._read(path, key)
+        if known is None:
+            atomic.set_aside(path)
+        if known is None or digest(known) != document["digest"]:
             atomic.write_json(path, document, points=points, step=step, check=self._check)
 
     def _check(self) -> None:
         if self.lock is not None:
             self.lock.check()
 
-    def _set_aside(self, path: Path, reason: str) -> None:
-        """Reports a damaged file. In `root` it is renamed `.corrupt`; mirrors are not changed."""
-        self.on_bad(path, reason)
-        if path.is_relative_to(self.root):
-            with contextlib.suppress(FileNotFoundError):
-                path.replace(path.with_name(f"{path.name}.corrupt"))
+    def tell(self, path: Path, reason: str) -> None:
+        """Reports a damaged file."""
+        if path not in self._told:
+            self._told.add(path)
+            self.on_bad(path, reason)
 
     def _key_of(self, run: Path) -> str | None:
         names = (run / "train.json", run / "capsule.json", *sorted((run / "rungs").glob("*.json")))
-        found = (key_in(read_document(path), run.name) for path in names)
+        found = (key_in(self._read(path), run.name) for path in names)
         return next((key for key in found if key is not None), None) or key_in(self._spec_in(run), run.name)
 
 
@@ -279,4 +293,4 @@ def _history(path: Path) -> list[Record]:
 
 
 def _say(path: Path, reason: str) -> None:
-    log(f"warning: {path}: {reason}; it counts as absent")
+    log_once(f"warning: {path}: {reason}; it counts as absent until `nmt-ablate run` of its row writes it again")

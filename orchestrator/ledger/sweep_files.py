@@ -1,18 +1,26 @@
-"""Reads the sweep files of a ledger: the rows that refer to each run, the runs that start from it, and the sweeps that are running."""
+"""The sweep files of a ledger: the rows that refer to each run, the runs that start from it, and the sweeps that are running.
+
+A damaged file is reported in one line and passed over. `digest` is the sha256 of the rest; files of earlier versions lack it.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from orchestrator.files.documents import KEY, read_document
+from orchestrator.files import atomic
+from orchestrator.files.canonical import digest
+from orchestrator.files.documents import KEY, unsealed
+from orchestrator.files.no_file import no_file
 from orchestrator.ledger.run_lock import owner
-from orchestrator.specs.positions import describe
+from orchestrator.safe_text import log_once
+from orchestrator.specs.positions import describe, display
 
 BESIDE = (".asha.json", ".lock.json")
 """Endings of files in RESULTS/sweeps that accompany NAME.json and are not sweeps."""
@@ -51,18 +59,62 @@ class Sweeps:
         return None
 
 
+def paths(results: Path) -> list[Path]:
+    """The sweep files of a ledger by name, without those beside them and temporary ones."""
+    found = (path for path in (results / "sweeps").glob("*.json") if not path.name.endswith(BESIDE))
+    return sorted(path for path in found if not path.name.startswith("."))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The record of a sweep file, whose rows are valid (see `rows_of`). Raises ValueError with the reason if it is none."""
+    if (reason := no_file(path)) is not None:
+        raise ValueError(reason)
+    try:
+        record = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError):
+        raise ValueError("holds no JSON; expected what a sweep writes") from None
+    rows_of(record)
+    if "digest" in record and record["digest"] != digest(unsealed(record)):
+        raise ValueError("its digest is not the one of its content")
+    return dict(record)
+
+
+def read_or_tell(path: Path) -> dict[str, Any] | None:
+    """`read`; None for a missing file, and with a warning on stderr for a damaged one."""
+    if not os.path.lexists(path):
+        return None
+    try:
+        return read(path)
+    except ValueError as error:
+        log_once(f"warning: {display(path)}: {error}; the sweep is passed over")
+        return None
+
+
+def records(roots: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    """The records of all sweep files of these ledgers."""
+    found = (read_or_tell(path) for root in roots for path in paths(root))
+    return (record for record in found if record is not None)
+
+
+def write(path: Path, record: Mapping[str, Any]) -> None:
+    """Replaces a sweep file. What is there and is none is renamed `.corrupt`."""
+    if os.path.lexists(path) and read_or_tell(path) is None:
+        atomic.set_aside(path)
+    document = atomic.plain(unsealed(record))
+    atomic.write_json(path, document | {"digest": digest(document)}, points="sweep")
+
+
 def read_sweeps(results: Path) -> Sweeps:
     """Reads all sweep files, without locks and without changing anything."""
     found = Sweeps()
     folder = results / "sweeps"
-    for path in sorted(folder.glob("*.json")):
-        if path.name.endswith(BESIDE) or path.name.startswith("."):
-            continue
-        try:
-            rows = rows_of(json.loads(path.read_bytes()))
-        except (OSError, ValueError, RecursionError):
+    for path in paths(results):
+        if (record := read_or_tell(path)) is None:
             found.unreadable.append(path.name)
             continue
+        rows = record["rows"]
         found.names.append(path.stem)
         keys = {(row["id"], row["seed"]): row["keys"]["train"] for row in rows}
         for row in rows:
@@ -74,8 +126,8 @@ def read_sweeps(results: Path) -> Sweeps:
                 found.children[parent].append(named)
     for path in sorted(folder.glob("*.lock.json")):  # a sweep that is just starting has a lock but no file
         name = path.name.removesuffix(".lock.json")
-        if (record := owner(folder / f"{name}.lock")) is not None:
-            found.live[name] = record
+        if (holder := owner(folder / f"{name}.lock")) is not None:
+            found.live[name] = holder
     return found
 
 
@@ -93,10 +145,10 @@ def with_claims(earlier: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str,
 
 
 def recorded_claims(roots: Iterable[Path], table: str) -> list[dict[str, Any]]:
-    """{"recorded", "claim"} of each claim on a table in the sweep files of these ledgers; damaged files are skipped."""
+    """{"recorded", "claim"} of each claim on a table in the sweep files of these ledgers."""
     found = []
-    for path in (path for root in roots for path in sorted((root / "sweeps").glob("*.json"))):
-        entries = (read_document(path) or {}).get("claims")
+    for record in records(roots):
+        entries = record.get("claims")
         for entry in entries if isinstance(entries, list) else []:
             if isinstance(entry, dict) and entry.get("table") == table and isinstance(entry.get("recorded"), (int, float)):
                 found += [{"recorded": entry["recorded"], "claim": claim} for claim in entry.get("claims", []) if isinstance(claim, dict)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from orchestrator.files.documents import read_bytes, read_document
 from orchestrator.files.json_lines import read_lines
-from orchestrator.ledger.sweep_files import rows_of
+from orchestrator.ledger import sweep_files
 
 
 @dataclass
@@ -76,7 +76,7 @@ def compare_sweep(theirs: Path, ours: Path) -> str:
 
 def _requested_rows(path: Path) -> list[tuple[Any, ...]]:
     """Ids, seeds and keys of the rows of a sweep."""
-    return [(row["id"], row["seed"], row["keys"].get("train"), row["keys"].get("score")) for row in rows_of(read_document(path))]
+    return [(row["id"], row["seed"], row["keys"].get("train"), row["keys"].get("score")) for row in sweep_files.read(path)["rows"]]
 
 
 def _compare_files(theirs: Path, ours: Path, file: str) -> str:

@@ -18,7 +18,7 @@ from orchestrator import interrupt
 from orchestrator.engines.execute import ray_engine
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
-from orchestrator.files.documents import read_document
+from orchestrator.files.documents import read_object
 from orchestrator.files.folders import make
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
@@ -114,7 +114,7 @@ def fresh_folder(results: Path, into: Path | None, train_key: str) -> Iterator[P
     Raises UserError if `into` contains anything else.
     """
     if into is not None:
-        record = read_document(into / "repro.json") or {}
+        record = read_object(into / "repro.json") or {}
         if into.exists() and any(into.iterdir()) and record.get("train_key") != train_key:
             raise UserError(f"--into {display(into)}: is not empty; expected a new folder, or one of an interrupted repro of this run")
         make(into, "--into")

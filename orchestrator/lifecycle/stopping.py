@@ -188,7 +188,7 @@ def _outcome(results: Path, one: _Owned, asked_before: bool) -> Stopped:
     with contextlib.suppress(OSError):
         one.lock.with_name(f"{one.lock.name}.asked-{one.record.get('epoch')}").unlink(missing_ok=True)
     paths = None if one.stop_file is None else [results / "sweeps" / f"{one.name}.json"]
-    after = {(row["id"], row["seed"]): row for sweep in sweep_status(results, lambda line: None, paths=paths) for row in sweep["rows"]}
+    after = {(row["id"], row["seed"]): row for sweep in sweep_status(results, paths=paths) for row in sweep["rows"]}
     rows = [after.get((row["id"], row["seed"]), row) for row in one.rows]
     final_rows = [
         {**row, "checkpoint": None if row["status"] in FINAL else last_checkpoint(results / str(row["key"])[:16])} for row in rows

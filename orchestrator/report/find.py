@@ -12,11 +12,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from orchestrator.data import store
+from orchestrator.data.recorded_spec import read_spec
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.files.documents import read_bytes
-from orchestrator.ledger import component_sources, superseded
+from orchestrator.ledger import component_sources, superseded, sweep_files
 from orchestrator.ledger.keys import Keys, manifest_key
 from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.results import Ledger, Record
@@ -204,13 +205,13 @@ class Finder:
         """Specs and keys from sweep files, then from the spec.yaml of runs whose keys no sweep file contains."""
         said: set[frozenset[bytes]] = set()
         for root in (self.ledger.root, *self.ledger.mirrors):
-            for path in sorted((root / "sweeps").glob("*.json")):
-                for row in _sweep_rows(path):
-                    said.add(_keys_in(json.dumps(row.get("keys")).encode()))
+            for record in sweep_files.records([root]):
+                for row in record["rows"]:
+                    said.add(_keys_in(json.dumps(row["keys"]).encode()))
                     yield row
         for run in self.ledger.runs():
             if _keys_in(read_bytes(run.path / "spec.yaml") or b"") not in said:
-                yield self.ledger.read_spec(run.key) or {}
+                yield read_spec(self.ledger, run.key) or {}
 
 
 def rescored(row: Row, how: ScoreSpec) -> Row:
@@ -228,14 +229,6 @@ def _text(record: Record, row: Row, scored: Record) -> dict[str, Any]:
 def _keys_in(text: bytes) -> frozenset[bytes]:
     """All strings that look like a key."""
     return frozenset(re.findall(rb"\b[0-9a-f]{64}\b", text))
-
-
-def _sweep_rows(path: Path) -> list[dict[str, Any]]:
-    try:
-        rows = json.loads(path.read_text())["rows"]
-        return [row for row in rows if isinstance(row, dict)]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
 
 
 def _meaning(spec: RunSpec) -> str:

@@ -6,11 +6,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.files.documents import read_bytes
+from orchestrator.ledger import sweep_files
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import SeedResult
@@ -22,16 +21,12 @@ BASELINE = "baseline"
 
 
 def recorded(ledger: Ledger, outcomes: Mapping[str, Sequence[SeedResult]]) -> list[Look]:
-    """The looks of a sweep that ran some of these rows; [] if there was none. Damaged files are skipped."""
+    """The looks of a sweep that ran some of these rows; [] if there was none."""
     scores = {(row_id, o.keys.score) for row_id, each in outcomes.items() for o in each}
-    for path in (path for root in (ledger.root, *ledger.mirrors) for path in sorted((root / "sweeps").glob("*.json"))):
-        data = read_bytes(path) or b""
-        try:
-            taken: list[Look] = json.loads(data)["looks"] if b'"looks"' in data else []
-            if any((row_id, one["score"]) in scores for look in taken for row_id, one in look["rows"].items()):
-                return taken
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue
+    for record in sweep_files.records((ledger.root, *ledger.mirrors)):
+        taken: list[Look] = record.get("looks", [])
+        if any((row_id, one["score"]) in scores for look in taken for row_id, one in look["rows"].items()):
+            return taken
     return []
 
 

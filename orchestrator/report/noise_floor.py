@@ -20,10 +20,10 @@ from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import short
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.statistics import WIDTHS
 from orchestrator.report.effects import Effects, Outcomes
 from orchestrator.scoring.significance.estimator import Arm, detectable, multiplicities, seeds_needed
 from orchestrator.scoring.significance.reader import StatisticsReader
-from orchestrator.scoring.significance.sentence_statistics import WIDTHS
 from orchestrator.scoring.significance.spread import Spread, pooled
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec

@@ -19,10 +19,10 @@ from typing import Any, Literal
 import sacrebleu
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 
+from orchestrator.ledger.statistics import MAX_ORDER
 from orchestrator.scoring.lines import check_counts, lower_ascii, split_hyphenated
 from orchestrator.specs.bleu_tokenizer import DEFAULT
 
-MAX_ORDER = 4
 EMPTY = BLEUScore(0.0, [0] * MAX_ORDER, [0] * MAX_ORDER, [0.0] * MAX_ORDER, 0.0, 0, 0)
 
 _OTHER_SPACE = {ord(c): 0xF0000 + ord(c) for c in map(chr, range(0x3001)) if c.isspace() and c not in " \t\n\r\f\v"}

@@ -12,11 +12,9 @@ from typing import Any, Protocol
 
 from rich.console import Console
 
-from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
-from orchestrator.files.documents import read_document
 from orchestrator.files.folders import make
-from orchestrator.ledger import component_sources, object_store
+from orchestrator.ledger import component_sources, object_store, sweep_files
 from orchestrator.ledger.export import export
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
@@ -32,7 +30,7 @@ from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.parameters import check_initial
 from orchestrator.sweeps.phases import phase
 from orchestrator.sweeps.rerun import set_aside_results
-from orchestrator.sweeps.row import needs_training, result_of
+from orchestrator.sweeps.row import decoding_is_damaged, needs_training, result_of
 from orchestrator.sweeps.task import Task
 from orchestrator.sweeps.tasks import group_jobs, make_tasks, topological_levels
 from orchestrator.tracking.sweeps import BackgroundProjector
@@ -157,6 +155,8 @@ class Sweep:
     def _is_final(self, task: Task, stopped: dict[str, int]) -> bool:
         result = result_of(task, self.ledger)
         status = result["status"]
+        if status == "done" and any(decoding_is_damaged(task, self.ledger, scoring) for scoring in task.scorings.values()):
+            return False
         return result["failed_as_stated"] or status in ("done", "diverged") or (status == "stopped" and task.name in stopped)
 
     def _start_order(self, tasks: list[Task]) -> list[Task]:
@@ -218,7 +218,7 @@ class Sweep:
     def _write_sweep(self) -> None:
         """Writes RESULTS/sweeps/SWEEP.json: the rows, their specs and keys."""
         path = self.options.results / "sweeps" / f"{self.options.slug}.json"
-        existing = read_document(path) or {}
+        existing = sweep_files.read_or_tell(path) or {}
         rows = []
         for task in self.tasks:
             parts = task.id.split("/")
@@ -236,7 +236,7 @@ class Sweep:
         if claims := with_claims(existing.get("claims", []), self.options.claims, time.time()):
             record["claims"] = claims
         record |= {"looks": existing["looks"]} if "looks" in existing else {}
-        atomic.write_json(path, record, points="sweep")
+        sweep_files.write(path, record)
 
     @contextmanager
     def _tracking(self) -> Iterator[None]:

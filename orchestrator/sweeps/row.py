@@ -26,10 +26,11 @@ from orchestrator.ledger.provenance import collect
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import RunLock
+from orchestrator.ledger.statistics import pack
 from orchestrator.ledger.weights import copy_into
 from orchestrator.scoring.rouge import figures_of
 from orchestrator.scoring.scores import score
-from orchestrator.scoring.significance.sentence_statistics import of_translation, pack, packed
+from orchestrator.scoring.significance.sentence_statistics import of_translation, packed
 from orchestrator.specs.schema import RunSpec
 from orchestrator.sweeps.budget import record_usage
 from orchestrator.sweeps.metric_compatibility import metric_warnings
@@ -76,6 +77,8 @@ def run_row(
         if _any_worker(runtime, needs_training(task, ledger)):
             record = _train(task, runtime, prepared, ledger, lock, own)
             ledger = Ledger(Path(task.results), lock=lock)  # translations in mirrors are of other weights
+        elif ledger.read_spec(task.train_key) is None:
+            _write_spec(task, ledger)
         assert record is not None
         if record["status"] == "done":
             _decode_and_score(task, runtime, prepared, ledger, store)
@@ -97,8 +100,16 @@ def needs_training(task: Task, ledger: Ledger) -> bool:
 
 
 def _missing_scorings(task: Task, ledger: Ledger) -> list[Scoring]:
-    """Scorings without a score: the row's own, or those of `also`."""
-    return [s for s in task.scorings.values() if s.keys.score is None or ledger.read_score(task.train_key, s.keys.score) is None]
+    """Scorings without a score, or of a damaged decoding: the row's own, or those of `also`."""
+    return [
+        s
+        for s in task.scorings.values()
+        if s.keys.score is None or ledger.read_score(task.train_key, s.keys.score) is None or decoding_is_damaged(task, ledger, s)
+    ]
+
+
+def decoding_is_damaged(task: Task, ledger: Ledger, scoring: Scoring) -> bool:
+    return scoring.keys.decode is not None and ledger.decoding_is_damaged(task.train_key, scoring.keys.decode)
 
 
 def _needs_decoding(task: Task, ledger: Ledger) -> bool:
@@ -118,7 +129,7 @@ def _train(
         weights = (ledger.read_train(task.parent_key) or {}).get("weights_sha256")
         origin["parent"] = {"key": task.parent_key, "weights_sha256": weights}
     if runtime.is_main:
-        ledger.write_spec(task.train_key, {"id": task.id, "seed": task.seed, "spec": task.spec, "keys": task.keys})
+        _write_spec(task, ledger)
     store = Store(task.run_dir, task.train_key, lock)
     trainer = Trainer(
         spec,
@@ -139,6 +150,10 @@ def _train(
         ledger.write_capsule(task.train_key, collect(device=str(runtime.device), threads=spec.train.threads))
         ledger.write_train(task.train_key, record)
     return record
+
+
+def _write_spec(task: Task, ledger: Ledger) -> None:
+    ledger.write_spec(task.train_key, {"id": task.id, "seed": task.seed, "spec": task.spec, "keys": task.keys})
 
 
 def load_model(task_spec: RunSpec, prepared: Prepared, store: Store, device: torch.device) -> Transformer:

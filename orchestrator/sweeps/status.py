@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
+from orchestrator.ledger import sweep_files
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner
-from orchestrator.ledger.sweep_files import BESIDE, rows_of
-from orchestrator.safe_text import log
-from orchestrator.specs.positions import display
 from orchestrator.sweeps.asha import stopped_runs
 from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, Progress, duration, forecast, short_names, summary
 from orchestrator.tables import cell, make_table
@@ -24,13 +21,9 @@ RECENT = 10
 
 def recent_sweeps(results: Path, others: int = RECENT) -> tuple[list[Path], int]:
     """The files of the sweeps that run and of the last `others` that were started, by name; and how many more sweeps there are."""
-    paths = sorted(_sweep_files(results), key=lambda path: (_started(path), path), reverse=True)
+    paths = sorted(sweep_files.paths(results), key=lambda path: (_started(path), path), reverse=True)
     idle = [path for path in paths if owner(path.with_suffix(".lock")) is None]
     return sorted(set(paths) - set(idle[others:])), len(idle[others:])
-
-
-def _sweep_files(results: Path) -> list[Path]:
-    return [path for path in sorted((results / "sweeps").glob("[!.]*.json")) if not path.name.endswith(BESIDE)]
 
 
 def _started(path: Path) -> float:
@@ -48,41 +41,25 @@ def is_of_row(name: str, row: str, seed: int) -> bool:
     return name == f"{row}:{seed}" or f"{row}/".startswith(f"{name}/")
 
 
-def sweep_status(
-    results: Path, warn: Callable[[str], None] = log, *, name: str | None = None, paths: Iterable[Path] | None = None
-) -> list[dict[str, Any]]:
+def sweep_status(results: Path, *, name: str | None = None, paths: Iterable[Path] | None = None) -> list[dict[str, Any]]:
     """The sweeps of a ledger by name, each with its driver (null if none) and its rows as `_rows` gives them. Takes no locks.
 
     Args:
-        warn: called with a line for each file that is not a valid sweep file.
         name: only sweeps with this name, or of this table or row (see `is_of_sweep`).
         paths: only these files.
     """
     ledger = Ledger(results)
     sweeps = []
-    for path in _sweep_files(results) if paths is None else paths:
-        try:
-            record = json.loads(path.read_bytes())
-            given = rows_of(record)
-            if name is not None and not is_of_sweep(name, path.stem, record):
-                continue
-            holder = owner(path.with_suffix(".lock"))
-            rows, ahead = _rows(ledger, given, stopped_runs(path.with_suffix(".asha.json")), driven=holder is not None)
-        except (OSError, ValueError, RecursionError) as error:
-            warn(f"warning: {display(path)}: {_reason(error)}; the sweep is passed over")
+    for path in sweep_files.paths(results) if paths is None else paths:
+        if (record := sweep_files.read_or_tell(path)) is None or (name is not None and not is_of_sweep(name, path.stem, record)):
             continue
+        holder = owner(path.with_suffix(".lock"))
+        rows, ahead = _rows(ledger, record["rows"], stopped_runs(path.with_suffix(".asha.json")), driven=holder is not None)
         driver = None if holder is None else {name: holder.get(name) for name in ("pid", "host", "epoch")}
         about = {"sweep": path.stem, "name": record.get("name") or path.stem, "driver": driver}
         left = {"seconds_left": ahead.seconds, "device_seconds_left": ahead.device_seconds, "decoding_counted": ahead.decoding}
         sweeps.append(about | left | {"rows": rows})
     return sweeps
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return f"cannot be read ({error.strerror})"
-    no_json = isinstance(error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError))
-    return "holds no JSON; expected what a sweep writes" if no_json else str(error)
 
 
 def summary_of(sweep: dict[str, Any]) -> str:

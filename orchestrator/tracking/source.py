@@ -4,7 +4,7 @@
                               "keys": {"train", "decode", "score"}, "spec": {..resolved}, "also": {NAME: {"keys"}}, "failed_below": BLEU}]}
     ROOT/TRAIN16/            train.json, decode/DECODE16.{json,txt}, score/SCORE16.json, history.jsonl, spec.yaml, capsule.json
 
-A file that is missing, damaged or of another key counts as absent: the ledger, not tracking, reports damage.
+A file that is missing, damaged or of another key counts as absent, as for the commands that read the ledger and report the damage.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.ledger import superseded
+from orchestrator.errors import UserError
+from orchestrator.ledger import superseded, sweep_files
 from orchestrator.ledger.outcome import outcome_of
+from orchestrator.ledger.records import DamagedError, read_record
 from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.tracking.history import Point, number, read_points
 
@@ -93,18 +95,12 @@ class RunResult:
 def read_sweep(path: Path) -> SweepRecord:
     """Reads a sweep file. ValueError names the file if it is not a sweep file; OSError if it cannot be read."""
     try:
-        record = json.loads(path.read_bytes())
+        record = sweep_files.read(path)
         rows = [_row(item, path.parent.parent) for item in record["rows"]]
         sweep_id = str(record["sweep_id"])
         return SweepRecord(sweep_id, str(record.get("name") or sweep_id), _milliseconds(record.get("started"), path), rows)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path}: not a sweep file ({type(error).__name__}: {error})") from error
-
-
-def sweep_files(results: Path) -> list[Path]:
-    """Sweep files of `results`, sorted, without lock records, ASHA records and temporary files."""
-    beside = (".lock.json", ".asha.json")
-    return sorted(path for path in (results / "sweeps").glob("*.json") if not path.name.endswith(beside) and not path.name.startswith("."))
 
 
 def run_directory(roots: Sequence[Path], train_key: str) -> Path | None:
@@ -145,12 +141,15 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
         result.end = points[-1].time  # its record is written at the sweep's end
     elif state in FINAL:
         result.end = max(filter(None, (_modified(path) for path in (train_path, decode_path, score_path, *also_paths))), default=start)
-    artifact_paths = {"train.json": train_path, "spec.yaml": spec_path, "capsule.json": run / "capsule.json"}
-    if row.decode is not None:
-        artifact_paths["hypotheses.txt"] = decode_path.with_suffix(".txt")
-    if row.score is not None:
-        artifact_paths["score.json"] = score_path
-    result.artifacts = {name: path for name, path in artifact_paths.items() if path.is_file()}
+    capsule = _json(run / "capsule.json", row.train)
+    artifacts = {
+        "train.json": (train_path, train),
+        "spec.yaml": (spec_path, True),
+        "capsule.json": (run / "capsule.json", capsule),
+        "hypotheses.txt": (decode_path.with_suffix(".txt"), decode),
+        "score.json": (score_path, score),
+    }
+    result.artifacts = {name: path for name, (path, record) in artifacts.items() if record and path.is_file()}
     run_tags = {
         "reason": outcome.reason,
         "ended_by": train.get("ended_by"),
@@ -158,7 +157,6 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
         "weights_sha256": train.get("weights_sha256"),
     }
     result.tags = {name: str(value) for name, value in run_tags.items() if value}
-    capsule = _json(run / "capsule.json", row.train)
     result.commit = str(capsule.get("git_commit") or "")
     about = [train, {k: v for k, v in decode.items() if k != "tokens"}, score, len(points), points[-1:], nonfinite]
     content = json.dumps(about + [also] * bool(also), default=str)
@@ -197,10 +195,9 @@ def _score_file(run: Path, key: str | None) -> Path:
 
 def _json(path: Path, key: str | None) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_bytes()) if key is not None else None
-    except (OSError, ValueError):
+        return (None if key is None else read_record(path, key)) or {}
+    except (OSError, DamagedError, UserError):
         return {}
-    return record if isinstance(record, dict) and record.get("key", key) == key else {}
 
 
 def _modified(path: Path) -> int | None:

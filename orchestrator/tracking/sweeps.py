@@ -16,12 +16,13 @@ from typing import Any
 
 from orchestrator.errors import LockedError, UserError
 from orchestrator.ledger.run_lock import RunLock, owner
+from orchestrator.ledger.sweep_files import paths
 from orchestrator.safe_text import log
 from orchestrator.tracking import analyses
 from orchestrator.tracking.environment import impatient, reason, redact, sqlite_path
 from orchestrator.tracking.location import check_disk_space
 from orchestrator.tracking.projector import Projector
-from orchestrator.tracking.source import read_sweep, sweep_files
+from orchestrator.tracking.source import read_sweep
 from orchestrator.tracking.store import MlflowStore
 
 __all__ = ["BackgroundProjector", "Projector", "check", "log_analysis", "reconcile", "sweep_lock"]
@@ -129,7 +130,7 @@ def reconcile(
     projector = Projector(results, uri, mirrors=mirrors, progress=progress)
     counts: Counter[str] = Counter()
     problems: list[str] = []
-    for path in sweep_files(Path(results)):
+    for path in paths(Path(results)):
         try:
             sweep = read_sweep(path)
         except (OSError, ValueError) as error:

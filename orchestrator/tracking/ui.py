@@ -19,11 +19,12 @@ from types import TracebackType
 from typing import Any
 
 from orchestrator.errors import UserError
+from orchestrator.ledger.sweep_files import paths
 from orchestrator.tracking import views
 from orchestrator.tracking.environment import ENVIRONMENT, default_uri, is_server, redact, sqlite_path, with_driver
 from orchestrator.tracking.location import artifacts_of, prepare_database
 from orchestrator.tracking.overview import row_names
-from orchestrator.tracking.source import read_sweep, sweep_files
+from orchestrator.tracking.source import read_sweep
 from orchestrator.tracking.store import EXPERIMENT
 from orchestrator.tracking.sweeps import reconcile
 
@@ -157,7 +158,7 @@ def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, log: Ca
 def _colours(results: Path) -> dict[str, str]:
     """Name of a row -> colour, of the sweeps that a folder has now."""
     found: dict[str, str] = {}
-    for path in sweep_files(results):
+    for path in paths(results):
         with contextlib.suppress(OSError, ValueError):
             found = views.colours(row_names(read_sweep(path)).values()) | found
     return dict(list(found.items())[-MAX_COLOURS:])

@@ -9,8 +9,7 @@ from typing import Any
 
 from orchestrator.engines.execute import execute
 from orchestrator.errors import UserError
-from orchestrator.files import atomic
-from orchestrator.files.documents import read_document
+from orchestrator.ledger import sweep_files
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.report.claims import Comparisons
@@ -78,7 +77,7 @@ def _failed(records: Sequence[dict[str, Any]]) -> bool:
 def _keep(path: Path, looks: list[Look]) -> list[Look]:
     """Writes the looks into the sweep's file."""
     with RunLock(path.with_suffix(".lock")):
-        atomic.write_json(path, {**(read_document(path) or {}), "looks": looks}, points="sweep")
+        sweep_files.write(path, {**(sweep_files.read_or_tell(path) or {}), "looks": looks})
     return looks
 
 
@@ -143,7 +142,7 @@ def _decide(rows: Sequence[Row], found: dict[str, list[Judged]], start: dict[str
 
 def _taken(path: Path, seeds: Sequence[int]) -> list[Look]:
     """The looks of earlier calls. UserError if they were for other seeds: a third look would not keep the level."""
-    taken: list[Look] = (read_document(path) or {}).get("looks", [])
+    taken: list[Look] = (sweep_files.read_or_tell(path) or {}).get("looks", [])
     for look in taken:
         if look["all_seeds"] != list(seeds):
             known = look["all_seeds"]

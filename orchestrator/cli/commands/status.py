@@ -38,7 +38,7 @@ def status(name: str | None, results: Path, *, every: bool, as_json: bool, watch
     if as_json:
         print_json({"results": place, "sweeps": sweeps, "more": more})
     elif name is not None and not sweeps:
-        known = [sweep["name"] for sweep in sweep_status(results, lambda line: None, paths=recent_sweeps(results)[0])]
+        known = [sweep["name"] for sweep in sweep_status(results, paths=recent_sweeps(results)[0])]
         raise UserError(f"{shown(name)}: no sweep of it in {place}; {nearest(name, known)}")
     elif not sweeps:
         typer.echo(visible(f"no sweeps in {place} yet; the first one:  nmt-ablate sweep search_spaces/quickstart.yaml"))

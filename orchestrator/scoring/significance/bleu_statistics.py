@@ -1,29 +1,22 @@
-"""BLEU from sufficient statistics of each sentence, so that exchanging sentences costs a sum instead of a new count of n-grams.
-
-Shapes: N sentences, 10 statistics per sentence (STATISTICS); `...` any leading axes.
-"""
+"""The statistics of each sentence from which BLEU follows, so that exchanging sentences costs a sum instead of a new count of n-grams."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sacrebleu.metrics.bleu import BLEU
 
 from orchestrator.errors import UserError
-from orchestrator.scoring.bleu import MAX_ORDER, as_multi_bleu, multi_bleu_metric
+from orchestrator.ledger.statistics import STATISTICS
+from orchestrator.scoring.bleu import as_multi_bleu, multi_bleu_metric
 from orchestrator.scoring.lines import check_counts, lower_ascii
 from orchestrator.scoring.scores import References
 from orchestrator.specs.bleu_tokenizer import tokenizer_of
 from orchestrator.specs.schema import ScoreSpec
 
 Counts = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
-STATISTICS = 2 + 2 * MAX_ORDER
-"""Hypothesis length, closest reference length, clipped matches of order 1 to 4, n-grams of order 1 to 4. Additive over sentences."""
 
 
 def statistics(
@@ -46,26 +39,6 @@ def statistics(
     lowercase = spec.lowercase and spec.metric == "sacrebleu"
     metric = BLEU(lowercase=lowercase, tokenize=tokenizer_of(spec, prepared.target_language), force=True)
     return _sentence_statistics(metric, lines, streams)
-
-
-def corpus_bleu(sums: npt.NDArray[Any], spec: ScoreSpec) -> Floats:
-    """BLEU in percent [...] from sums of statistics [..., 10], by the definition of `spec.metric`.
-
-    multi-bleu gives 0 if a precision is 0. sacrebleu and mteval count 2^-k matches for the k-th precision without a match (smooth:exp).
-    """
-    hypothesis, reference = sums[..., 0].astype(np.float64), sums[..., 1].astype(np.float64)
-    matches, totals = sums[..., 2 : 2 + MAX_ORDER].astype(np.float64), sums[..., 2 + MAX_ORDER :].astype(np.float64)
-    if spec.metric != "multi-bleu":
-        missed = (matches == 0) & (totals > 0)
-        smoothed = np.where(missed, 0.5 ** np.cumsum(missed, axis=-1), matches)
-        smoothed = np.where(matches.any(axis=-1, keepdims=True), smoothed, 0.0)
-    else:
-        smoothed = matches
-    with np.errstate(divide="ignore", invalid="ignore"):
-        precisions = np.where(totals > 0, smoothed / totals, 0.0)
-        penalty = np.where(hypothesis > 0, np.minimum(1.0, np.exp(1.0 - reference / hypothesis)), 0.0)
-        score: Floats = np.minimum(100.0 * penalty * np.exp(np.log(precisions).mean(axis=-1)), 100.0)
-    return score
 
 
 def _sentence_statistics(metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Counts:

@@ -17,7 +17,8 @@ from orchestrator.files.canonical import digest
 from orchestrator.ledger import superseded
 from orchestrator.ledger.keys import Keys, short
 from orchestrator.ledger.results import Ledger
-from orchestrator.scoring.significance.bleu_statistics import Counts, corpus_bleu, statistics
+from orchestrator.ledger.statistics import corpus_bleu
+from orchestrator.scoring.significance.bleu_statistics import Counts, statistics
 from orchestrator.scoring.significance.paired_tests import SAMPLES, SEED, Comparison, compare
 from orchestrator.scoring.significance.sentence_statistics import unpacked
 from orchestrator.specs.schema import DataSpec, RunSpec

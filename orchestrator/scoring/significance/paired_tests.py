@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from orchestrator.scoring.significance.bleu_statistics import Counts, corpus_bleu
+from orchestrator.ledger.statistics import corpus_bleu
+from orchestrator.scoring.significance.bleu_statistics import Counts
 from orchestrator.specs.schema import ScoreSpec
 
 Test = Literal["both", "sign", "bootstrap"]

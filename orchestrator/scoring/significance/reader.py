@@ -7,7 +7,8 @@ from collections.abc import Callable
 from orchestrator.data.store import Prepared
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
-from orchestrator.scoring.significance.sentence_statistics import Numbers, of_translation, unpacked
+from orchestrator.ledger.statistics import Numbers
+from orchestrator.scoring.significance.sentence_statistics import of_translation, unpacked
 from orchestrator.specs.schema import DataSpec, RunSpec
 
 

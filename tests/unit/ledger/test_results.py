@@ -3,14 +3,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import signal
 
 import pytest
 
 from orchestrator.errors import FencedError, UserError
+from orchestrator.files.documents import sealed, unsealed
 from orchestrator.ledger.export import export
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
+from orchestrator.ledger.statistics import pack
 from tests.unit.history import append_history
 
 TRAIN, OTHER, DECODE, SCORE, TUNE = (hashlib.sha256(name).hexdigest() for name in (b"train", b"other", b"decode", b"score", b"tune"))
@@ -53,7 +56,7 @@ def check(ledger: Ledger) -> None:
     assert ledger.tunes(TRAIN) == [ledger.read_tune(TRAIN, TUNE)] == [{"key": TUNE, "train_key": TRAIN, "alpha": 1.0}]
     assert ledger.read_rungs(TRAIN) == {50: {"key": TRAIN, "step": 50, "nll": 3.0}}
     assert ledger.read_capsule(TRAIN) == {"key": TRAIN, "python": "3.11"}
-    assert ledger.read_spec(TRAIN) == {"key": TRAIN, "id": "a/b/c", "spec": {"optim": {"eps": 1e-9}, "language": "no"}}
+    assert unsealed(ledger.read_spec(TRAIN)) == {"key": TRAIN, "id": "a/b/c", "spec": {"optim": {"eps": 1e-9}, "language": "no"}}
     assert ledger.history(TRAIN) == [{"step": 50, "nll": 3.0}]
     assert [record["key"] for record in ledger.decodes(TRAIN)] == [DECODE] and [record["bleu"] for record in ledger.scores(TRAIN)] == [41.5]
 
@@ -138,12 +141,82 @@ def test_damaged_record_is_told_and_absent(ledger, bad, content):
     fill(ledger)
     path = ledger.run_dir(TRAIN) / "train.json"
     path.write_text(content)
-    assert ledger.read_train(TRAIN) is None
-    assert bad == ["train.json"] and path.with_name("train.json.corrupt").exists() and not path.exists()
-    assert ledger.read_train(TRAIN) is None and len(bad) == 1
-    assert [run.key for run in ledger.runs()] == [TRAIN]
+    before = files(ledger)
+    for reader in (ledger, Ledger(ledger.root, on_bad=bad)):
+        assert reader.read_train(TRAIN) is None and reader.read_train(TRAIN) is None
+        assert [run.key for run in reader.runs()] == [TRAIN]
+    assert bad == ["train.json"] * 2 and files(ledger) == before, "each reader tells it once, and none changes anything"
     fill(ledger)
-    assert ledger.read_train(TRAIN)["status"] == "done"
+    assert ledger.read_train(TRAIN)["status"] == "done" and path.with_name("train.json.corrupt").read_text() == content
+
+
+def put_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def put_link(path):
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+def put_fifo(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("put", [put_folder, put_link, put_fifo])
+@pytest.mark.parametrize("name", ["train.json", "spec.yaml", "rungs/50.json", f"score/{SCORE[:16]}.json", f"decode/{DECODE[:16]}.txt"])
+def test_what_is_no_file_is_told_and_written_again(ledger, bad, name, put):
+    fill(ledger)
+    path = ledger.run_dir(TRAIN) / name
+    put(path)
+    ledger.read_train(TRAIN), ledger.read_capsule(TRAIN), ledger.read_spec(TRAIN), ledger.read_rungs(TRAIN), ledger.scores(TRAIN)
+    ledger.read_decode(TRAIN, DECODE)
+    assert bad == [path.name] and not path.is_file()
+    assert ledger.decoding_is_damaged(TRAIN, DECODE) == name.startswith("decode")
+    fill(ledger)
+    check(ledger)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("score", {"bleu": "99"}),
+        ("score", {"bleu": 1e308}),
+        ("score", {"bleu": None}),
+        ("score", {"bleu": 93.0}),
+        ("score", {"chrf": 50.0}),
+        ("score", {"statistics": {"bleu": "<i4:AAAA"}}),
+        ("train", {"params": -1}),
+        ("train", {"params": True}),
+        ("train", {"steps": 2.5}),
+        ("train", {"status": "finished"}),
+        ("decode", {"sentences_per_second": -2.0}),
+    ],
+)
+def test_impossible_figures_are_damage(ledger, bad, kind, change):
+    """Although the digest is right; and so is a score that its own statistics do not give."""
+    counts = [[4, 4, 4, 3, 2, 1, 4, 3, 2, 1], [4, 4, 2, 1, 0, 0, 4, 3, 2, 1]]
+    score = {"bleu": 100 * (6 / 8 * 4 / 6 * 2 / 4 * 1 / 2) ** 0.25, "metric": "multi-bleu", "statistics": {"bleu": pack(counts)}}
+    ledger.write_train(TRAIN, DONE)
+    ledger.write_score(TRAIN, SCORE, score)
+    ledger.write_decode(TRAIN, DECODE, {"seconds": 1.0}, TEXTS)
+    assert ledger.read_score(TRAIN, SCORE) is not None and bad == []
+    path = next(ledger.root.rglob("train.json" if kind == "train" else f"{kind}/*.json"))
+    record = json.loads(path.read_text()) | change
+    path.write_text(json.dumps(sealed(record, record["key"])))
+    ledger.read_train(TRAIN), ledger.scores(TRAIN), ledger.decodes(TRAIN)
+    assert bad == [path.name]
+
+
+def test_a_record_needs_its_digest(ledger, bad):
+    fill(ledger)
+    for path in ledger.root.rglob("*.json"):
+        path.write_text(json.dumps(unsealed(json.loads(path.read_text()))))
+    assert ledger.read_train(TRAIN) is ledger.read_capsule(TRAIN) is ledger.read_decode(TRAIN, DECODE) is None
+    assert ledger.scores(TRAIN) == ledger.tunes(TRAIN) == [] and ledger.read_rungs(TRAIN) == {}
+    assert len(bad) == 6
 
 
 def test_a_changed_figure_is_damage(ledger, bad):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.main import run
+from orchestrator.ledger import sweep_files
 from orchestrator.lifecycle.stopping import stop
 from orchestrator.sweeps.status import sweep_status
 
@@ -41,11 +42,23 @@ def test_wrong_types_are_named(fake_results: Any, capsys: pytest.CaptureFixture[
         path.write_text(change if isinstance(change, str) else json.dumps(sweep if isinstance(change, dict) else change))
         assert [sweep["sweep"] for sweep in sweep_status(fake_results.root)] == ["good"], change
         assert [stopped.action for stopped in stop(fake_results.root, "good")] == ["not running"]
-        lines = capsys.readouterr().err.splitlines()
-        assert len(lines) == 2 and all(f"bad.json: {message}" in line and "passed over" in line for line in lines), (change, lines)
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"bad.json: {message}" in line and "passed over" in line, (change, line)
     assert run(["status", "--results", str(fake_results.root)]) == 0
     out, err = capsys.readouterr()
     assert "good" in out and "bad.json" in err
+
+
+def test_a_changed_value_is_told_until_the_sweep_is_written_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "sweeps" / "a.json"
+    sweep_files.write(path, {"rows": [], "looks": [{"level": 0.029, "rows": {}}]})
+    path.write_text(path.read_text().replace("0.029", "0.05"))
+    for command in (["status"], ["gc"], ["verdict", "quickstart/fusion"]):
+        run([*command, "--results", str(tmp_path)])
+        err = capsys.readouterr().err
+        assert "a.json: its digest" in err and path.exists(), (command, err)
+    sweep_files.write(path, {"rows": []})
+    assert sweep_files.read(path)["rows"] == [] and path.with_name("a.json.corrupt").exists()
 
 
 def test_a_damaged_record_of_a_search_is_named(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ import pytest
 from orchestrator.data.prepare import manifest, prepare
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import keys_of, manifest_key, split_key, training_key
+from orchestrator.ledger.statistics import corpus_bleu
 from orchestrator.scoring.bleu import multi_bleu
 from orchestrator.scoring.scores import sacre_bleu, score
-from orchestrator.scoring.significance.bleu_statistics import corpus_bleu, statistics
+from orchestrator.scoring.significance.bleu_statistics import statistics
 from orchestrator.specs import corpora
 from orchestrator.specs.schema import DataSpec, RunSpec, ScoreSpec, Subword, TrainSpec
 

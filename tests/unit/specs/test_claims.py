@@ -70,7 +70,7 @@ def test_a_sweeps_file_keeps_every_version_of_a_claim(tmp_path: Path) -> None:
     both = with_claims(first, [other], 30.0)
     assert [entry["recorded"] for entry in both] == [10.0, 30.0]
     (tmp_path / "sweeps").mkdir()
-    atomic.write_json(tmp_path / "sweeps" / "a.json", {"claims": both})
+    atomic.write_json(tmp_path / "sweeps" / "a.json", {"rows": [], "claims": both})
     (tmp_path / "sweeps" / "b.json").write_text("{")
     found = recorded_claims([tmp_path], "demo/small")
     assert [(each["recorded"], each["claim"]["effect"]) for each in found] == [(10.0, 0.8), (30.0, 0.2)]

@@ -14,7 +14,7 @@ from orchestrator.decoding import length_penalty, validation_bleu
 from orchestrator.decoding.beam import Hypothesis
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.run_files import Store
-from orchestrator.scoring.significance.sentence_statistics import unpack
+from orchestrator.ledger.statistics import unpack
 from orchestrator.specs.schema import DecodeSpec, ScoreSpec
 from orchestrator.sweeps import row
 from orchestrator.sweeps.task import Scoring

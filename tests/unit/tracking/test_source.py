@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from orchestrator.ledger import sweep_files
 from orchestrator.tracking.environment import redact
 from orchestrator.tracking.history import flatten, number, read_points
 from orchestrator.tracking.names import text, valid_name
-from orchestrator.tracking.source import read_result, read_sweep, stamp, sweep_files
+from orchestrator.tracking.source import read_result, read_sweep, stamp
 
 
 def test_points_are_finite_numbers_told_once(tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_only_sweep_files_are_sweeps(fake_results: Any) -> None:
     fake_results.typical()
     for name in ("sweep-1.lock.json", "sweep-1.asha.json", ".sweep-1.json.12.tmp", ".x.json"):
         (fake_results.root / "sweeps" / name).write_text("{}")
-    assert [path.name for path in sweep_files(fake_results.root)] == ["sweep-1.json"]
+    assert [path.name for path in sweep_files.paths(fake_results.root)] == ["sweep-1.json"]
 
 
 def test_names_values_and_secrets() -> None:

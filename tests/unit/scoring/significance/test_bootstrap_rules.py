@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
-from orchestrator.scoring.significance.bleu_statistics import corpus_bleu
+from orchestrator.ledger.statistics import corpus_bleu
 from orchestrator.scoring.significance.compare import Comparer
 from orchestrator.scoring.significance.paired_tests import Bootstrap, Comparison, Sign, bootstrap
 from orchestrator.specs.schema import ScoreSpec

@@ -12,7 +12,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 from scipy import stats
 
-from orchestrator.scoring.significance.bleu_statistics import _sentence_statistics, corpus_bleu
+from orchestrator.ledger.statistics import corpus_bleu
+from orchestrator.scoring.significance.bleu_statistics import _sentence_statistics
 from orchestrator.scoring.significance.estimator import (
     Arm,
     answer,

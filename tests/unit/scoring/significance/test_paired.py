@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orchestrator.ledger.statistics import corpus_bleu
 from orchestrator.scoring.scores import score
-from orchestrator.scoring.significance.bleu_statistics import Counts, corpus_bleu, statistics
+from orchestrator.scoring.significance.bleu_statistics import Counts, statistics
 from orchestrator.scoring.significance.paired_tests import Bootstrap, Comparison, Sign, binomial, bootstrap, compare, sign_test
 from orchestrator.scoring.significance.rules import RULES, rule_of
 from orchestrator.specs.schema import ScoreSpec

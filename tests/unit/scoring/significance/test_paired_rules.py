@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from orchestrator.ledger.statistics import corpus_bleu
 from orchestrator.scoring.scores import score
-from orchestrator.scoring.significance.bleu_statistics import corpus_bleu, statistics
+from orchestrator.scoring.significance.bleu_statistics import statistics
 from orchestrator.scoring.significance.paired_tests import bootstrap
 from orchestrator.specs.schema import ScoreSpec
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import UserError
+from orchestrator.ledger.statistics import pack, unpack
 from orchestrator.scoring.scores import score
-from orchestrator.scoring.significance.sentence_statistics import of_translation, pack, packed, score_of, unpack, unpacked
+from orchestrator.scoring.significance.sentence_statistics import of_translation, packed, score_of, unpacked
 from orchestrator.specs.schema import ScoreSpec
 
 LINES = st.lists(st.text(alphabet="abc ,.'é", max_size=25), min_size=6, max_size=6)
