@@ -8,12 +8,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
-from orchestrator.files.documents import KEY, key_in, read_bytes, read_document
+from orchestrator.files.documents import KEY, key_in, read_document
 from orchestrator.ledger import object_store, sweep_files
 from orchestrator.ledger.manifest import CorruptError, decode_manifest
-from orchestrator.ledger.records import DamagedError, read_record
+from orchestrator.ledger.records import DamagedError, read_record, read_spec
 from orchestrator.ledger.run_lock import owner
 
 _RUN = r"[0-9a-f]{16}"
@@ -95,7 +93,11 @@ def _problem(root: Path, name: str, keys: dict[str, str]) -> str | None:
     if folder == "sweeps":
         return None if name.endswith(".asha.json") else _sweep_problem(path)
     if rest == "spec.yaml":
-        return _same_run(_key_of_yaml(path), folder, keys)
+        try:
+            key = (read_spec(path, scan=True) or {}).get("key")
+        except DamagedError as error:
+            return str(error)
+        return _same_run(key if isinstance(key, str) else None, folder, keys)
     if rest.endswith(".jsonl"):
         return None if _lines_are_good(path) else "holds a line that is no JSON object"
     if rest.startswith(("weights/", "snapshots/", "ckpt/")):
@@ -119,19 +121,6 @@ def _same_run(key: str | None, folder: str, keys: dict[str, str]) -> str | None:
     if key is None or not KEY.fullmatch(key) or not key.startswith(folder):
         return "holds another key than its folder says"
     return None if keys.setdefault(folder, key) == key else "holds another key than its folder's other files"
-
-
-def _key_of_yaml(path: Path) -> str | None:
-    """Reads `key`. Aliases, anchors and tags are refused, so that the file bounds the memory of the parser."""
-    data = read_bytes(path) or b""
-    try:
-        for token in yaml.scan(data, Loader=yaml.SafeLoader):
-            if isinstance(token, (yaml.AliasToken, yaml.AnchorToken, yaml.TagToken)):
-                return None
-        key = dict(yaml.safe_load(data)).get("key")
-    except (yaml.YAMLError, TypeError, ValueError, RecursionError):
-        return None
-    return key if isinstance(key, str) else None
 
 
 def _lines_are_good(path: Path) -> bool:

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from orchestrator.errors import UserError
-from orchestrator.files.documents import KEY, key_in, read_document, unsealed
+from orchestrator.files.canonical import digest
+from orchestrator.files.documents import KEY, key_in, read_bytes, read_document, unsealed
 from orchestrator.files.no_file import no_file
 from orchestrator.specs.positions import describe, shown
 
@@ -22,9 +25,13 @@ _AMOUNTS = ("seconds", "tokens_per_second", "sentences_per_second")
 _PERCENT = ("bleu", "rouge1", "rouge2", "rougeL")
 _SCORES = ("chrf", "sacrebleu", "tokenised", "mteval")
 _SECTIONS = (*_SCORES, "statistics", "score", "valid", "parent", "text", "sources")
-_TEXTS = ("reason", "signature", "metric")
-_KEYS = ("train_key", "decode_key", "weights_sha256", "hypotheses_sha256")
+_TEXTS = ("reason", "signature", "metric", "weights_sha256")
+_KEYS = ("train_key", "decode_key", "hypotheses_sha256")
 _NEEDED = {"train": "status", "score": "bleu"}
+
+
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is faster; both are as strict as `safe_load`
+_REFUSED = (yaml.AliasToken, yaml.AnchorToken, yaml.TagToken)
 
 
 class DamagedError(Exception):
@@ -50,6 +57,27 @@ def read_record(path: Path, key: str | None = None) -> Record | None:
     if (reason := wrong_figure(folder if folder in FOLDERS else path.stem, document)) is not None:
         raise DamagedError(reason)
     return unsealed(document)
+
+
+def read_spec(path: Path, *, scan: bool = False) -> Record | None:
+    """Returns the content of a spec.yaml, or None if nothing is at `path`. Raises DamagedError like `read_record`.
+
+    scan: refuse aliases, anchors and tags, so that the size of a foreign file bounds the memory of the parser.
+    """
+    data = read_bytes(path)
+    if data is None:
+        if (reason := no_file(path)) is not None:
+            raise DamagedError(reason)
+        return None
+    try:
+        if scan and any(isinstance(token, _REFUSED) for token in yaml.scan(data, Loader=LOADER)):
+            raise DamagedError("holds an alias, an anchor or a tag")
+        document = dict(LOADER(data).get_single_data())
+        if document.get("digest") in (None, digest(unsealed(document))):
+            return document
+    except (yaml.YAMLError, TypeError, ValueError, RecursionError):
+        raise DamagedError("not readable YAML") from None
+    raise DamagedError("its digest is not the one of its content")
 
 
 def wrong_figure(kind: str, record: Mapping[str, Any]) -> str | None:

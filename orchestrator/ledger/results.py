@@ -24,19 +24,18 @@ import yaml
 
 from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
-from orchestrator.files.documents import checked, key_in, read_bytes, sealed, unsealed
+from orchestrator.files.documents import checked, key_in, read_bytes, sealed
 from orchestrator.files.json_lines import read_lines
 from orchestrator.files.no_file import no_file
 from orchestrator.ledger import superseded
 from orchestrator.ledger.keys import short
-from orchestrator.ledger.records import DamagedError, Record, read_record
+from orchestrator.ledger.records import DamagedError, Record, read_record, read_spec
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.safe_text import log_once
 
 T = TypeVar("T")
 
 _NAME = re.compile(r"[0-9a-f]{16}")
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is faster; both are as strict as `safe_load`
 
 
 @dataclass(frozen=True)
@@ -243,20 +242,11 @@ class Ledger:
         return {"tokens": lines} | record | {"hypotheses": lines}
 
     def _spec_in(self, run: Path) -> Record | None:
-        path = run / "spec.yaml"
-        data = read_bytes(path)
-        if data is None:
-            if (reason := no_file(path)) is not None:
-                self.tell(path, reason)
-            return None
         try:
-            document = dict(_LOADER(data).get_single_data())
-            if document.get("digest") in (None, digest(unsealed(document))):
-                return document
-            self.tell(path, "its digest is not the one of its content")
-        except (yaml.YAMLError, TypeError, ValueError, RecursionError):
-            self.tell(path, "not readable YAML")
-        return None
+            return read_spec(run / "spec.yaml")
+        except DamagedError as error:
+            self.tell(run / "spec.yaml", str(error))
+            return None
 
     def _write(self, train_key: str, name: str, key: str, record: Mapping[str, Any], points: str, step: int | None = None) -> None:
         self._check()

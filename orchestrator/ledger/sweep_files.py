@@ -5,6 +5,7 @@ A damaged file is reported in one line and passed over. `digest` is the sha256 o
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections import defaultdict
@@ -15,9 +16,10 @@ from types import NoneType
 from typing import Any
 
 from orchestrator.files import atomic
-from orchestrator.files.canonical import digest
+from orchestrator.files.canonical import sha256
 from orchestrator.files.documents import KEY, unsealed
 from orchestrator.files.no_file import no_file
+from orchestrator.ledger.index import Index
 from orchestrator.ledger.run_lock import owner
 from orchestrator.safe_text import log_once
 from orchestrator.specs.positions import describe, display
@@ -76,7 +78,7 @@ def read(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise ValueError("holds no JSON; expected what a sweep writes") from None
     rows_of(record)
-    if "digest" in record and record["digest"] != digest(unsealed(record)):
+    if "digest" in record and record["digest"] != _digest(record):
         raise ValueError("its digest is not the one of its content")
     return dict(record)
 
@@ -92,18 +94,30 @@ def read_or_tell(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def records(roots: Iterable[Path]) -> Iterator[dict[str, Any]]:
-    """The records of all sweep files of these ledgers."""
-    found = (read_or_tell(path) for root in roots for path in paths(root))
-    return (record for record in found if record is not None)
+def heads(roots: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    """ "claims" and "looks" of all sweep files of these ledgers."""
+    for root in roots:
+        index = Index(root, "heads of sweeps")
+        yield from [head for path in paths(root) if (head := index.of(path, functools.partial(_head, path))) is not None]
+        index.save()
+
+
+def _head(path: Path) -> dict[str, Any] | None:
+    record = read_or_tell(path)
+    return None if record is None else {name: record[name] for name in ("claims", "looks") if name in record}
 
 
 def write(path: Path, record: Mapping[str, Any]) -> None:
     """Replaces a sweep file. What is there and is none is renamed `.corrupt`."""
     if os.path.lexists(path) and read_or_tell(path) is None:
         atomic.set_aside(path)
-    document = atomic.plain(unsealed(record))
-    atomic.write_json(path, document | {"digest": digest(document)}, points="sweep")
+    document = json.loads(json.dumps(atomic.plain(record)))
+    atomic.write_json(path, document | {"digest": _digest(document)}, points="sweep")
+
+
+def _digest(record: Mapping[str, Any]) -> str:
+    """The sha256 of all but the digest, as JSON: a sweep may have thousands of rows, for which `canonical` takes long."""
+    return sha256(json.dumps(unsealed(record), sort_keys=True, separators=(",", ":")))
 
 
 def read_sweeps(results: Path) -> Sweeps:
@@ -147,8 +161,8 @@ def with_claims(earlier: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str,
 def recorded_claims(roots: Iterable[Path], table: str) -> list[dict[str, Any]]:
     """{"recorded", "claim"} of each claim on a table in the sweep files of these ledgers."""
     found = []
-    for record in records(roots):
-        entries = record.get("claims")
+    for head in heads(roots):
+        entries = head.get("claims")
         for entry in entries if isinstance(entries, list) else []:
             if isinstance(entry, dict) and entry.get("table") == table and isinstance(entry.get("recorded"), (int, float)):
                 found += [{"recorded": entry["recorded"], "claim": claim} for claim in entry.get("claims", []) if isinstance(claim, dict)]

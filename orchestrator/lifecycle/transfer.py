@@ -157,9 +157,10 @@ def _refuse_conflicts(results: Path, merges: list[Merge], sweep_files: dict[str,
         if lines:
             raise UserError(*lines, "nothing was imported; --on-conflict keep leaves these as they are here, replace takes the archive's")
     sweeps: Sweeps = read_sweeps(results)
+    named = {key[:16]: key for key in (*sweeps.children, *sweeps.rows)}
     for merge in merges:
         changes = bool(merge.add) or (bool(merge.conflicts) and conflicts == "replace")
-        driver = next((sweeps.driver(key) for key in (*sweeps.rows, *sweeps.children) if key.startswith(merge.run)), None)
+        driver = sweeps.driver(named[merge.run]) if merge.run in named else None
         if changes and (driver or layout.is_live(results, merge.run)):
             raise LockedError(f"{merge.run}: {driver or 'a process'} is at work on it; nothing was imported")
     for name, verdict in sweep_files.items():

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from orchestrator.data import store
-from orchestrator.data.recorded_spec import read_spec
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
-from orchestrator.files.canonical import digest
-from orchestrator.files.documents import read_bytes
-from orchestrator.ledger import component_sources, superseded, sweep_files
+from orchestrator.ledger import component_sources, superseded
 from orchestrator.ledger.keys import Keys, manifest_key
 from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.results import Ledger, Record
+from orchestrator.report.spec_index import entries, meaning_of, search_of, training_of
 from orchestrator.scoring.rouge import figures_of, principal
 from orchestrator.specs.row import Row
-from orchestrator.specs.schema import DataSpec, RunSpec, ScoreSpec
+from orchestrator.specs.schema import DataSpec, ScoreSpec
 from orchestrator.sweeps.plan import Data, keys_for
 
 NO_KEYS = Keys(None, None, None)
@@ -79,7 +73,7 @@ class Finder:
         if row.spec is None:
             return {}
         self._index()
-        trained = self._seeds.get(_training(row.spec), set())
+        trained = self._seeds.get(training_of(row.spec), set())
         keys = {seed: self.keys(row.at(seed)) for seed in sorted({*trained, *seeds})}
         return {seed: found for seed, found in keys.items() if found is not None}
 
@@ -92,7 +86,7 @@ class Finder:
         except UserError:  # the test set is missing
             found = NO_KEYS
         if found.score is None:
-            return self._index().get(_meaning(row.spec), {}).get(row.spec.seed) or self._by_record(row)
+            return self._index().get(meaning_of(row.spec), {}).get(row.spec.seed) or self._by_record(row)
         return found
 
     def _by_record(self, row: Row) -> Keys | None:
@@ -108,7 +102,7 @@ class Finder:
     def _trained(self, row: Row) -> Keys | None:
         """Keys of a run with the row's training and search. Its parent may have another address if it is the same training."""
         assert row.spec is not None
-        runs = self._searches.get(_search(row.spec), {}).get(row.spec.seed, [])
+        runs = self._searches.get(search_of(row.spec), {}).get(row.spec.seed, [])
         found = next((keys for start, keys in runs if start == row.spec.init_from), None)
         if found is not None or row.parent is None:
             return found
@@ -180,38 +174,14 @@ class Finder:
         """Maps the digest of a spec without its seed to {seed: keys}. Reads the ledger on the first call."""
         if self._by_spec is None:
             self._by_spec = {}
-            read: dict[str, tuple[RunSpec, str, str, str]] = {}
-            for record in self._records():
-                try:
-                    plain, keys = dict(record["spec"]), Keys(**record["keys"])
-                    seed = int(plain.pop("seed"))
-                    if (text := json.dumps(plain)) not in read:  # the seeds of a row share one spec
-                        spec = RunSpec.model_validate(plain)
-                        read[text] = spec, _meaning(spec), _search(spec), _training(spec)
-                    spec, meaning, search, training = read[text]
-                    also = [other for other in (record.get("also") or {}).values() if "score" in other]
-                    others = [(ScoreSpec.model_validate(other["score"]), Keys(**other["keys"])) for other in also]
-                except (ValidationError, KeyError, TypeError, AttributeError):
-                    continue  # written by a version with other spec fields
-                self._by_spec.setdefault(meaning, {})[seed] = keys
-                self._searches.setdefault(search, {}).setdefault(seed, []).append((spec.init_from, keys))
-                for score, its in others:
-                    other = spec.model_copy(update={"score": score})
-                    self._by_spec.setdefault(_meaning(other), {}).setdefault(seed, its)
-                self._seeds.setdefault(training, set()).add(seed)
+            for found in entries(self.ledger):
+                keys = Keys(**found.keys)
+                self._by_spec.setdefault(found.meaning, {})[found.seed] = keys
+                self._searches.setdefault(found.search, {}).setdefault(found.seed, []).append((found.init_from, keys))
+                for other, its in found.others:
+                    self._by_spec.setdefault(other, {}).setdefault(found.seed, Keys(**its))
+                self._seeds.setdefault(found.training, set()).add(found.seed)
         return self._by_spec
-
-    def _records(self) -> Iterator[dict[str, Any]]:
-        """Specs and keys from sweep files, then from the spec.yaml of runs whose keys no sweep file contains."""
-        said: set[frozenset[bytes]] = set()
-        for root in (self.ledger.root, *self.ledger.mirrors):
-            for record in sweep_files.records([root]):
-                for row in record["rows"]:
-                    said.add(_keys_in(json.dumps(row["keys"]).encode()))
-                    yield row
-        for run in self.ledger.runs():
-            if _keys_in(read_bytes(run.path / "spec.yaml") or b"") not in said:
-                yield read_spec(self.ledger, run.key) or {}
 
 
 def rescored(row: Row, how: ScoreSpec) -> Row:
@@ -224,22 +194,3 @@ def _text(record: Record, row: Row, scored: Record) -> dict[str, Any]:
     assert row.spec is not None
     known = record.get("text") or {}
     return {**known, "pairs": {**(known.get("pairs") or {}), row.spec.score.test: scored.get("sentences")}}
-
-
-def _keys_in(text: bytes) -> frozenset[bytes]:
-    """All strings that look like a key."""
-    return frozenset(re.findall(rb"\b[0-9a-f]{64}\b", text))
-
-
-def _meaning(spec: RunSpec) -> str:
-    return digest(spec.model_dump(mode="json", exclude={"seed"}))
-
-
-def _search(spec: RunSpec) -> str:
-    """Digest shared by rows that differ at most in seed, scoring and the address of the parent row."""
-    return digest(spec.model_dump(mode="json", exclude={"seed", "score", "init_from"}))
-
-
-def _training(spec: RunSpec) -> str:
-    """Digest shared by rows that may share a training: seed, decoding, scoring and the address of the parent row may differ."""
-    return digest(spec.model_dump(mode="json", exclude={"seed", "decode", "score", "init_from"}))

@@ -23,8 +23,8 @@ BASELINE = "baseline"
 def recorded(ledger: Ledger, outcomes: Mapping[str, Sequence[SeedResult]]) -> list[Look]:
     """The looks of a sweep that ran some of these rows; [] if there was none."""
     scores = {(row_id, o.keys.score) for row_id, each in outcomes.items() for o in each}
-    for record in sweep_files.records((ledger.root, *ledger.mirrors)):
-        taken: list[Look] = record.get("looks", [])
+    for head in sweep_files.heads((ledger.root, *ledger.mirrors)):
+        taken: list[Look] = head.get("looks", [])
         if any((row_id, one["score"]) in scores for look in taken for row_id, one in look["rows"].items()):
             return taken
     return []

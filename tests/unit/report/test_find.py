@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from orchestrator.ledger import index
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder, rescored
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
+from tests.unit.report.support import many_rows, write_run
 
 HEAD = """\
 source: {paper: demo, table: small}
@@ -91,3 +93,25 @@ def test_a_damaged_record_of_other_scorings_hides_nothing(rows: dict[str, Row], 
     ledger.write_spec(keys.train, {name: value for name, value in spec.items() if name != "key"} | {"also": {"valid": {"keys": {}}}})
     monkeypatch.setattr(Data, "manifest", lambda self, data: None)
     assert [o.bleu for o in Finder(ledger, Data(None)).outcomes(rows["base"])] == [30.0]
+
+
+def test_a_table_is_the_same_with_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And after a run was added, changed or damaged since the index was written."""
+    monkeypatch.setattr(index, "MIN_BYTES", 0)
+    monkeypatch.setattr(index, "SETTLED", 0.0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file, root = many_rows(tmp_path, rows=3, seeds=2, sentences=2)
+    row, *_ = resolve(file)
+
+    def seeds() -> list[int]:
+        found = [sorted(Finder(Ledger(root), Data(None)).seeds(row)) for _ in range(2)]
+        assert found[0] == found[1]
+        return found[0]
+
+    assert seeds() == [1, 2]
+    write_run(Ledger(root), row.at(7), bleu=30.0)
+    assert seeds() == [1, 2, 7]
+    key = keys_for(row.at(2), Data(None)).train
+    spec = root / str(key)[:16] / "spec.yaml"
+    spec.write_text(spec.read_text().replace("num_heads: 2", "num_heads: 4"))
+    assert seeds() == [1, 7]

@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import Any
 
+from orchestrator.files.documents import sealed
 from orchestrator.tracking.source import read_result, read_sweep, stamp
 
 
@@ -20,7 +21,7 @@ def test_figures_of_also_are_metrics_of_the_row(fake_results: Any) -> None:
     waiting = read_result([fake_results.root], found, sweep)
     assert waiting is not None and waiting.state == "running" and "bleu_valid" not in waiting.metrics
     path = fake_results.run_dir(row) / "score" / f"{score[:16]}.json"
-    path.write_text(json.dumps({"key": score, "bleu": 26.13}))
+    path.write_text(json.dumps(sealed({"bleu": 26.13}, score)))
     done = read_result([fake_results.root], found, sweep)
     assert done is not None and done.state == "done" and (done.metrics["bleu"], done.metrics["bleu_valid"]) == (27.64, 26.13)
     assert stamp([fake_results.root], found) != before and done.content != waiting.content

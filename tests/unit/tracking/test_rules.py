@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.files.documents import sealed
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.tracking import projector as tracking_projector
 from orchestrator.tracking.history import Point, number, read_points
@@ -224,19 +225,19 @@ def test_a_run_with_a_score_missing_is_not_done(fake_results: Any, tmp_path: Pat
 
     assert state() == ("running", {"bleu": 27.64})
     path = fake_results.run_dir(row) / "score" / f"{other[:16]}.json"
-    path.write_text(json.dumps({"key": other, "bleu": 33.0}))
+    path.write_text(json.dumps(sealed({"bleu": 33.0}, other)))
     assert state() == ("done", {"bleu": 27.64, "bleu_valid": 33.0})
-    path.write_text(json.dumps({"key": "8" * 64, "bleu": 33.0}))
+    path.write_text(json.dumps(sealed({"bleu": 33.0}, "8" * 64)))
     assert state()[0] == "running", "a record of another key"
     (fake_results.run_dir(row) / "score" / f"{row['keys']['score'][:16]}.json").unlink()
-    path.write_text(json.dumps({"key": other, "bleu": 33.0}))
+    path.write_text(json.dumps(sealed({"bleu": 33.0}, other)))
     assert state()[0] == "running"
 
 
 def test_figures_that_are_no_numbers_are_left_out(fake_results: Any) -> None:
     row = fake_results.row("one")
     fake_results.finished(row)
-    fake_results.train(row, params=None, tokens_per_second="inf", seconds=True)
+    fake_results.train(row, params=None, tokens_per_second=None, seconds=None)
     sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row])}.json")
     found = read_result([fake_results.root], sweep.rows[0], sweep)
     assert found is not None and set(found.metrics) == {"steps", "sentences_per_second", "bleu", "chrf"}
