@@ -63,6 +63,13 @@ def listening() -> Iterator[None]:
 
 
 @contextmanager
+def raising() -> Iterator[None]:
+    """Context: a signal raises KeyboardInterrupt, so that temporary files are removed. By default SIGTERM ends a process at once."""
+    with _handling(lambda: True, lambda: None):
+        yield
+
+
+@contextmanager
 def _handling(known: Callable[[], bool], first: Callable[[], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield

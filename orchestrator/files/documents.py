@@ -11,6 +11,8 @@ from typing import Any
 from orchestrator.files.atomic import plain
 from orchestrator.files.canonical import digest
 
+MOST_VALUES = 4_000_000
+"""In one JSON text: an empty list takes 3 bytes of text and 64 of memory."""
 KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -43,10 +45,17 @@ def read_document(path: Path) -> dict[str, Any] | None:
         return None
 
 
+def parse(data: bytes) -> Any:
+    """Parses JSON. Raises ValueError (or RecursionError) if it is malformed, or has so many values that they would fill the memory."""
+    if sum(data.count(mark) for mark in b"[{,") > MOST_VALUES:
+        raise ValueError(f"more than {MOST_VALUES} values")
+    return json.loads(data)
+
+
 def read_object(path: Path) -> dict[str, Any] | None:
     """Returns the JSON object in a file that is not sealed, or None if it is missing or malformed."""
     try:
-        document = json.loads(read_bytes(path) or b"")
+        document = parse(read_bytes(path) or b"")
     except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.files.documents import KEY, key_in, read_document
+from orchestrator.files.documents import KEY, key_in, parse, read_document
 from orchestrator.ledger import object_store, sweep_files
 from orchestrator.ledger.manifest import CorruptError, decode_manifest
 from orchestrator.ledger.records import DamagedError, read_record, read_spec
@@ -126,7 +125,7 @@ def _same_run(key: str | None, folder: str, keys: dict[str, str]) -> str | None:
 def _lines_are_good(path: Path) -> bool:
     lines = path.read_bytes().split(b"\n")
     try:
-        return all(isinstance(json.loads(line), dict) for line in lines[:-1] if line)  # the last line may be incomplete
+        return all(isinstance(parse(line), dict) for line in lines[:-1] if line)  # the last line may be incomplete
     except (ValueError, RecursionError):
         return False
 

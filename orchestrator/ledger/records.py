@@ -18,6 +18,7 @@ Record = dict[str, Any]
 
 FOLDERS = ("rungs", "decode", "score", "tune")
 STATUSES = ("done", "stopped", "diverged", "failed")
+MAX_SPEC = 1 << 20
 LARGEST = 1e15
 """Of any count or speed."""
 _COUNTS = ("steps", "params", "epochs", "executed_steps", "world_size", "sentences", "lines", "best_step")
@@ -69,6 +70,8 @@ def read_spec(path: Path, *, scan: bool = False) -> Record | None:
         if (reason := no_file(path)) is not None:
             raise DamagedError(reason)
         return None
+    if len(data) > MAX_SPEC:
+        raise DamagedError(f"has {len(data)} bytes; expected at most {MAX_SPEC}")
     try:
         if scan and any(isinstance(token, _REFUSED) for token in yaml.scan(data, Loader=LOADER)):
             raise DamagedError("holds an alias, an anchor or a tag")

@@ -17,7 +17,7 @@ from typing import Any
 
 from orchestrator.files import atomic
 from orchestrator.files.canonical import sha256
-from orchestrator.files.documents import KEY, unsealed
+from orchestrator.files.documents import KEY, parse, unsealed
 from orchestrator.files.no_file import no_file
 from orchestrator.ledger.index import Index
 from orchestrator.ledger.run_lock import owner
@@ -72,7 +72,7 @@ def read(path: Path) -> dict[str, Any]:
     if (reason := no_file(path)) is not None:
         raise ValueError(reason)
     try:
-        record = json.loads(path.read_bytes())
+        record = parse(path.read_bytes())
     except OSError as error:
         raise ValueError(f"cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError):

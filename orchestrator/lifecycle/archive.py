@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from orchestrator import interrupt
 from orchestrator.errors import UserError
 from orchestrator.faults import fault
 from orchestrator.files import atomic
+from orchestrator.files.documents import parse
 from orchestrator.ledger.layout import MAX_TEXT, belongs, is_tensor
 from orchestrator.specs.positions import display, shown
 
@@ -57,7 +59,7 @@ def write(path: Path, root: Path, names: Sequence[str], metadata: Mapping[str, A
             files[name] = {"bytes": os.fstat(file.fileno()).st_size, "sha256": digest}
     data = json.dumps({"format": FORMAT, **metadata, "files": files}, indent=1, sort_keys=True).encode() + b"\n"
     tmp = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-    with atomic.naming(path, sum(entry["bytes"] for entry in files.values())):
+    with interrupt.raising(), atomic.naming(path, sum(entry["bytes"] for entry in files.values())):
         try:
             with tmp.open("xb") as out, tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as tar:
                 tar.addfile(_member(MANIFEST, len(data)), io.BytesIO(data))
@@ -115,7 +117,7 @@ def _manifest(tar: tarfile.TarFile, where: str) -> Manifest:
     assert source is not None
     data = source.read()
     try:
-        metadata = json.loads(data)
+        metadata = parse(data)
         files, found_format = metadata.pop("files"), metadata.pop("format")
         entries = list(files.items())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

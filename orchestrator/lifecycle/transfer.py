@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
+from orchestrator import interrupt
 from orchestrator.errors import LockedError, UserError
 from orchestrator.faults import fault
 from orchestrator.files import atomic
@@ -95,7 +96,7 @@ def import_ledger(
     make(results, "--results")
     staging = results / f".import-{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        with exclusive(results):
+        with interrupt.raising(), exclusive(results):
             try:
                 staging.mkdir(mode=0o700)
                 return _import(path, results, staging, conflicts, max_bytes, sha256, dry_run)

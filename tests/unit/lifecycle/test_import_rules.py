@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +13,7 @@ import pytest
 import torch
 
 from orchestrator.errors import LockedError, UserError
+from orchestrator.files import documents
 from orchestrator.ledger import layout
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
@@ -48,6 +52,37 @@ def test_a_sweep_that_asks_for_other_rows_here_is_refused_kept_or_replaced(archi
     assert json.loads((ours / "sweeps/mine.json").read_text())["rows"][0]["seed"] == 2
     assert import_ledger(archived, ours, conflicts="replace").sweeps == ["mine"]
     assert json.loads((ours / "sweeps/mine.json").read_text())["rows"][0]["seed"] == 1
+
+
+def test_json_of_too_many_values_is_refused_before_it_is_parsed(archived, tmp_path):
+    text = b'{"files": [' + b"[]," * (documents.MOST_VALUES // 2) + b"[]]}"
+    info = tarfile.TarInfo("manifest.json")
+    info.size = len(text)
+    with tarfile.open(tmp_path / "many.tar", "w") as tar:
+        tar.addfile(info, io.BytesIO(text))
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match=r"manifest\.json is not readable"):
+            import_ledger(tmp_path / "many.tar", tmp_path / "ours")
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(text)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_signal_leaves_nothing_of_an_import_or_export(archived, tmp_path, forked):
+    def until_the_signal(call):
+        with pytest.raises(KeyboardInterrupt):
+            call()
+
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    for point, call in (
+        ("import_member", lambda: import_ledger(archived, ours)),
+        ("archive_member", lambda: export_ledger(tmp_path / "theirs", tmp_path / "new.tar")),
+    ):
+        before = tree(tmp_path)
+        assert forked(lambda call=call: until_the_signal(call), f"{point}:term") == 0
+        assert tree(tmp_path) == before
 
 
 def test_a_sweep_that_runs_here_is_left_alone(archived, tmp_path):
