@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import pytest
 from sacrebleu.metrics.bleu import BLEU
@@ -115,3 +117,10 @@ def test_words_follow_zipf():
 def test_impossible_parameters_are_refused(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         ToyParams(**bad)
+
+
+def test_the_sentence_in_the_readme_is_of_the_test_set(repository: Path) -> None:
+    readme = (repository / "README.md").read_text()
+    pair = re.findall(r'echo "(.+)" \| nmt-ablate translate|reference of this test sentence is `(.+)`', readme)
+    params = load_entry("toy-quickstart").sources[0].parameters.model_copy(update={"train": 1})
+    assert (pair[0][0], pair[1][1]) in toy.generate(params)["test"]
