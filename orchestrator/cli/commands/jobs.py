@@ -54,4 +54,6 @@ def follow_job(client: Client, id: str) -> NoReturn:
     code = exit_code(job)
     reason = f": {job.message.splitlines()[0][:300]}" if job.exit_code is None and job.message else ""
     log(f"{id}: {job.status}, exit code {code}{reason}")
+    if job.exit_code is None or job.exit_code < 0 or code >= 128:  # the sweep could not say so itself
+        log("the same `nmt-ablate submit` resumes it from its last checkpoints, as a new attempt")
     raise typer.Exit(code)

@@ -41,9 +41,9 @@ def follow(client: JobClient, id: str, write: Callable[[str], None], *, patience
 
 
 def exit_code(job: Job) -> int:
-    """The exit code of the job; 130 if it was stopped, 1 if it never ran."""
+    """The exit code of the job; 130 if it was stopped, 128 plus the signal that killed it, 1 if it never ran."""
     if job.exit_code is not None and job.status != "STOPPED":
-        return job.exit_code
+        return job.exit_code if job.exit_code >= 0 else 128 - job.exit_code
     return {"SUCCEEDED": 0, "STOPPED": INTERRUPTED}.get(job.status, 1)
 
 

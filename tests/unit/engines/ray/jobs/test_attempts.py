@@ -6,7 +6,9 @@ import itertools
 from collections.abc import AsyncIterator
 
 import pytest
+import typer
 
+from orchestrator.cli.commands import jobs
 from orchestrator.engines.ray.jobs.attempts import join, latest
 from orchestrator.engines.ray.jobs.follow import exit_code, follow
 from orchestrator.engines.ray.jobs.job import Job, JobExists
@@ -95,7 +97,23 @@ def test_a_cluster_that_stays_away_ends_it():
 
 @pytest.mark.parametrize(
     ("status", "code", "mine"),
-    [("SUCCEEDED", 0, 0), ("FAILED", 2, 2), ("FAILED", 3, 3), ("FAILED", None, 1), ("STOPPED", None, 130), ("STOPPED", 1, 130)],
+    [
+        ("SUCCEEDED", 0, 0),
+        ("FAILED", 2, 2),
+        ("FAILED", 3, 3),
+        ("FAILED", -9, 137),
+        ("FAILED", None, 1),
+        ("STOPPED", None, 130),
+        ("STOPPED", 1, 130),
+    ],
 )
 def test_the_job_s_own_exit_code(status, code, mine):
     assert exit_code(job(status=status, code=code)) == mine
+
+
+@pytest.mark.parametrize(("code", "told"), [(137, True), (-9, True), (None, True), (2, False), (1, False)])
+def test_a_job_whose_driver_was_killed_can_be_resumed(code, told, monkeypatch, capsys):
+    monkeypatch.setattr(jobs, "follow", lambda *_: job(status="FAILED", code=code))
+    with pytest.raises(typer.Exit):
+        jobs.follow_job(Fake(), BASE)
+    assert ("resumes it from its last checkpoints" in capsys.readouterr().err) is told
