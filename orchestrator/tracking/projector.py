@@ -24,8 +24,9 @@ from orchestrator.files import atomic
 from orchestrator.files.locks import file_lock
 from orchestrator.ledger.run_lock import owner
 from orchestrator.tracking.history import Point
+from orchestrator.tracking.lineage import write_lineage
 from orchestrator.tracking.overview import Finished, overview, rounded, row_names, words
-from orchestrator.tracking.pages import copy_page
+from orchestrator.tracking.pages import ARTIFACT, copy_page
 from orchestrator.tracking.source import FINAL, RunResult, SweepRecord, SweepRow, read_result, read_sweep, run_directory, stamp
 from orchestrator.tracking.store import MlflowStore, StoredRun
 from orchestrator.tracking.views import colours
@@ -45,7 +46,7 @@ STATUS = {
 
 Progress = Callable[[int], None]
 
-FORMAT = 2
+FORMAT = 3
 """Of what is written of a run. Runs in a store that have another one are written again."""
 MAX_REQUESTS = 4
 """Rows of one sweep that are written to a server concurrently."""
@@ -219,7 +220,11 @@ class Projector:
         else:
             store.write_artifacts(child, result.artifacts)
         if state in FINAL:
-            points = [_final(name, value, result) for name, value in result.metrics.items()] + points
+            finals = [_final(name, value, result) for name, value in result.metrics.items()]
+            model = self._tags(sweep, stored, row) | {"nmt.weights": f"{row.train or '':.16}/weights"}
+            model = {name: model[name] for name in ("nmt.sweep", "nmt.row", "nmt.seed", "nmt.weights")}
+            write_lineage(store, child, result, f"{stored.names[row.id]} s{row.seed}", finals, model)
+            points = finals + points
         signature = {"signature": result.tags["signature"]} if "signature" in result.tags else {}
         extra = {"nonfinite": ", ".join(result.nonfinite)} if result.nonfinite else {}
         result_tags = {f"nmt.{name}": value for name, value in (result.tags | extra).items()}
@@ -245,6 +250,7 @@ class Projector:
         return child
 
     def _tags(self, sweep: SweepRecord, stored: _SweepRuns, row: SweepRow) -> dict[str, str]:
+        report = f"#/experiments/{self.store.experiment}/runs/{stored.parent.run_id}/artifacts/{ARTIFACT}"
         tags = {"mlflow.parentRunId": stored.parent.run_id, "nmt.kind": "run", "nmt.sweep": sweep.id, "nmt.run": row.key}
         tags |= {
             "nmt.row": row.id,
@@ -252,7 +258,7 @@ class Projector:
             "nmt.paper": row.paper,
             "nmt.table": row.table,
             "nmt.label": row.label,
-            "mlflow.note.content": row.label,
+            "mlflow.note.content": f"{row.label}\n\n[report of the sweep]({report})".strip(),
             "mlflow.runColor": stored.colours[stored.names[row.id]],
             "mlflow.source.name": "nmt-ablate",
             "row": stored.names[row.id],

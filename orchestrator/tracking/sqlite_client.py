@@ -11,63 +11,19 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from orchestrator.tracking.entities import DatasetInput, Experiment, LoggedModelOutput, Metric, Param, Run, RunData, RunInfo, RunTag
 
 REVISION = "dc11669786a5"
 """The revision of MLflow's tables that this module knows: that of MLflow 3.17."""
 
+FIRST = "bleu"
+PENDING, STATUS = 1, {"READY": 2, "FAILED": 3}
+
 BUSY_SECONDS = 20.0
 """Seconds to wait for another writer, as MLflow does."""
-
-
-class Metric(NamedTuple):
-    key: str
-    value: float
-    timestamp: int
-    step: int
-
-
-class Param(NamedTuple):
-    key: str
-    value: str
-
-
-class RunTag(NamedTuple):
-    key: str
-    value: str
-
-
-@dataclass
-class RunInfo:
-    run_id: str
-    run_name: str
-    status: str
-    start_time: int
-    end_time: int | None
-    artifact_uri: str
-
-
-@dataclass
-class RunData:
-    tags: dict[str, str] = field(default_factory=dict)
-    params: dict[str, str] = field(default_factory=dict)
-    _metric_objs: list[Metric] = field(default_factory=list)
-
-
-@dataclass
-class Run:
-    info: RunInfo
-    data: RunData
-
-
-@dataclass
-class Experiment:
-    experiment_id: str
-    artifact_location: str
-    lifecycle_stage: str
-    tags: dict[str, str]
 
 
 def revision(database: Path) -> str | None:
@@ -165,7 +121,7 @@ class SqliteClient:
         with self._transaction(run_id) as connection:
             rows = [(param.key, param.value, run_id) for param in params]
             connection.executemany("INSERT OR IGNORE INTO params (key, value, run_uuid) VALUES (?, ?, ?)", rows)
-            points = [(*metric, run_id) for metric in metrics]
+            points = [(*metric[:4], run_id) for metric in metrics]
             connection.executemany(
                 "INSERT OR IGNORE INTO metrics (key, value, timestamp, step, run_uuid, is_nan) VALUES (?, ?, ?, ?, ?, 0)", points
             )
@@ -175,7 +131,71 @@ class SqliteClient:
                 "WHERE (excluded.step, excluded.timestamp, excluded.value) > (step, timestamp, value)",
                 points,
             )
+            if any(metric.key == FIRST for metric in metrics):  # the UI's comparison opens with the first metric of a run
+                first = "UPDATE latest_metrics SET rowid = (SELECT min(rowid) - 1 FROM latest_metrics) WHERE key = ? AND run_uuid = ?"
+                connection.execute(first, (FIRST, run_id))
+            of_models = [(metric.model_id, *metric[:4], run_id, run_id) for metric in metrics if metric.model_id is not None]
+            columns = "model_id, metric_name, metric_value, metric_timestamp_ms, metric_step, run_id, experiment_id"
+            connection.executemany(
+                f"INSERT OR IGNORE INTO logged_model_metrics ({columns}) "
+                "VALUES (?, ?, ?, ?, ?, ?, (SELECT experiment_id FROM runs WHERE run_uuid = ?))",
+                of_models,
+            )
             _write_tags(connection, run_id, dict(tags))
+
+    def log_inputs(self, run_id: str, datasets: Sequence[DatasetInput]) -> None:
+        with self._transaction(run_id) as connection:
+            (experiment,) = connection.execute("SELECT experiment_id FROM runs WHERE run_uuid = ?", (run_id,)).fetchone()
+            for dataset, tags in datasets:
+                columns = "name, digest, dataset_source_type, dataset_source, dataset_schema, dataset_profile, experiment_id, dataset_uuid"
+                values = (*dataset, experiment, uuid.uuid4().hex)
+                connection.execute(f"INSERT OR IGNORE INTO datasets ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+                query = "SELECT dataset_uuid FROM datasets WHERE experiment_id = ? AND name = ? AND digest = ?"
+                (source,) = connection.execute(query, (experiment, dataset.name, dataset.digest)).fetchone()
+                if input_id := _link(connection, ("DATASET", source, "RUN", run_id)):
+                    rows = [(input_id, *tag) for tag in tags]
+                    connection.executemany("INSERT INTO input_tags (input_uuid, name, value) VALUES (?, ?, ?)", rows)
+
+    def models_of(self, run_id: str) -> list[str]:
+        """Ids of the models that a run made."""
+        with self._transaction() as connection:
+            query = "SELECT model_id FROM logged_models WHERE source_run_id = ? AND lifecycle_stage = 'active'"
+            return [model for (model,) in connection.execute(query, (run_id,))]
+
+    def create_logged_model(
+        self, experiment_id: str, name: str, source_run_id: str, tags: Mapping[str, str], model_type: str
+    ) -> LoggedModelOutput:
+        model_id, now = f"m-{uuid.uuid4().hex}", _now()
+        with self._transaction(source_run_id) as connection:
+            query = "SELECT artifact_location FROM experiments WHERE experiment_id = ?"
+            (location,) = connection.execute(query, (int(experiment_id),)).fetchone()
+            values = {
+                "model_id": model_id,
+                "experiment_id": int(experiment_id),
+                "name": name,
+                "artifact_location": f"{location.rstrip('/')}/models/{model_id}/artifacts",
+                "creation_timestamp_ms": now,
+                "last_updated_timestamp_ms": now,
+                "status": PENDING,
+                "lifecycle_stage": "active",
+                "model_type": model_type,
+                "source_run_id": source_run_id,
+            }
+            columns = f"({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
+            connection.execute(f"INSERT INTO logged_models {columns}", tuple(values.values()))
+            rows = [(model_id, int(experiment_id), key, value) for key, value in tags.items()]
+            connection.executemany("INSERT INTO logged_model_tags (model_id, experiment_id, tag_key, tag_value) VALUES (?, ?, ?, ?)", rows)
+        return LoggedModelOutput(model_id, 0)
+
+    def log_outputs(self, run_id: str, models: Sequence[LoggedModelOutput]) -> None:
+        with self._transaction(run_id) as connection:
+            for model in models:
+                _link(connection, ("RUN_OUTPUT", run_id, "MODEL_OUTPUT", model.model_id), model.step)
+
+    def finalize_logged_model(self, model_id: str, status: str) -> None:
+        with self._transaction() as connection:
+            changes = "status = ?, last_updated_timestamp_ms = ?"
+            connection.execute(f"UPDATE logged_models SET {changes} WHERE model_id = ?", (STATUS[status], _now(), model_id))
 
     def update_run(self, run_id: str, status: str) -> None:
         with self._transaction(run_id) as connection:
@@ -206,6 +226,13 @@ class SqliteClient:
 def _write_tags(connection: sqlite3.Connection, run_id: str, tags: Mapping[str, Any]) -> None:
     rows = [(key, value, run_id) for key, value in tags.items()]
     connection.executemany("INSERT OR REPLACE INTO tags (key, value, run_uuid) VALUES (?, ?, ?)", rows)
+
+
+def _link(connection: sqlite3.Connection, ends: tuple[str, str, str, str], step: int = 0) -> str | None:
+    """Records what a run read or made -> the record's id; None if it exists."""
+    input_id, columns = uuid.uuid4().hex, "source_type, source_id, destination_type, destination_id, input_uuid, step"
+    done = connection.execute(f"INSERT OR IGNORE INTO inputs ({columns}) VALUES (?, ?, ?, ?, ?, ?)", (*ends, input_id, step))
+    return input_id if done.rowcount else None
 
 
 def _now() -> int:

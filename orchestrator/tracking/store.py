@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import UserError
 from orchestrator.files.locks import file_lock
-from orchestrator.tracking import sqlite_client, views
+from orchestrator.tracking import entities, views
 from orchestrator.tracking.environment import configure, default_uri, is_server, redact, sqlite_path, with_driver
 from orchestrator.tracking.history import Point, flatten
 from orchestrator.tracking.location import artifacts_of, copy_artifact, ledger_id, prepare_database
@@ -88,6 +88,11 @@ class MlflowStore:
         assert self.client
         return self._experiment
 
+    @property
+    def entities(self) -> ModuleType:
+        """The module with the classes of what the client writes."""
+        return entities if isinstance(self.client, SqliteClient) else _mlflow().entities
+
     def close(self) -> None:
         """Closes the store; the next call opens it again."""
         self._client = None
@@ -139,22 +144,22 @@ class MlflowStore:
 
         The run lacks points after the last of each metric, and parameters without a value (MLflow refuses to change one).
         """
-        entities: ModuleType = sqlite_client if isinstance(self.client, SqliteClient) else _mlflow().entities
+        made_of = self.entities
         new = [point for point in points if point.step > child.last.get(valid_name(point.key), -1)]
-        metrics = [entities.Metric(valid_name(p.key), p.value, p.time, p.step) for p in new]
+        metrics = [made_of.Metric(valid_name(p.key), p.value, p.time, p.step) for p in new]
         params: dict[str, str] = {}
         for name, value in flatten(spec) if spec else ():
             if value is not None and name and (key := valid_name(name)) not in child.params:
                 params.setdefault(key, text(value, MAX_PARAM))
         clean = {key: text(value, MAX_TAG) for key, value in (tags or {}).items()}
         changed = {key: value for key, value in clean.items() if child.tags.get(key) != value}
-        remaining, new_tags = list(params.items()), [entities.RunTag(key, value) for key, value in changed.items()]
+        remaining, new_tags = list(params.items()), [made_of.RunTag(key, value) for key, value in changed.items()]
         while metrics or remaining or new_tags:
             param_batch, remaining = remaining[:MAX_PARAMS], remaining[MAX_PARAMS:]
             room = MAX_METRICS - len(param_batch)
             batch, metrics = metrics[:room], metrics[room:]
             last = new_tags if not metrics and not remaining and len(param_batch) + len(batch) + len(new_tags) <= MAX_METRICS else []
-            self.client.log_batch(child.run_id, metrics=batch, params=[entities.Param(key, value) for key, value in param_batch], tags=last)
+            self.client.log_batch(child.run_id, metrics=batch, params=[made_of.Param(key, value) for key, value in param_batch], tags=last)
             child.params.update(key for key, _ in param_batch)
             child.last.update((metric.key, metric.step) for metric in batch)
             if last:

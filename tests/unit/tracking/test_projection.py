@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import itertools
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -69,7 +70,12 @@ def dump(results: Path, sweep_id: str = "sweep-1") -> dict[str, Any]:
         }
         for key, values in points.items():
             assert len({step for step, _, _ in values}) == len(values), f"{run.info.run_name}: {key} has a step twice"
-        tags = {key: names.get(value, value) for key, value in run.data.tags.items()}
+        models = client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run.info.run_id}'")
+        assert [model.model_id for model in models] == [value for key, value in run.data.tags.items() if key == "nmt.model"]
+        ids = names | {model.model_id: "model" for model in models}
+        tags = {
+            key: ids.get(value) or re.sub(r"(?<=/runs/)\w+", lambda found: names[found[0]], value) for key, value in run.data.tags.items()
+        }
         assert run.info.run_name not in found, f"{run.info.run_name} is there twice"
         info = run.info
         artifacts = sorted(item.path for item in client.list_artifacts(info.run_id))

@@ -25,7 +25,7 @@ class Memory:
     """Keeps runs as the real store does: found by their tags, each point, tag and status as it was told."""
 
     def __init__(self, results: Path, uri: str | None = None) -> None:
-        self.results, self.server, self.client = results, False, True
+        self.results, self.server, self.client, self.experiment = results, False, True, "1"
         self.runs: dict[str, Any] = {}
         self.points: dict[str, list[Point]] = {}
 
@@ -84,6 +84,7 @@ def project(fake_results: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`project(live)` projects sweep-1 into one store; the store."""
     store = Memory(fake_results.root)
     monkeypatch.setattr(tracking_projector, "MlflowStore", lambda results, uri: store)
+    monkeypatch.setattr(tracking_projector, "write_lineage", lambda *_: None)
 
     def call(*, live: bool) -> Memory:
         projector = Projector(fake_results.root)

@@ -15,6 +15,8 @@ import pytest
 
 from orchestrator.tracking import new_database, store
 from orchestrator.tracking.history import Point
+from orchestrator.tracking.lineage import write_lineage
+from orchestrator.tracking.source import RunResult
 from orchestrator.tracking.sqlite_client import REVISION, SqliteClient, revision
 from orchestrator.tracking.store import MlflowStore, StoredRun
 from orchestrator.tracking.sweeps import Projector, reconcile
@@ -36,6 +38,10 @@ def use(results: Path) -> MlflowStore:
     for name in ("first", "second", "third"):
         run = opened.create(name, {"nmt.sweep": "s", "nmt.kind": "run"}, 1000)
         opened.write(run, points=points, spec={"a": {"b": 1, "c": None}})
+    dataset = {"name": "toy", "digest": "d1", "source_type": "corpus", "source": "{}", "profile": '{"train": 3}'}
+    result = RunResult("done", 1000, 2000, 2, {}, {"weights_sha256": "ab"}, dataset=dataset, best_step=2)
+    for _ in range(2):
+        write_lineage(opened, run, result, "model", [Point("bleu", 27.0, 2000, 0)], {"nmt.row": "third"})
     opened.write_status(run, "FINISHED", 2000)
     again = MlflowStore(results)
     first, second, _ = sorted(again.search("s"), key=lambda run: run.info.run_name)
@@ -56,6 +62,9 @@ def tables(results: Path) -> dict[str, list[Any]]:
         text = "\n".join(connection.iterdump()).replace(results.as_uri(), "RESULTS")
         for run_id, name in connection.execute("SELECT run_uuid, name FROM runs"):
             text = text.replace(run_id, name)
+        for number, model in enumerate(re.findall(r"m-[0-9a-f]{32}", text)):
+            text = text.replace(model, f"m-{number}")
+    text = re.sub(r"'[0-9a-f]{32}'", "UUID", text)
     text = re.sub(r"\b1[78]\d{11}\b", "NOW", text)
     text = re.sub(r"('nmt.ledger',)'[0-9a-f]{16}'", r"\1 LEDGER", text)
     return {"schema": re.findall(r"^CREATE .*", text, re.M), "rows": sorted(re.findall(r"^INSERT .*", text, re.M))}
