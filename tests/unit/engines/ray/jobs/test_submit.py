@@ -11,12 +11,21 @@ import pytest
 
 from orchestrator.cli.commands.submit import make_job
 from orchestrator.cli.run import sweep
+from orchestrator.engines.ray.jobs import upload
 from orchestrator.engines.ray.jobs.api import Client
 from orchestrator.engines.ray.jobs.upload import MIB, mib
 from orchestrator.errors import UserError
 
 SMOKE = "cluster/smoke.yaml"
 TOKEN = "c0ffee" * 8
+
+
+@pytest.fixture
+def uploading(repository, monkeypatch):
+    """The checkout may have new code that git does not track yet."""
+    if not (repository / ".git").exists():
+        pytest.skip("no git here")
+    monkeypatch.setattr(upload, "CODE", ())
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +98,7 @@ def test_no_token_is_one_line(cli, monkeypatch, tmp_path):
     assert code == 2 and len(err.splitlines()) == 1 and "RAY_AUTH_TOKEN_PATH" in err
 
 
-def test_a_dry_run_needs_no_cluster_and_tells_what_is_uploaded(cli, monkeypatch):
+def test_a_dry_run_needs_no_cluster_and_tells_what_is_uploaded(cli, monkeypatch, uploading):
     monkeypatch.delenv("RAY_AUTH_TOKEN")
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/nowhere")
     code, out, _ = cli("submit", SMOKE, "--dry-run")
@@ -104,7 +113,7 @@ def test_a_dry_run_needs_no_cluster_and_tells_what_is_uploaded(cli, monkeypatch)
     assert code == 0 and f"uploading {told}\n" in err and told.endswith(f" {mib(sizes[0])}") and sizes[0] < 4 * MIB
 
 
-def test_a_bucket_named_here_is_opened_there(cli, monkeypatch):
+def test_a_bucket_named_here_is_opened_there(cli, monkeypatch, uploading):
     """Neither the option nor this machine's environment makes this process look for it."""
     monkeypatch.setenv("NMT_RESULTS", "s3://nowhere/here")
     code, out, err = cli("submit", SMOKE, "--dry-run", "--results", "s3://nowhere/there")
