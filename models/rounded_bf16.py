@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.library import Library
 
 from models.paths import PATHS
 from models.processor import has_bf16_units
@@ -31,7 +32,7 @@ def operand(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x.float() if dtype == torch.bfloat16 and x.device.type == "cpu" and rounds() else x
 
 
-def _replace(library: torch.library.Library, name: str) -> None:
+def _replace(library: Library, name: str) -> None:
     """Makes autocast's `name` round its inputs, and its result where they are computed in fp32."""
     product = getattr(torch.ops.aten, name).default
 
@@ -49,8 +50,8 @@ def _replace(library: torch.library.Library, name: str) -> None:
     library.impl(name, rounded, "AutocastCPU", allow_override=True)
 
 
-def _install() -> torch.library.Library:
-    library = torch.library.Library("aten", "IMPL")
+def _install() -> Library:
+    library = Library("aten", "IMPL")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Warning only once for all operators")
         for name in PRODUCTS:

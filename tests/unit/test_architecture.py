@@ -21,7 +21,7 @@ HEAVY = {"torch", "ray", "mlflow", "pydantic", "matplotlib", "numpy", "pandas", 
 
 # Spelled in two parts, so that this file passes its own test.
 HOSTS = ["py" + "pi.org", "python" + "hosted.org", "npm" + "js.org", "npm" + "js.com", "deb." + "debian.org"]
-PLACES = ["/wo" + "rk/", "." + "library", "/opt/" + "pypi", "/opt/" + "wheels"]
+PLACES = ["/wo" + "rk/", "/." + "library", "/opt/" + "pypi", "/opt/" + "wheels"]
 
 UNSAFE_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 UNSAFE_CALLS = {

@@ -160,7 +160,6 @@ NEUTRAL = [
     ("train.snapshot_every", 7),  # without snapshots
     ("data.vocab", {"src": 100, "tgt": 100}),  # declared sizes: the manifest decides
     ("data.corpus", "another name of the same text"),
-    ("optim.restart.schedule.factor", 3.0),  # of a schedule that does not use it
     ("model.encoder.connection", {"kind": "residual", "wide": True, "size": 4}),  # defaults written out
 ]
 

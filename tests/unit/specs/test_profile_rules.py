@@ -129,7 +129,6 @@ def test_an_override_of_a_lists_item_changes_that_item_alone(spec: Write) -> Non
 
     assert found("model.regularizers.1.weight=0.7") == [("diversity", 0.1), ("encoder_l2", 0.7)]
     assert found("model.regularizers.0.weight=0.7") == [("diversity", 0.7), ("encoder_l2", 0.2)]
-    assert found("model.regularizers.0.weight=0.7", "model.regularizers.0.weight=0.8") == [("diversity", 0.8), ("encoder_l2", 0.2)]
     assert found("model.regularizers.0={weight: 0.7}") == [("diversity", 0.7), ("encoder_l2", 0.2)]
     ((kind, weight), _) = found("model.regularizers.0={kind: encoder_l2}")
     assert kind == "encoder_l2" and weight != 0.1, "an item of another kind has its own defaults"

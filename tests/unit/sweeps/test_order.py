@@ -75,8 +75,8 @@ def test_asha_decides_as_the_spec_says(tmp_path):
 )
 def test_what_a_sweep_leaves_as_it_is(tmp_path, monkeypatch, status, stated, stopped_here, final):
     monkeypatch.setattr(driver, "result_of", lambda task, ledger: {"status": status, "failed_as_stated": stated})
-    one = task("a")
-    assert sweep([one], tmp_path)._is_final(one, {one.name: 5} if stopped_here else {"a/b/other:1": 5}) is final
+    one: Any = SimpleNamespace(name="a/b/a:1", scorings={})
+    assert sweep([task("a")], tmp_path)._is_final(one, {one.name: 5} if stopped_here else {"a/b/other:1": 5}) is final
 
 
 @pytest.mark.parametrize(("status", "starts"), [("done", True), ("diverged", False), ("failed", False), ("stopped", True)])

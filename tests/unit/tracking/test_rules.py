@@ -300,4 +300,4 @@ def test_control_characters_reach_no_tag_and_no_page() -> None:
     assert text("one\x1b[31m\ntwo\u202e", 99) == "one\\x1b[31m\ntwo\\u202e"
     run = Finished("fused", 1, "failed", "failed: a | <b>\x1b", 1, {})
     sweep = SweepRecord("s", "s", 1, [])
-    assert r"failed: a \| \<b\>\x1b" in overview(sweep, [run], ["failed"]).tags["mlflow.note.content"]
+    assert r"failed: a \| \<b\>\\x1b" in overview(sweep, [run], ["failed"]).tags["mlflow.note.content"]
