@@ -30,7 +30,7 @@ from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.parameters import check_initial
 from orchestrator.sweeps.phases import phase
 from orchestrator.sweeps.rerun import set_aside_results
-from orchestrator.sweeps.row import decoding_is_damaged, needs_training, result_of
+from orchestrator.sweeps.row import needs_training, result_of, spec_is_damaged
 from orchestrator.sweeps.task import Task
 from orchestrator.sweeps.tasks import group_jobs, make_tasks, topological_levels
 from orchestrator.tracking.sweeps import BackgroundProjector
@@ -155,7 +155,7 @@ class Sweep:
     def _is_final(self, task: Task, stopped: dict[str, int]) -> bool:
         result = result_of(task, self.ledger)
         status = result["status"]
-        if status == "done" and any(decoding_is_damaged(task, self.ledger, scoring) for scoring in task.scorings.values()):
+        if status == "done" and spec_is_damaged(task, self.ledger):
             return False
         return result["failed_as_stated"] or status in ("done", "diverged") or (status == "stopped" and task.name in stopped)
 

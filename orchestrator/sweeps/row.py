@@ -15,6 +15,7 @@ from models.transformer import Transformer, build, count_parameters
 from orchestrator import cpu
 from orchestrator.data import expected_text
 from orchestrator.data.prepare import Prepared, prepare
+from orchestrator.data.recorded_spec import read_spec
 from orchestrator.decoding.forced import reference_nll
 from orchestrator.decoding.length_penalty import tune, with_alpha
 from orchestrator.decoding.translate import decode_corpus
@@ -77,7 +78,7 @@ def run_row(
         if _any_worker(runtime, needs_training(task, ledger)):
             record = _train(task, runtime, prepared, ledger, lock, own)
             ledger = Ledger(Path(task.results), lock=lock)  # translations in mirrors are of other weights
-        elif ledger.read_spec(task.train_key) is None:
+        elif spec_is_damaged(task, ledger):
             _write_spec(task, ledger)
         assert record is not None
         if record["status"] == "done":
@@ -100,16 +101,16 @@ def needs_training(task: Task, ledger: Ledger) -> bool:
 
 
 def _missing_scorings(task: Task, ledger: Ledger) -> list[Scoring]:
-    """Scorings without a score, or of a damaged decoding: the row's own, or those of `also`."""
-    return [
-        s
-        for s in task.scorings.values()
-        if s.keys.score is None or ledger.read_score(task.train_key, s.keys.score) is None or decoding_is_damaged(task, ledger, s)
-    ]
+    """Scorings without a score: the row's own, or those of `also`."""
+    return [s for s in task.scorings.values() if _score(task, ledger, s) is None]
 
 
-def decoding_is_damaged(task: Task, ledger: Ledger, scoring: Scoring) -> bool:
-    return scoring.keys.decode is not None and ledger.decoding_is_damaged(task.train_key, scoring.keys.decode)
+def _score(task: Task, ledger: Ledger, scoring: Scoring) -> dict[str, Any] | None:
+    """The record of a score. None if it is missing, or its decoding is damaged: both are then made again."""
+    keys = scoring.keys
+    if keys.score is None or (keys.decode is not None and ledger.decoding_is_damaged(task.train_key, keys.decode)):
+        return None
+    return ledger.read_score(task.train_key, keys.score)
 
 
 def _needs_decoding(task: Task, ledger: Ledger) -> bool:
@@ -150,6 +151,10 @@ def _train(
         ledger.write_capsule(task.train_key, collect(device=str(runtime.device), threads=spec.train.threads))
         ledger.write_train(task.train_key, record)
     return record
+
+
+def spec_is_damaged(task: Task, ledger: Ledger) -> bool:
+    return (task.run_dir / "spec.yaml").is_file() and read_spec(ledger, task.train_key) is None
 
 
 def _write_spec(task: Task, ledger: Ledger) -> None:
@@ -235,7 +240,7 @@ def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
     keys = task.run_keys
     train_record = ledger.read_train(task.train_key) or {}
     decoded = ledger.read_decode_record(task.train_key, keys.decode) if keys.decode else None
-    scores = {name: ledger.read_score(task.train_key, s.keys.score) if s.keys.score else None for name, s in task.scorings.items()}
+    scores = {name: _score(task, ledger, s) for name, s in task.scorings.items()}
     scored = scores[""]
     outcome = outcome_of(train_record, scores.values(), task.failed_below)
     return {

@@ -68,6 +68,19 @@ def test_every_figure_is_scored_and_nothing_twice(spec: Write, options: Executio
     json.dumps(record)
 
 
+def test_damage_is_told_and_made_again_from_the_weights(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
+    (record,) = execute(rows_of(spec), [1], options)
+    (run,) = options.results.glob("*/train.json")
+    files = [next((run.parent / "decode").glob("*.txt")), next((run.parent / "score").glob("*.json")), run.parent / "spec.yaml"]
+    whole = [path.read_bytes() for path in files]
+    for path in files:
+        path.write_bytes(b"x" + path.read_bytes()[1:])
+    (again,) = execute(rows_of(spec), [1], options)
+    assert again == record | {"sentences_per_second": again["sentences_per_second"]} and counted == {"train": 1, "decode_corpus": 3}
+    assert [path.read_bytes() for path in files] == whole
+    assert execute(rows_of(spec), [1], options) == [again] and counted == {"train": 1, "decode_corpus": 3}
+
+
 def test_a_score_may_name_its_own_beam(spec: Write, options: ExecutionOptions, counted: dict[str, int]) -> None:
     """Greedy beside beam: one training, two searches; a row that searches greedily itself shares the second."""
     rows = resolve(
