@@ -37,15 +37,13 @@ def _replace(library: Library, name: str) -> None:
     product = getattr(torch.ops.aten, name).default
 
     def cast(x: Any) -> Any:
-        return operand(x, torch.bfloat16) if isinstance(x, Tensor) and x.dtype in (torch.float32, torch.bfloat16) else x
+        eligible = isinstance(x, Tensor) and x.is_floating_point() and x.dtype != torch.float64
+        return operand(x, torch.get_autocast_dtype("cpu")) if eligible else x
 
     def rounded(*args: Any, **options: Any) -> Tensor:
-        dtype = torch.get_autocast_dtype("cpu")
-        if dtype != torch.bfloat16:
-            raise NotImplementedError(f"autocast to {dtype} on a CPU; expected bfloat16")
         with torch.autocast("cpu", enabled=False):
             y: Tensor = product(*map(cast, args), **{key: cast(value) for key, value in options.items()})
-            return y.bfloat16() if y.dtype == torch.float32 else y
+            return y.to(torch.get_autocast_dtype("cpu")) if y.dtype == torch.float32 else y
 
     library.impl(name, rounded, "AutocastCPU", allow_override=True)
 

@@ -40,7 +40,7 @@ class Products(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         name = function.overloadpacket.__name__
-        if any(part in name for part in ("mm", "linear", "conv", "attention", "dot", "addmv", "addr")):
+        if any(part in name for part in ("mm", "mv", "linear", "conv", "attention", "dot", "addr")):
             kinds = {a.dtype for a in args if isinstance(a, Tensor)}
             self.bf16[name] += BF16 in kinds
             self.fp32 += torch.float32 in kinds
