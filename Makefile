@@ -31,7 +31,8 @@ FEWER := $(if $(AVX512),avx2,baseline)
 FEWER_ATEN := $(if $(AVX512),avx2,default)
 FEWER_ONEDNN := $(if $(AVX512),AVX2,SSE41)
 ARITHMETIC := tests/unit/models/test_native.py tests/unit/models/test_inference.py tests/unit/models/test_decoder_step.py \
-  tests/unit/models/test_definitions.py tests/unit/decoding
+  tests/unit/models/test_definitions.py tests/unit/decoding \
+  tests/unit/training/test_updates.py tests/unit/training/test_train.py::test_learns_and_repeats_bit_for_bit
 
 .PHONY: help setup quickstart about-quickstart test test-slow test-gpu check format docs lock peers clean chromium iproute2 aarch64 mlflow-server
 
