@@ -75,7 +75,7 @@ def test_asha_decides_as_the_spec_says(tmp_path):
 )
 def test_what_a_sweep_leaves_as_it_is(tmp_path, monkeypatch, status, stated, stopped_here, final):
     monkeypatch.setattr(driver, "result_of", lambda task, ledger: {"status": status, "failed_as_stated": stated})
-    one: Any = SimpleNamespace(name="a/b/a:1", scorings={})
+    one: Any = SimpleNamespace(name="a/b/a:1", run_dir=tmp_path / "none")
     assert sweep([task("a")], tmp_path)._is_final(one, {one.name: 5} if stopped_here else {"a/b/other:1": 5}) is final
 
 
