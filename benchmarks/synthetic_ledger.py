@@ -63,4 +63,4 @@ def _run(ledger: Ledger, keys: dict[str, str], spec: dict[str, Any], chance: ran
     ledger.write_capsule(train, {"key": train, "python": "synthetic"})
     ledger.write_train(train, about | {"weights_sha256": train, "reason": ""})
     ledger.write_decode(train, decode, {"sentences_per_second": chance.uniform(10, 40)}, ["synthetic"] * 100)
-    ledger.write_score(train, score, {"bleu": bleu, "chrf": bleu * 1.8, "signature": "synthetic|nrefs:1|tok:13a"})
+    ledger.write_score(train, score, {"bleu": bleu, "chrf": {"score": bleu * 1.8}, "signature": "synthetic|nrefs:1|tok:13a"})
