@@ -71,7 +71,7 @@ def test_a_search_takes_its_tolerance_from_the_floor_once(tmp_path: Path, cli: R
     places = ["--engine", "local", "--no-tracking", "--results", results, "--cache-dir", tmp_path / "cache"]
     code, _, err = cli("sweep", file, *places)
     assert code == 2 and err.startswith(f"error: {file}:5: sweep.scheduler.tolerance: found noise: no noise floor of demo/search/base has")
-    assert f"nmt-ablate noise {file}#base --results {results}" in err and not (results / "sweeps").exists()
+    assert f"nmt-ablate noise '{file}#base' --results {results}" in err and not (results / "sweeps").exists()
     assert cli("noise", f"{file}#base", "--seeds", 2, *places)[0] == 0
     (floor,) = (results / "noise").glob("*.json")
     record = json.loads(floor.read_text())
