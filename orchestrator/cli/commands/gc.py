@@ -31,8 +31,6 @@ def gc(results: Path, *, delete: bool, weights: bool, as_json: bool) -> None:
         _print("kept", "rule", [(i.path, i.rule, i.size, i.row, i.why) for i in kept])
     for line in plan.notes:
         log(f"warning: {line}")
-    for orphan in object_store.orphans(results, delete=delete):
-        log(f"{'removed' if delete else 'would go'}: {orphan.name}, {_bytes(orphan.size)}: {orphan.why}")
     total = _bytes(sum(item.size for item in removed))
     if delete:
         log(f"removed {len(removed)} things, {total}")

@@ -1,30 +1,24 @@
 """The ledger in an object store: `--results s3://bucket/prefix`.
 
-A process works on a scratch copy (`NMT_SCRATCH`, default the user's cache) laid out like any results folder, so that code which writes
-results does not change. This package synchronises the copy and the bucket:
+The bucket holds the files of a results folder under the same names. A process works on a scratch copy (`NMT_SCRATCH`, default the user's
+cache), so that code which writes results does not change. A run's folder, or the files of a sweep, form a group.
 
-    PREFIX/heads/RUN16.json  PREFIX/heads/sweeps/NAME.json      one head per run and per sweep (a "group")
-    PREFIX/files/RUN16/train.json.EPOCH-SHA16 ...               contents, never overwritten
+*Whole or absent.* One PUT replaces an object as a whole. A file is uploaded before the record that names it (weights before their manifest,
+translations before their record). Readers verify the digests of records, texts and tensors.
 
-*Atomicity.* A head lists the group's files with their sha256 and objects. Contents are uploaded first; one conditional PUT of the head
-(If-Match its ETag) then makes all of them visible together. Whatever a head names is therefore complete after any crash. An object that
-no head names is an orphan, which `gc` lists and removes.
+*Claims.* RUN16/lock.json and sweeps/NAME.lock.json say which process has a group. A process takes or renews a claim by a conditional PUT
+(If-None-Match, If-Match). It renews its claim every 15 s and before each upload. Another process takes the claim over if the owner released
+it, was a process of this machine that has died, or did not renew it for 60 s by the server's clock. A process that lost its claim uploads
+nothing more and ends with FencedError at its next write.
 
-*Locks.* The head is also the lock. It holds the owner (host, pid, boot), the epoch, `held`, and a heartbeat that the same conditional PUT
-renews every 15 s. Taking a group raises its epoch (If-None-Match for a new group). It is refused while the owner is alive. It succeeds at
-once if the owner released the group or was a process of this machine that has died, else once the head is older than the lease (60 s) by
-the server's clock. A process that lost the epoch fails the If-Match, publishes nothing more and ends with FencedError at its next write.
-Object names contain the epoch, so that a late deletion by the old owner cannot remove objects of the new one.
+*Uploads.* Each claim has a thread that looks for changed files every second. If the server is unreachable, it retries while the training
+continues. Releasing a lock uploads the rest. It waits up to NMT_REMOTE_PATIENCE seconds for the server and then fails with one line; the
+same command uploads the rest later from the scratch copy.
 
-*Publishing.* Each held lock has a thread (`lease`) that polls the folder every second and publishes changes. If the server is unreachable
-it retries with growing pauses while the training continues. Releasing the lock publishes the rest, waits up to NMT_REMOTE_PATIENCE seconds
-for the server and then fails with one line; the same command publishes it later from the scratch copy.
-
-*Reading.* Changed heads are read and small files fetched at once; tensors are fetched on demand and verified by sha256. The local copy is
-ahead of the bucket only if the newest epoch was its own: then nothing is fetched over it, and the next owner here publishes it. Otherwise
-the copy is made equal to the bucket.
+*Downloads.* Small files are fetched if their ETag changed, tensors on demand. If this copy had the claim last, its files are the newest
+and stay. Otherwise the copy is made equal to the bucket.
 
 Credentials come from the environment that AWS tools read (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION,
-AWS_ENDPOINT_URL, a container's or machine's role); they are never stored, and are removed from messages. MLflow's store, analyses and
-Ray's state stay in the scratch copy. NFS and other mounted file systems are folders and do not need this package.
+AWS_ENDPOINT_URL, a role). They are never stored, and are removed from messages. MLflow's store, analyses and Ray's state stay in the
+scratch copy. NFS and other mounted file systems are folders and do not need this package.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -94,57 +94,28 @@ class Bucket:
         return data, _found(answer.meta)
 
     def download(self, name: str, path: Path) -> None:
-        """Streams an object into `path`. FileNotFoundError if it does not exist."""
+        """Streams an object into `path`. FileNotFoundError if the object does not exist."""
         try:
             with path.open("wb") as file:
                 for chunk in self._store.get(name).stream(min_chunk_size=2**20):
                     file.write(chunk)
-        except FileNotFoundError:
-            raise
-        except OSError:
+        except OSError:  # the object does not exist, or the disk is full
             raise
         except Exception as error:
             raise self._failed("read", name, error) from None
 
-    def put(self, name: str, content: bytes | Path) -> None:
-        """Uploads, large files in parts. Names are unique per content, so a repeated upload is harmless. OSError of the file itself."""
-        if isinstance(content, Path):
-            content.stat()
+    def put(self, name: str, content: bytes | Path) -> str:
+        """Uploads an object, a large file in parts, and returns its ETag. FileNotFoundError if the file is gone."""
         try:
-            self._store.put(name, content)
+            return str(self._store.put(name, content)["e_tag"])
         except FileNotFoundError:
             raise
         except Exception as error:
             raise self._failed("write", name, error) from None
 
-    def create(self, name: str, content: bytes) -> str:
-        """Creates an object and returns its ETag. LostRace if it exists."""
-        return self._conditional(name, content, "create")
-
-    def swap(self, name: str, content: bytes, etag: str) -> str:
-        """Replaces the object with this ETag and returns the new ETag. LostRace if the object has another."""
-        return self._conditional(name, content, {"e_tag": etag})
-
-    def list(self, prefix: str) -> Iterator[Found]:
-        try:
-            for chunk in self._store.list(prefix):
-                yield from map(_found, chunk)
-        except Exception as error:
-            raise self._failed("list", prefix, error) from None
-
-    def delete(self, names: Iterable[str]) -> None:
-        """Deletes objects; missing ones are no error."""
-        wanted = list(names)
-        try:
-            if wanted:
-                self._store.delete(wanted)
-        except FileNotFoundError:
-            for name in wanted if len(wanted) > 1 else []:
-                self.delete([name])
-        except Exception as error:
-            raise self._failed("delete", wanted[0], error) from None
-
-    def _conditional(self, name: str, content: bytes, mode: Any) -> str:
+    def put_if(self, name: str, content: bytes, etag: str | None) -> str:
+        """Replaces the object with this ETag (None: creates it) and returns the new ETag. LostRace if the object has another."""
+        mode: Any = "create" if etag is None else {"e_tag": etag}
         try:
             return str(self._store.put(name, content, mode=mode, use_multipart=False)["e_tag"])
         except Exception as error:
@@ -152,8 +123,25 @@ class Bucket:
                 raise LostRace(name) from error
             raise self._failed("write", name, error) from None
 
+    def list(self, prefix: str | None = None) -> Iterator[Found]:
+        """The objects in a folder (None: all)."""
+        try:
+            for chunk in self._store.list(prefix):
+                yield from map(_found, chunk)
+        except Exception as error:
+            raise self._failed("list", prefix or "objects", error) from None
+
+    def delete(self, name: str) -> None:
+        """Deletes an object; a missing one is no error."""
+        try:
+            self._store.delete(name)
+        except FileNotFoundError:
+            pass
+        except Exception as error:
+            raise self._failed("delete", name, error) from None
+
     def _failed(self, verb: str, name: str, error: Exception) -> RemoteError:
-        return RemoteError(f"{self.url}: cannot {verb} {name}: {without_login(self.url, error) or clean(error)}")
+        return RemoteError(f"{self.url}: cannot {verb}{name and f' {name}'}: {without_login(self.url, error) or clean(error)}")
 
 
 def without_login(url: str, error: Exception) -> str | None:

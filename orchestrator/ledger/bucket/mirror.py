@@ -1,34 +1,35 @@
-"""The scratch copy of a bucket's ledger: fetches what is newer in the bucket, tensors on demand."""
+"""The scratch copy of a bucket's ledger: fetches what is newer in the bucket, tensors on demand, and uploads what is newer here."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import secrets
-import sys
+import socket
 import threading
-import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from datetime import datetime
-from functools import partial
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from orchestrator.errors import LockedError, RemoteError, UserError
+from orchestrator.faults import fault
 from orchestrator.files import atomic
+from orchestrator.ledger import run_lock
+from orchestrator.ledger.bucket import claim as claims
 from orchestrator.ledger.bucket import group as groups
-from orchestrator.ledger.bucket import head as heads
 from orchestrator.ledger.bucket.bucket import Bucket, Found, LostRace
-from orchestrator.ledger.bucket.head import BEAT, LEASE, TRIES, Entry, Head, sha256_of
-from orchestrator.ledger.bucket.index import Index, Indexes, stat_of
-from orchestrator.ledger.run_lock import RunLock, record_of
+from orchestrator.ledger.bucket.index import Index, Indexes, Known, stat_of
+from orchestrator.ledger.bucket.lease import Lease, take
 from orchestrator.paths import user_cache
 
 AT_ONCE = 8
-"""Objects fetched concurrently."""
+"""Groups fetched concurrently."""
+TRIES = 4
+"""Attempts at uploading a group whose files are being replaced."""
+_PROBE = ".probe"
 
 
 def scratch_of(url: str) -> Path:
@@ -39,225 +40,223 @@ def scratch_of(url: str) -> Path:
 
 
 class Mirror:
-    """`root`: the scratch folder; `open_leases`: leases of released locks whose last state is not yet published, by group."""
+    """`root`: the scratch folder."""
 
     def __init__(self, root: Path, bucket: Bucket) -> None:
         self.root, self.bucket, self.url = root, bucket, bucket.url
         self.indexes = Indexes(root)
-        self.open_leases: dict[str, Any] = {}  # values: Lease
-        self.followed: set[str] = set()
-        self._conditional = False
+        self._followed: set[Path] = set()
+        self._clock: timedelta | None = None  # the server's, relative to ours
+
+    def lease(self, lock: Path, *, steal: bool, timeout: float) -> Lease | None:
+        """Claims the group of a lock file; None for a lock of this machine alone."""
+        group = groups.group_of_lock(lock, self.root)
+        return None if group is None else take(self, group, steal=steal, timeout=timeout)
 
     # ------------------------------------------------------------ fetching
 
     def pull_all(self) -> None:
-        """Pulls every group whose head changed. UserError if the server does not answer."""
+        """Updates every group. UserError if the server does not answer."""
+        listed: dict[str, list[Found]] = defaultdict(list)
         try:
-            found = [one for one in self.bucket.list("heads") if one.name.endswith(".json") and one.name != heads.name_of("lifecycle")]
-            changed = [one for one in found if self._changed(one)]
-            if len(changed) > 50:
-                print(f"{self.url}: fetching {len(changed)} runs", file=sys.stderr)
+            for found in self.bucket.list():
+                if found.name.startswith("heads/"):
+                    raise UserError(f"--results {self.url}: was written by an older version; expected an empty prefix")
+                if (group := groups.group_of(found.name)) is not None:
+                    listed[group].append(found)
+            for group in self.indexes.groups() - {"lifecycle"}:
+                listed.setdefault(group, [])
             with ThreadPoolExecutor(AT_ONCE) as pool:
-                list(pool.map(self._pull_found, changed))
+                list(pool.map(lambda group: self._pull(group, listed[group]), listed))
         except RemoteError as error:
             raise UserError(f"--results {error}") from None
 
     def pull(self, path: Path) -> None:
-        """Pulls the group of a file or folder. RemoteError if the server does not answer."""
-        group = groups.group_of_path(path, self.root)
-        answer = None if group is None else heads.read(self.bucket, group)
-        if answer is not None:
-            self._pull(*answer)
+        """Updates the group of a file or folder. RemoteError if the server does not answer."""
+        group = groups.group_of(self._name(path))
+        if group is not None:
+            self._pull(group, self._listed(group))
 
-    def _changed(self, found: Found) -> bool:
-        group = heads.group_of(found.name)
+    def _listed(self, group: str) -> list[Found]:
+        return [found for found in self.bucket.list(group.partition("/")[0]) if groups.group_of(found.name) == group]
+
+    def _pull(self, group: str, found: list[Found]) -> None:
+        """Updates a group from its objects, unless a process of this machine has it."""
+        lock, objects = self.root / groups.lock_of(group), {one.name: one for one in found}
+        claim_etag = objects[groups.claim_of(group)].etag if groups.claim_of(group) in objects else ""
         index = self.indexes.read(group)
-        return index.etag != found.etag or index.held or not self.is_here(group, index)
-
-    def is_here(self, group: str, index: Index) -> bool:
-        """Returns False if a user removed the group's files from the copy. They are then fetched again; a removal is never published."""
-        return not index.files or bool(groups.files_in(self.root, group))
-
-    def _pull_found(self, found: Found) -> None:
-        answer = heads.read(self.bucket, heads.group_of(found.name))
-        if answer is not None:
-            self._pull(*answer)
-
-    def _pull(self, head: Head, found: Found) -> None:
-        if self._is_ours(head, self.indexes.read(head.group)):
+        if index.claim == claim_etag and not index.held and self._is_equal(group, index, objects):
             return
-        with self.indexes.exclusive(head.group):
-            index = self.indexes.read(head.group)
-            if not self._is_ours(head, index):
-                self.become(head, found, index)
-                self._sign(head, found)
+        with self.indexes.exclusive(group):
+            index, owner = self.indexes.read(group), run_lock.owner(lock)
+            if owner is not None and owner.get("host") == socket.gethostname():
+                return
+            answer = claims.read(self.bucket, group)
+            self.download(group, index, objects, ours=answer is None or answer[0].token == index.token)
+            if answer is not None:
+                age = datetime.now(UTC) - answer[1].modified  # only for display; `lease` uses the server's clock
+                index.claim, index.held = answer[1].etag, answer[0].held and age.total_seconds() < 3 * claims.LEASE
+                if lock.parent.is_dir() and (index.held or run_lock.record_of(lock).get("remote")):  # for `status`, `gc` and `import`
+                    record = answer[0].owner | {"epoch": answer[0].epoch, "held": index.held, "remote": True}
+                    atomic.write_json(self.root / groups.claim_of(group), record)
+            self.indexes.write(group, index)
 
-    def _is_ours(self, head: Head, index: Index) -> bool:
-        """Whether the local copy is newer than this head, or no other process took the group since this copy had it."""
-        return head.epoch < index.epoch or (index.ahead and head.epoch == index.epoch and self.is_here(head.group, index))
+    def _is_equal(self, group: str, index: Index, objects: Mapping[str, Found]) -> bool:
+        """Returns whether the copy has every object of the group in its present state."""
+        here = set(groups.files_in(self.root, group))
+        wanted = {name: found.etag for name, found in objects.items() if groups.is_file(name)}
+        return {name: known.etag for name, known in index.files.items()} == wanted and all(
+            name in here or groups.on_demand(name) for name in wanted
+        )
 
-    def become(self, head: Head, found: Found, index: Index) -> None:
-        """Makes the local copy of the group equal to its head. The caller has exclusive access (`Indexes.exclusive`)."""
-        for _ in range(TRIES):
-            try:
-                self._write(head, index)
-                break
-            except FileNotFoundError:  # replaced meanwhile: a newer head names the new objects
-                answer = heads.read(self.bucket, head.group)
-                if answer is None:
-                    return
-                head, found = answer
-        else:
-            raise RemoteError(f"{self.url}: {head.group} names an object that is not there")
-        index.saw(head, found.etag)
-        index.stats = {name: stat for name in head.files if (stat := stat_of(self.root / name)) is not None}
-        index.mine = 0
-        self.indexes.write(head.group, index)
+    def download(self, group: str, index: Index, objects: Mapping[str, Found] | None = None, *, ours: bool, journal: bool = False) -> None:
+        """Fetches the group's small files (journal: and its journal) and updates `index`. The caller has exclusive access to the group.
 
-    def _write(self, head: Head, index: Index) -> None:
-        here = groups.files_in(self.root, head.group)
-        known = {name for name in here if name in head.files and index.files.get(name) == head.files[name] and index.knows(self.root, name)}
-        known |= {name for name in here if name in head.files and name not in known and self._same(name, head.files[name])}
-        doomed = [name for name in here if name not in known and (name not in head.files or groups.on_demand(name))]
-        done = f"{head.group}/train.json"
-        if (self.root / done).exists() and done not in known:
-            (self.root / done).unlink()  # unfinished while files are replaced; it is written again last
-        for name in sorted(doomed, key=groups.publishing_order, reverse=True):
-            (self.root / name).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                (self.root / name).parent.rmdir()
-        for name in sorted(head.files, key=groups.publishing_order):
-            if name not in known and not groups.on_demand(name):
-                self.fetch(name, head.files[name])
+        ours: this copy had the group last, so that its files are the newest and stay. Otherwise the copy is made equal to the bucket.
+        """
+        objects = {found.name: found for found in self._listed(group)} if objects is None else objects
+        wanted = {name: found for name, found in objects.items() if groups.is_file(name)}
+        for name in sorted(groups.files_in(self.root, group), key=groups.writing_order, reverse=True):
+            known = index.files.get(name)
+            equal = name in wanted and known is not None and known.etag == wanted[name].etag and index.is_uploaded(self.root, name)
+            if not ours and not equal:
+                (self.root / name).unlink()
+        for name, found in sorted(wanted.items(), key=lambda item: groups.writing_order(item[0])):
+            if name not in index.files or index.files[name].etag != found.etag:
+                index.files[name] = Known(etag=found.etag, size=found.size)
+            if not (self.root / name).exists() and (not groups.on_demand(name) or (journal and name.endswith("/journal.jsonl"))):
+                self._fetch(name, index)
+        index.files = {name: known for name, known in index.files.items() if name in wanted}
 
-    def _same(self, name: str, entry: Entry) -> bool:
-        path = self.root / name
-        return path.stat().st_size == entry.bytes and sha256_of(path) == entry.sha256
-
-    def fetch(self, name: str, entry: Entry) -> None:
-        """Downloads and verifies one file. FileNotFoundError if the object is gone; RemoteError if its sha256 is not the head's."""
+    def _fetch(self, name: str, index: Index) -> None:
+        """Downloads one file. Nothing if the object was deleted meanwhile."""
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         tmp = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
         try:
-            self.bucket.download(entry.object, tmp)
-            if sha256_of(tmp) != entry.sha256:
-                raise RemoteError(f"{self.url}/{entry.object}: its sha256 is not the one in the head")
+            self.bucket.download(name, tmp)
             tmp.replace(path)
+            index.files[name].stat = stat_of(path)
+        except FileNotFoundError:
+            pass
         finally:
             tmp.unlink(missing_ok=True)
 
     def fetch_missing(self, path: Path) -> None:
-        """Fetches the missing tensors and journals at or below `path` that the head names."""
-        if path.absolute() == self.root:
-            for each in groups.groups_in(self.root):
-                self._fetch_group(each, self._below(self.root / each))
-            return
-        group = groups.group_of_path(path, self.root)
-        if group is not None:
-            self._fetch_group(group, self._below(path))
-
-    def _fetch_group(self, group: str, below: str) -> None:
-        """If an object is gone, the newer head is consulted; a file that it does not name stays absent."""
-        for name, entry in self._absent(group, below):
-            try:
-                self.fetch(name, entry)
-            except FileNotFoundError:
-                self.pull(self.root / name)
-                newer = self.indexes.read(group).files.get(name, entry)
-                with contextlib.suppress(FileNotFoundError):
-                    if newer != entry:
-                        self.fetch(name, newer)
-
-    def _absent(self, group: str, below: str) -> list[tuple[str, Entry]]:
-        files = self.indexes.read(group).files
-        names = [name for name in files if groups.on_demand(name) and (name == below or name.startswith(f"{below}/"))]
-        return [(name, files[name]) for name in names if not (self.root / name).exists() and groups.is_needed(self.root, name)]
-
-    def _below(self, path: Path) -> str:
-        return path.absolute().relative_to(self.root).as_posix()
+        """Fetches the missing tensors and journals at or below `path`."""
+        for group in self._groups_at(path):
+            with self.indexes.exclusive(group):
+                index = self.indexes.read(group)
+                names = self._absent(index, path)
+                for name in names:
+                    self._fetch(name, index)
+                if names:
+                    self.indexes.write(group, index)
 
     def absent_bytes(self, path: Path) -> int:
-        group = groups.group_of_path(path, self.root)
-        if group is None:
-            return 0
-        return sum(entry.bytes for _, entry in self._absent(group, self._below(path)))
+        """Bytes of the tensors and journals at or below `path` that are only in the bucket."""
+        indexes = [self.indexes.read(group) for group in self._groups_at(path)]
+        return sum(index.files[name].size for index in indexes for name in self._absent(index, path))
 
-    # ------------------------------------------------------------ owners
+    def _absent(self, index: Index, path: Path) -> list[str]:
+        below = "" if path.absolute() == self.root else self._name(path)
+        names = [name for name in index.files if groups.on_demand(name) and f"{name}/".startswith(below and f"{below}/")]
+        return [name for name in names if not (self.root / name).exists() and groups.is_needed(self.root, name)]
 
-    def _sign(self, head: Head, found: Found) -> None:
-        """Writes the owner's record beside the lock file, for `status`, `gc` and `import`. The owner's own machine writes it itself."""
-        lock = groups.lock_of(head.group, self.root)
-        known = record_of(lock)
-        age = time.time() - found.modified.timestamp()  # only for display; `lease` uses the server's clock
-        held = head.held and age < 3 * LEASE
-        owner = {name: value for name, value in head.owner.items() if name != "token"}
-        record: dict[str, Any] = owner | {"epoch": head.epoch, "held": held, "remote": True}
-        if (held or known.get("remote")) and lock.parent.is_dir():
-            atomic.write_json(lock.with_name(f"{lock.name}.json"), record)
+    def _groups_at(self, path: Path) -> Iterable[str]:
+        if path.absolute() == self.root:
+            return self.indexes.groups()
+        group = groups.group_of(self._name(path))
+        return [] if group is None else [group]
 
-    def server_now(self) -> datetime:
-        """The time of the server's clock, from a small object written for the purpose."""
-        with self._probe() as name:
-            answer = self.bucket.get(name)
-            assert answer is not None
-            return answer[1].modified
+    def _name(self, path: Path) -> str:
+        return path.absolute().relative_to(self.root).as_posix()
 
-    def check_conditions(self) -> None:
-        """UserError if the server ignores the conditions of a PUT, on which locking depends. Checked once per process."""
-        if self._conditional:
-            return
-        with self._probe() as name:
-            for again in (partial(self.bucket.create, name, b"second"), partial(self.bucket.swap, name, b"third", f'"{32 * "f"}"')):
-                try:
-                    again()
-                except LostRace:
-                    continue
-                raise UserError(f"{self.url}: the server ignores If-None-Match or If-Match; expected one with conditional writes")
-        self._conditional = True
+    # ------------------------------------------------------------ uploading
 
-    @contextmanager
-    def _probe(self) -> Iterator[str]:
-        name = f"probe/{secrets.token_hex(8)}"
-        self.bucket.create(name, b"probe")
-        try:
-            yield name
-        finally:
-            with contextlib.suppress(RemoteError):
-                self.bucket.delete([name])
+    def upload(self, group: str, before_each: Callable[[], None]) -> None:
+        """Uploads the changed files of a group that this process has, and deletes the objects of files that were removed."""
+        with self.indexes.exclusive(group):
+            index = self.indexes.read(group)
+            try:
+                for _ in range(TRIES):
+                    with suppress(FileNotFoundError):  # removed while it was read, for example an older checkpoint
+                        return self._upload(group, index, before_each)
+            finally:
+                self.indexes.write(group, index)
+        raise RemoteError(f"{self.url}/{group}: its files change faster than they are read")
 
-    # ------------------------------------------------------------ publishing and following
+    def _upload(self, group: str, index: Index, before_each: Callable[[], None]) -> None:
+        root, contents = self.root, dict[str, tuple[tuple[int, int] | None, bytes | Path]]()
+        records = [name for name in groups.files_in(root, group) if name.endswith(".json") and not index.is_uploaded(root, name)]
+        for name in records:  # read before the other files are listed, which therefore include those that the records name
+            contents[name] = stat_of(root / name), (root / name).read_bytes()
+        here = groups.files_in(root, group)
+        for name in here:
+            if not name.endswith(".json") and not index.is_uploaded(root, name):
+                path = root / name
+                contents[name] = stat_of(path), path if name.endswith(".safetensors") else path.read_bytes()
+        for name in sorted(contents, key=groups.writing_order):
+            before_each()
+            fault("remote_pre_upload")
+            stat, content = contents[name]
+            etag = self.bucket.put(name, content)
+            index.files[name] = Known(etag=etag, size=0 if stat is None else stat[0], stat=stat)
+        gone = [name for name in index.files if name not in (*here, *records)]
+        for name in sorted(gone, key=groups.writing_order, reverse=True):
+            if not (groups.on_demand(name) and groups.is_needed(root, name)):
+                self.bucket.delete(name)
+                del index.files[name]
 
     def push_all(self) -> None:
-        """Publishes what a killed process left here and what was not written under a lock. Groups owned by a live process are skipped."""
+        """Uploads what a killed process left here and what was not written under a lock. Groups of a live process are skipped."""
         for group in groups.groups_in(self.root):
-            index = self.indexes.read(group)
-            here = groups.files_in(self.root, group)
-            same = all(index.knows(self.root, name) for name in here) and all(
-                name in here or groups.on_demand(name) for name in index.files
-            )
-            if not same or not index.etag or (index.held and index.ahead):
-                with contextlib.suppress(LockedError), RunLock(groups.lock_of(group, self.root)):
+            index, here = self.indexes.read(group), groups.files_in(self.root, group)
+            lock = self.root / groups.lock_of(group)
+            killed = index.held and run_lock.is_over(run_lock.record_of(lock))
+            if killed or not index.claim or not all(index.is_uploaded(self.root, name) for name in here):
+                with suppress(LockedError), run_lock.RunLock(lock):
                     pass
 
+    # ------------------------------------------------------------ the server, and other machines
+
+    def check_server(self) -> None:
+        """UserError if the server ignores the conditions of a PUT, on which claims depend. Compares the clocks. Once per process."""
+        if self._clock is not None:
+            return
+        self.bucket.put(_PROBE, b"")
+        for etag in (None, f'"{32 * "f"}"'):
+            try:
+                self.bucket.put_if(_PROBE, b"", etag)
+            except LostRace:
+                continue
+            raise UserError(f"{self.url}: the server ignores If-None-Match or If-Match; expected one with conditional writes")
+        self.bucket.put(_PROBE, b"")
+        answer = self.bucket.get(_PROBE)
+        self._clock = timedelta() if answer is None else answer[1].modified - datetime.now(UTC)
+
+    def server_now(self) -> datetime:
+        """The time of the server's clock."""
+        return datetime.now(UTC) + (self._clock or timedelta())
+
     def follow(self, path: Path) -> None:
-        group = groups.group_of_path(path, self.root)
-        if group is not None:
-            self.followed.add(group)
+        """Updates the sweep of this file (`.stop`) now and regularly while this process has a run."""
+        self._followed.add(path)
+        with suppress(RemoteError):
+            self.pull(path)
 
     def pull_followed(self) -> None:
-        for group in self.followed:
-            answer = heads.read(self.bucket, group)
-            if answer is not None:
-                self._pull(*answer)
+        for path in self._followed:
+            self.pull(path)
 
     @contextmanager
     def following(self) -> Iterator[None]:
+        """Context: fetches what other machines upload every few seconds."""
         stop = threading.Event()
 
         def run() -> None:
-            while not stop.wait(BEAT):
-                with contextlib.suppress(UserError, RemoteError):  # the pull at the end of the sweep reports errors
+            while not stop.wait(claims.BEAT):
+                with suppress(UserError):  # the pull at the end of the sweep reports errors
                     self.pull_all()
 
         thread = threading.Thread(target=run, name="remote-following", daemon=True)

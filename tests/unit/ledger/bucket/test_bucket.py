@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,13 @@ pytest.importorskip("obstore", reason="the extra `s3` is not installed")
 
 from orchestrator.errors import FencedError, LockedError, RemoteError, UserError
 from orchestrator.ledger import checkpoint, object_store, weights
-from orchestrator.ledger.bucket import attach
-from orchestrator.ledger.bucket import head as heads
-from orchestrator.ledger.bucket import lease as claims
-from orchestrator.ledger.bucket.attach import AttachedMirror
-from orchestrator.ledger.bucket.bucket import Bucket
-from orchestrator.ledger.bucket.head import Head
+from orchestrator.ledger.bucket import attach, lease
+from orchestrator.ledger.bucket import claim as claims
+from orchestrator.ledger.bucket import group as groups
+from orchestrator.ledger.bucket.bucket import Bucket, LostRace
+from orchestrator.ledger.bucket.claim import Claim
+from orchestrator.ledger.bucket.mirror import Mirror
+from orchestrator.ledger.manifest import CorruptError
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 
@@ -39,18 +42,18 @@ class Machines:
         self.base, self.store, self.down, self.host = base, MemoryStore(), False, "one"
         monkeypatch.setattr("orchestrator.ledger.bucket.lease.POLL", 0.01)
         monkeypatch.setattr("orchestrator.ledger.bucket.lease.PAUSES", (0.01,))
-        monkeypatch.setenv(claims.PATIENCE, "0.05")
+        monkeypatch.setenv(lease.PATIENCE, "0.05")
 
     def __getattr__(self, name: str) -> Any:
         if self.down:
             raise OSError("connection refused")
         return getattr(self.store, name)
 
-    def machine(self, name: str) -> AttachedMirror:
+    def machine(self, name: str) -> Mirror:
         """Attached alone from now on."""
         root = self.base / name
         (root / ".remote").mkdir(parents=True, exist_ok=True)
-        mirror = AttachedMirror(root, Bucket(URL, self))
+        mirror = Mirror(root, Bucket(URL, self))
         object_store.forget()
         object_store.register(mirror)
         return mirror
@@ -58,8 +61,8 @@ class Machines:
     def objects(self) -> list[str]:
         return sorted(found["path"] for chunk in self.store.list() for found in chunk)
 
-    def head(self) -> Head:
-        return Head.decode(bytes(self.store.get(f"heads/{RUN}.json").bytes()))
+    def claim(self) -> Claim:
+        return Claim(**json.loads(bytes(self.store.get(f"{RUN}/lock.json").bytes())))
 
 
 @pytest.fixture
@@ -68,16 +71,30 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machin
     object_store.forget()
 
 
-def lock_of(mirror: AttachedMirror) -> RunLock:
+def lock_of(mirror: Mirror) -> RunLock:
     return RunLock(mirror.root / RUN / "lock")
 
 
-def train(mirror: AttachedMirror, lock: RunLock, steps: int = 3) -> None:
+def train(mirror: Mirror, lock: RunLock, steps: int = 3) -> None:
     run = mirror.root / RUN
     for step in range(1, steps + 1):
         checkpoint.save(run / "ckpt", step, {"model": {"w": TENSORS["w"] + step}}, {"step": step}, key=KEY, lock=lock)
     weights.save_weights(run / "weights", "last", TENSORS, {"step": steps}, key=KEY, lock=lock)
     Ledger(mirror.root, lock=lock).write_train(KEY, {"status": "done", "steps": steps})
+
+
+def elsewhere(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    """A second machine: the first owner's process counts as one of another machine there."""
+    monkeypatch.setattr(lease, "identity", lambda: {"host": "elsewhere", "pid": os.getpid()})
+    return machines.machine("two")
+
+
+def stopped(lock: RunLock) -> lease.Lease:
+    """The lease of an owner whose thread uploads nothing."""
+    held: lease.Lease = lock._lease
+    held._stop.set()
+    held._thread.join()
+    return held
 
 
 def finished(machines: Machines) -> None:
@@ -111,7 +128,7 @@ def test_wrong_bytes_are_refused(machines: Machines) -> None:
     machines.store.put(name, b"other bytes")
     other = machines.machine("two")
     other.pull_all()
-    with pytest.raises(RemoteError, match="sha256"):
+    with pytest.raises(CorruptError, match="sha256"):
         weights.load_weights(other.root / RUN / "weights", "last", key=KEY)
 
 
@@ -119,97 +136,137 @@ def test_a_second_process_is_refused_by_name_and_a_silent_one_is_followed(machin
     first = machines.machine("one")
     lock = lock_of(first).acquire()
     train(first, lock, steps=2)
-    second = machines.machine("two")
+    second = elsewhere(machines, monkeypatch)
     with pytest.raises(LockedError, match=rf"{URL}/{RUN}: locked by process {os.getpid()} on .* \(epoch 1\)"):
         lock_of(second).acquire()
-    monkeypatch.setattr(heads, "LEASE", -1.0)
-    lease = lock._lease
-    lease._end_thread()  # the owner hangs, and wakes up too late
-    lease.publish()
+    monkeypatch.setattr(claims, "LEASE", -1.0)
+    silent = stopped(lock)
+    silent.publish()
     with lock_of(second) as newer:
-        assert newer._lease.head.epoch == 2
+        assert newer._lease.claim.epoch == 2
         before = machines.objects()
         (first.root / RUN / "history.jsonl").write_text("{}\n")
         with pytest.raises(FencedError, match="epoch 1 is over, now process"):
-            lease.publish()
-        assert machines.head().epoch == 2 and "history.jsonl" not in str(machines.head().files)
-        assert set(before) <= set(machines.objects())  # it removed nothing of the newer owner's
+            silent.publish()  # the first owner wakes up too late
+        assert machines.claim().epoch == 2 and machines.objects() == before
         with pytest.raises(FencedError):
             lock.check()
-        assert Ledger(second.root).read_train(KEY) is not None  # what was published is what it goes on from
+        assert Ledger(second.root).read_train(KEY) is not None, "the second owner continues from what was uploaded"
     lock.release()
 
 
-def test_killed_between_contents_and_head(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_released_group_is_free_and_a_stolen_one_is_fenced_off(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock_of(machines.machine("one")).acquire().release()
+    two = lock_of(elsewhere(machines, monkeypatch)).acquire()
+    assert two._lease.claim.epoch == 2, "at once: nobody waits for a claim that was given up"
+    stopped(two)
+    three = lock_of(machines.machine("three")).acquire(steal=True)
+    assert three._lease.claim.epoch == 3
+    with pytest.raises(FencedError, match="epoch 2 is over"):
+        two._lease.publish()
+    with pytest.raises(FencedError):
+        two.check()
+    three.release()
+
+
+@pytest.mark.parametrize("upload", [1, 2, 3, 6, 9])
+def test_killed_during_an_upload_no_record_is_seen_without_what_it_names(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, upload: int
+) -> None:
     mirror = machines.machine("one")
     lock = lock_of(mirror).acquire()
-    lock._lease._end_thread()
+    silent = stopped(lock)
     train(mirror, lock)
-    monkeypatch.setenv("NMT_FAULT", "remote_pre_commit:raise")
-    with pytest.raises(RuntimeError, match="injected"):
-        lock._lease.publish()
-    monkeypatch.delenv("NMT_FAULT")
-    assert any(name.startswith(f"files/{RUN}/train.json") for name in machines.objects())
-    other = machines.machine("two")
-    other.pull_all()
-    assert Ledger(other.root).read_train(KEY) is None and not list((other.root / RUN).glob("ckpt"))
-    assert object_store.orphans(other.root, delete=False) == []  # a process has the run: an upload may be under way
-    monkeypatch.setattr(heads, "LEASE", -1.0)
+    put, puts = mirror.bucket.put, iter(range(1, 100))
+
+    def killed(name: str, content: bytes | Path) -> str:
+        if next(puts) == upload:
+            raise RuntimeError("killed")
+        return put(name, content)
+
+    monkeypatch.setattr(mirror.bucket, "put", killed)
+    with pytest.raises(RuntimeError, match="killed"):
+        silent.publish()
+    monkeypatch.setattr(claims, "LEASE", -1.0)
+    other = elsewhere(machines, monkeypatch)
     with lock_of(other):
-        pass
-    lost = object_store.orphans(other.root, delete=False)
-    assert {orphan.name for orphan in lost} == {name for name in machines.objects() if name.startswith("files/")} != set()
-    object_store.orphans(other.root, delete=True)
-    assert not [name for name in machines.objects() if name.startswith("files/")]
+        assert Ledger(other.root).read_train(KEY) is None
+        latest = checkpoint.latest_good(other.root / RUN / "ckpt", key=KEY, on_bad=lambda path, why: pytest.fail(why), repair=False)
+        assert latest is None or latest.step in (2, 3)
+        weights.load_weights(other.root / RUN / "weights", "last", key=KEY)
     lock._lease = None
     lock.release()
 
 
-def test_a_server_that_is_away_holds_nothing_up_until_the_end(machines: Machines, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_owner_s_state_replaces_what_was_not_uploaded_here(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = machines.machine("one")
+    lock = lock_of(first).acquire()
+    train(first, lock, steps=1)
+    silent = stopped(lock)
+    silent.publish()
+    (first.root / RUN / "history.jsonl").write_text('{"here": 1}\n')
+    lock._lease, lock._token = None, ""
+    lock.release()  # killed
+    (first.root / RUN / "lock.json").unlink()
+    monkeypatch.setattr(claims, "LEASE", -1.0)
+    second = elsewhere(machines, monkeypatch)
+    with lock_of(second) as newer:
+        train(second, newer)
+    machines.machine("one").pull_all()
+    assert Ledger(first.root).read_train(KEY) == {"key": KEY, "status": "done", "steps": 3}
+    assert not (first.root / RUN / "history.jsonl").exists()
+
+
+def test_a_file_that_a_user_removed_here_comes_back(machines: Machines) -> None:
+    finished(machines)
+    mirror = machines.machine("one")
+    before = machines.objects()
+    shutil.rmtree(mirror.root / RUN)
+    with lock_of(mirror):
+        assert Ledger(mirror.root).read_train(KEY) is not None
+    assert machines.objects() == before
+
+
+def test_a_server_that_is_away_does_not_stop_the_training(machines: Machines, capsys: pytest.CaptureFixture[str]) -> None:
     mirror = machines.machine("one")
     lock = lock_of(mirror).acquire()
     machines.down = True
-    train(mirror, lock)  # goes on
+    train(mirror, lock)
     with pytest.raises(RemoteError, match=f"not published: {RUN}; the same command publishes it later"):
         lock.release()
     assert "connection refused" in capsys.readouterr().err
     machines.down = False
-    with RunLock(mirror.root / "sweeps" / "name.lock"):  # the sweep that it belongs to ends
-        pass
-    assert not mirror.open_leases and not machines.head().held and f"{RUN}/train.json" in machines.head().files
+    object_store.push(mirror.root)
+    assert not machines.claim().held and f"{RUN}/train.json" in machines.objects()
 
 
 def test_what_a_killed_process_left_here_is_published_by_the_next_one(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror = machines.machine("one")
     lock = lock_of(mirror).acquire()
-    lock._lease._end_thread()
+    stopped(lock)
     train(mirror, lock)
     lock._lease, lock._token = None, ""
-    lock.release()  # as a kill does: the head still says that it is held
-    monkeypatch.setattr("orchestrator.ledger.bucket.acquire.is_over", lambda record: True)
+    lock.release()  # as a kill does: the claim still says that it is held
     again = machines.machine("one")
     again.pull_all()
     assert Ledger(again.root).read_train(KEY) is not None  # nothing older came over it
     object_store.push(again.root)
-    assert not machines.head().held and f"{RUN}/train.json" in machines.head().files
+    assert not machines.claim().held and f"{RUN}/train.json" in machines.objects()
 
 
-def test_a_manifest_is_not_seen_without_its_tensors(machines: Machines) -> None:
-    mirror = machines.machine("one")
-    with lock_of(mirror) as lock:
-        train(mirror, lock)
-        (file,) = (mirror.root / RUN / "weights").glob("*.safetensors")
-        lock._lease._end_thread()  # it may have published a copy of the file, which the head below does not name
-        file.unlink()
-        lock._lease.head = lock._lease.head.next(files={})
-        lock._lease.publish()
-        assert not [name for name in machines.head().files if "/weights/" in name]
-        assert f"{RUN}/train.json" in machines.head().files
+def test_a_write_whose_answer_was_lost_counts_if_it_is_ours(machines: Machines) -> None:
+    bucket = machines.machine("one").bucket
+    ours = Claim({"pid": 1}, "us", beat=3)
+    etag = claims.write(bucket, RUN, ours, None)
+    assert claims.write(bucket, RUN, ours, '"old"') == etag
+    for other in (replace(ours, beat=4), replace(ours, token="them")):
+        with pytest.raises(LostRace):
+            claims.write(bucket, RUN, other, '"old"')
 
 
 def test_a_server_without_conditions_is_refused(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror = machines.machine("one")
-    monkeypatch.setattr(mirror.bucket, "_conditional", lambda name, content, mode: "etag")
+    monkeypatch.setattr(mirror.bucket, "put_if", lambda name, content, etag: "etag")
     with pytest.raises(UserError, match="ignores If-None-Match or If-Match"):
         lock_of(mirror).acquire()
 
@@ -245,12 +302,20 @@ def test_the_scratch_copy_is_not_a_results_folder(machines: Machines) -> None:
     assert attach.place("file:///some/folder") == Path("/some/folder")
 
 
-def test_a_damaged_head_says_so(machines: Machines) -> None:
+def test_a_damaged_claim_and_an_older_bucket_are_one_line(machines: Machines) -> None:
     finished(machines)
-    text = bytes(machines.store.get(f"heads/{RUN}.json").bytes()).replace(b'"steps"', b'"stept"')
-    body: dict[str, Any] = json.loads(text)
-    body["epoch"] = 9
-    machines.store.put(f"heads/{RUN}.json", json.dumps(body).encode())
-    check: Callable[[], None] = machines.machine("two").pull_all
-    with pytest.raises(UserError, match=f"heads/{RUN}.json: is no head of this program"):
-        check()
+    machines.store.put(f"{RUN}/lock.json", b'{"held": true')
+    with pytest.raises(UserError, match=f"{RUN}/lock.json: is no claim of this program"):
+        machines.machine("two").pull_all()
+    machines.store.put(f"heads/{RUN}.json", b"{}")
+    with pytest.raises(UserError, match="was written by an older version"):
+        machines.machine("two").pull_all()
+
+
+def test_names_of_groups() -> None:
+    root = Path("/root")
+    locks = {f"{RUN}/lock": RUN, "sweeps/a.b.lock": "sweeps/a.b", ".lifecycle.lock": "lifecycle", "mlflow.lock": None}
+    assert {name: groups.group_of_lock(root / name, root) for name in locks} == locks
+    assert all(groups.lock_of(group) == name for name, group in locks.items() if group)
+    assert groups.group_of("sweeps/a.asha.json") == groups.group_of("sweeps/a.stop") == "sweeps/a"
+    assert groups.group_of("mlflow.db") is None and groups.group_of(f"{RUN}/ckpt/step-00000001") == RUN
