@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from orchestrator.files import atomic
-from orchestrator.files.locks import file_lock
 from orchestrator.tracking.store import MlflowStore, StoredRun
 
 
@@ -47,7 +48,7 @@ def project(results: Path, uri: str | None = None, selected: Path | None = None)
     notes, problems = _read([selected] if selected is not None else sorted(notes_of(results).glob("*.json")))
     if notes:
         store = MlflowStore(Path(results), uri)
-        with file_lock(store.lock("analyses")):
+        with FileLock(store.lock("analyses")):
             stored = _stored_runs(store)
             for note in notes:
                 _project(store, note, stored.get(note["id"], []))

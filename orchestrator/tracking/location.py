@@ -13,9 +13,10 @@ import sqlite3
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from filelock import FileLock
+
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
-from orchestrator.files.locks import file_lock
 
 FOLDER = "mlflow-artifacts"
 MIN_FREE_BYTES = 32 * 10**6
@@ -33,7 +34,7 @@ def ledger_id(results: Path) -> str:
     Created at the first call and stored in RESULTS/.tracking/ledger; a copy of the folder is the same ledger.
     """
     path = results / ".tracking" / "ledger"
-    with file_lock(results / ".tracking" / "ledger.lock"):
+    with FileLock(results / ".tracking" / "ledger.lock"):
         with contextlib.suppress(OSError):
             if _LEDGER_ID.fullmatch(stored := path.read_text(encoding="ascii", errors="replace").strip()):
                 return stored

@@ -10,8 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from orchestrator.files import atomic
-from orchestrator.files.locks import file_lock
 from orchestrator.paths import user_cache
 from orchestrator.tracking.environment import configure, sqlite_uri
 from orchestrator.tracking.sqlite_client import revision
@@ -22,7 +23,7 @@ def write_new_database(path: Path) -> None:
     folder = user_cache() / "mlflow"
     cached = folder / f"{version('mlflow')}.db"
     try:
-        with file_lock(folder / "lock"):
+        with FileLock(folder / "lock"):
             if revision(cached) is None:
                 with tempfile.TemporaryDirectory(dir=folder) as made:
                     _make(Path(made) / cached.name).replace(cached)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.files.locks import file_lock
+from filelock import FileLock
+
 from orchestrator.tracking.environment import impatient, reason
 from orchestrator.tracking.store import MlflowStore, StoredRun
 
@@ -33,7 +34,7 @@ def log_page(results: Path, sweep_id: str, uri: str | None = None) -> str | None
     try:
         with impatient():
             store = MlflowStore(results, uri)
-            with file_lock(store.lock(sweep_id)):
+            with FileLock(store.lock(sweep_id)):
                 for run in store.find({"nmt.sweep": sweep_id, "nmt.kind": "sweep"})[:1]:
                     parent = store.adopt(run)
                     store.write(parent, tags=copy_page(store, parent, sweep_id))

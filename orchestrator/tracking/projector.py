@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock
+
 from orchestrator.files import atomic
-from orchestrator.files.locks import file_lock
 from orchestrator.ledger.run_lock import owner
 from orchestrator.tracking.history import Point
 from orchestrator.tracking.lineage import write_lineage
@@ -102,7 +103,7 @@ class Projector:
     def project(self, sweep: SweepRecord, *, live: bool) -> Counter[str]:
         """`live`: a process runs the sweep. Rows without a final state are RUNNING if it is, or if a live process holds the run's lock."""
         try:
-            with file_lock(self.store.lock(sweep.id)):
+            with FileLock(self.store.lock(sweep.id)):
                 stored = self._stored.get(sweep.id) or self._look_up(sweep)
                 states = list(self._rows(sweep, stored, live=live))
                 self._parent(sweep, stored, states, live=live)

@@ -17,8 +17,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock
+
 from orchestrator.errors import UserError
-from orchestrator.files.locks import file_lock
 from orchestrator.tracking import entities, views
 from orchestrator.tracking.environment import configure, default_uri, is_server, redact, sqlite_path, with_driver
 from orchestrator.tracking.history import Point, flatten
@@ -67,7 +68,7 @@ class MlflowStore:
         if self._client is None:
             self._prepare_sqlite()
             # concurrent creation of a fresh database fails in three of four cases; a server has created its own
-            with contextlib.nullcontext() if self.server else file_lock(self.results / ".mlflow-init.lock"):
+            with contextlib.nullcontext() if self.server else FileLock(self.results / ".mlflow-init.lock"):
                 client = self._open()
                 self._experiment = self._find_experiment(client)
             self._client = client

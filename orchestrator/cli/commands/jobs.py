@@ -14,7 +14,7 @@ from orchestrator.cli.output import print_json
 from orchestrator.engines.ray.jobs.access import find_address, find_token
 from orchestrator.engines.ray.jobs.api import Client
 from orchestrator.engines.ray.jobs.follow import exit_code, follow
-from orchestrator.engines.ray.jobs.listing import job_table
+from orchestrator.engines.ray.jobs.listing import job_table, record
 from orchestrator.errors import Detached, UserError
 from orchestrator.safe_text import log
 
@@ -24,7 +24,7 @@ def list_jobs(address: str, as_json: bool) -> None:
     url = find_address(address)
     jobs = Client(url, find_token()).jobs()
     if as_json:
-        print_json({"address": url, "jobs": [job.to_json() for job in jobs]})
+        print_json({"address": url, "jobs": [record(job) for job in jobs]})
     elif not jobs:
         typer.echo(f"no jobs at {url}")
     else:
@@ -52,8 +52,8 @@ def follow_job(client: Client, id: str) -> NoReturn:
         command = f"nmt-ablate submit --attach {shlex.quote(id)} --address {shlex.quote(client.address)}"
         raise Detached(f"detached; {id} continues. To follow it again:  {command}") from None
     code = exit_code(job)
-    reason = f": {job.message.splitlines()[0][:300]}" if job.exit_code is None and job.message else ""
-    log(f"{id}: {job.status}, exit code {code}{reason}")
-    if job.exit_code is None or job.exit_code < 0 or code >= 128:  # the sweep could not say so itself
+    reason = f": {job.message.splitlines()[0][:300]}" if job.driver_exit_code is None and job.message else ""
+    log(f"{id}: {job.status.value}, exit code {code}{reason}")
+    if job.driver_exit_code is None or job.driver_exit_code < 0 or code >= 128:  # the sweep could not say so itself
         log("the same `nmt-ablate submit` resumes it from its last checkpoints, as a new attempt")
     raise typer.Exit(code)

@@ -14,7 +14,7 @@ import typer
 from orchestrator.cli.commands.jobs import follow_job
 from orchestrator.engines.ray.jobs import sweep_job, upload
 from orchestrator.engines.ray.jobs.access import find_address, find_token
-from orchestrator.engines.ray.jobs.api import Client
+from orchestrator.engines.ray.jobs.api import Client, is_active
 from orchestrator.engines.ray.jobs.attempts import join
 from orchestrator.engines.ray.jobs.sweep_job import FOLDERS, SweepJob
 from orchestrator.errors import UserError
@@ -46,24 +46,25 @@ def submit(
         return
     client = Client(url, find_token())
     files = _collect(job)
-    joined = join(client, job.id, lambda id: _upload(client, job, files, id), again=again)
-    if not joined.new:
-        running = client.job(joined.id)
-        attached = running is not None and running.active
-        log(f"{joined.id}: " + ("runs already: attached" if attached else "has succeeded already: nothing is run (--again would)"))
+    id, new = join(client, job.id, lambda id: _upload(client, job, files, id), again=again)
+    if not new:
+        running = client.job(id)
+        attached = running is not None and is_active(running)
+        log(f"{id}: " + ("runs already: attached" if attached else "has succeeded already: nothing is run (--again would)"))
     if not wait:
-        typer.echo(joined.id)
+        typer.echo(id)
         return
-    follow_job(client, joined.id)
+    follow_job(client, id)
 
 
 def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapping[str, str | None] | None = None) -> SweepJob:
     """The job of `sweep ARGUMENTS`. Parsed by the command itself, so that errors are reported before anything is uploaded."""
     app = typer.Typer(add_completion=False)
     app.command("sweep")(sweep)
-    command = typer.main.get_command(app)
-    # sweep would open the ledger that this machine's environment names
-    command.params = [_without_environment(parameter) if parameter.name in FOLDERS else parameter for parameter in command.params]
+    command = copy.deepcopy(typer.main.get_command(app))
+    for parameter in command.params:
+        if parameter.name in FOLDERS:
+            parameter.envvar = None  # sweep would open the ledger that this machine's environment names
     with command.make_context("submit", list(arguments)) as context:
         options = {
             name: value
@@ -76,12 +77,6 @@ def make_job(sweep: Callable[..., None], arguments: Sequence[str], folders: Mapp
                 written += _written(parameter.opts[0], options[parameter.name])
         options |= {name: value for name, value in (folders or {}).items() if value is not None}
         return sweep_job.make(ROOT, context.params["target"], options, written)
-
-
-def _without_environment(parameter: Any) -> Any:
-    plain = copy.copy(parameter)
-    plain.envvar = None
-    return plain
 
 
 def _written(option: str, value: Any) -> list[str]:

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 from filelock import FileLock
-from pydantic import BaseModel, ValidationError
+
+Stat = tuple[int, int]
+"""Size and mtime (ns)."""
 
 
-class Known(BaseModel):
+@dataclass
+class Known:
     """An object: its ETag and size in bytes; `stat`: size and mtime (ns) of the local file with the same content."""
 
     etag: str
     size: int
-    stat: tuple[int, int] | None = None
+    stat: Stat | None = None
 
 
-class Index(BaseModel):
+@dataclass
+class Index:
     """token: of the last claim of this copy. claim: ETag of the claim that was last seen; held: another process had the group then."""
 
     token: str = ""
     claim: str = ""
     held: bool = False
-    files: dict[str, Known] = {}
+    files: dict[str, Known] = field(default_factory=dict)
 
     def is_uploaded(self, root: Path, name: str) -> bool:
         """Returns whether the local file has not changed since it was equal to the object."""
         return name in self.files and self.files[name].stat is not None and self.files[name].stat == stat_of(root / name)
 
 
-def stat_of(path: Path) -> tuple[int, int] | None:
+def stat_of(path: Path) -> Stat | None:
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -49,8 +55,10 @@ class Indexes:
     def read(self, group: str) -> Index:
         """Reads an index. A missing or damaged one is empty: every file is then fetched again."""
         try:
-            return Index.model_validate_json((self.folder / "index" / f"{group}.json").read_bytes())
-        except (OSError, ValidationError):
+            body = dict(json.loads((self.folder / "index" / f"{group}.json").read_bytes()))
+            files = {name: Known(etag, size, stat and (stat[0], stat[1])) for name, (etag, size, stat) in body.pop("files").items()}
+            return Index(files=files, **body)
+        except (OSError, ValueError, TypeError, KeyError):
             return Index()
 
     def groups(self) -> set[str]:
@@ -61,7 +69,7 @@ class Indexes:
         path = self.folder / "index" / f"{group}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         tmp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        tmp.write_text(index.model_dump_json())
+        tmp.write_text(json.dumps(vars(index) | {"files": {name: astuple(known) for name, known in index.files.items()}}))
         tmp.replace(path)
 
     @contextmanager

@@ -22,7 +22,6 @@ from orchestrator.ledger.bucket import claim as claims
 from orchestrator.ledger.bucket import group as groups
 from orchestrator.ledger.bucket.bucket import Bucket, Found, LostRace
 from orchestrator.ledger.bucket.index import Index, Indexes, Known, stat_of
-from orchestrator.ledger.bucket.lease import Lease, take
 from orchestrator.paths import user_cache
 
 AT_ONCE = 8
@@ -47,11 +46,6 @@ class Mirror:
         self.indexes = Indexes(root)
         self._followed: set[Path] = set()
         self._clock: timedelta | None = None  # the server's, relative to ours
-
-    def lease(self, lock: Path, *, steal: bool, timeout: float) -> Lease | None:
-        """Claims the group of a lock file; None for a lock of this machine alone."""
-        group = groups.group_of_lock(lock, self.root)
-        return None if group is None else take(self, group, steal=steal, timeout=timeout)
 
     # ------------------------------------------------------------ fetching
 
@@ -123,7 +117,7 @@ class Mirror:
                 (self.root / name).unlink()
         for name, found in sorted(wanted.items(), key=lambda item: groups.writing_order(item[0])):
             if name not in index.files or index.files[name].etag != found.etag:
-                index.files[name] = Known(etag=found.etag, size=found.size)
+                index.files[name] = Known(found.etag, found.size)
             if not (self.root / name).exists() and (not groups.on_demand(name) or (journal and name.endswith("/journal.jsonl"))):
                 self._fetch(name, index)
         index.files = {name: known for name, known in index.files.items() if name in wanted}
@@ -201,7 +195,7 @@ class Mirror:
             fault("remote_pre_upload")
             stat, content = contents[name]
             etag = self.bucket.put(name, content)
-            index.files[name] = Known(etag=etag, size=0 if stat is None else stat[0], stat=stat)
+            index.files[name] = Known(etag, 0 if stat is None else stat[0], stat=stat)
         gone = [name for name in index.files if name not in (*here, *records)]
         for name in sorted(gone, key=groups.writing_order, reverse=True):
             if not (groups.on_demand(name) and groups.is_needed(root, name)):

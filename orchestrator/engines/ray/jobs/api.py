@@ -1,4 +1,4 @@
-"""A client of Ray's jobs API with an explicit token, time limits and one-line errors."""
+"""A client of Ray's jobs API whose errors are one line."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from ray.exceptions import AuthenticationError
-from ray.job_submission import JobSubmissionClient
+from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient
 
-from orchestrator.engines.ray.jobs.job import Job, JobExists
+from orchestrator.engines.ray.address import is_listening
 from orchestrator.errors import UserError
 from orchestrator.specs.positions import shown
-
-CONNECT_TIMEOUT, READ_TIMEOUT = 5.0, 120.0
-"""Seconds to reach the dashboard, and seconds for one answer (including an upload of 100 MiB)."""
 
 AGENT_TIMEOUT = 180.0
 """Seconds for which a submission is retried while the job agent of a new head is starting."""
@@ -28,12 +26,12 @@ for _name in ("ray.dashboard.modules.job.sdk", "ray.dashboard.modules.dashboard_
     logging.getLogger(_name).setLevel(logging.ERROR)  # importing them sets INFO
 
 
-class _LimitedClient(JobSubmissionClient):
-    """Requests have time limits and are never redirected, so that the token goes only to the given host."""
+class JobExists(Exception):
+    """A job of this id exists."""
 
-    def _do_request(self, method: str, endpoint: str, **options: Any) -> Any:
-        limits = {"timeout": (CONNECT_TIMEOUT, READ_TIMEOUT), "allow_redirects": False}
-        return super()._do_request(method, endpoint, **(limits | options))
+
+def is_active(job: JobDetails) -> bool:
+    return job.status in (JobStatus.PENDING, JobStatus.RUNNING)
 
 
 class Client:
@@ -41,8 +39,12 @@ class Client:
 
     def __init__(self, address: str, token: str) -> None:
         self.address, self._token = address, token
-        with self._user_errors(), _only_address(address):
-            self._sdk = _LimitedClient(address, headers={"Authorization": f"Bearer {token}"})
+        os.environ["RAY_API_SERVER_ADDRESS"] = address  # it precedes the argument
+        parts = urlsplit(address)
+        with self._user_errors():
+            if not is_listening(f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"):
+                raise ConnectionError
+            self._sdk = JobSubmissionClient(address, headers={"Authorization": f"Bearer {token}"})
 
     def submit(self, id: str, entrypoint: str, package: Path, env: dict[str, str], metadata: dict[str, str]) -> None:
         """Submits a job. package: a zip that becomes its working directory. JobExists if a job of this id exists."""
@@ -60,21 +62,20 @@ class Client:
                         raise
                 time.sleep(2.0)
 
-    def job(self, id: str) -> Job | None:
+    def job(self, id: str) -> JobDetails | None:
         """The job of this id; None if there is none."""
         with self._user_errors():
             try:
-                return _job(self._sdk.get_job_info(id))
+                return self._sdk.get_job_info(id)
             except RuntimeError as error:
                 if "status code 404" in str(error):
                     return None
                 raise
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[JobDetails]:
         """Submitted jobs, oldest first."""
         with self._user_errors():
-            jobs = [_job(details) for details in self._sdk.list_jobs() if details.submission_id]
-        return sorted(jobs, key=lambda job: job.started or 0.0)
+            return sorted((job for job in self._sdk.list_jobs() if job.submission_id), key=lambda job: job.start_time or 0)
 
     def logs(self, id: str) -> AsyncIterator[str]:
         """Yields the log from its first line until the job has ended. Raises any exception if the connection is lost."""
@@ -100,27 +101,3 @@ class Client:
                 raise UserError(f"{self.address}: this is no Ray dashboard (404)") from None
             text = shown(" ".join(str(error).replace(self._token, "***").split())[-300:], 300)
             raise UserError(f"{self.address}: Ray refused: {text}") from None
-
-
-@contextmanager
-def _only_address(address: str) -> Iterator[None]:
-    """Context: sets Ray's environment variables, which take precedence, to this address."""
-    before = {name: os.environ.pop(name, None) for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")}
-    os.environ["RAY_API_SERVER_ADDRESS"] = address
-    try:
-        yield
-    finally:
-        del os.environ["RAY_API_SERVER_ADDRESS"]
-        os.environ.update({name: value for name, value in before.items() if value is not None})
-
-
-def _job(details: Any) -> Job:
-    return Job(
-        id=str(details.submission_id),
-        status=str(getattr(details.status, "value", details.status)),
-        exit_code=details.driver_exit_code,
-        message=str(details.message or ""),
-        metadata=dict(details.metadata or {}),
-        started=None if details.start_time is None else details.start_time / 1000,
-        ended=None if details.end_time is None else details.end_time / 1000,
-    )

@@ -3,57 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from orchestrator.engines.ray.jobs.job import SUCCEEDED, Job, JobClient, JobExists
+from ray.job_submission import JobDetails, JobStatus
+
+from orchestrator.engines.ray.jobs.api import Client, JobExists, is_active
 from orchestrator.errors import UserError
 
 
-@dataclass(frozen=True)
-class Joined:
-    """The sweep's job. new: this call started it."""
-
-    id: str
-    new: bool
-
-
-def sweep_id(key: str) -> str:
-    """The id of a sweep's first attempt; later ones have the suffix -2, -3, ..."""
-    return f"sweep-{key[:16]}"
-
-
-def attempt(id: str, base: str) -> int | None:
-    """The number of a job among the attempts of `base`; None if it is not one of them."""
-    if id == base:
-        return 1
-    match = re.fullmatch(re.escape(base) + r"-([2-9]|[1-9][0-9]{1,5})", id)
-    return None if match is None else int(match[1])
-
-
-def latest(jobs: Iterable[Job], base: str) -> tuple[int, Job] | None:
-    """The number of the sweep's last attempt, and its job."""
-    numbered = [(number, job) for job in jobs if (number := attempt(job.id, base)) is not None]
-    return max(numbered, key=lambda pair: pair[0], default=None)
-
-
-def join(client: JobClient, base: str, submit: Callable[[str], None], *, again: bool = False) -> Joined:
-    """Joins the job that is active or has succeeded, else starts a new attempt by `submit`, which raises JobExists if another submission
-    came first.
+def join(client: Client, base: str, submit: Callable[[str], None], *, again: bool = False) -> tuple[str, bool]:
+    """Joins the job that is active or has succeeded, else starts a new attempt (`base`, `base`-2, ...) by `submit`, which raises JobExists
+    if another submission came first. Returns the job's id and whether this call started it.
 
     again: start a new attempt even after one that has succeeded.
     """
-    last = latest(client.jobs(), base)
-    for _ in range(100):
-        if last is not None and (last[1].active or (last[1].status == SUCCEEDED and not again)):
-            return Joined(last[1].id, new=False)
-        number = 1 if last is None else last[0] + 1
-        id = base if number == 1 else f"{base}-{number}"
+    for _ in range(10):
+        number, job = latest(client.jobs(), base)
+        if job is not None and (is_active(job) or (job.status == JobStatus.SUCCEEDED and not again)):
+            return str(job.submission_id), False
+        id = base if number == 0 else f"{base}-{number + 1}"
         try:
             submit(id)
-            return Joined(id, new=True)
+            return id, True
         except JobExists:
-            job = client.job(id)
-            last = None if job is None else (number, job)
             again = False  # the other submission's attempt is as new as ours would have been
     raise UserError(f"{base}: the cluster says that every attempt exists and shows none of them")
+
+
+def latest(jobs: list[JobDetails], base: str) -> tuple[int, JobDetails | None]:
+    """The number of the sweep's last attempt, and its job; 0 and None if there is none."""
+    numbered: list[tuple[int, JobDetails | None]] = [(0, None)]
+    for job in jobs:
+        if match := re.fullmatch(re.escape(base) + r"(?:-([1-9][0-9]{0,5}))?", job.submission_id or ""):
+            numbered.append((int(match[1] or 1), job))
+    return max(numbered, key=lambda pair: pair[0])

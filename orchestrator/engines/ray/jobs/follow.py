@@ -6,7 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from orchestrator.engines.ray.jobs.job import Job, JobClient
+from ray.job_submission import JobDetails, JobStatus
+
+from orchestrator.engines.ray.jobs.api import Client, is_active
 from orchestrator.errors import UserError
 
 PATIENCE = 120.0
@@ -15,7 +17,7 @@ PATIENCE = 120.0
 INTERRUPTED = 130
 
 
-def follow(client: JobClient, id: str, write: Callable[[str], None], *, patience: float = PATIENCE, pause: float = 1.0) -> Job:
+def follow(client: Client, id: str, write: Callable[[str], None], *, patience: float = PATIENCE, pause: float = 1.0) -> JobDetails:
     """Writes the whole log, each character once, and returns the job when it has ended.
 
     UserError if it does not exist, or if the cluster is unreachable for `patience` seconds. KeyboardInterrupt is propagated.
@@ -35,19 +37,20 @@ def follow(client: JobClient, id: str, write: Callable[[str], None], *, patience
             continue
         if job is None:
             raise UserError(f"{id}: the cluster has no such job")
-        if not job.active and (complete or waited >= patience):
+        if not is_active(job) and (complete or waited >= patience):
             return job
         time.sleep(pause)
 
 
-def exit_code(job: Job) -> int:
+def exit_code(job: JobDetails) -> int:
     """The exit code of the job; 130 if it was stopped, 128 plus the signal that killed it, 1 if it never ran."""
-    if job.exit_code is not None and job.status != "STOPPED":
-        return job.exit_code if job.exit_code >= 0 else 128 - job.exit_code
-    return {"SUCCEEDED": 0, "STOPPED": INTERRUPTED}.get(job.status, 1)
+    code = job.driver_exit_code
+    if code is not None and job.status != JobStatus.STOPPED:
+        return code if code >= 0 else 128 - code
+    return {JobStatus.SUCCEEDED: 0, JobStatus.STOPPED: INTERRUPTED}.get(job.status, 1)
 
 
-async def _tail(client: JobClient, id: str, write: Callable[[str], None], written: int) -> tuple[int, bool]:
+async def _tail(client: Client, id: str, write: Callable[[str], None], written: int) -> tuple[int, bool]:
     """Writes the log after its first `written` characters. Returns the number written so far, and whether the stream ended by itself.
 
     The stream starts at the first character at every call.

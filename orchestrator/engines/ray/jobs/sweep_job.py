@@ -10,7 +10,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from orchestrator.engines.execute import check_engine
-from orchestrator.engines.ray.jobs.attempts import sweep_id
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import component_versions
@@ -92,7 +91,9 @@ def make(root: Path, target: str, options: Mapping[str, Any], arguments: Sequenc
     outside = {path: f"{OUTSIDE}/{i}-{path.name}" for i, path in enumerate(tables) if path not in inside}
     extra = {place: _moved(path, place, root, outside) for path, place in outside.items()}
     extra |= {f"search_spaces/data/{path.name}": path.read_bytes() for path in entries if path not in inside}
-    return SweepJob(sweep_id(digest(content)), name, (_uploaded_target(root, target, outside), *arguments), number, inside, env, extra)
+    return SweepJob(
+        f"sweep-{digest(content)[:16]}", name, (_uploaded_target(root, target, outside), *arguments), number, inside, env, extra
+    )
 
 
 def _folders(options: Mapping[str, Any]) -> dict[str, str]:

@@ -53,7 +53,7 @@ class Machines:
         """Attached alone from now on."""
         root = self.base / name
         (root / ".remote").mkdir(parents=True, exist_ok=True)
-        mirror = Mirror(root, Bucket(URL, self))
+        mirror = attach.AttachedMirror(root, Bucket(URL, self))
         object_store.forget()
         object_store.register(mirror)
         return mirror
