@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
-import socket
 import stat
 import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -35,14 +32,13 @@ rows: {two-workers: {workers: 2}}
 
 
 def test_a_stop_ends_a_sweep_of_several_workers_with_its_first_row(tmp_path):
-    """Its Ray listens on loopback alone, has no failed task, holds no secret, and is gone without a file at the end."""
+    """Its Ray listens on loopback alone, holds no secret, and is gone without a file at the end."""
     driver = _start(tmp_path)
     try:
         folder = folder_of(driver.pid)
         assert not [path for path in folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700  # nobody else reaches what Ray makes below it
         assert _elsewhere(folder) <= 1  # the store of torch's own process group
-        assert _failed_tasks((tmp_path / "results" / "ray" / "auth_token").read_text()) == 0
         before = time.monotonic()
         driver.send_signal(signal.SIGTERM)
         _, err = driver.communicate(timeout=300)
@@ -109,21 +105,3 @@ def _elsewhere(folder: Path) -> int:
     ours = [line[1].partition(":")[0] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in inodes]
     assert len(ours) > 5
     return sum(address not in loopback for address in ours)
-
-
-def _failed_tasks(token: str) -> int:
-    """As the dashboard counts them."""
-    for port in range(8265, 8316):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)):
-                continue
-        request = urllib.request.Request(f"http://127.0.0.1:{port}/api/v0/tasks/summarize", headers={"Authorization": f"Bearer {token}"})
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                clusters = json.load(answer)["data"]["result"]["result"]["node_id_to_summary"].values()
-        except OSError:  # of another Ray, which does not take this token
-            continue
-        tasks = [task for cluster in clusters for task in cluster["summary"].values()]
-        assert any(task["func_or_class_name"].endswith(".get") for task in tasks), tasks
-        return sum(task["state_counts"].get("FAILED", 0) for task in tasks)
-    raise AssertionError("no dashboard")

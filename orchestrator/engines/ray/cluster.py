@@ -15,6 +15,8 @@ from orchestrator.engines.ray.environment import ray_environment, worker_variabl
 from orchestrator.engines.ray.head_watchdog import head_watchdog
 from orchestrator.engines.ray.session_folder import ray_folder, session
 from orchestrator.engines.resources import Capacity, Node, local_cpus
+from orchestrator.errors import UserError
+from orchestrator.specs.positions import shown
 
 DRIVER = "driver"
 """Custom resource of Tune drivers: they need no CPU, and on a cluster they stay on the head."""
@@ -30,16 +32,25 @@ def cluster(results: Path, *, several_workers: bool) -> Iterator[Capacity]:
     address = os.environ.get("RAY_ADDRESS")
     with nullcontext() if address else ray_folder() as folder:
         try:
-            if folder is None:
-                ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": worker_variables()})
-            else:
-                with ray_environment(folder, results):
-                    _start(folder, dashboard=several_workers or torch.cuda.is_available())
+            try:
+                if folder is None:
+                    ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": worker_variables()})
+                else:
+                    with ray_environment(folder, results):
+                        _start(folder, dashboard=several_workers or torch.cuda.is_available())
+            except Exception as error:  # Ray raises many types
+                raise UserError(start_failure(address, error)) from None
             node = None if address else "{NodeManagerAddress}:{NodeManagerPort}".format_map(ray.nodes()[0])
             with head_watchdog(ray.get_runtime_context().gcs_address, node):
                 yield _capacity(local=not address)
         finally:
             ray.shutdown()
+
+
+def start_failure(address: str | None, error: Exception) -> str:
+    """One line for an exception of `ray.init`."""
+    what = "Ray did not start" if address is None else f"RAY_ADDRESS {shown(address)}: Ray did not connect"
+    return f"{what} ({type(error).__name__}): {shown(' '.join(str(error).split()), 300)}; the same command tries again"
 
 
 def _start(folder: Path, *, dashboard: bool) -> None:

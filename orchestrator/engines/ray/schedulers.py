@@ -26,7 +26,7 @@ class StoppableFIFO(FIFOScheduler):
         tune_controller.search_alg.set_finished()
         for trial in tune_controller.get_trials():
             if trial.status == Trial.PENDING:
-                tune_controller._schedule_trial_stop(trial)  # the public `stop_trial` would print a line per trial
+                tune_controller.stop_trial(trial)
         return None
 
 

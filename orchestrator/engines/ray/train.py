@@ -14,7 +14,6 @@ from ray.tune.integration.ray_train import TuneReportCallback
 from torch import nn
 
 from orchestrator.engines.ray.network import NodeTorchConfig
-from orchestrator.engines.ray.report_queue import use_quiet_queue
 from orchestrator.engines.worker import run_task
 from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import Runtime
@@ -54,7 +53,6 @@ def fit(job: list[dict[str, Any]], workers: int, resources: dict[str, float], st
     resources: of each worker, {"CPU": n} or {"GPU": fraction}, as decided by the driver (this process may see no GPU).
     """
     use_gpu = "GPU" in resources
-    use_quiet_queue()
     TorchTrainer(
         worker_loop,
         train_loop_config={"job": job, "claim": claim},

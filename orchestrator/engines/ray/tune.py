@@ -90,8 +90,8 @@ class TuneReporter:
 class Silent(TrialProgressCallback):
     """Stands in for Ray's own, which prints a line at the end of each trial at any verbosity; ours say more."""
 
-    def _print(self, msg: str) -> None:
-        pass
+    def on_trial_complete(self, *arguments: Any, **options: Any) -> None:
+        """Prints nothing."""
 
 
 def trial(config: dict[str, Any]) -> None:

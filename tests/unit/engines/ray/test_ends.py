@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import signal
@@ -19,10 +18,9 @@ import pytest
 pytest.importorskip("ray")
 from orchestrator import interrupt
 from orchestrator.engines import worker
-from orchestrator.engines.ray import session_folder
+from orchestrator.engines.ray import cluster, session_folder
 from orchestrator.engines.ray.address import check_address
 from orchestrator.engines.ray.environment import ray_environment, secret_variables
-from orchestrator.engines.ray.report_queue import Empty, _QueueActor, _QuietActor
 from orchestrator.engines.ray.schedulers import StoppableFIFO
 from orchestrator.engines.ray.tune import limit_variables
 from orchestrator.errors import UserError
@@ -55,7 +53,7 @@ class Controller:
     def get_trials(self) -> list:
         return self.trials
 
-    def _schedule_trial_stop(self, trial: SimpleNamespace) -> None:
+    def stop_trial(self, trial: SimpleNamespace) -> None:
         trial.status = "TERMINATED"
 
 
@@ -82,10 +80,19 @@ def test_all_workers_of_a_row_end_before_it_begins_where_one_is_asked(tmp_path, 
     assert worker.run_task(task, runtime, []) is False
 
 
-def test_a_report_that_is_not_there_is_no_failed_task():
-    with pytest.raises(Empty):
-        asyncio.run(_QueueActor(1).get(0.01))
-    assert asyncio.run(_QuietActor(1).get(0.01)) is None
+@pytest.mark.parametrize(("address", "told"), [(None, "Ray did not start"), ("10.0.0.1:6379", "RAY_ADDRESS 10.0.0.1:6379: Ray did not")])
+def test_a_ray_that_does_not_start_is_one_line(tmp_path, monkeypatch, address, told):
+    def fail(*_, **__):
+        raise RuntimeError("The dashboard\nfailed to start")
+
+    monkeypatch.setattr(cluster.ray, "init", fail)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    if address is not None:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(UserError) as error, cluster.cluster(tmp_path, several_workers=True):
+        pass
+    (line,) = error.value.lines
+    assert line.startswith(told) and "(RuntimeError): The dashboard failed to start; the same command tries again" in line
 
 
 def test_folders_of_the_dead_are_removed_and_no_others(tmp_path, started):
