@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from orchestrator.faults import fault
 from orchestrator.files.atomic import naming, plain
@@ -50,32 +50,20 @@ class JsonLines:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def __enter__(self) -> JsonLines:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
 
-class Journal:
+class Journal(JsonLines):
     """One line per executed optimizer update, including repeated ones: {"step", "pid", "t"}. t is in seconds, for information only."""
-
-    def __init__(self, path: Path) -> None:
-        self._lines = JsonLines(path)
 
     def step(self, n: int) -> None:
         """Appends the line of update `n`."""
         fault("step", n)
-        self._lines.append({"step": n, "pid": os.getpid(), "t": round(time.time(), 3)})
-
-    def close(self) -> None:
-        self._lines.close()
-
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        self.append({"step": n, "pid": os.getpid(), "t": round(time.time(), 3)})
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

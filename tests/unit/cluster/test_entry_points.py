@@ -6,11 +6,9 @@ import os
 import signal
 import subprocess
 import time
-import zipfile
 from pathlib import Path
 
 import pytest
-from ray._private.runtime_env.packaging import create_package
 
 ROOT = Path(__file__).resolve().parents[3]
 STAND_IN = """#!/bin/sh
@@ -80,33 +78,3 @@ def test_a_stop_waits_for_the_sweep_to_save(job, tmp_path):
         time.sleep(0.05)
     os.killpg(running.pid, signal.SIGTERM)
     assert running.wait(60) == 130 and calls(tmp_path)[-1] == "saved"
-
-
-def test_ray_packs_neither_data_nor_results_nor_secrets(tmp_path):
-    checkout = tmp_path / "nmt"
-    kept = [
-        "orchestrator/cli/main.py",
-        "orchestrator/data/prepare.py",
-        "search_spaces/data/x.yaml",
-        "docs/results/ledger/a.json",
-        "cluster/sweep.sh",
-    ]
-    canaries = [
-        ".env",
-        "auth_token",
-        "deploy.pem",
-        "results/ab/weights.bin",
-        "data/train.de",
-        ".git/config",
-        "mlruns/meta",
-        ".venv/bin/python",
-    ]
-    for name in [*kept, *canaries]:
-        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
-        (checkout / name).write_text("x")
-    for name in (".gitignore", ".rayignore"):
-        (checkout / name).write_text((ROOT / name).read_text())
-    create_package(str(checkout), tmp_path / "package.zip", include_gitignore=True)
-    with zipfile.ZipFile(tmp_path / "package.zip") as package:
-        files = {name.partition("/")[2] if name.startswith("nmt/") else name for name in package.namelist() if not name.endswith("/")}
-    assert files - {".gitignore", ".rayignore"} == set(kept)

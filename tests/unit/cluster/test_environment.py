@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import re
 import subprocess
 from pathlib import Path
 
@@ -68,15 +67,6 @@ def test_a_lab_s_own_settings_win():
     assert ours["TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"] == "90" and ours["PATH"].startswith("/srv/nmt/.venv/bin:")
 
 
-def test_results_data_and_cache_are_options_of_the_command_line(cli):
-    """The names of the variables are those that `sweep` reads."""
-    from orchestrator.cli import options
-
-    text = Path(options.__file__).read_text()
-    for name in ("NMT_RESULTS", "NMT_DATA_DIR", "NMT_CACHE_DIR"):
-        assert f'envvar="{name}"' in text and env_sh()[name] == config_map()[name] and env_sh()[name].startswith("/")
-
-
 def patterns(name: str) -> list[str]:
     return [line.strip() for line in (ROOT / name).read_text().splitlines() if line.strip() and not line.startswith("#")]
 
@@ -123,13 +113,6 @@ def docker_ignores(path: str) -> bool:
         for head in heads
         for p in patterns(".dockerignore")
     )
-
-
-def test_the_two_lists_say_the_same():
-    def bare(pattern: str) -> str:
-        return re.sub(r"^(\*\*)?/", "", pattern).rstrip("/")
-
-    assert [bare(p) for p in patterns(".rayignore")] == [bare(p) for p in patterns(".dockerignore")]
 
 
 @pytest.mark.slow

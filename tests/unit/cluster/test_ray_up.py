@@ -40,11 +40,6 @@ def test_ray_fills_in_and_accepts_them(name):
     assert sum(node["min_workers"] for node in workers) == sum(node["max_workers"] for node in workers) == prepared["max_workers"] > 0
 
 
-def test_the_local_provider_has_as_many_workers_as_addresses():
-    config = load("ray-cluster-local.yaml")
-    assert config["provider"]["type"] == "local" and config["max_workers"] == len(config["provider"]["worker_ips"])
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_the_head_has_the_resource_of_the_drivers_and_no_other_node_has(name):
     config = load(name)

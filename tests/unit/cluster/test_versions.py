@@ -22,16 +22,6 @@ def test_ray_is_the_locked_one_in_the_image_and_in_the_manifests():
     assert found == [locked("ray")] * 2
 
 
-def test_no_other_version_of_ray_is_named():
-    named = {
-        (path.name, version)
-        for path in CLUSTER.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-        for version in re.findall(r"\bray(?:\[\w+(?:,\w+)*\])?(?:==|:|\s+)(\d+\.\d+\.\d+)", path.read_text(), re.IGNORECASE)
-    }
-    assert {version for _, version in named} <= {locked("ray")}, named
-
-
 def test_torch_is_the_makefile_s():
     (torch,) = re.findall(r"^TORCH := torch==(\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert re.findall(r"^ARG TORCH_VERSION=(\S+)$", (CLUSTER / "Dockerfile").read_text(), re.MULTILINE) == [torch, torch]
@@ -51,16 +41,6 @@ def test_the_mlflow_server_adds_only_what_the_lock_lacks():
     names = {name for name, _, _ in entries}
     assert {"psycopg2-binary", "flask-wtf"} <= names
     assert not names & set(re.findall(r"^([a-z0-9][\w.-]*)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
-
-
-def test_the_same_images_everywhere():
-    """Short names, without a registry's host, in three flavours; PostgreSQL in one version."""
-    images = set()
-    for path in CLUSTER.rglob("*.yaml"):
-        images |= set(re.findall(r"(?:image: |image, value: )\"?([^\s\"]+)", path.read_text()))
-    assert images == {"nmt-layer-fusion:cpu", "nmt-layer-fusion:cuda", "nmt-layer-fusion:mlflow", "postgres:17"}
-    stages = set(re.findall(r"^FROM .* AS (\w+)$", (CLUSTER / "Dockerfile").read_text(), re.MULTILINE))
-    assert {name.partition(":")[2] for name in images if name.startswith("nmt-")} <= stages
 
 
 def test_every_yaml_of_the_folder_is_read_by_some_test():
