@@ -143,8 +143,8 @@ def test_a_number_that_is_none_is_not_lost():
             assert y.isnan().all(dim=1).tolist() == [False, True, False]
 
 
-@pytest.mark.parametrize("rows", [1, 2, 14, 15, 32, 57, 161])
-@pytest.mark.parametrize(("inputs", "outputs"), [(16, 32), (300, 33), (512, 100), (1024, 256)])
+@pytest.mark.parametrize("rows", [1, 14, 15, 57, 161])
+@pytest.mark.parametrize(("inputs", "outputs"), [(16, 32), (300, 33), (512, 100)])
 @pytest.mark.parametrize("relu", [False, True])
 def test_a_linear_map_of_any_shape(random, rows, inputs, outputs, relu):
     x, w, b = (torch.randn(*shape, generator=random) for shape in ((rows, 1, inputs), (outputs, inputs), (outputs,)))
@@ -155,8 +155,8 @@ def test_a_linear_map_of_any_shape(random, rows, inputs, outputs, relu):
     torch.testing.assert_close(Linear(w, None, relu)(x), Linear(w, torch.zeros(outputs), relu)(x), atol=0, rtol=0)
 
 
-@pytest.mark.parametrize("rows", [1, 6, 7, 14, 15, 33])
-@pytest.mark.parametrize(("inputs", "outputs"), [(16, 32), (300, 33), (1024, 100), (4096, 64)])
+@pytest.mark.parametrize("rows", [1, 7, 14, 15])
+@pytest.mark.parametrize(("inputs", "outputs"), [(16, 32), (300, 33), (4096, 64)])
 @pytest.mark.parametrize("relu", [False, True])
 def test_a_linear_map_of_bytes_has_exact_sums(random, rows, inputs, outputs, relu):
     x, b, s = (torch.randn(*shape, generator=random) for shape in ((rows, 1, inputs), (outputs,), (outputs,)))
