@@ -49,12 +49,7 @@ class MultiHeadAttention(nn.Module):
         if flow.cache is not None:
             return self._step(x_NTD, keys_NSD, values_NSD, flow)
         if self.joint is not None and x_NTD is keys_NSD is values_NSD:
-            qkv = self.joint(x_NTD)
-            if self._by_rows(qkv, flow):
-                assert flow.bias is not None
-                z = native.attend_rows(qkv, _starts(x_NTD, flow.packing), flow.bias, self.num_heads, packed=flow.packing is not None)
-                return self.output(z)
-            q, k, v = _unpacked(qkv, flow.packing).chunk(3, dim=-1)
+            q, k, v = _unpacked(self.joint(x_NTD), flow.packing).chunk(3, dim=-1)
         elif PATHS.joint_maps and x_NTD is keys_NSD is values_NSD and self.one_product:
             weight = torch.cat((self.query.weight, self.key.weight, self.value.weight))
             bias = torch.cat((self.query.bias, self.key.bias, self.value.bias))
@@ -129,11 +124,6 @@ class MultiHeadAttention(nn.Module):
     def _plain(self, q: Tensor, flow: Flow) -> bool:
         """Whether `models.native` attends as this class does: no equation of a subclass, nobody who wants the weights."""
         return type(self)._attend is MultiHeadAttention._attend and flow.trace is None and native.attends(q, self.num_heads)
-
-    def _by_rows(self, qkv: Tensor, flow: Flow) -> bool:
-        """Whether they do so with a side's sentences as rows: every position sees those that the bias hides from none."""
-        own = type(self).shared is not MultiHeadAttention.shared or flow.causal or flow.bias is None or flow.bias.shape[1:3] != (1, 1)
-        return not own and self._plain(qkv[..., : self.output.in_features], flow)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.num_heads, self.d_head).transpose(1, 2)

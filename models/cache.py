@@ -32,13 +32,11 @@ CLOCK = nn.Identity()
 
 
 class Cache:
-    """Four kinds of memory. `extend`, `attend`: keys and values in cells, by sentence. `append` grows by time and belongs to a hypothesis,
-    as does `recent`, which is as long as asked for. `once` is made once and belongs to a sentence."""
+    """Three kinds of memory. `extend`, `attend`: keys and values in cells, by sentence. `recent`: the last positions of a hypothesis.
+    `once`: computed once for a sentence."""
 
     def __init__(self) -> None:
         self.length = 0
-        self._grown: dict[Slot, list[Tensor]] = {}
-        self._filled: dict[Slot, int] = {}
         self._recent: dict[Slot, Tensor] = {}
         self._made: dict[Slot, tuple[Tensor, ...]] = {}
         self._cells: dict[Slot, list[Tensor]] = {}  # [B, H, capacity, K]; of `attend` [B, 1, capacity, H K]
@@ -140,23 +138,6 @@ class Cache:
             self._end = self._capacity = kept
         self._compact_at = self._end + COMPACT_AFTER
 
-    def append(self, slot: Slot, *new: Tensor, window: int | None = None) -> tuple[Tensor, ...]:
-        """Add `new` [N, H, t, *] along the time axis (-2); return all so far, or the last `window` positions."""
-        step = new[0].shape[-2]
-        filled = self._filled.get(slot, 0)
-        buffers = self._grown.get(slot)
-        if buffers is None or filled + step > buffers[0].shape[-2]:
-            capacity = max(INITIAL_CAPACITY, 2 * (filled + step))
-            grown = [n.new_empty(*n.shape[:-2], capacity, n.shape[-1]) for n in new]
-            for buffer, old in zip(grown, buffers or [], strict=False):
-                buffer[..., :filled, :] = old[..., :filled, :]
-            self._grown[slot] = buffers = grown
-        for buffer, value in zip(buffers, new, strict=True):
-            buffer[..., filled : filled + step, :] = value
-        self._filled[slot] = filled + step
-        start = 0 if window is None else max(0, filled + step - window)
-        return tuple(buffer[..., start : filled + step, :] for buffer in buffers)
-
     def recent(self, slot: Slot, new: Tensor, past: int) -> Tensor:
         """[N, past + t, *]: `new` [N, t, *] behind the last `past` positions put into this slot, zeros before the first."""
         before = self._recent.get(slot)
@@ -165,10 +146,6 @@ class Cache:
         together = torch.cat((before, new), dim=1)
         self._recent[slot] = together[:, together.shape[1] - past :]
         return together
-
-    def filled(self, slot: Slot) -> int:
-        """Positions that `append` put into this slot."""
-        return self._filled.get(slot, 0)
 
     def once(self, slot: Slot, make: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
         """The result of `make`, computed at the first call for this slot (rows are sentences)."""
@@ -182,14 +159,6 @@ class Cache:
             self._past = self._past.index_select(0, hypotheses)
         for slot, recent in self._recent.items():
             self._recent[slot] = recent.index_select(0, hypotheses)
-        for slot, buffers in self._grown.items():
-            filled = self._filled[slot]
-            kept = []
-            for buffer in buffers:
-                moved = buffer.new_empty(len(hypotheses), *buffer.shape[1:])
-                moved[..., :filled, :] = buffer[..., :filled, :].index_select(0, hypotheses)
-                kept.append(moved)
-            self._grown[slot] = kept
 
     def select(self, sentences: Tensor) -> None:
         """Keep these rows of the per-sentence parts."""
@@ -205,7 +174,7 @@ class Cache:
 
     def bytes(self) -> int:
         """Memory held, in bytes."""
-        held = [t for kind in (self._grown, self._made, self._cells) for tensors in kind.values() for t in tensors]
+        held = [t for kind in (self._made, self._cells) for tensors in kind.values() for t in tensors]
         return sum(t.numel() * t.element_size() for t in (*held, *self._recent.values()))
 
 

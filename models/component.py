@@ -25,8 +25,8 @@ class Component(nn.Module):
 
     @classmethod
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        """One line, or None. `site`: side, num_layers, d_model, num_heads, norm."""
-        return None
+        """What is wrong with the options at this site, in one line; None: nothing. `site`: side, num_layers, d_model, num_heads, norm."""
+        return cls.check_rate(options)
 
     @staticmethod
     def check_rate(options: dict[str, Any], *, learns: bool = True) -> str | None:

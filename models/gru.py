@@ -1,6 +1,6 @@
 """Gated recurrent units, a forward and a backward one side by side.
 
-Shapes: n sentences, d units of a direction, D width of the input; the leading 2 are the directions. Rows of the weights: a gate after
+Shapes: d units of a direction, D width of the input; the leading 2 are the directions. Rows of the weights: a gate after
 the other, reset, update, candidate.
 """
 
@@ -50,14 +50,6 @@ class Gru(nn.Module):
         """The input's part of all gates, W x + b: [..., D] -> [..., 2, 3d]."""
         return F.linear(x, self.input.flatten(0, 1), self.input_offset().flatten()).unflatten(-1, (2, -1))
 
-    def cell(self, a_2nG: Tensor, h_2nd: Tensor) -> Tensor:
-        """One step of both directions: the input's products [2, n, 3d], the state [2, n, d] -> the new state."""
-        d = self.fan_out
-        gates = torch.sigmoid(a_2nG[..., : 2 * d] + h_2nd @ self.state[:, : 2 * d].mT)
-        r, u = gates.chunk(2, dim=-1)
-        c = torch.tanh(a_2nG[..., 2 * d :] + (r * h_2nd) @ self.state[:, 2 * d :].mT)
-        return (1.0 - u) * h_2nd + u * c
-
     def initialise(self, name: str, generator: torch.Generator) -> Tensor:
         """Each gate's matrix [W; U] as one map from D + d to d."""
         value = torch.empty(self.get_parameter(name).shape)
@@ -85,13 +77,6 @@ class TorchGru(Gru):
 
     def state_offset(self) -> Tensor | None:
         return self.state_bias
-
-    def cell(self, a_2nG: Tensor, h_2nd: Tensor) -> Tensor:
-        d = self.fan_out
-        b_2nG = h_2nd @ self.state.mT + self.state_bias[:, None]
-        r, z = torch.sigmoid(a_2nG[..., : 2 * d] + b_2nG[..., : 2 * d]).chunk(2, dim=-1)
-        c = torch.tanh(a_2nG[..., 2 * d :] + r * b_2nG[..., 2 * d :])
-        return (1.0 - z) * c + z * h_2nd
 
 
 GRUS: dict[str, type[Gru]] = {"recipe": Gru, "torch": TorchGru}

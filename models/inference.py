@@ -18,7 +18,7 @@ from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 from models import native
 from models.attention import MultiHeadAttention
-from models.decoder_step import DecoderStep, StackStep, chains, stands_alone
+from models.decoder_step import DecoderStep, stands_alone
 from models.embedding import InputEmbedding, Sinusoids
 from models.feed_forward import FeedForward
 from models.lazy_map import AtFirstUse, Make, Map
@@ -70,8 +70,6 @@ def prepared(model: nn.Module, precision: Precision = "fp32", *, beam: int = 1) 
                     _swap(stack, module, "rectified", AtFirstUse(make, [module.inner], "relu"))
                 elif stands_alone(module):
                     _swap(stack, module, "forward", DecoderStep(module, scratch))
-                elif chains(module):
-                    _swap(stack, module, "forward", StackStep(module, scratch))
         for module in model.modules():
             if isinstance(module, Transformer):
                 _swap(stack, module, "packs_sources", True)

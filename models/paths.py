@@ -18,7 +18,7 @@ class Paths:
 
     packing: padding leaves the batch in training (models.packing). dropout: cheap exact masks (models.dropout). attention: two batched
     products in place of torch's fused kernel on a CPU. joint_maps: queries, keys and values in one product. chunked_loss: no full logits
-    (models.loss). recurrence: scans with gradients by hand (models.gru_scan). fused_optimizer: its update in one kernel. matmul: fp32
+    (models.loss). fused_optimizer: its update in one kernel. matmul: fp32
     products by oneDNN where it is faster and still fp32. bf16: bf16 products in fp32 on CPUs without instructions for them
     (models.rounded_bf16). native: decoding's small steps in C where there is a compiler (models.native).
     """
@@ -28,7 +28,6 @@ class Paths:
     attention: bool = True
     joint_maps: bool = True
     chunked_loss: bool = True
-    recurrence: bool = True
     fused_optimizer: bool = True
     matmul: bool = True
     bf16: bool = True

@@ -1,6 +1,6 @@
 """Recurrence over the source: a bidirectional RNN, and an attentive RNN (Hao et al. 2019, section 3).
 
-Each has two forms of the same arithmetic: a scan with gradients by hand, and a plain loop for torch.compile and to compare with.
+Both are scans over the steps with gradients by hand (models.rnn_scan, models.arn_scan).
 Shapes: B sentences, S positions, T steps, D width of the input, d units of a direction. `mask` [B, S]: True = real.
 """
 
@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from models.arn_scan import ArnScan
 from models.gru import GRUS, Gru
 from models.packing import Packing
-from models.paths import PATHS
-from models.rnn_scan import RnnScan, ScanSchedule, reading_order
+from models.rnn_scan import RnnScan, ScanSchedule
 from models.site import Site
 
 
@@ -24,10 +23,6 @@ def mean_states(x_BSD: Tensor, mask: Tensor, d: int) -> Tensor:
     weight = mask.to(x_BSD.dtype) / mask.sum(1, keepdim=True).clamp(min=1)
     mean = torch.bmm(weight[:, None], x_BSD).squeeze(1)
     return (mean.unflatten(1, (-1, d)) if mean.shape[1] > d else mean[:, None].expand(-1, 2, -1)).transpose(0, 1)
-
-
-def _scans() -> bool:
-    return PATHS.recurrence and not torch.compiler.is_compiling()
 
 
 def _single(*tensors: Tensor | None) -> list[Tensor | None]:
@@ -50,23 +45,9 @@ class BiRnn(nn.Module):
         else:
             h = mean_states(x if packing is None else packing.unpack(x), mask, self.d)
         a = self.gru.products(x)
-        if not _scans():
-            return self._loop(a, h, mask), mask
         with torch.autocast(x.device.type, enabled=False):
             parts = _single(a, h, self.gru.state, self.gru.state_offset())
             return RnnScan.apply(*parts, ScanSchedule(mask, packing), self.gru.kind).view(*x.shape[:-1], -1), mask
-
-    def _loop(self, a_BS2G: Tensor, h_2Bd: Tensor, mask: Tensor) -> Tensor:
-        order = reading_order(mask)
-        a = a_BS2G.permute(2, 0, 1, 3)
-        a = a.gather(2, order[..., None].expand_as(a))
-        states = []
-        for t in range(mask.shape[1]):
-            h_2Bd = self.gru.cell(a[:, :, t], h_2Bd)
-            states.append(h_2Bd)
-        out = torch.stack(states, dim=2)  # what follows a sentence's last real position is read by nobody
-        out = torch.zeros_like(out).scatter(2, order[..., None].expand_as(out), out)
-        return torch.cat((out[0], out[1]), dim=-1) * mask[..., None]
 
 
 class BiArn(nn.Module):
@@ -89,9 +70,7 @@ class BiArn(nn.Module):
         """[B, S, D] -> ([B, T, 2d], [B, T]); slots beyond a sentence's own steps hold zeros."""
         h, keys = mean_states(x, mask, self.d), self.key(x)
         bias = torch.zeros(mask.shape, dtype=x.dtype, device=x.device).masked_fill(~mask, -1e9)
-        if not _scans():
-            states = self._loop(x, keys, bias, h)
-        elif self.steps == "J":
+        if self.steps == "J":
             lengths, order = mask.sum(1).sort(descending=True, stable=True)
             active = (lengths > torch.arange(mask.shape[1], device=mask.device)[:, None]).sum(1).tolist()
             states = self._scan(x[order], keys[order], bias[order], h[:, order], active)[:, :, order.argsort()]
@@ -111,13 +90,3 @@ class BiArn(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             parts = _single(x, keys, bias, h, self.query.weight, self.score.weight[0], gru.input, gru.input_offset())
             return ArnScan.apply(*parts, gru.state, gru.state_offset(), active, gru.kind)
-
-    def _loop(self, x: Tensor, keys: Tensor, bias: Tensor, h: Tensor) -> Tensor:
-        states = []
-        for _ in range(x.shape[1] if self.steps == "J" else int(self.steps)):
-            energy = torch.tanh(self.query(h)[:, :, None] + keys)
-            weights = (self.score(energy).squeeze(-1) + bias).softmax(-1).to(x.dtype)
-            found = torch.einsum("kbs,bsd->kbd", weights, x)
-            h = self.gru.cell(found @ self.gru.input.mT + self.gru.input_offset()[:, None], h)
-            states.append(h)
-        return torch.stack(states, dim=1)

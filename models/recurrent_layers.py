@@ -16,7 +16,6 @@ from models.dropout import Dropout
 from models.feed_forward import FeedForward
 from models.memory import Memory
 from models.packing import Packing, may_pack, worth_packing
-from models.paths import PATHS
 from models.seams import ExtraEncoder
 from models.site import Flow, Site
 from models.sublayer import SubLayer
@@ -103,4 +102,4 @@ class RecurrentEncoder(ExtraEncoder):
 
     def _packing(self, mask: Tensor) -> Packing | None:
         """Where the recurrence keeps to positions, padding leaves in training on a CPU, as it does in the stack."""
-        return worth_packing(mask) if PATHS.recurrence and self.aligned and self.training and may_pack(mask.device) else None
+        return worth_packing(mask) if self.aligned and self.training and may_pack(mask.device) else None

@@ -206,9 +206,13 @@ class Bridge(Component):
     blocks = 0
     reads_context = False
 
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self.num_layers, self.width = site.num_layers, site.d_model
+
     def memory_dims(self, layer: int) -> tuple[int, ...]:
-        """Widths of the memories that decoder layer `layer` is given."""
-        raise NotImplementedError
+        """Widths of the memories of decoder layer `layer`: one of d_model by default."""
+        return (self.width,)
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
         """One tuple of memories per decoder layer."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from models.cache import Cache
 from models.config import ModelConfig, StackConfig
+from models.memory import Memory
 from models.packing import Packing
 from models.sentences import Sentences
 
@@ -106,6 +107,11 @@ class Flow:
     def at(self, call: int) -> Flow:
         return self if call == 0 else replace(self, call=call, trace=None)
 
+    def memory(self, keys: Tensor, values: Tensor | None = None) -> Memory:
+        """States of this side as a memory, with its mask and its packing."""
+        assert self.mask is not None and self.bias is not None
+        return Memory(keys, self.mask, self.bias, values, self.packing)
+
     def slot(self, module: nn.Module) -> Hashable:
         """The module's in the cache, for what it keeps of each call."""
         return module if self.call == 0 else (module, self.call)
@@ -135,6 +141,12 @@ class History:
     def group(self) -> list[Tensor]:
         base = self.kept[0] if self._base is None else self._base
         return [base, *self.kept[self._below + 1 :]]
+
+    def add(self, x: Tensor, h: Tensor, attended: Tensor | None) -> None:
+        """Records the input and output of one more layer, and what it attended to."""
+        self.inputs.append(x)
+        self.outputs.append(h)
+        self.attended.append(attended)
 
     def restart(self, base: Tensor) -> None:
         """`base`, a summary of the layers so far, takes the place of h_0 for those to come."""

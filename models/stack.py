@@ -53,10 +53,8 @@ class Stack(nn.Module):
         self.residual: Residual | None = RESIDUALS.create(config.residual, site) if residual.streams else None
         self.self_attends: bool = layer.self_attends
         self.runs: int = layer.runs(**options(config.layer))
-        self.aggregation: Aggregation | None = None
-        if output:
-            self.aggregation = AGGREGATIONS.create(config.aggregation, site)
-        # the top read is computed unless nobody looks at it
+        self.aggregation: Aggregation | None = AGGREGATIONS.create(config.aggregation, site) if output else None
+        # the last connection is skipped if no component reads its output
         self.reads_top = output and self.aggregation is not None and self.aggregation.reads_top
         self.context = context
         self.block_layers = 0
@@ -68,34 +66,41 @@ class Stack(nn.Module):
     def forward(self, h_0: Tensor, flow: Flow, memories: list[tuple[Memory, ...]] | None = None) -> tuple[Tensor, History]:
         """h_0 [B, T, D] -> (output [B, T, D], the pass's history)."""
         flow = replace(flow, memo={})
+        history = self._begin(h_0)
+        for l in range(1, len(self.layers) + 1):
+            x = self.connection(l, history, flow)
+            self._end_block_below(l, x, history, flow)
+            x, h, attended = self._layer(l, x, () if memories is None else memories[l - 1], history, flow)
+            history.add(x, h, attended)
+            history.kept.append(self.connection.keep(l, h, history))
+        return self._output(history, flow), history
+
+    def _begin(self, h_0: Tensor) -> History:
         history = History(h_0 if self.residual is None else self.residual.start(h_0))
         if self.context is not None:
             history.contexts.append(h_0)
-        layer: Layer
-        for l, layer in enumerate(self.layers, start=1):  # type: ignore[assignment]
-            x = self.connection(l, history, flow)
-            if self.block_layers and l > 1 and (l - 1) % self.block_layers == 0:
-                self._end_block(x, history, flow)
-            context = history.contexts[-1] if history.contexts else None
-            lower = tuple(history.kept[l - i] for i in range(1, layer.reads + 1))
-            memory = () if memories is None else memories[l - 1]
-            run = layer if self.compiled is None or not self._learns else self.compiled[l - 1]
-            h, attended = self._run(run, x, lower, context, memory, flow)
-            if self.connection.corrects:
-                x = self.connection.corrected(l, h, history)
-                h, attended = self._run(layer.once, x, lower, context, memory, flow.at(self.runs))
-            history.inputs.append(x)
-            history.outputs.append(h)
-            history.attended.append(attended)
-            history.kept.append(self.connection.keep(l, h, history))
+        return history
+
+    def _layer(self, l: int, x: Tensor, memories: tuple[Memory, ...], history: History, flow: Flow) -> tuple[Tensor, Tensor, Tensor | None]:
+        """(x_l, h_l, a_l). A connection that `corrects` makes x_l anew of the layer's first output and runs the layer once more."""
+        layer: Layer = self.layers[l - 1]  # type: ignore[assignment]
+        lower = tuple(history.kept[l - i] for i in range(1, layer.reads + 1))
+        context = history.contexts[-1] if history.contexts else None
+        run = layer if self.compiled is None or not self._learns else self.compiled[l - 1]
+        h, attended = self._run(run, x, lower, context, memories, flow)
+        if self.connection.corrects:
+            x = self.connection.corrected(l, h, history)
+            h, attended = self._run(layer.once, x, lower, context, memories, flow.at(self.runs))
+        return x, h, attended
+
+    def _output(self, history: History, flow: Flow) -> Tensor:
+        """aggregation(connection(L+1)), through the residual's `end` where it has several streams; h_L where nothing aggregates."""
         if self.aggregation is None:
-            return history.kept[-1], history
+            return history.kept[-1]
         top = self.connection(len(self.layers) + 1, history, flow) if self.reads_top else history.kept[-1]
         if self.residual is not None:
             top = self.residual.end(top)
-        if self.block_layers:
-            return self._end_block(top, history, flow), history
-        return self.aggregation(top, history, flow), history
+        return self._end_block(top, history, flow) if self.block_layers else self.aggregation(top, history, flow)
 
     def compile_layers(self, **options: Any) -> None:
         """Compiles each layer by torch.compile: layers that differ in their weights alone share the code. Not with `recompute`."""
@@ -111,6 +116,11 @@ class Stack(nn.Module):
             return h, attended
         h, attended = layer(*arguments)
         return h, attended
+
+    def _end_block_below(self, l: int, x: Tensor, history: History, flow: Flow) -> None:
+        """Ends the block below layer l, if l is the first layer of a block; x: what layer l reads."""
+        if self.block_layers and l > 1 and (l - 1) % self.block_layers == 0:
+            self._end_block(x, history, flow)
 
     def _end_block(self, x: Tensor, history: History, flow: Flow) -> Tensor:
         assert self.aggregation is not None

@@ -20,7 +20,7 @@ from models.config import ModelConfig
 from models.embedding import Embeddings
 from models.initialise import initialise
 from models.loss import label_smoothed_loss
-from models.memory import Encoded, Memory
+from models.memory import Encoded
 from models.packing import Packing, may_pack, worth_packing
 from models.registry import BRIDGES, CONTEXTS, ENCODERS, HEADS, REGULARIZERS, construct
 from models.seams import Bridge, ExtraEncoder, Head, Regularizer, WeightPenalty
@@ -146,9 +146,7 @@ class Transformer(nn.Module):
         memories = self.bridge(encoded, history, extra, flow)
         if self.head is None or not self.head.reads_words:
             return Encoded(memories, mask), history
-        assert flow.bias is not None
-        values = words if packing is None else packing.pack(words)
-        return Encoded(memories, mask, Memory(encoded, mask, flow.bias, values, packing)), history
+        return Encoded(memories, mask, flow.memory(encoded, words if packing is None else packing.pack(words))), history
 
     def decode(
         self, tgt_NT: Tensor, encoded: Encoded, cache: Cache | None = None, trace: list[tuple[nn.Module, Tensor]] | None = None

@@ -74,7 +74,7 @@ class Setting:
         return rows
 
 
-NOT_TRAINING = {"native", "recurrence"}
+NOT_TRAINING = {"native"}
 """Fast paths that the training of this model does not use."""
 
 DECODING = ("joint_maps", "matmul", "native", "packing")

@@ -29,6 +29,5 @@ class DenseAttention1(MultistepBridge):
         self.base = linear(site.config, site.d_model, site.d_model)
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
-        assert flow.mask is not None and flow.bias is not None
         keys = scale_gradient(encoded, self.factor)
-        return [(Memory(keys, flow.mask, flow.bias, keys + self.base(self.base_state(history))),)] * self.num_layers
+        return [(flow.memory(keys, keys + self.base(self.base_state(history))),)] * self.num_layers

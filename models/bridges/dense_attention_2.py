@@ -39,8 +39,7 @@ class DenseAttention2(MultistepBridge):
         self.base = linear(config, d, d)
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
-        assert flow.mask is not None and flow.bias is not None
         states = zip(self.keys, history.group[self.first :], strict=True)
         keys_BISD = scale_gradient(torch.stack([key(h) for key, h in states], dim=1), self.factor)
         values_BISD = keys_BISD + self.base(self.base_state(history))[:, None]
-        return [(Memory(keys_BISD, flow.mask, flow.bias, values_BISD),)] * self.num_layers
+        return [(flow.memory(keys_BISD, values_BISD),)] * self.num_layers

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -31,25 +29,17 @@ class DepthAttentionBridge(Bridge):
 
     def __init__(self, site: Site, *, rate: float = 1.0) -> None:
         super().__init__(site)
-        self.rate, self.width, self.eps = rate, site.d_model, site.config.norm_eps
+        self.rate, self.eps = rate, site.config.norm_eps
         self.query, self.gain = (nn.Parameter(torch.zeros(site.num_layers, site.d_model)) for _ in range(2))
         self.norm = site.layer_norm()
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        return cls.check_rate(options)
 
     def initialise(self, name: str, generator: torch.Generator) -> Tensor:
         shape = self.gain.shape
         return torch.ones(shape) if name == "gain" else torch.zeros(shape)
 
-    def memory_dims(self, layer: int) -> tuple[int, ...]:
-        return (self.width,)
-
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
-        assert flow.mask is not None and flow.bias is not None
         mixtures = self.norm(self.mix(history.outputs[-1].sources))  # type: ignore[attr-defined]
-        return [(Memory(z, flow.mask, flow.bias, packing=flow.packing),) for z in mixtures.unbind(-2)]
+        return [(flow.memory(z),) for z in mixtures.unbind(-2)]
 
     def mix(self, sources: tuple[Tensor, ...]) -> Tensor:
         """J sources [B, S, D] -> [B, S, M, D], a mixture for each of M decoder layers"""

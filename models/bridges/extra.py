@@ -29,12 +29,12 @@ class ExtraBridge(Bridge):
         super().__init__(site)
         if site.extra_width is None:
             raise ValueError("bridge extra needs an extra_encoder")
-        self.num_layers, self.where, self.widths = site.num_layers, where, (site.d_model, site.extra_width)
+        self.where, self.widths = where, (site.d_model, site.extra_width)
 
     def memory_dims(self, layer: int) -> tuple[int, ...]:
         return self.widths if self.where == "all" or layer == self.num_layers else self.widths[:1]
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
-        assert flow.mask is not None and flow.bias is not None and extra is not None
-        memories = (Memory(encoded, flow.mask, flow.bias, packing=flow.packing), extra)
+        assert extra is not None
+        memories = (flow.memory(encoded), extra)
         return [memories[: len(self.memory_dims(layer))] for layer in range(1, self.num_layers + 1)]

@@ -35,7 +35,6 @@ class HierarchicalDocumentBridge(Bridge):
 
     def __init__(self, site: Site, *, doc_layers: int = 6) -> None:
         super().__init__(site)
-        self.num_layers, self.width = site.num_layers, site.d_model
         config = replace(site.config, encoder=StackConfig(num_layers=doc_layers))
         self.document = Stack(replace(site, side="encoder", num_layers=doc_layers, config=config), [()] * doc_layers)
         self.places = site.config.positions == "sinusoidal"
@@ -46,9 +45,6 @@ class HierarchicalDocumentBridge(Bridge):
     def check(cls, site: dict[str, Any], **options: Any) -> str | None:
         doc_layers = options.get("doc_layers", 6)
         return None if doc_layers <= 1000 else f"doc_layers is {doc_layers}; expected at most 1000"
-
-    def memory_dims(self, layer: int) -> tuple[int, ...]:
-        return (self.width,)
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
         sentences = flow.segments

@@ -26,17 +26,13 @@ class MergedBridge(Bridge):
         super().__init__(site)
         if site.extra_width is None:
             raise ValueError("bridge merged needs an extra_encoder")
-        self.num_layers, self.width = site.num_layers, site.d_model
         self.encoder_norm, self.extra_norm = site.layer_norm(), site.layer_norm(site.extra_width)
         self.merge = nn.Linear(site.d_model + site.extra_width, site.d_model, bias=False)
         self.norm = site.layer_norm()
 
-    def memory_dims(self, layer: int) -> tuple[int, ...]:
-        return (self.width,)
-
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
-        assert flow.mask is not None and flow.bias is not None and extra is not None
+        assert extra is not None
         recurrent = extra.keys if extra.packing is None else extra.packing.unpack(extra.keys)
         recurrent = recurrent if flow.packing is None else flow.packing.pack(recurrent)
         merged = self.norm(self.merge(torch.cat((self.encoder_norm(encoded), self.extra_norm(recurrent)), dim=-1)))
-        return [(Memory(merged, flow.mask, flow.bias, packing=flow.packing),)] * self.num_layers
+        return [(flow.memory(merged),)] * self.num_layers

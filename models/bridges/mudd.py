@@ -34,7 +34,7 @@ class MuddBridge(Bridge):
 
     def __init__(self, site: Site, *, dynamic: bool = True, rate: float = 1.0) -> None:
         super().__init__(site)
-        self.rate, self.width, self.eps = rate, site.d_model, site.config.norm_eps
+        self.rate, self.eps = rate, site.config.norm_eps
         layers, states = site.num_layers, site.config.encoder.num_layers + 1
         inner = 2 * layers * states
         self.static = nn.Parameter(torch.zeros(layers, 2, states))
@@ -42,10 +42,6 @@ class MuddBridge(Bridge):
         self.outer = nn.Parameter(torch.zeros(inner, inner)) if dynamic else None
         pre = site.norm == "pre"
         self.key_norm, self.value_norm = (site.layer_norm() if pre else nn.Identity() for _ in range(2))
-
-    @classmethod
-    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
-        return cls.check_rate(options)
 
     def initialise(self, name: str, generator: torch.Generator) -> Tensor:
         value = torch.zeros(getattr(self, name).shape)
@@ -55,14 +51,10 @@ class MuddBridge(Bridge):
             value[..., -1] = 1.0
         return value
 
-    def memory_dims(self, layer: int) -> tuple[int, ...]:
-        return (self.width,)
-
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
-        assert flow.mask is not None and flow.bias is not None
         keys, values = self.mix(history.kept)
         both = zip(self.key_norm(keys).unbind(-2), self.value_norm(values).unbind(-2), strict=True)
-        return [(Memory(k, flow.mask, flow.bias, v, flow.packing),) for k, v in both]
+        return [(flow.memory(k, v),) for k, v in both]
 
     def mix(self, states: list[Tensor]) -> tuple[Tensor, Tensor]:
         """X_0 .. X_L [B, S, D] -> keys and values [B, S, M, D], before their norms"""

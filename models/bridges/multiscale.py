@@ -42,8 +42,5 @@ class MultiscaleBridge(Bridge):
         return self.dims
 
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
-        assert flow.mask is not None and flow.bias is not None
-        blocks, contexts = (
-            [Memory(t, flow.mask, flow.bias, packing=flow.packing) for t in ts] for ts in (history.blocks, history.contexts)
-        )
+        blocks, contexts = ([flow.memory(t) for t in states] for states in (history.blocks, history.contexts))
         return list(zip(blocks, contexts[1:], strict=True)) if contexts else [(block,) for block in blocks]

@@ -31,7 +31,6 @@ class MultistepBridge(Bridge):
 
     def __init__(self, site: Site, *, scale_gradient: bool = True) -> None:
         super().__init__(site)
-        self.num_layers, self.width = site.num_layers, site.d_model
         self.factor = 1.0 / (2.0 * site.num_layers) if scale_gradient else 1.0
 
     def base_state(self, history: History) -> Tensor:
@@ -39,11 +38,7 @@ class MultistepBridge(Bridge):
         base = history.group[0]
         return base if base is history.outputs[0] else scale_gradient(base, self.factor)
 
-    def memory_dims(self, layer: int) -> tuple[int, ...]:
-        return (self.width,)
-
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
-        assert flow.mask is not None and flow.bias is not None
         keys = scale_gradient(encoded, self.factor)
         values = (keys + history.outputs[0]) * math.sqrt(0.5)
-        return [(Memory(keys, flow.mask, flow.bias, values),)] * self.num_layers
+        return [(flow.memory(keys, values),)] * self.num_layers

@@ -49,7 +49,7 @@ class TransparentBridge(Bridge):
 
     def __init__(self, site: Site, *, dropout: float = 0.1) -> None:
         super().__init__(site)
-        self.width, states = site.d_model, site.config.encoder.num_layers + 1
+        states = site.config.encoder.num_layers + 1
         self.scalars = nn.Parameter(torch.zeros(states, site.num_layers))
         self.dropout = Dropout(dropout)
         self.norm = site.layer_norm() if site.norm == "pre" else nn.Identity()
@@ -62,14 +62,10 @@ class TransparentBridge(Bridge):
         dropout = options.get("dropout", 0.1)
         return None if 0.0 <= dropout < 1.0 else f"dropout is {dropout}; expected at least 0 and below 1"
 
-    def memory_dims(self, layer: int) -> tuple[int, ...]:
-        return (self.width,)
-
     def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
-        assert flow.mask is not None and flow.bias is not None
         weights = self.dropout(self.scalars + 1.0 / len(self.scalars)).softmax(dim=0)
         mixtures = self.norm(_Mixtures.apply(weights, *history.kept))
-        return [(Memory(z, flow.mask, flow.bias, packing=flow.packing),) for z in mixtures.unbind(0)]
+        return [(flow.memory(z),) for z in mixtures.unbind(0)]
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         """softmax s_m; a reader is a decoder layer, a source h_0 .. h_L."""

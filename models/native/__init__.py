@@ -34,7 +34,6 @@ _POINTER, _LONG, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float,
 _SIGNATURES = {
     "attend_cells": [_POINTER] * 3 + [_LONG] * 3 + [_POINTER] * 5 + [_LONG] * 8 + [_FLOAT, _INT],
     "attend_memory": [_POINTER] * 7 + [_LONG] * 5 + [_FLOAT, _INT],
-    "attend_rows": [_POINTER] * 3 + [_LONG] + [_POINTER] * 4 + [_LONG] * 5 + [_FLOAT, _INT],
     "lay_out_memory": [_POINTER] * 8 + [_LONG] * 5 + [_INT],
     "best_words": [_POINTER] * 7 + [_LONG] * 6 + [_INT],
     "layer_norm": [_POINTER] * 4 + [_LONG] * 2 + [_FLOAT, _INT],
@@ -45,7 +44,7 @@ _SIGNATURES = {
     "panel": [],
     "panel8": [],
     "group8": [],
-    "decode_layers": [_POINTER] * 3 + [_LONG] + [_POINTER] * 4 + [_FLOAT, _INT],
+    "decode_layer": [_POINTER] * 7 + [_FLOAT, _INT],
 }
 CALLS: dict[str, Callable[..., int]] = {}
 """The library's functions, once it is `available`."""
@@ -119,21 +118,6 @@ def memory_layout(k: Tensor, v: Tensor, starts: Tensor, bias: Tensor, heads: int
         *(B, heads, D // heads, S, given, threads_for(k.numel())),
     )
     return keys, values, hide, lengths
-
-
-def attend_rows(qkv: Tensor, starts: Tensor, bias: Tensor, heads: int, *, packed: bool) -> Tensor:
-    """softmax(Q K^T / sqrt(K) + bias) V of sentences over themselves: [q; k; v] [.., 3 D] -> [.., D]; the rest as of `memory_layout`."""
-    qkv, bias = qkv.contiguous(), bias.contiguous()
-    D, B, longest = qkv.shape[-1] // 3, bias.shape[0], bias.shape[3]
-    d_head, S = D // heads, -(-longest // LANES) * LANES
-    threads = threads_for(2 * qkv.numel() * longest)
-    z, scratch = qkv.new_empty(*qkv.shape[:-1], D), qkv.new_empty(threads, (2 * d_head + 2) * S)
-    q = qkv.data_ptr()
-    CALLS["attend_rows"](
-        *(q, q + D * qkv.element_size(), q + 2 * D * qkv.element_size(), 3 * D, starts.data_ptr(), None if packed else bias.data_ptr()),
-        *(z.data_ptr(), scratch.data_ptr(), B, heads, d_head, S, longest, 1.0 / math.sqrt(d_head), threads),
-    )
-    return z
 
 
 def attend_memory(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor, lengths: Tensor) -> Tensor:

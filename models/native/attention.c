@@ -1,4 +1,4 @@
-/* Attention in decoding: over a hypothesis's own past, over the source, and of the source over itself.
+/* Attention in decoding: over a hypothesis's own past and over the source.
  *
  * Rows are independent of each other and each is computed by one thread: results do not depend on the number of threads.
  * Shapes: B sentences, N rows (hypotheses, sentence-major), H heads of width K in 16, 32, 64, 128, D = H K, C cells, S source positions.
@@ -176,33 +176,6 @@ void lay_out_memory(const float *k, const float *v, const i64 *starts, const flo
         for (i64 h = 0; h < H; h++) {
             const i64 from = starts[b] * D + h * K, to = (b * H + h) * K * S;
             lay_out(k + from, v + from, D, keys + to, values + to, n, S, K);
-        }
-    }
-}
-
-/* Self-attention of sentences over themselves: of rows q, k, v some stride apart, those of sentence b are starts[b] to starts[b + 1] - 1;
- * bias [B, given] or NULL; z [starts[B], D]; scratch [threads, (2 K + 2) S], S: the longest sentence rounded up to LANES. */
-void attend_rows(const float *q, const float *k, const float *v, i64 stride, const i64 *starts, const float *bias, float *z, float *scratch,
-                 i64 B, i64 H, i64 K, i64 S, i64 given, float scale, int threads) {
-    const i64 D = H * K;
-#pragma omp parallel num_threads(threads)
-    {
-        float *keys = scratch + omp_get_thread_num() * (2 * K + 2) * S, *values = keys + K * S, *hide = values + K * S, *p = hide + S;
-#pragma omp for schedule(dynamic)
-        for (i64 bh = 0; bh < B * H; bh++) {
-            const i64 b = bh / H, h = bh % H, n = starts[b + 1] - starts[b], room = (n + LANES - 1) / LANES * LANES;
-            const i64 from = starts[b] * stride + h * K, seen = lay_out_bias(bias ? bias + b * given : NULL, hide, n, room);
-            lay_out(k + from, v + from, stride, keys, values, n, room, K);
-            for (i64 i = 0; i < n; i++) {
-                const float *one = q + from + i * stride;
-                float *out = z + (starts[b] + i) * D + h * K;
-                switch (K) {
-                case 64: over_memory(one, keys, values, hide, seen, room, 64, scale, p, out, keys); break;
-                case 32: over_memory(one, keys, values, hide, seen, room, 32, scale, p, out, keys); break;
-                case 16: over_memory(one, keys, values, hide, seen, room, 16, scale, p, out, keys); break;
-                case 128: over_memory(one, keys, values, hide, seen, room, 128, scale, p, out, keys); break;
-                }
-            }
         }
     }
 }

@@ -1,7 +1,7 @@
-/* A step of the Transformer's decoder layers: self-attention over cells, attention over the source, feed-forward, in one call.
+/* A step of a Transformer's decoder layer: self-attention over cells, attention over the source, feed-forward, in one call.
  *
- * Around each of the three stand a residual and a norm: pre x + f(LN(x)), post LN(x + f(x)). It calls what models/native calls step by
- * step, in the same order: the same bits.
+ * Around each of the three stand a residual and a norm: pre x + f(LN(x)), post LN(x + f(x)). It calls the functions that models/native calls
+ * step by step, in the same order: the same bits.
  */
 #include "steps.h"
 
@@ -85,21 +85,15 @@ static void feed_forward(const decoder_layer *layer, const float *x, float *y, r
     after(layer, &layer->last_norm, x, r.output, y, N, D, threads);
 }
 
-/* L layers, one behind the other: x [N, D] -> attended [L, N, D], what attention over the source has made of each layer's input, and
- * y [L, N, D], the layers' outputs; N = B W T.
+/* x [N, D] -> attended [N, D], the output of attention over the source, and y [N, D], the layer's output; N = B W T.
  *
- * room: N * (widest + 2 D) numbers, then scratch for the parts: of linear maps N * (widest + LANES), of attention for each thread
+ * buffer: N * (widest + 2 D) numbers, then scratch for the parts: of linear maps N * (widest + LANES), of attention for each thread
  * P + LANES or S. widest: the larger of 3 D and the hidden width. */
-void decode_layers(const decoder_layer *layers, const layer_memory *memories, const decoder_step *step, i64 L, const float *x, float *attended,
-                   float *y, float *buffer, float scale, int threads) {
-    const i64 N = step->B * step->W * step->T;
-    for (i64 l = 0; l < L; l++) {
-        const decoder_layer *layer = layers + l;
-        const i64 D = layer->H * layer->K, widest = 3 * D > layer->inner.outputs ? 3 * D : layer->inner.outputs;
-        const room r = {buffer, buffer + N * widest, buffer + N * (widest + D), buffer + N * (widest + 2 * D)};
-        self_attention(layer, step, memories + l, x, y, r, scale, threads);
-        cross_attention(layer, step, memories + l, y, attended, r, scale, threads);
-        feed_forward(layer, attended, y, r, N, threads);
-        x = y, y += N * D, attended += N * D;
-    }
+void decode_layer(const decoder_layer *layer, const layer_memory *memory, const decoder_step *step, const float *x, float *attended, float *y,
+                  float *buffer, float scale, int threads) {
+    const i64 N = step->B * step->W * step->T, D = layer->H * layer->K, widest = 3 * D > layer->inner.outputs ? 3 * D : layer->inner.outputs;
+    const room r = {buffer, buffer + N * widest, buffer + N * (widest + D), buffer + N * (widest + 2 * D)};
+    self_attention(layer, step, memory, x, y, r, scale, threads);
+    cross_attention(layer, step, memory, y, attended, r, scale, threads);
+    feed_forward(layer, attended, y, r, N, threads);
 }

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from models.attention import MultiHeadAttention
 from models.contextual import ContextFusion, CtxNorms, Gate
-from models.memory import Memory
 from models.registry import SELF_ATTENTIONS
 from models.seams import SelfAttention
 from models.site import Flow, Site
@@ -45,6 +44,6 @@ class ContextualSelfAttention(SelfAttention):
         return None if site["side"] == "encoder" else "found contextual in the decoder; a context is of the source: expected single"
 
     def forward(self, x: Tensor, lower: tuple[Tensor, ...], context: Tensor | None, flow: Flow) -> Tensor:
-        assert context is not None and flow.mask is not None and flow.bias is not None
-        memory = Memory(context, flow.mask, flow.bias, packing=flow.packing)
+        assert context is not None
+        memory = flow.memory(context)
         return self.sublayer(x, lambda q: self.fusion(self.attention(q, q, flow), q, x, memory, flow))

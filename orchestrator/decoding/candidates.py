@@ -11,49 +11,24 @@ from torch import Tensor
 from models import native
 
 NEVER = float("-inf")
-BLOCK = 64  # columns per block; only the blocks with the largest maxima are searched
 
 
 def exact_top_k(value_NV: Tensor, count: int, *, exact: bool) -> tuple[Tensor, Tensor, Tensor]:
     """The `count` largest values of each row and up to two more, with their columns, [N, C] each; equal values are sorted by column.
 
-    The third result is 1 if a tie extends past the end of a list, so that its last columns are arbitrary; always 0 with `exact`.
+    The third result is 1 if a tie extends past the end of a list, so that its last columns are arbitrary; always 0 with `exact`, which
+    sorts whole rows.
     """
     k = min(count + 2, value_NV.shape[1])
-    value, column = _top_k(value_NV, k)
+    if exact:
+        value, column = value_NV.sort(dim=1, descending=True, stable=True)
+        return value[:, :k], column[:, :k], torch.zeros((), dtype=torch.long, device=value.device)
+    value, column = value_NV.topk(k, dim=1)
     cut = value[:, -1]
-    tied = torch.zeros_like(cut, dtype=torch.bool)
-    if exact:  # the smallest value may occur in more columns: choose the lowest of them
-        dtype = torch.float64 if value_NV.shape[1] > 2**24 else torch.float32  # exact for every column
-        position = torch.arange(value_NV.shape[1], device=value_NV.device, dtype=dtype)
-        lowest, other = _top_k(torch.where(value_NV == cut[:, None], -position, NEVER), k)
-        value = torch.cat((value.masked_fill(value == cut[:, None], NEVER), cut[:, None].where(lowest > NEVER, NEVER)), dim=1)
-        column = torch.cat((column, other), dim=1)
-    elif k > count:
-        tied = (cut == value[:, count - 1]) & (cut > NEVER)
+    tied = (cut == value[:, count - 1]) & (cut > NEVER) if k > count else torch.zeros_like(cut, dtype=torch.bool)
     column, order = column.sort(dim=1)
     value, order = value.gather(1, order).sort(dim=1, descending=True, stable=True)
-    return value[:, :k], column.gather(1, order)[:, :k], tied.any().long()
-
-
-def _top_k(value_NV: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Like `Tensor.topk`, but faster on a CPU: the `k` largest values lie in the `k` blocks with the largest maxima.
-
-    Ties between maxima are harmless, because a block that is not searched has no value above the smallest returned.
-    """
-    blocks = value_NV.shape[1] // BLOCK
-    if value_NV.device.type != "cpu" or blocks < 4 * k:
-        return value_NV.topk(k, dim=1)
-    whole, rest = value_NV[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK)), value_NV[:, blocks * BLOCK :]
-    chosen = whole.amax(2).topk(k, dim=1, sorted=False).indices[:, :, None]
-    candidates = whole.gather(1, chosen.expand(-1, -1, BLOCK)).flatten(1)
-    columns = (chosen * BLOCK + torch.arange(BLOCK, device=chosen.device)).flatten(1)
-    if rest.shape[1]:
-        candidates = torch.cat((candidates, rest), dim=1)
-        last = torch.arange(blocks * BLOCK, value_NV.shape[1], device=chosen.device)
-        columns = torch.cat((columns, last.expand(len(columns), -1)), dim=1)
-    value, index = candidates.topk(k, dim=1)
-    return value, columns.gather(1, index)
+    return value, column.gather(1, order), tied.any().long()
 
 
 class Candidates:

@@ -3,8 +3,8 @@
 * `sacre_bleu`: detokenised text with sacreBLEU's own signature.
 * `multi_bleu`: tokenised text as Moses' `multi-bleu.perl` scores it: tokens as given, no smoothing, so that a precision of 0 gives BLEU 0.
 * `mteval`: detokenised text as NIST's `mteval-v13a.pl` scores it (moses-smt/mosesdecoder, scripts/generic): tokenisation 13a; closest
-  reference lengths in the brevity penalty (versions before 13 took the shortest, `brevity="shortest"`); precisions without a match are
-  smoothed by 1/2, 1/4, ... of a match. The script ignores the case of A-Z unless `-c` is given; here `lowercase` decides.
+  reference lengths in the brevity penalty; precisions without a match are smoothed by 1/2, 1/4, ... of a match. The script ignores the
+  case of A-Z unless `-c` is given; here `lowercase` decides.
 
 Hypotheses are one line per sentence; references are one list of such lines per reference stream. All functions raise ValueError if there
 is no reference stream or the numbers of lines differ.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import sacrebleu
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
@@ -91,16 +91,12 @@ def mteval(
     references: Sequence[Sequence[str]],
     *,
     lowercase: bool = False,
-    brevity: Literal["closest", "shortest"] = "closest",
     tokenize: str = DEFAULT,
 ) -> Mteval:
     """BLEU of detokenised lines by mteval-v13a.pl. `tokenize`: a tokenisation of sacreBLEU, named in the signature (for Chinese, say)."""
     lines, *streams = ([lower_ascii(line) for line in stream] if lowercase else stream for stream in (hypotheses, *references))
     metric = BLEU(tokenize=tokenize, smooth_method="exp", force=True)
     result = corpus_score(metric, lines, streams)
-    if lines and brevity == "shortest":
-        shortest = sum(min(len(metric.tokenizer(line.rstrip()).split()) for line in others) for others in zip(*streams, strict=True))
-        result = BLEU.compute_bleu(result.counts, result.totals, result.sys_len, shortest, smooth_method="exp")
     signature = "|".join(
         (
             "mteval-v13a",
@@ -108,7 +104,7 @@ def mteval(
             f"case:{'lc' if lowercase else 'mixed'}",
             f"tok:{metric.tokenizer_signature}",
             "smooth:exp",
-            f"bp:{brevity}",
+            "bp:closest",
             f"sacrebleu:{sacrebleu.__version__}",
         )
     )

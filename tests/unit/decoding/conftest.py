@@ -41,9 +41,8 @@ class ToyModel(nn.Module):
             # a slot per sentence too: the search must keep both kinds of memory in step
             (state,) = cache.once(self, lambda: (encoded.state,))
             assert torch.equal(state, encoded.state)
-            (seen,) = cache.append(self, tgt[:, None, :, None])
             cache.length += tgt.shape[1]
-            tgt = seen[:, 0, :, 0]
+            tgt = cache.recent(self, tgt, len(self.prefix))[:, -cache.length :]
         state = encoded.state.repeat_interleave(len(tgt) // len(encoded.state), dim=0)
         walked = self.prefix[torch.arange(tgt.shape[1]), tgt].cumsum(1)
         hidden = torch.tanh(walked + state[:, None])

@@ -11,16 +11,7 @@ from models.inference import PrecisionError
 from orchestrator.decoding.candidates import exact_top_k
 from orchestrator.decoding.translate import decode_corpus
 from orchestrator.errors import UserError
-from orchestrator.ledger.keys import _decode_meaning
-from orchestrator.specs.schema import DataSpec, DecodeSpec, ModelSpec, RunSpec, TrainSpec
-
-
-def test_the_default_is_left_out_of_the_key():
-    def meaning(**changes):
-        return _decode_meaning(RunSpec(data=DataSpec(corpus="c"), train=TrainSpec(max_steps=1), decode=DecodeSpec(**changes)))
-
-    assert "precision" not in meaning() and meaning(precision="fp32") == meaning()
-    assert meaning(precision="int8")["precision"] == "int8"
+from orchestrator.specs.schema import DecodeSpec, ModelSpec
 
 
 def sharp_model():

@@ -8,8 +8,6 @@
 int panel(void), panel8(void);
 void pack(const float *w, float *packed, i64 M, i64 D);
 void pack8(const int8_t *w, int16_t *packed, int32_t *offset, i64 M, i64 D);
-void attend_rows(const float *q, const float *k, const float *v, i64 stride, const i64 *starts, const float *bias, float *z, float *scratch,
-                 i64 B, i64 H, i64 K, i64 S, i64 given, float scale, int threads);
 void lay_out_memory(const float *k, const float *v, const i64 *starts, const float *bias, float *keys, float *values, float *hide,
                     i64 *lengths, i64 B, i64 H, i64 K, i64 S, i64 given, int threads);
 void best_words(float *logits, const i64 *banned, const i64 *repeated, float *value, i64 *word, float *special, float *scratch, i64 N, i64 V,
@@ -53,10 +51,8 @@ static void attention(i64 K) {
     float *qkv = numbers(6 * 3 * D), *cells = numbers(2 * B * C * D), *z = numbers(16 * D), *scratch = numbers((2 * K + 2) * S + 64);
     attend_cells(qkv, qkv + D, qkv + 2 * D, 3 * D, 3 * D, 3 * D, cells, cells + B * C * D, past, z, scratch, B, W, 1, H, K, C, P, 6, 0.2f, 1);
     show("attend_cells", z, 6 * D);
-    float *rows = numbers(16 * 3 * D), *bias = numbers(B * given);
+    float *bias = numbers(B * given);
     for (int i = 0; i < B * given; i++) bias[i] = i % 4 == 3 ? HIDDEN : 0;
-    attend_rows(rows, rows + D, rows + 2 * D, 3 * D, starts, bias, z, scratch, B, H, K, S, given, 0.2f, 1);
-    show("attend_rows", z, 16 * D);
     float *keys = numbers(B * S * D), *values = numbers(B * S * D), *hide = numbers(B * S), *k = numbers(16 * D), *v = numbers(16 * D);
     lay_out_memory(k, v, starts, bias, keys, values, hide, lengths, B, H, K, S, given, 1);
     attend_memory(qkv, keys, values, hide, lengths, z, scratch, B, W, H, K, S, 0.2f, 1);

@@ -149,8 +149,6 @@ OPTIONS = [
     ("residual", 'mudd norms="printed" grow=true'),
     ("residual", 'mudd norms="code"'),
     ("residual", 'mudd norms="printed" ways=1 dynamic=false'),
-    ("residual", "laurel_previous rank=3 last=2"),
-    ("residual", "delta_expanded columns=3 kernel=2"),
     ("bridge", "mudd dynamic=false"),
     ("residual", "deep_cross_attention last=1"),
     ("residual", 'admin variance="text"'),
@@ -227,17 +225,3 @@ def batch(sentences: int = 3, src: int = 7, tgt: int = 6) -> tuple[torch.Tensor,
     target = torch.randint(4, VOCAB, (sentences, tgt), generator=generator)
     target[:, 0] = 2
     return source, target
-
-
-def assert_recomputed_alike(model) -> None:
-    """Loss and gradients are the same where layers run again in the backward pass."""
-    found = []
-    for recompute in (False, True):
-        model.train().zero_grad(set_to_none=True)
-        model.recompute(recompute)
-        loss = model(*batch()).hidden.square().mean()
-        loss.backward()
-        found.append([loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
-    assert len(found[0]) == len(found[1])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other)

@@ -63,18 +63,6 @@ def test_dwa_sums_outputs_of_layers(norm, options, sources):
         torch.testing.assert_close(top if l == 6 else inputs[l + 1], want, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("options", [{}, {"dilation": 2, "period": 2}, {"where": "top"}])
-def test_gradients_of_dwa_are_those_of_the_plain_sum(options, monkeypatch):
-    found = []
-    for plain in (False, True):
-        model = model_of(shift=0.3, kind="dwa", **options).train()
-        monkeypatch.setattr(torch.compiler, "is_compiling", lambda plain=plain: plain)
-        model(*batch()).hidden.square().mean().backward()
-        found.append({name: p.grad for name, p in model.named_parameters()})
-    for name, grad in found[0].items():
-        torch.testing.assert_close(grad, found[1][name], atol=1e-6, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
-
-
 @pytest.mark.parametrize("options", [{}, {"normed": True}, {"backout": True}])
 def test_embeddings_skip_to_every_layer(options):
     model = model_of(shift=0.3, kind="embedding_skip", **options)

@@ -12,12 +12,10 @@ from models import Cache, build
 from models.config import ModelConfig
 from models.embedding import TooLongError
 from models.glu_conv import GluConv
-from models.gradient_scale import scale_gradient
 from models.inference import prepared
-from models.initialise import initialise
-from models.linear import NormedLinear, linear
+from models.linear import NormedLinear
 from models.loss import label_smoothed_loss
-from models.site import Flow, History, Site
+from models.site import Flow, Site
 from tests.unit.models.conv_cases import both, dense, residual
 from tests.unit.models.model_cases import VOCAB, batch
 
@@ -82,17 +80,6 @@ def test_a_cached_convolution_keeps_its_window_and_no_more():
     assert held == [2 * 2 * 7 * 4] * 6
 
 
-def test_decoding_holds_the_same_memory_at_every_step():
-    model, (src, _) = made(DENSENMT), batch()
-    held = []
-    with torch.no_grad():
-        encoded, cache = model.encode(src), Cache()
-        for _ in range(8):
-            model.decode(torch.full((3, 1), 5), encoded, cache)
-            held.append(cache.bytes())
-    assert len(set(held)) == 1
-
-
 # ---------------------------------------------------------------- ConvS2S
 
 
@@ -132,34 +119,6 @@ def test_convs2s_is_its_transcription():
             torch.testing.assert_close(model(src, tgt).hidden[row : row + 1], connection.outer(h), atol=2e-5, rtol=1e-4)
 
 
-def test_one_decoder_layer_in_numbers():
-    """Width 1, kernel 2, all maps 1 but the gate's, which is 0: z_t = (x_{t-1} + x_t) / 2."""
-    settings = both(residual(1, 1, kernels=[1]), "multistep", d_model=1, num_heads=1, weight_norm=False, positions="none", init="xavier")
-    settings["decoder"]["layer"] = {"kind": "convolution", "widths": 1, "kernels": 2}
-    model = made(settings)
-    layer = model.decoder.layers[0]
-    with torch.no_grad():
-        for name, p in layer.named_parameters():
-            p.fill_(0.0 if name.endswith("bias") else 1.0)
-        layer.convolution.map.weight[1] = 0.0
-        x = torch.tensor([[[2.0], [4.0]]])
-        memory = model.bridge(torch.tensor([[[1.0], [3.0]]]), History(torch.tensor([[[1.0], [1.0]]])), None, _flow(2))[0][0]
-        h, a = layer(x, (), None, (memory,), Flow(causal=True, h_0=torch.tensor([[[0.0], [1.0]]])))
-    # V = (K + h_0) sqrt(1/2), J = 2
-    values = [2 * HALF, 4 * HALF]
-    for t, (z, embedded) in enumerate(((1.0, 0.0), (3.0, 1.0))):
-        q = (z + embedded) * HALF
-        share = 1 / (1 + math.exp(q * (3 - 1)))
-        attended = (share * values[0] + (1 - share) * values[1]) * math.sqrt(2)
-        assert a[0, t, 0].item() == pytest.approx(attended, rel=1e-5)
-        assert h[0, t, 0].item() == pytest.approx(((attended + z) * HALF + x[0, t, 0].item()) * HALF, rel=1e-5)
-
-
-def _flow(length):
-    mask = torch.ones(1, length, dtype=torch.bool)
-    return Flow(mask=mask, bias=torch.zeros(1, 1, 1, length))
-
-
 # ---------------------------------------------------------------- DenseNMT
 
 
@@ -172,12 +131,6 @@ def test_widths_of_dense_layers():
     assert model.decoder.connection.outer.in_features == 36 and model.decoder.connection.outer.out_features == 10
     assert isinstance(model.encoder.connection.outer, torch.nn.Identity)  # dense_attention_2 does not read it
     assert [m.in_features for m in model.bridge.keys] == [16, 5, 5]
-
-
-def test_five_layers_of_groups_of_two_have_two_summaries():
-    model = made(both(dense(5, 5, 3), "dense_attention_1", **SMALL))
-    assert [m.convolution.map.in_features // 3 for m in model.encoder.layers] == [16, 21, 16, 21, 16]
-    assert len(model.encoder.connection.summaries) == 2 and model.encoder.connection.outer.in_features == 21
 
 
 def test_densenmt_is_its_transcription():
@@ -218,11 +171,6 @@ def test_dense_attention_1_attends_to_the_mixture():
         torch.testing.assert_close(memory.values, keys + model.bridge.base(history.outputs[0]))
 
 
-def test_h_0_may_be_left_out_of_the_sum():
-    model, (src, _) = made(DENSENMT | {"bridge": {"kind": "dense_attention_2", "include_h0": False}}), batch()
-    assert len(model.bridge.keys) == 2 and model.encode(src).memories[0][0].keys.shape == (3, 2, 7, 16)
-
-
 def test_several_memories_are_summed():
     model, (src, _) = made(CONVS2S), batch()
     attention, (memory,) = model.decoder.layers[0].cross_attention, model.encode(src).memories[0]
@@ -242,14 +190,6 @@ def test_attention_maps_are_one_for_each_encoder_layer_and_sum_to_one():
 
 
 # ---------------------------------------------------------------- gradients, weight normalisation, initial values
-
-
-def test_a_scaled_gradient_leaves_the_value():
-    x = torch.randn(4, requires_grad=True)
-    y = scale_gradient(x, 0.125)
-    assert torch.equal(y, x)
-    y.square().sum().backward()
-    torch.testing.assert_close(x.grad, 0.25 * x.detach())
 
 
 @pytest.mark.parametrize("bridge", ["multistep", "dense_attention_1", "dense_attention_2"])
@@ -279,21 +219,6 @@ def _normed(out, width):
     normed = NormedLinear(width, out)
     random_map(normed)
     return normed
-
-
-def test_weight_norm_in_the_chunked_loss_has_the_gradients_of_the_definition():
-    own = _normed(11, 6)
-    direction, gain = (p.detach().clone().double().requires_grad_() for p in (own.direction, own.gain))
-    hidden, gold = torch.randn(9, 6), torch.randint(0, 11, (9,))
-    loss, _ = label_smoothed_loss(hidden, own.weight, own.bias, gold, 0.1)
-    loss.backward()
-    plain = direction * (gain / direction.norm(dim=1))[:, None]
-    log_p = (hidden.double() @ plain.t() + own.bias.detach().double()).log_softmax(-1)
-    want = -(0.89 * log_p.gather(1, gold[:, None]).sum() + 0.01 * log_p.sum())
-    want.backward()
-    torch.testing.assert_close(loss.double(), want, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(own.direction.grad.double(), direction.grad, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(own.gain.grad.double(), gain.grad, rtol=1e-4, atol=1e-5)
 
 
 def test_weight_norm_has_the_gradients_of_its_definition():
@@ -345,16 +270,6 @@ def test_initial_values_are_those_of_convs2s():
     assert all(p.abs().max() == 0 for n, p in model.named_parameters() if n.endswith("bias"))
 
 
-@pytest.mark.parametrize("scheme", ["xavier", "fan-in", "convs2s"])
-def test_every_scheme_knows_normed_maps(scheme):
-    config = ModelConfig.of({"weight_norm": True})
-    module = torch.nn.ModuleDict({"map": linear(config, 8, 6)})
-    initialise(module, scheme, 1)
-    made_map = module["map"]
-    torch.testing.assert_close(made_map.gain, made_map.direction.norm(dim=1))
-    torch.testing.assert_close(made_map.weight, made_map.direction)
-
-
 # ---------------------------------------------------------------- positions, decoding, other ways of running it
 
 
@@ -368,30 +283,6 @@ def test_learned_positions_end():
         model.decode(tgt.repeat(1, 3)[:, :16], encoded, cache)
         with pytest.raises(TooLongError, match="17 subwords"):
             model.decode(tgt[:, :1], encoded, cache)
-
-
-def test_each_position_has_its_own_row():
-    model = made(CONVS2S)
-    ids = torch.full((1, 3), 5)
-    with torch.no_grad():
-        got = model.src_embedding(ids)[0] - model.src_embedding.scaled(ids)[0]
-        torch.testing.assert_close(got, model.src_embedding.places.weight[:3])
-        later = model.tgt_embedding(ids, 4)[0] - model.tgt_embedding.scaled(ids)[0]
-        torch.testing.assert_close(later, model.tgt_embedding.places.weight[4:7])
-
-
-@pytest.mark.parametrize("settings", [CONVS2S, DENSENMT], ids=["convs2s", "densenmt"])
-def test_recomputed_layers_have_the_same_gradients(settings):
-    src, tgt = batch()
-    grads = []
-    for on in (False, True):
-        model = build(settings | {"dropout": {"embedding": 0.2, "residual": 0.2}}, VOCAB, VOCAB, 3).train()
-        model.recompute(on)
-        torch.manual_seed(4)
-        model(src, tgt).hidden.square().sum().backward()
-        grads.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
-    assert grads[0].keys() == grads[1].keys()
-    assert all(torch.equal(grad, grads[1][name]) for name, grad in grads[0].items())
 
 
 def test_without_packed_products_normed_weights_are_folded_once(monkeypatch):

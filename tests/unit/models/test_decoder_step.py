@@ -8,9 +8,9 @@ from torch import Tensor
 
 from models import build, inference, native
 from models.cache import Cache
-from models.decoder_step import DecoderStep, StackStep, stands_alone
+from models.decoder_step import DecoderStep, stands_alone
 from models.inference import prepared
-from models.native.decoder import DecoderLayers
+from models.native.decoder import DecoderLayer
 from models.paths import PATHS
 
 if not native.available():
@@ -46,28 +46,25 @@ def decoded(model, beam: int) -> list[Tensor]:
 
 @pytest.fixture
 def calls(monkeypatch) -> list[int]:
-    """The number of layers of each call of C."""
-    made, real = [], DecoderLayers.__call__
-    monkeypatch.setattr(DecoderLayers, "__call__", lambda self, *given: made.append(len(self.layers)) or real(self, *given))
+    """One entry for each call of C."""
+    made, real = [], DecoderLayer.__call__
+    monkeypatch.setattr(DecoderLayer, "__call__", lambda self, *given: made.append(1) or real(self, *given))
     return made
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize(("heads", "beam"), [(1, 1), (2, 5), (4, 3)])
-def test_layers_in_one_call_are_the_layers_bit_by_bit(monkeypatch, calls, precision, norm, heads, beam):
-    """All layers of the stack in one call, each in one, and as their own modules."""
+def test_a_layer_in_one_call_is_the_layer_bit_by_bit(monkeypatch, calls, precision, norm, heads, beam):
     model, found = model_of(norm=norm, num_heads=heads), []
     with torch.inference_mode():
-        for turned_off in ("", "chains", "stands_alone"):
-            if turned_off:
-                monkeypatch.setattr(inference, turned_off, lambda module: False)
+        for one_call in (True, False):
+            if not one_call:
+                monkeypatch.setattr(inference, "stands_alone", lambda module: False)
             with prepared(model, precision, beam=beam):
                 found.append(decoded(model, beam))
-    assert calls == [2] * 12 + [1] * 24, "the layers' own modules were to be compared last"
-    for together, each, expected in zip(*found, strict=True):
-        assert torch.equal(together, expected) and torch.equal(each, expected)
-    assert len(found[0]) > 50
+    assert len(calls) == 24, "the layers' own modules were to be compared"
+    assert len(found[0]) > 50 and all(map(torch.equal, *found))
 
 
 def test_layers_between_which_a_connection_combines_run_in_c_too(calls):
@@ -123,4 +120,4 @@ def test_the_layer_answers_where_c_does_not_run(calls):
         with prepared(model, "bf16"):
             model.decode(tokens, model.encode(src), Cache())
     assert not calls
-    assert not any(isinstance(module.__dict__.get("forward"), DecoderStep | StackStep) for module in model.modules())
+    assert not any(isinstance(module.__dict__.get("forward"), DecoderStep) for module in model.modules())

@@ -113,13 +113,6 @@ def test_a_position_is_the_words_scaled_by_the_model_plus_sines(word_dim):
         torch.testing.assert_close(h_0[1, t], word * 4.0 + embedding.bias + place, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("sides", ["encoder", "decoder", "both"])
-def test_a_regularizer_counts_on_the_sides_that_it_names(sides):
-    model = build(config("post", regularizers=[{"kind": "diversity", "weight": 0.5, "sides": sides}]), VOCAB, VOCAB, 1)
-    terms = model.regularize(model(*batch()))
-    assert [(side, weight) for _, side, weight, _, _ in terms] == [(s, 0.5) for s in ("encoder", "decoder") if sides in (s, "both")]
-
-
 @pytest.mark.parametrize("first", [0, 1])
 def test_the_layer_embedding_of_mlrf_is_one_row_a_layer(first):
     """E_l is added to z^l whether the table begins at z^0 or, one side reading no words, at z^0 for the other side alone."""
@@ -135,11 +128,3 @@ def test_the_layer_embedding_of_mlrf_is_one_row_a_layer(first):
     y = torch.relu(x @ network.inner.weight.T + network.inner.bias) @ network.outer.weight.T + network.outer.bias
     centred = y - y.mean(-1, keepdim=True)
     torch.testing.assert_close(output.hidden, centred / torch.sqrt((centred**2).mean(-1, keepdim=True) + 1e-6), atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.parametrize("inputs", [2, 3])
-def test_an_aggregation_node_is_4_d_wide_within(inputs):
-    """W1: 4d x nd, W2: d x 4d, what the parameter counts of Dou et al. 2018 say."""
-    sides = {side: {"num_layers": 4, "connection": {"kind": "hierarchical"}} for side in ("encoder", "decoder")}
-    node = build(config("post", **sides), VOCAB, VOCAB, 1).decoder.connection.nodes[inputs - 2]
-    assert node.inner.weight.shape == (64, 16 * inputs) and node.outer.weight.shape == (16, 64)

@@ -153,12 +153,6 @@ def fusion(network, x):
     return layer_norm(y, network.norm)
 
 
-def test_mlrf_average():
-    model = build(config("post", **both(aggregation={"kind": "mlrf-avg"})), VOCAB, VOCAB, 1).eval()
-    hidden, h = states(model, *batch())
-    same(hidden, layer_norm(sum(h.outputs[l] for l in range(5)) / 5, model.decoder.aggregation.norm))
-
-
 @pytest.mark.parametrize("words", [True, False])
 @pytest.mark.parametrize("layers", [True, False])
 def test_mlrf_fnn(words, layers):

@@ -27,7 +27,7 @@ def test_decoding_by_words_and_by_pieces_equals_the_full_forward(case):
     torch.testing.assert_close(pieces, full(case), atol=2e-5, rtol=1e-4)
 
 
-@every_case
+@once
 def test_beam_reorder_follows_the_hypotheses(case):
     """Two hypotheses a sentence, shuffled after every step and some sentences dropped: as if each prefix were decoded alone."""
     model = tiny(case)
@@ -53,7 +53,7 @@ def test_beam_reorder_follows_the_hypotheses(case):
     torch.testing.assert_close(got, want, atol=2e-5, rtol=1e-4)
 
 
-@every_case
+@once
 def test_no_position_sees_a_later_one(case):
     model = tiny(case)
     src, tgt = batch()
@@ -65,7 +65,7 @@ def test_no_position_sees_a_later_one(case):
     assert (before[:, 4:] - after[:, 4:]).abs().max() > 1e-3
 
 
-@every_case
+@once
 def test_padding_changes_nothing(case):
     model = tiny(case)
     src, tgt = batch()

@@ -13,6 +13,9 @@ from tests.unit.models.model_cases import PRE, batch, fresh, full, tiny
 
 PLAIN = ("connection", "residual", "pre")
 CLOSE = {"fp32": 0.999999, "bf16": 0.999, "int8": 0.999}
+every_component = pytest.mark.parametrize("case", [case for case in PRE if " " not in case[1]], ids="-".join)
+"""Each component with its defaults. The tests of every variant decode every option without prepared maps."""
+
 CLOSE_DELTA = 0.998
 """In int8: `delta` reads the direction of a sub-layer's output alone, which rounding to 8 bits turns where the output is short."""
 
@@ -24,7 +27,7 @@ def steps(model, src, tgt):
         return model.logits(hidden)
 
 
-@pytest.mark.parametrize("case", PRE, ids="-".join)
+@every_component
 def test_prepared_decoding_equals_the_full_forward(case):
     model = tiny(case)
     src, tgt = batch()
@@ -89,7 +92,7 @@ def test_one_inside_another_packs_nothing_anew_and_leaves_the_outer_one():
     assert not {"forward", "prepared_as"} & set(model.output.__dict__) | {"prepared_as"} & set(model.__dict__)
 
 
-@pytest.mark.parametrize("case", PRE, ids="-".join)
+@every_component
 def test_beams_share_cells_as_the_full_forward_of_each_hypothesis(case):
     """Three hypotheses a sentence with parents that change, sources with much padding, sentences that leave; oneDNN's products, where
     they are, and not: each row's step is that of its own tokens without a cache."""

@@ -8,8 +8,6 @@ import pytest
 import torch
 
 from models import Cache, build
-from models.attention import MultiHeadAttention
-from models.contextual import ContextAttention
 from tests.unit.models.model_cases import VOCAB, batch, config, variant
 from tests.unit.models.test_equations import attention, layer_norm, same
 
@@ -179,27 +177,6 @@ def test_decoding_maps_blocks_and_contexts_once_a_sentence():
         for t in range(4):
             model.decode(tgt[:, t : t + 1], encoded, cache)
     assert counts == {(l, name): 4 if name == "q" else 1 for l in range(2) for name in ("b", "C", "LN", "q")}
-
-
-def test_attention_maps_are_those_of_the_layers_own_attention():
-    model = build(variant("self_attention", "contextual", "pre"), VOCAB, VOCAB, 1).eval()
-    src, tgt = batch()
-    trace = []
-    with torch.no_grad():
-        model.decode(tgt, model.encode(src, trace), trace=trace)
-    own = [m for m in model.modules() if isinstance(m, MultiHeadAttention) and not isinstance(m, ContextAttention)]
-    assert {id(m) for m, _ in trace} == {id(m) for m in own}
-    last = trace[-1]
-    assert last[0] is model.decoder.layers[-1].cross_attention.attention
-    assert last[1].shape == (3, 2, 6, 7)
-
-
-def test_the_first_block_reads_the_embedded_source():
-    """A change of C^0 alone, through the first block's context attention, reaches the output."""
-    model = build(variant("self_attention", "contextual", "pre"), VOCAB, VOCAB, 1).eval().requires_grad_(False)
-    before = model(*batch()).encoder.outputs[1].clone()
-    model.encoder.layers[0].self_attention.fusion.attention.value.weight.mul_(2.0)
-    assert (model(*batch()).encoder.outputs[1] - before).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import models.cache
-from models import Cache, build, count_parameters
+from models import Cache, build
 from models.paths import PATHS
 from models.registry import SELF_ATTENTIONS
 from models.site import Flow
@@ -103,17 +103,6 @@ def test_order_matters_without_other_positions():
             assert bool((forward - backward).abs().max() > 1e-3) is differs
 
 
-def test_the_trace_holds_the_weights():
-    model = build(relative(), VOCAB, VOCAB, 1).eval()
-    src, tgt = batch()
-    trace = []
-    with torch.no_grad():
-        model.decode(tgt, model.encode(src, trace=trace), trace=trace)
-    assert len(trace) == 2 + 2 * 2
-    for _, weights in trace:
-        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-
-
 def test_tables_are_per_layer_and_head_and_drawn_as_stated():
     model = build(relative(16, d_model=64), VOCAB, VOCAB, 1)
     tables = [p for name, p in model.named_parameters() if name.endswith(("key_offsets", "value_offsets"))]
@@ -121,21 +110,6 @@ def test_tables_are_per_layer_and_head_and_drawn_as_stated():
     bound = math.sqrt(6 / (33 + 32))
     assert all(0.9 * bound < float(t.detach().abs().max()) <= bound for t in tables)
     assert len({float(t[h, 0, 0].detach()) for t in tables for h in range(2)}) == 16
-
-
-def test_adds_what_the_paper_counts():
-    side = {"self_attention": {"kind": "relative"}}
-    with torch.device("meta"):
-        more = count_parameters(build({"encoder": side, "decoder": side}, 99, 99)) - count_parameters(build({}, 99, 99))
-    assert more == 12 * 8 * 33 * 64 * 2 == 405_504
-
-
-def test_shared_parameters_keep_their_names():
-    plain = dict(build(config("post"), VOCAB, VOCAB).named_parameters())
-    ours = dict(build(config("post", **{s: {"num_layers": 4, "self_attention": {"kind": "relative"}} for s in ("encoder", "decoder")}),
-                      VOCAB, VOCAB).named_parameters())  # fmt: skip
-    assert set(plain) < set(ours)
-    assert {name.rpartition(".")[2] for name in set(ours) - set(plain)} == {"key_offsets", "value_offsets"}
 
 
 def test_k_is_bounded():
@@ -154,9 +128,9 @@ class Uncached:
         return getattr(self.model, name)
 
     def decode(self, tgt, encoded, cache):
-        (words,) = cache.append(self.model, tgt[:, None, :, None])
         cache.length += tgt.shape[1]
-        return self.model.decode(words[:, 0, :, 0], encoded)[:, -tgt.shape[1] :]
+        words = cache.recent(self.model, tgt, 2 * LONG)[:, -cache.length :]
+        return self.model.decode(words, encoded)[:, -tgt.shape[1] :]
 
 
 @pytest.mark.parametrize("compact_after", [3, 20, 10_000])

@@ -10,7 +10,7 @@ import torch
 
 from models import build
 from models.site import Flow
-from tests.unit.models.model_cases import VOCAB, assert_recomputed_alike, batch, config
+from tests.unit.models.model_cases import VOCAB, batch, config
 from tests.unit.models.residual_cases import hidden, problems
 from tests.unit.models.sizes import added, on_both
 
@@ -105,12 +105,6 @@ def test_the_names_of_heads_mean_nothing():
     torch.testing.assert_close(hidden(model), before, atol=2e-6, rtol=1e-5)
 
 
-def test_routers_start_at_the_own_heads():
-    weight = model_of(kind="layer_memory").encoder.layers[2].self_attention.attention.router.weight
-    assert weight.shape == (2, 6) and torch.equal(weight[:, 4:], torch.eye(2))
-    assert 0 < weight[:, :4].abs().max() <= math.sqrt(3 / 6)
-
-
 def test_shared_values_have_no_maps_above_layer_1():
     names = [
         name for name, _ in model_of(kind="value_residual", share=True).named_parameters() if ".self_attention.attention.value." in name
@@ -129,11 +123,6 @@ def test_shared_values_have_no_maps_above_layer_1():
 )
 def test_own_parameters(kind, own):
     assert added(**on_both("self_attention", **kind)) == own
-
-
-@pytest.mark.parametrize("kind", [{"kind": "value_residual"}, {"kind": "value_residual", "share": True}, {"kind": "layer_memory"}])
-def test_recomputed_layers_share_the_same(kind):
-    assert_recomputed_alike(model_of(**kind))
 
 
 def test_one_line_where_options_do_nothing():

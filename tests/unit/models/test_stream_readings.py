@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from models import build
-from tests.unit.models.model_cases import VOCAB, assert_recomputed_alike, batch, config, off_start
-from tests.unit.models.residual_cases import both, hidden, model_of, problems, sublayer, x_and_y
+from tests.unit.models.model_cases import VOCAB, batch, config, off_start
+from tests.unit.models.residual_cases import hidden, model_of, problems, sublayer, x_and_y
 from tests.unit.models.sizes import added
 
 # ---------------------------------------------------------------- hyper-connections
@@ -160,63 +160,7 @@ def test_each_decoder_layer_attends_to_its_own_mixture_of_sources():
 # ---------------------------------------------------------------- previous activations, expanded states
 
 
-@pytest.mark.parametrize("options", [{}, {"last": 1}, {"rank": 3}])
-def test_laurel_adds_what_lower_sub_layers_read(options):
-    one, (x, y) = off_start(sublayer(kind="laurel_previous", place=2, layer=2, **options)), x_and_y()
-    r, below = one.residual, torch.randn(3, 2, 3, 8, generator=torch.Generator().manual_seed(4)).unbind(0)
-    below = below[-1:] if "last" in options else below
-    after, kept = one((x, below), lambda q: y)
-    total = sum(g * state for g, state in zip(r.shares, below, strict=True))
-    if "rank" in options:
-        total = total @ r.inner.weight.T @ r.outer.weight.T
-    torch.testing.assert_close(after, x + y + total, atol=1e-5, rtol=1e-4)
-    assert len(kept) == (1 if "last" in options else 4) and torch.equal(kept[-1], x)
-
-
-@pytest.mark.parametrize(("columns", "kernel"), [(4, 4), (3, 2), (5, 1)])
-def test_expanded_delta_states(columns, kernel):
-    one, (_, y) = off_start(sublayer(kind="delta_expanded", columns=columns, kernel=kernel)), x_and_y()
-    s, r, seen = streams(columns, last=True), one.residual, []
-    got = one(s, lambda q: seen.append(q) or y)
-    left = (kernel - 1) // 2
-    for b in range(2):
-        for t in range(3):
-            x = torch.zeros(8)
-            for c in range(columns):
-                for i in range(kernel):
-                    if 0 <= c + i - left < columns:
-                        x += r.reader.read[c] * r.reader.weight[:, i] * s[b, t, :, c + i - left]
-            torch.testing.assert_close(seen[0][b, t], one.norm(x), atol=1e-5, rtol=1e-4)
-            k = y[b, t] / y[b, t].norm()
-            beta = 2 * torch.sigmoid(r.step @ one.norm(x) + r.step_bias)
-            v = 4 * torch.sigmoid(r.value @ x + r.value_bias)
-            want = s[b, t] + beta * torch.outer(k, v - k @ s[b, t])
-            torch.testing.assert_close(got[b, t], want, atol=1e-5, rtol=1e-4)
-
-
-def test_sub_layers_of_a_layer_share_their_read():
-    model = model_of("pre", 2, kind="delta_expanded")
-    assert len({id(module) for name, module in model.named_modules() if name.endswith("reader")}) == 2 * (2 + 1)
-
-
 # ---------------------------------------------------------------- what they have in common
-
-KINDS = ["manifold_streams", "laurel_previous", "delta_expanded"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_recomputed_layers_pass_the_stream_through(kind):
-    config = both("pre", 2, kind=kind) | {"dropout": {"residual": 0.0, "embedding": 0.0}}
-    assert_recomputed_alike(off_start(build(config, VOCAB, VOCAB, 1)))
-
-
-@pytest.mark.parametrize("kind", ["manifold_streams", "delta_expanded"])
-def test_coefficients_and_streams_are_fp32_under_autocast(kind):
-    model = off_start(model_of("pre", kind=kind))
-    with torch.autocast("cpu", torch.bfloat16):
-        history = model(*batch()).encoder
-        mixed = model.encoder.layers[1].sublayer.residual.read(history.outputs[1])[0]
-    assert {t.dtype for t in (*history.outputs, mixed)} == {torch.float32}
 
 
 def test_one_line_where_options_do_nothing():
@@ -228,6 +172,4 @@ def test_one_line_where_options_do_nothing():
     assert "where it does nothing" in line(kind="manifold_hyper", temperature=0.5, manifold="permutations")
     assert "which sum to 1" in line(kind="manifold_hyper", weights="softmax", post_scale=1.0)
     assert "expected printed" in line(kind="mudd", norms="code", ways=1)
-    assert "kernel" in line(kind="delta_expanded", columns=3)
-    assert "more than 0" in line(kind="laurel_previous", rate=0.0)
     assert "more than 0" in line(kind="hyper", output_gain=0.0)

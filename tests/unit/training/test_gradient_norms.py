@@ -6,15 +6,14 @@ import pytest
 import torch
 
 from models.transformer import build
-from orchestrator.ledger.keys import keys_of
-from orchestrator.ledger.results import Ledger, _history
+from orchestrator.ledger.results import _history
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.tracking.history import read_points
 from orchestrator.training.batches import UpdateLoader
 from orchestrator.training.gradient_norms import METRIC, SAMPLES, GradientNorms, history_lines
 from orchestrator.training.objective import Normalizer, Objective
-from orchestrator.training.reporters import HistoryReporter, RungReporter
-from tests.unit.training.support import KEY, Recorder, changed, fit
+from orchestrator.training.reporters import HistoryReporter
+from tests.unit.training.support import Recorder, changed, fit
 
 STILL = {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}
 EVERY_3 = {"log_gradient_norms": 3}
@@ -62,11 +61,6 @@ def test_it_is_taken_before_clipping_and_changes_no_weight(prepared, tmp_path):
     found = logged(tmp_path / "logged")
     assert list(found) == [3, 6, 9, 12, 15, 18] and {len(norms) for norms in found.values()} == {2}
     assert min(min(norms) for norms in found.values()) > 1e-2, "all gradients together are clipped to 1e-3"
-
-
-def test_it_is_no_part_of_a_key(prepared):
-    manifest = prepared.manifest
-    assert keys_of(changed(), manifest, None) == keys_of(changed(train=EVERY_3), manifest, None)
 
 
 @pytest.mark.slow
@@ -131,9 +125,3 @@ def test_the_history_has_a_line_for_each_update(tmp_path):
         (f"{METRIC}.1", 40, 0.125),
     ]
     assert nonfinite == []
-
-
-def test_a_rung_holds_none_of_it(tmp_path):
-    ledger = Ledger(tmp_path)
-    RungReporter(ledger, KEY, lambda metrics: True).on_report({"step": 5, "rung": 5, "valid/nll": 2.0, SAMPLES: [[5, [1.0]]]}, None)
-    assert SAMPLES not in ledger.read_rungs(KEY)[5] and ledger.read_rungs(KEY)[5]["valid/nll"] == 2.0

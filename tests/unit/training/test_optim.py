@@ -22,10 +22,6 @@ def test_inverse_sqrt_peaks_at_lr_and_halves_at_four_times_the_warmup():
     assert learning_rate(schedule, 2000, 512) == pytest.approx(1e-3)
 
 
-def test_fixed():
-    assert learning_rate(Schedule(kind="fixed", lr=5e-5, warmup=0), 77, 256) == 5e-5
-
-
 @pytest.mark.parametrize("spec", [OptimSpec(), OptimSpec(kind="nag")], ids=["adam", "nag"])
 def test_optimizer_state_round_trip_gives_the_same_next_update(spec):
     def model():

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.specs.schema import Schedule
-from orchestrator.training import phases, plateau
+from orchestrator.training import plateau
 from orchestrator.training.batches import UpdateLoader
 from orchestrator.training.state import Progress
 from orchestrator.training.validation import Validator
@@ -64,13 +64,6 @@ def test_when_the_rate_is_cut(cut, seen, cuts):
     assert found == cuts
     assert [c["lr"] for c in p.rate_cuts] == [schedule.rate_after(n) for n in range(1, cuts[-1] + 1)]
     assert [c["step"] for c in p.rate_cuts] == [10 * (i + 1) for i in range(len(cuts)) if cuts[i] > (cuts[i - 1] if i else 0)]
-
-
-def test_other_schedules_take_no_notice():
-    p = Progress()
-    for nll in (1.0, 2.0, 3.0):
-        plateau.observe(Schedule(kind="fixed", lr=0.1), p, nll)
-    assert p == Progress()
 
 
 def test_the_smallest_rate_is_still_trained_with():
@@ -133,14 +126,6 @@ def test_without_the_cuts_the_weights_are_others(prepared, tmp_path, losses):
     assert weights_sha256(cut.weights) != weights_sha256(whole.weights)
 
 
-def test_rungs_decide_nothing(prepared, tmp_path, losses):
-    losses([5.0, 4.0, 4.5, 4.0, 3.9], every=2)
-    plain = fit(nag(), prepared, tmp_path / "plain")
-    rungs = fit(nag(), prepared, tmp_path / "rungs", rungs=[3, 5, 7])
-    assert weights_sha256(plain.weights) == weights_sha256(rungs.weights)
-    assert plain.progress.rate_cuts == rungs.progress.rate_cuts
-
-
 def test_a_restart_begins_with_a_whole_rate_and_no_loss_before_it(prepared, tmp_path, losses):
     losses([5.0, 4.0, 4.1, 9.0, 8.0, 8.5, 8.0, 7.0], every=2)
     first = {"kind": "plateau", "lr": 0.25, "min_lr": 1e-3}
@@ -182,12 +167,6 @@ def test_validation_and_checkpoints_at_the_end_of_each_epoch(prepared, tmp_path,
     again = Recorder()
     assert weights_sha256(fit(spec, prepared, tmp_path / "again", again).weights) == weights_sha256(result.weights)
     assert all(recorder.nll()[s] == nll for s, nll in again.nll().items())
-
-
-def test_due():
-    at = lambda step, index: Progress(step=step, index=index)  # noqa: E731
-    assert phases.due("epoch", at(7, 0)) and not phases.due("epoch", at(10, 3))
-    assert phases.due(5, at(10, 3)) and not phases.due(5, at(7, 0))
 
 
 @pytest.mark.slow

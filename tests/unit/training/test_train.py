@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from models import build
-from models.paths import PATHS, Paths
 from orchestrator.files.json_lines import executed_steps
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import weights_sha256
@@ -142,15 +141,6 @@ def test_accuracy_in_training_is_that_of_the_sampled_positions(prepared, tmp_pat
     right = sum(token_nll(model, b.src, b.tgt_in, b.tgt_out)[1] for b in update.micro_batches)
     metrics = next(m for m in recorder.reports if "train/accuracy" in m)
     assert metrics["train/accuracy"] == pytest.approx(float(right) / update.tgt_tokens)
-
-
-def test_fast_paths_give_the_same_losses_at_dropout_0(prepared, tmp_path):
-    off = changed(model={"dropout": {"embedding": 0.0, "residual": 0.0, "attention": 0.0, "ffn": 0.0}})
-    fast, slow = Recorder(), Recorder()
-    fit(off, prepared, tmp_path / "fast", fast)
-    with PATHS.without(*Paths.names()):
-        fit(off, prepared, tmp_path / "slow", slow)
-    assert fast.nll() == pytest.approx(slow.nll(), rel=1e-5)
 
 
 def test_bf16_follows_fp32(prepared, tmp_path):
