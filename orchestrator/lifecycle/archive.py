@@ -27,7 +27,7 @@ from orchestrator.files.documents import parse
 from orchestrator.ledger.layout import MAX_TEXT, belongs, is_tensor
 from orchestrator.specs.positions import display, shown
 
-FORMAT = "nmt-ablate ledger 1"
+FORMAT: Literal["nmt-ablate ledger 1"] = "nmt-ablate ledger 1"
 MANIFEST = "manifest.json"
 MAX_MANIFEST = 128 * 2**20
 MAX_FILES = 500_000
