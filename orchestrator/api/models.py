@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Unpack
 
 from orchestrator.api.targets import Target, Where, find
-from orchestrator.lifecycle.translator import Translator, load_translator
+from orchestrator.lifecycle.loader import Translator
+from orchestrator.lifecycle.translator import load_translator
 
 __all__ = ["Translator", "load"]
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import models
 from orchestrator.data.prepare import Prepared
-from orchestrator.decoding.length_penalty import tuned_decode
 from orchestrator.errors import UserError
 from orchestrator.faults import fault
 from orchestrator.files import atomic
@@ -25,6 +24,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.weights import pack, weights_sha256
 from orchestrator.lifecycle.model_card import model_card
+from orchestrator.lifecycle.translator import config, vocabularies
 from orchestrator.paths import ROOT
 from orchestrator.scoring.rouge import FIGURES
 from orchestrator.specs.positions import display
@@ -42,15 +42,13 @@ CODE = (
     "decoding/translate.py",
     "errors.py",
     "lifecycle/loader.py",
-    "lifecycle/plain_spec.py",
     "specs/text_form.py",
 )
 """Modules of `orchestrator/` copied into `translator/`."""
-RENAMED = (
-    ("orchestrator.lifecycle.plain_spec", "translator.specs.schema"),
-    ("from orchestrator import", "from translator import"),
-    ("from orchestrator.", "from translator."),
-)
+SCHEMA = '''"""Names of annotations. `loader.Translator` gives the options as attributes."""
+
+DecodeSpec = LengthPenalty = object
+'''
 SCRIPT = '''#!/usr/bin/env python3
 """Translate standard input to standard output, line by line, with the model in this folder."""
 
@@ -91,16 +89,16 @@ def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder:
     try:
         tmp.mkdir()
         _write(tmp / "model.safetensors", pack("model", weights))
-        for name in _vocabularies(prepared):
+        for name in vocabularies(prepared):
             for path in prepared.vocabulary(name):
                 _write(tmp / path.name, path.read_bytes())
         _copy_code(tmp)
         sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(tmp.iterdir()) if path.is_file()}
-        config = _config(task, prepared, ledger) | {"sha256": sums, "weights_sha256": weights_sha256(weights)}
-        _write(tmp / "config.json", _json(config))
+        about = config(task, prepared, ledger) | {"sha256": sums, "weights_sha256": weights_sha256(weights)}
+        _write(tmp / "config.json", _json(about))
         _write(tmp / "capsule.json", _json(metadata["capsule"]))
         _write(tmp / "row.yaml", to_yaml(row).encode())
-        _write(tmp / "README.md", model_card(metadata, config["weights_sha256"]).encode())
+        _write(tmp / "README.md", model_card(metadata, about["weights_sha256"]).encode())
         files = {path.relative_to(tmp).as_posix(): path for path in sorted(tmp.rglob("*")) if path.is_file()}
         lines = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n" for name, path in files.items())
         _write(tmp / "SHA256SUMS", "".join(lines).encode())
@@ -112,7 +110,7 @@ def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder:
     finally:
         shutil.rmtree(tmp, ignore_errors=True)
     sizes = {name: (folder / name).stat().st_size for name in (*files, "SHA256SUMS")}
-    return Exported(folder, sizes, config["weights_sha256"], metadata)
+    return Exported(folder, sizes, about["weights_sha256"], metadata)
 
 
 def _metadata(row: Row, task: Task, prepared: Prepared, ledger: Ledger, record: dict[str, Any]) -> dict[str, Any]:
@@ -141,41 +139,15 @@ def _metadata(row: Row, task: Task, prepared: Prepared, ledger: Ledger, record: 
     }
 
 
-def _config(task: Task, prepared: Prepared, ledger: Ledger) -> dict[str, Any]:
-    preparation = prepared.manifest["preparation"]
-    text = {
-        "languages": prepared.manifest["languages"],
-        "tokenizer": preparation["tokenizer"],
-        "lowercase": preparation["lowercase"],
-        "subword": preparation["subword"]["kind"],
-        "vocabularies": _vocabularies(prepared),
-        "documents": prepared.documents,
-        "form": prepared.form,
-        "truncate": preparation.get("truncate"),
-    }
-    spec = task.run_spec
-    search = tuned_decode(spec.search, task.run_keys, ledger, task.id)
-    sizes = {"src_size": prepared.src_size, "tgt_size": prepared.tgt_size}
-    metadata = {"format": 1, "id": task.id, "seed": task.seed, "threads": spec.train.threads, "text": text, **sizes}
-    return metadata | {"model": spec.model.model_dump(mode="json"), "decode": search.model_dump(mode="json")}
-
-
-def _vocabularies(prepared: Prepared) -> list[str]:
-    return ["joint"] if prepared.joint else ["src", "tgt"]
-
-
 def _copy_code(folder: Path) -> None:
     source = Path(str(models.__file__)).parent
     for path in sorted(path for kind in ("*.py", "*.c", "*.h") for path in source.rglob(kind)):
         _write(folder / "models" / path.relative_to(source), path.read_bytes())
-    source_root, packages = ROOT / "orchestrator", set[Path]()
-    for name in CODE:
-        text = (source_root / name).read_text(encoding="utf-8")
-        for old, new in RENAMED:
-            text = text.replace(old, new)
-        target = Path("translator", "specs/schema.py" if name == "lifecycle/plain_spec.py" else name)
-        _write(folder / target, text.encode())
-        packages |= set(target.parents[:-1])
+    sources = {name: (ROOT / "orchestrator" / name).read_text(encoding="utf-8") for name in CODE} | {"specs/schema.py": SCHEMA}
+    for name, text in sources.items():
+        text = text.replace("from orchestrator import", "from translator import").replace("from orchestrator.", "from translator.")
+        _write(folder / "translator" / name, text.encode())
+    packages = {parent for name in sources for parent in Path("translator", name).parents if parent.name}
     for package in sorted(packages):
         _write(folder / package / "__init__.py", b"")
     _write(folder / "translate.py", SCRIPT.encode())

@@ -1,9 +1,9 @@
-"""Translates with an exported row, line by line from standard input to standard output:
+"""The trained model of one row, for `translate`, the API and exported folders, where it reads lines from standard input:
 
     python translate.py < source.txt > target.txt
 
-Needs torch and numpy, sentencepiece for BPE or unigram subwords, and sacremoses for Moses tokenisation. Search, text processing and model
-are copies of the code that scored the row. The weights are verified before use.
+An exported folder holds a copy of this module. It needs torch, numpy and safetensors, sentencepiece for BPE or unigram subwords, and
+sacremoses for Moses tokenisation.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
+import safetensors.torch
 import torch
 
 from models.transformer import Transformer, build
@@ -24,15 +26,15 @@ from orchestrator.data.sentences import DocumentSegmenter, truncated
 from orchestrator.data.tokenize import Tokenizer
 from orchestrator.decoding.translate import lines_of, translate_lines
 from orchestrator.errors import UserError
-from orchestrator.lifecycle.plain_spec import DecodeSpec
-
-DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
 
 
 class TextProcessor:
-    """Converts raw lines to token ids and back with the text processing of the training data."""
+    """Converts raw lines to token ids and back with the text processing of the training data.
 
-    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+    folder: of the vocabularies. config: section `text` of an exported `config.json`.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         documents, self.limit = config["documents"], config["truncate"] or {}
         loaded = {name: subword.load(folder / f"{name}.vocab", config["subword"]) for name in config["vocabularies"]}
         self.tokenizers, self.segmenters = {}, {}
@@ -53,42 +55,34 @@ class TextProcessor:
 
 
 class Translator:
-    """The model of an exported folder. Raises ValueError if the weights differ from the exported ones."""
+    """Translates running text with the search that scored the row.
 
-    def __init__(self, folder: Path) -> None:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    folder: of the vocabularies. config: an exported `config.json`.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, Any], weights: Mapping[str, torch.Tensor]) -> None:
         cpu.use(config["threads"])
-        self.decode = DecodeSpec.of(config["decode"])
+        search = config["decode"]
+        self.search: Any = SimpleNamespace(**search | {"length_penalty": SimpleNamespace(**search["length_penalty"])})
         self.text = TextProcessor(folder, config["text"])
         self.model: Transformer = build(config["model"], config["src_size"], config["tgt_size"], config["seed"])
-        weights = tensors(folder / "model.safetensors", config["sha256"]["model.safetensors"])
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(weights[name])
         self.model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
 
-    def translate(self, lines: Sequence[str], log: Callable[[str], None] = lambda line: None) -> list[str]:
-        """Translations of raw lines (see `translate_lines`); `log` receives warnings."""
-        return translate_lines(self.model, self.text, lines, cast(Any, self.decode), log)
+    def translate(self, lines: Sequence[str], warn: Callable[[str], None] = lambda line: print(line, file=sys.stderr)) -> list[str]:
+        """Translations in the order of `lines`, one sentence each. warn: called with a message for each line that is cut."""
+        return translate_lines(self.model, self.text, lines, self.search, warn)
 
 
-def tensors(path: Path, sha256: str) -> dict[str, torch.Tensor]:
-    """Reads a safetensors file: 8 bytes with the length of a JSON header (little endian), the header, then the data.
-
-    Raises ValueError if the sha256 of the file differs.
-    """
-    data = bytearray(path.read_bytes())
-    if hashlib.sha256(data).hexdigest() != sha256:
-        raise ValueError(f"{path.name}: sha256 differs from config.json")
-    start = 8 + int.from_bytes(data[:8], "little")
-    loaded_tensors = {}
-    for name, entry in json.loads(data[8:start]).items():
-        if name != "__metadata__":
-            first, last = entry["data_offsets"]
-            dtype = DTYPES[entry["dtype"]]
-            flat = torch.frombuffer(data[start + first : start + last], dtype=dtype) if last > first else torch.empty(0, dtype=dtype)
-            loaded_tensors[name] = flat.reshape(entry["shape"])
-    return loaded_tensors
+def load(folder: Path) -> Translator:
+    """The model of an exported folder. Raises ValueError if the weights differ from the exported ones."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    data = (folder / "model.safetensors").read_bytes()
+    if hashlib.sha256(data).hexdigest() != config["sha256"]["model.safetensors"]:
+        raise ValueError("model.safetensors: sha256 differs from config.json")
+    return Translator(folder, config, safetensors.torch.load(data))
 
 
 def main(folder: Path) -> None:
@@ -96,8 +90,7 @@ def main(folder: Path) -> None:
     try:
         if sys.stdin is None or sys.stdout is None:
             raise UserError("standard input or output is closed; expected both")
-        lines = lines_of(sys.stdin.buffer.read())
-        translated = Translator(folder).translate(lines, log=lambda line: print(line, file=sys.stderr))
+        translated = load(folder).translate(lines_of(sys.stdin.buffer.read()))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -1,8 +1,6 @@
-"""Compares the files of an imported run or sweep with existing ones. Read-only.
+"""Compares the files of an imported run or sweep with those here. Read-only.
 
-Equal bytes or records need no action, absent files are added, and a history that extends ours replaces it. Any other difference is a
-conflict of the whole training, or of one decoding or score. Equal keys imply equal bits only on equal machines, so two machines that
-trained the same row may conflict, and the user decides.
+Equal keys imply equal bits on equal machines alone. Two machines that trained the same row may therefore differ, and the user decides.
 """
 
 from __future__ import annotations
@@ -12,66 +10,58 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.files.documents import read_bytes, read_document
+from orchestrator.files.documents import read_bytes, read_document, unsealed
 from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger import sweep_files
+
+OF_ONE_DECODING = ("decode/", "score/", "tune/")
 
 
 @dataclass
 class Merge:
-    """Comparison of one run.
-
-    new: the run does not exist here. add: files to add. conflicts: unit ("training", "decode/D16", ..) -> file names.
-    ours, theirs: descriptions for messages.
-    """
+    """Comparison of one run. add: files that are absent here, or histories that go on. differ: files that differ."""
 
     run: str
-    new: bool = False
     add: list[str] = field(default_factory=list)
-    conflicts: dict[str, list[str]] = field(default_factory=dict)
-    ours: str = ""
-    theirs: str = ""
+    differ: list[str] = field(default_factory=list)
 
-    def line(self) -> str:
-        """A message about the conflicts."""
-        names = [name.partition("/")[2] for names in self.conflicts.values() for name in names]
+    @property
+    def of_training(self) -> bool:
+        """True if the trainings differ, and not only a decoding or score."""
+        return any(not _file(name).startswith(OF_ONE_DECODING) for name in self.differ)
+
+    def line(self, theirs: Path, ours: Path) -> str:
+        """A message about what differs. theirs, ours: the folders that contain the run's folder."""
+        names = list(map(_file, self.differ))
         few = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        return f"{self.run}: {few} differ{'s' if len(names) == 1 else ''}: here {self.ours}; in the archive {self.theirs}"
+        here, there = _describe_run(ours / self.run), _describe_run(theirs / self.run)
+        return f"{self.run}: {few} differ{'s' if len(names) == 1 else ''}: here {here}; in the archive {there}"
 
 
 def compare_run(run: str, names: list[str], theirs: Path, ours: Path) -> Merge:
-    """Compares the files `names` of a run. theirs, ours: the folders that contain RUN16/."""
-    merge = Merge(run, ours=_describe_run(ours / run), theirs=_describe_run(theirs / run))
-    existing = ours / run
-    if not existing.is_dir() or not any(path for path in existing.iterdir() if not path.name.startswith("lock")):
-        return Merge(run, new=not existing.is_dir(), add=names, ours=merge.ours, theirs=merge.theirs)
-    is_finished, has_checkpoint = (existing / "train.json").exists(), (existing / "ckpt").is_dir()
+    """Compares the files `names` of a run. theirs, ours: the folders that contain the run's folder."""
+    merge = Merge(run)
+    has_progress = any((ours / run / name).exists() for name in ("train.json", "ckpt"))
     for name in names:
-        file = name.partition("/")[2]
-        if file == "journal.jsonl" or file.startswith("ckpt/"):  # the progress of an unfinished run here is never replaced
-            if not is_finished and not has_checkpoint and not (ours / name).exists():
-                merge.add.append(name)
-            continue
-        verdict = _compare_files(theirs / name, ours / name, file)
-        if verdict == "add":
-            merge.add.append(name)
-        elif verdict == "conflict":
-            merge.conflicts.setdefault(_unit(file), []).append(name)
+        if _file(name) == "journal.jsonl" or _file(name).startswith("ckpt/"):  # never replaces the progress of an unfinished run here
+            verdict = "same" if has_progress or (ours / name).exists() else "add"
+        else:
+            verdict = _compare_files(theirs / name, ours / name, _file(name))
+        if verdict != "same":
+            (merge.add if verdict == "add" else merge.differ).append(name)
     return merge
 
 
 def compare_sweep(theirs: Path, ours: Path) -> str:
-    """Returns same | add | conflict for one file of RESULTS/sweeps."""
+    """Returns same | add | differ for one file of RESULTS/sweeps."""
     if not ours.exists():
         return "add"
     if read_bytes(theirs) == read_bytes(ours):
         return "same"
-    if ours.name.endswith(".asha.json"):
-        return "conflict"
     try:
-        return "same" if _requested_rows(theirs) == _requested_rows(ours) else "conflict"
+        return "same" if not ours.name.endswith(".asha.json") and _requested_rows(theirs) == _requested_rows(ours) else "differ"
     except ValueError:
-        return "conflict"
+        return "differ"
 
 
 def _requested_rows(path: Path) -> list[tuple[Any, ...]]:
@@ -82,36 +72,24 @@ def _requested_rows(path: Path) -> list[tuple[Any, ...]]:
 def _compare_files(theirs: Path, ours: Path, file: str) -> str:
     if not ours.exists():
         return "add"
-    if read_bytes(theirs) == read_bytes(ours):
+    if read_bytes(theirs) == read_bytes(ours) or file == "spec.yaml":  # under one key it differs only in the row that trained first
         return "same"
-    if file == "spec.yaml":
-        return "same"  # under one key, it differs only in the name of the row that trained first
     if file == "history.jsonl":
-        return _compare_histories(list(read_lines(theirs)), list(read_lines(ours)))
+        one, other = list(read_lines(theirs)), list(read_lines(ours))
+        return "add" if one[: len(other)] == other else "same" if other[: len(one)] == one else "differ"
     if file.endswith(".json"):
-        one, other = (_without_digest(read_document(path)) for path in (theirs, ours))
-        if other is None:
-            return "add"  # a damaged file counts as absent
-        return "same" if one == other else "conflict"
-    return "conflict"
+        here = read_document(ours)  # a damaged file counts as absent
+        return "add" if here is None else "same" if unsealed(read_document(theirs) or {}) == unsealed(here) else "differ"
+    return "differ"
 
 
-def _compare_histories(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> str:
-    if theirs[: len(ours)] == ours:
-        return "add"
-    return "same" if ours[: len(theirs)] == theirs else "conflict"
-
-
-def _without_digest(document: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if document is None else {name: value for name, value in document.items() if name != "digest"}
-
-
-def _unit(file: str) -> str:
-    return file.rpartition(".")[0] if file.startswith(("decode/", "score/", "tune/")) else "training"
+def _file(name: str) -> str:
+    """Name of a file in its run's folder."""
+    return name.partition("/")[2]
 
 
 def _describe_run(run: Path) -> str:
-    """Status, steps, weights and score of a run, for messages about conflicts."""
+    """Status, steps, weights and score of a run, for messages."""
     record = read_document(run / "train.json")
     if record is None:
         return "unfinished"

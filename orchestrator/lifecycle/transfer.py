@@ -1,7 +1,7 @@
 """Moves a ledger to another machine: `export_ledger` writes an archive, `import_ledger` merges one into a results folder.
 
-An import is unpacked next to the ledger, then verified and compared as a whole, and refused if a run conflicts. A new run is installed by
-one rename, an existing run file by file with its final record last, and sweep files at the end. A killed import therefore leaves
+An import is unpacked next to the ledger, then verified and compared as a whole, and refused if a run differs. It then copies what is
+absent: a new run by one rename, an existing run file by file with its final record last, and sweep files at the end. A killed import leaves
 consistent runs, and a second call completes it.
 """
 
@@ -35,7 +35,7 @@ CHOICES = ("refuse", "keep", "replace")
 
 @dataclass
 class Imported:
-    """Names of runs grouped by the action taken. files: number of files written. manifest_sha256: of the archive's manifest."""
+    """Names of runs by the action taken. files: number of files written. manifest_sha256: of the archive's manifest."""
 
     manifest_sha256: str
     added: list[str] = field(default_factory=list)
@@ -72,8 +72,8 @@ def export_ledger(
     if not names:
         raise UserError(f"{display(results)}: holds no run" + (f" but {len(live)} that are being worked on" if live else ""))
     names += layout.of_sweeps(results, list(only) or None)
-    metadata = {"created_by": f"nmt-ablate {version}".strip(), "runs": len(runs) - len(live), "weights": weights}
-    return archive.write(path, results, names, metadata), live
+    by = f"nmt-ablate {version}".strip()
+    return archive.write(path, results, names, created_by=by, runs=len(runs) - len(live), weights=weights), live
 
 
 def import_ledger(
@@ -87,8 +87,9 @@ def import_ledger(
 ) -> Imported:
     """Merges an archive into `results`.
 
-    conflicts: refuse (UserError with one line per run), keep (ours) or replace (theirs). sha256: expected hash of the manifest.
-    dry_run: write nothing. Raises UserError for an invalid archive and LockedError if a process holds a run that would change.
+    conflicts: what to do with runs that differ: refuse (UserError with one line per run), keep (ours) or replace (theirs). sha256: expected
+    hash of the manifest. dry_run: write nothing. Raises UserError for an invalid archive and LockedError if a process holds a run that
+    would change.
     """
     if not path.is_file():
         raise UserError(f"{display(path)}: {'is a folder; expected a file' if path.is_dir() else 'no such file'}")
@@ -112,30 +113,40 @@ def _import(path: Path, results: Path, staging: Path, conflicts: str, max_bytes:
     manifest = archive.unpack(path, staging, max_bytes=max_bytes, check_space=lambda size: _check_disk_space(results, size))
     if sha256 is not None and sha256.lower() != manifest.sha256:
         raise UserError(f"{display(path)}: its manifest has sha256 {manifest.sha256}; expected {shown(sha256)}")
-    problems = list(layout.problems_of(staging, list(manifest.files)))
-    if problems:
-        raise UserError(
-            *(f"{display(path)}: {line}" for line in problems[:20]), *([f"and {len(problems) - 20} more"] if len(problems) > 20 else [])
-        )
+    if problems := list(layout.problems_of(staging, list(manifest.files))):
+        more = [f"and {len(problems) - 20} more"] if len(problems) > 20 else []
+        raise UserError(*(f"{display(path)}: {line}" for line in problems[:20]), *more)
     _refuse_links(results, manifest.files)
     by_run: dict[str, list[str]] = defaultdict(list)
     for name in manifest.files:
         by_run[name.partition("/")[0]].append(name)
-    sweep_files = {name: compare_sweep(staging / name, results / name) for name in by_run.pop("sweeps", [])}
+    sweeps = {name: compare_sweep(staging / name, results / name) for name in by_run.pop("sweeps", [])}
     merges = [compare_run(run, names, staging, results) for run, names in sorted(by_run.items())]
-    _refuse_conflicts(results, merges, sweep_files, conflicts)
+    if conflicts == "refuse":
+        lines = [merge.line(staging, results) for merge in merges if merge.differ]
+        found = [name for name, verdict in sweeps.items() if verdict == "differ"]
+        lines += [f"{name}: the sweep has other rows, or its scheduler decided otherwise, here" for name in found]
+        if lines:
+            raise UserError(*lines, "nothing was imported; --on-conflict keep leaves these as they are here, replace takes the archive's")
     imported = Imported(manifest.sha256)
+    todo = []
     for merge in merges:
-        _classify(merge, conflicts, imported)
-    installed = [name for name, verdict in sweep_files.items() if verdict == "add" or (verdict == "conflict" and conflicts == "replace")]
+        if merge.differ:
+            (imported.replaced if conflicts == "replace" else imported.kept).append(merge.run)
+        elif not (results / merge.run).is_dir():
+            imported.added.append(merge.run)
+        else:
+            (imported.completed if merge.add else imported.same).append(merge.run)
+        if merge.run not in (*imported.kept, *imported.same):
+            todo.append(merge)
+    installed = [name for name, verdict in sweeps.items() if verdict == "add" or (verdict == "differ" and conflicts == "replace")]
+    _refuse_live(results, [merge.run for merge in todo], installed)
     imported.sweeps = [name.removeprefix("sweeps/").removesuffix(".json") for name in installed]
     if not dry_run:
-        for merge in merges:
-            imported.files += _apply(merge, staging, results, conflicts)
+        imported.files = sum(_apply(merge, staging, results) for merge in todo) + len(installed)
         for name in installed:
             with temporary_lock(RunLock(results / "sweeps" / f"{_sweep_name(name)}.lock")):
                 _install(staging / name, results / name)
-            imported.files += 1
     return imported
 
 
@@ -146,26 +157,16 @@ def _refuse_links(results: Path, names: Iterable[str]) -> None:
             raise UserError(f"{shown(str(results / part), 300)}: found a symbolic link; expected the ledger's own; nothing was imported")
 
 
-def _refuse_conflicts(results: Path, merges: list[Merge], sweep_files: dict[str, str], conflicts: str) -> None:
-    """Raises UserError for refused conflicts and LockedError for runs and sweeps in use. Called before anything is written."""
-    if conflicts == "refuse":
-        lines = [merge.line() for merge in merges if merge.conflicts]
-        lines += [
-            f"{name}: the sweep has other rows, or its scheduler decided otherwise, here"
-            for name, verdict in sweep_files.items()
-            if verdict == "conflict"
-        ]
-        if lines:
-            raise UserError(*lines, "nothing was imported; --on-conflict keep leaves these as they are here, replace takes the archive's")
+def _refuse_live(results: Path, runs: Sequence[str], sweep_files: Sequence[str]) -> None:
+    """Raises LockedError for runs and sweeps in use. Called before anything is written."""
     sweeps: Sweeps = read_sweeps(results)
     named = {key[:16]: key for key in (*sweeps.children, *sweeps.rows)}
-    for merge in merges:
-        changes = bool(merge.add) or (bool(merge.conflicts) and conflicts == "replace")
-        driver = sweeps.driver(named[merge.run]) if merge.run in named else None
-        if changes and (driver or layout.is_live(results, merge.run)):
-            raise LockedError(f"{merge.run}: {driver or 'a process'} is at work on it; nothing was imported")
-    for name, verdict in sweep_files.items():
-        if verdict != "same" and _sweep_name(name) in sweeps.live:
+    for run in runs:
+        driver = sweeps.driver(named[run]) if run in named else None
+        if driver or layout.is_live(results, run):
+            raise LockedError(f"{run}: {driver or 'a process'} is at work on it; nothing was imported")
+    for name in sweep_files:
+        if _sweep_name(name) in sweeps.live:
             raise LockedError(f"{name}: the sweep runs; nothing was imported")
 
 
@@ -174,56 +175,28 @@ def _sweep_name(name: str) -> str:
     return next((name.removesuffix(end) for end in (*BESIDE, ".json") if name.endswith(end)), name)
 
 
-def _classify(merge: Merge, conflicts: str, imported: Imported) -> None:
-    if merge.conflicts:
-        (imported.replaced if conflicts == "replace" else imported.kept).append(merge.run)
-    elif merge.new:
-        imported.added.append(merge.run)
-    else:
-        (imported.completed if merge.add else imported.same).append(merge.run)
-
-
-def _apply(merge: Merge, staging: Path, results: Path, conflicts: str) -> int:
+def _apply(merge: Merge, staging: Path, results: Path) -> int:
     """Installs the files of one run. Returns the number of files written."""
-    if merge.new and not (results / merge.run).exists():
-        fault("import_pre_rename")
-        (staging / merge.run).rename(results / merge.run)
-        atomic.fsync_dir(results)
-        fault("import_post_rename")
+    run = results / merge.run
+    if not run.exists():
+        _install(staging / merge.run, run)
         return len(merge.add)
-    if not merge.add and not merge.conflicts:
-        return 0
-    with temporary_lock(RunLock(results / merge.run / "lock")):
-        if "training" in merge.conflicts:
-            return _replace_training(merge, staging, results) if conflicts == "replace" else 0
-        names = merge.add + ([name for names in merge.conflicts.values() for name in names] if conflicts == "replace" else [])
-        if conflicts == "keep":  # a decoding is two files: do not mix ours with theirs
-            names = [name for name in names if name.partition("/")[2].rpartition(".")[0] not in merge.conflicts]
+    with temporary_lock(RunLock(run / "lock")):
+        names = [*merge.add, *merge.differ]
+        if merge.of_training:  # weights, translations and scores of two trainings must not mix
+            for path in sorted(run.iterdir(), key=lambda path: path.name != "train.json"):  # this record marks a run as finished
+                if not path.name.startswith("lock"):
+                    move_to_trash(results, path)
+            names = [path.relative_to(staging).as_posix() for path in (staging / merge.run).rglob("*") if path.is_file()]
         for name in sorted(names, key=_install_order):
             _install(staging / name, results / name)
         return len(names)
 
 
-def _replace_training(merge: Merge, staging: Path, results: Path) -> int:
-    """Replaces a whole run, because weights, translations and scores of two trainings must not mix. Returns the number of files."""
-    run_dir = results / merge.run
-    count = sum(path.is_file() for path in (staging / merge.run).rglob("*"))
-    # train.json marks a run as finished: it is removed first and installed last
-    for path in sorted(run_dir.iterdir(), key=lambda path: path.name != "train.json"):
-        if not path.name.startswith("lock"):
-            move_to_trash(results, path)
-    for path in sorted((staging / merge.run).iterdir(), key=lambda path: path.name == "train.json"):
-        fault("import_pre_rename")
-        path.rename(run_dir / path.name)
-        fault("import_post_rename")
-    atomic.fsync_dir(run_dir)
-    return count
-
-
 def _install(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     fault("import_pre_rename")
-    source.replace(target)
+    source.rename(target)
     atomic.fsync_dir(target.parent)
     fault("import_post_rename")
 

@@ -11,7 +11,8 @@ Equal bits are guaranteed for equal code, torch, device, processor and threads (
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from orchestrator.ledger.provenance import flat
@@ -52,16 +53,54 @@ class Evidence:
     scores: Mapping[str, Mapping[str, Any]]
 
 
-@dataclass
-class Verdict:
-    """Result of a comparison.
+@dataclass(frozen=True)
+class Measure:
+    """One figure of both runs.
 
-    measures: {what, recorded, again, equal, near}; capsule: {part, recorded, again, decides}; reasons: why bits may differ.
+    tolerance: allowed difference of two numbers; None: equal, except bits (`of_bits`). differ: number of hypotheses that differ.
     """
 
+    what: str
+    recorded: Any
+    again: Any
+    tolerance: float | None = None
+    of_bits: bool = False
+    differ: int | None = None
+
+    @property
+    def equal(self) -> bool:
+        return self.recorded == self.again and not self.differ
+
+    @property
+    def near(self) -> bool:
+        """True if the figures agree within the tolerance, whatever the bits."""
+        if self.tolerance is not None and all(isinstance(value, (int, float)) for value in (self.recorded, self.again)):
+            return bool(abs(self.recorded - self.again) <= self.tolerance)
+        return self.of_bits or self.recorded == self.again
+
+    def as_json(self) -> dict[str, Any]:
+        """{"what", "recorded", "again", "equal", "near"}, and {"tolerance"} or {"differ"} where there is one."""
+        plain = {"what": self.what, "recorded": self.recorded, "again": self.again, "equal": self.equal, "near": self.near}
+        return plain | {name: value for name in ("tolerance", "differ") if (value := getattr(self, name)) is not None}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the capsule that differs. decides: it can change bits."""
+
+    part: str
+    recorded: Any
+    again: Any
+    decides: bool
+
+
+@dataclass
+class Verdict:
+    """Result of a comparison. capsule: what differs; reasons: why bits may differ."""
+
     verdict: str
-    measures: list[dict[str, Any]]
-    capsule: list[dict[str, Any]]
+    measures: list[Measure]
+    capsule: list[Part]
     reasons: list[str] = field(default_factory=list)
 
     @property
@@ -69,64 +108,41 @@ class Verdict:
         """True for equal bits or figures within the tolerance."""
         return self.verdict in REPRODUCED
 
+    def as_json(self) -> dict[str, Any]:
+        capsule = [asdict(part) for part in self.capsule]
+        return {"verdict": self.verdict, "measures": [m.as_json() for m in self.measures], "capsule": capsule, "reasons": self.reasons}
+
 
 def compare(recorded: Evidence, again: Evidence, tolerance: Tolerance, reasons: Sequence[str] = ()) -> Verdict:
     """Compares two runs. reasons: why bits may differ, besides differences of the capsules (another key, fused seeds)."""
-    measures = [_measure(name, recorded.train.get(name), again.train.get(name)) for name in ("status", "steps", "params", "weights_sha256")]
-    measures.append(_nll(recorded.train, again.train, tolerance.nll))
+    measures = [Measure(name, recorded.train.get(name), again.train.get(name)) for name in ("status", "steps", "params")]
+    measures.append(Measure("weights_sha256", *(one.train.get("weights_sha256") for one in (recorded, again)), of_bits=True))
+    measures.append(Measure("validation nll", *((one.train.get("valid") or {}).get("nll") for one in (recorded, again)), tolerance.nll))
     if recorded.hypotheses is not None and again.hypotheses is not None:
-        measures.append(_texts(recorded.hypotheses, again.hypotheses))
+        differ = sum(a != b for a, b in zip_longest(recorded.hypotheses, again.hypotheses))
+        measures.append(Measure("hypotheses", len(recorded.hypotheses), len(again.hypotheses), differ=differ))
     elif recorded.decoded and again.decoded:
-        measures.append(_measure("hypotheses_sha256", *(one.decoded.get("hypotheses_sha256") for one in (recorded, again))))
+        measures.append(Measure("hypotheses_sha256", *(one.decoded.get("hypotheses_sha256") for one in (recorded, again)), of_bits=True))
     for name, score in recorded.scores.items():
-        measures.append(_figure(f"BLEU {name}".strip(), score.get("bleu"), (again.scores.get(name) or {}).get("bleu"), tolerance.bleu))
+        measures.append(Measure(f"BLEU {name}".strip(), score.get("bleu"), (again.scores.get(name) or {}).get("bleu"), tolerance.bleu))
     parts = capsule_differences(recorded.capsule, again.capsule)
-    why = [*reasons, *(part["part"] for part in parts if part["decides"])]
-    if all(measure["equal"] for measure in measures):
+    why = [*reasons, *(part.part for part in parts if part.decides)]
+    if all(measure.equal for measure in measures):
         verdict = "same bits"
     elif not why:
         verdict = "bits differ"
     else:
-        verdict = "within tolerance" if all(measure["near"] for measure in measures) else "outside tolerance"
+        verdict = "within tolerance" if all(measure.near for measure in measures) else "outside tolerance"
     return Verdict(verdict, measures, parts, why)
 
 
-def capsule_differences(recorded: Mapping[str, Any], again: Mapping[str, Any]) -> list[dict[str, Any]]:
+def capsule_differences(recorded: Mapping[str, Any], again: Mapping[str, Any]) -> list[Part]:
     """All parts that differ, those that can change bits first."""
     one, other = (flat({name: value for name, value in capsule.items() if name != "key"}) for capsule in (recorded, again))
     names = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
-    found = [{"part": name, "recorded": one.get(name), "again": other.get(name), "decides": _decides(name)} for name in names]
-    return sorted(found, key=lambda part: not part["decides"])
+    found = [Part(name, one.get(name), other.get(name), _decides(name)) for name in names]
+    return sorted(found, key=lambda part: not part.decides)
 
 
 def _decides(name: str) -> bool:
     return any(name == part or name.startswith(f"{part}.") for part in DECIDING)
-
-
-def _measure(what: str, recorded: Any, again: Any) -> dict[str, Any]:
-    """A measure that must be equal; differing weights and texts still count as near."""
-    return {
-        "what": what,
-        "recorded": recorded,
-        "again": again,
-        "equal": recorded == again,
-        "near": recorded == again or what in ("weights_sha256", "hypotheses_sha256"),
-    }
-
-
-def _nll(recorded: Mapping[str, Any], again: Mapping[str, Any], tolerance: float) -> dict[str, Any]:
-    before, after = ((one.get("valid") or {}).get("nll") for one in (recorded, again))
-    return _figure("validation nll", before, after, tolerance)
-
-
-def _figure(what: str, recorded: Any, again: Any, tolerance: float) -> dict[str, Any]:
-    numbers = isinstance(recorded, (int, float)) and isinstance(again, (int, float))
-    near = abs(recorded - again) <= tolerance if numbers else recorded == again
-    return {"what": what, "recorded": recorded, "again": again, "equal": recorded == again, "near": near, "tolerance": tolerance}
-
-
-def _texts(recorded: Sequence[str], again: Sequence[str]) -> dict[str, Any]:
-    """Comparison of hypotheses: number of lines, and of lines that differ."""
-    other = sum(a != b for a, b in zip(recorded, again, strict=False)) + abs(len(recorded) - len(again))
-    near = len(recorded) == len(again)
-    return {"what": "hypotheses", "recorded": len(recorded), "again": len(again), "equal": other == 0, "near": near, "differ": other}

@@ -9,9 +9,9 @@ from orchestrator.cli.output import print_json
 from orchestrator.data.prepare import prepare
 from orchestrator.files.folders import need_folder, new_folder
 from orchestrator.lifecycle.export_row import export_row
+from orchestrator.lifecycle.translator import task_of
 from orchestrator.safe_text import log
-from orchestrator.sweeps.options import ExecutionOptions, RowOptions
-from orchestrator.sweeps.tasks import make_tasks
+from orchestrator.sweeps.options import RowOptions
 
 
 def export(target: str, seed: int | None, to: Path, options: RowOptions, as_json: bool) -> None:
@@ -20,8 +20,7 @@ def export(target: str, seed: int | None, to: Path, options: RowOptions, as_json
     new_folder(to, "--to")
     row = resolve_one(target, seed, options)
     assert row.spec is not None
-    folders = ExecutionOptions(name=row.id, results=options.results, data_dir=options.data_dir, cache_dir=options.cache_dir)
-    task = make_tasks([row], [row.spec.seed], folders)[-1]
+    task = task_of(row, options)
     prepared = prepare(row.spec.data, options.data_dir, options.cache_dir)
     exported = export_row(row, task, prepared, open_ledger(options.results), to)
     if as_json:

@@ -47,7 +47,8 @@ def repro(
     verdict = reproduced.verdict
     if as_json:
         summary = {"id": run.row.id, "train_key": key, "verdict": verdict.verdict, "reproduced": verdict.reproduced}
-        print_json(summary | {"into": None if into is None else str(into), "notes": run.notes, "runs": _as_json(reproduced)})
+        runs = [{"id": task.id, "seed": task.seed, **found.as_json()} for task, found in reproduced.verdicts]
+        print_json(summary | {"into": None if into is None else str(into), "notes": run.notes, "runs": runs})
     else:
         _print_tables(reproduced)
     for line in verdict.reasons:
@@ -57,26 +58,19 @@ def repro(
         raise typer.Exit(1)
 
 
-def _as_json(reproduced: Reproduced) -> list[dict[str, Any]]:
-    return [
-        {"id": task.id, "seed": task.seed, "verdict": v.verdict, "measures": v.measures, "capsule": v.capsule, "reasons": v.reasons}
-        for task, v in reproduced.verdicts
-    ]
-
-
 def _print_tables(reproduced: Reproduced) -> None:
     """The measures of each run, and for the row itself the parts of the capsule that differ."""
     for task, verdict in reproduced.verdicts:
         table = make_table(("what", "recorded", "again", ""), title=f"{task.name}: {verdict.verdict}")
         for one in verdict.measures:
-            word = "equal" if one["equal"] else f"{one['differ']} lines differ" if "differ" in one else "near" if one["near"] else "differs"
-            table.add_row(one["what"], _cell(one["recorded"]), _cell(one["again"]), word)
+            word = "equal" if one.equal else f"{one.differ} lines differ" if one.differ is not None else "near" if one.near else "differs"
+            table.add_row(one.what, _cell(one.recorded), _cell(one.again), word)
         console().print(table)
     if reproduced.verdict.capsule:
         table = make_table(("part of the capsule", "recorded", "again", ""), title="what it was made with")
         for part in reproduced.verdict.capsule:
-            word = "can change bits" if part["decides"] else "cannot change bits"
-            table.add_row(part["part"], _cell(part["recorded"]), _cell(part["again"]), word)
+            word = "can change bits" if part.decides else "cannot change bits"
+            table.add_row(part.part, _cell(part.recorded), _cell(part.again), word)
         console().print(table)
 
 

@@ -20,8 +20,8 @@ def export(file: Path, results: Path, sweeps: list[str], *, weights: bool, as_js
     manifest, left_out = export_ledger(results, file, weights=weights, only=sweeps, version=version())
     if as_json:
         record = {"file": str(file), "manifest_sha256": manifest.sha256, "bytes": manifest.size, "files": len(manifest.files)}
-        print_json(record | manifest.metadata | {"left_out": left_out})
-    log(f"{file}: {manifest.metadata['runs']} runs, {len(manifest.files)} files, {manifest.size} bytes; manifest sha256 {manifest.sha256}")
+        print_json(record | manifest.model_dump(include={"created_by", "runs", "weights"}) | {"left_out": left_out})
+    log(f"{file}: {manifest.runs} runs, {len(manifest.files)} files, {manifest.size} bytes; manifest sha256 {manifest.sha256}")
     for run in left_out:
         log(f"left out: {run}: a process is at work on it")
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from orchestrator.report.figures import short_id
 from orchestrator.report.page.charts import Spec
-from orchestrator.report.page.forest import claim_of, effect_of
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import Line
 
@@ -25,7 +24,7 @@ def effects(section: Section) -> Spec | None:
     """The plot of the rows that have a difference; None below two."""
     found = []
     for line in section.table.rows:
-        if not (effect := effect_of(line)) or "@" in line.id:
+        if not (effect := (line.ours or {}).get("effect")) or "@" in line.id:
             continue
         claim, control = claim_of(line), _control(line)
         found.append(
@@ -57,6 +56,11 @@ def effects(section: Section) -> Spec | None:
     if controlled:
         layers += [_bar(x, y, "control_", "var(--c3)", BELOW), _points(x, y, names, "control")]
     return {"data": {"values": found}, "width": "container", "height": (ROW + BELOW * controlled) * len(found), "layer": layers}
+
+
+def claim_of(line: Line) -> float | None:
+    """The difference that the paper reports, or None."""
+    return ((line.ours or {}).get("verdict") or {}).get("claim")
 
 
 def _control(line: Line) -> Mapping[str, Any] | None:

@@ -14,8 +14,7 @@ from orchestrator.report.formats import markdown as table_of
 from orchestrator.report.formats import markdown_grid
 from orchestrator.report.page import charts, scatter
 from orchestrator.report.page.claims_table import begins_with_claims, claims_table
-from orchestrator.report.page.effects_chart import effects
-from orchestrator.report.page.forest import claim_of
+from orchestrator.report.page.effects_chart import claim_of, effects
 from orchestrator.report.page.provenance import provenance
 from orchestrator.report.page.render import ASSETS, command
 from orchestrator.report.page.section import Section, headline

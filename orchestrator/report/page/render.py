@@ -15,8 +15,9 @@ from markupsafe import Markup
 
 from orchestrator.report.figures import short_id
 from orchestrator.report.layout import layout
-from orchestrator.report.page import charts, forest, scatter
+from orchestrator.report.page import charts, scatter
 from orchestrator.report.page.claims_table import begins_with_claims, claims_table
+from orchestrator.report.page.effects_chart import claim_of, effects
 from orchestrator.report.page.examples import examples
 from orchestrator.report.page.provenance import provenance
 from orchestrator.report.page.section import Section, has_figures, headline, score
@@ -64,7 +65,6 @@ def _claims(sections: Sequence[Section]) -> dict[str, Any]:
 def _part(section: Section, index: int) -> dict[str, Any]:
     """What the template shows of one table. `at`: prefix of its anchors."""
     table, at = section.table, f"t{index}-" if index else ""
-    scale = forest.scale_of(table.rows)
     made = layout(table)
     shown = made.columns
     rows = [
@@ -72,7 +72,6 @@ def _part(section: Section, index: int) -> dict[str, Any]:
             "anchor": f"{at}row-{_anchor(short_id(line.id))}",
             "base": line.id == table.base,
             "cells": [{"text": column.cells[place], "key": _sort_key(column.cells[place]), "number": column.numeric} for column in shown],
-            "forest": None if scale is None else forest.plot(line, scale),
         }
         for place, line in enumerate(table.rows)
     ]
@@ -80,16 +79,17 @@ def _part(section: Section, index: int) -> dict[str, Any]:
     order = list(dict.fromkeys([*([table.base] if table.base else []), *(line.id for line in ranked)]))
     keys, values = varying(section)
     best = next((line for line in ranked if line.id != table.base), None)
-    drawn = {"curves": charts.curves(section), **scatter.quality(section)}
+    quality = scatter.quality(section)
+    drawn = {"effects": effects(section), "curves": charts.curves(section), **quality}
     return {
         "at": at,
         "title": table.table,
         "headline": headline(section),
         "columns": shown,
         "rows": rows,
-        "diamonds": any(forest.claim_of(line) is not None for line in table.rows),
-        "axis": None if scale is None else forest.axis(scale),
+        "diamonds": any(claim_of(line) is not None for line in table.rows),
         "charts": {name: spec for name, spec in drawn.items() if spec is not None},
+        "quality": list(quality),
         "grey": len(section.outcomes) > charts.COLOURS,
         "examples": examples(section, [row for row in order if section.done(row)]),
         "keys": keys,

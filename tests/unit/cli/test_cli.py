@@ -115,11 +115,6 @@ def test_bad_input_is_one_line_and_exit_2(
     assert list(tmp_path.iterdir()) == [], "nothing was started"
 
 
-@pytest.mark.parametrize("arguments", [["bogus"], ["run"], ["plan"], ["run", "x", "--seed", "many"], ["run", "x", "--no-such"], ["data"]])
-def test_usage_errors_exit_2(cli: Cli, arguments: list[str]) -> None:
-    assert cli(*arguments)[0] == 2
-
-
 def test_data_check_of_unequal_line_counts(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "a.de").write_text("ein\nzwei\n")
     (tmp_path / "a.en").write_text("one\n")

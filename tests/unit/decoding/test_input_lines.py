@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,7 +62,7 @@ def test_lines_are_those_of_the_text() -> None:
 def test_an_exported_script_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from orchestrator.lifecycle import loader
 
-    monkeypatch.setattr(loader, "Translator", lambda folder: None)
+    monkeypatch.setattr(loader, "load", lambda folder: SimpleNamespace(translate=lambda lines: lines))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n")))
     with pytest.raises(SystemExit) as end:
         loader.main(Path("folder"))

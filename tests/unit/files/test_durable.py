@@ -125,7 +125,7 @@ def test_an_archive_and_what_is_unpacked_of_it_are_on_the_disk(tmp_path, disk):
     ledger = Ledger(tmp_path / "results")
     ledger.write_train(KEY, {"status": "done"})
     name = f"{KEY[:16]}/train.json"
-    archive.write(tmp_path / "all.tar", ledger.root, [name], {})
+    archive.write(tmp_path / "all.tar", ledger.root, [name])
     disk.holds(tmp_path / "all.tar")
     (tmp_path / "target").mkdir()
     archive.unpack(tmp_path / "all.tar", tmp_path / "target")

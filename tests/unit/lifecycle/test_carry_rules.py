@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import shutil
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +49,9 @@ def merge(theirs: Path, ours: Path) -> Merge:
 def test_what_is_the_same_changes_nothing(both):
     theirs, ours = both
     found = merge(theirs, ours)
-    assert (found.new, found.add, found.conflicts) == (False, [], {})
+    assert (found.add, found.differ) == ([], [])
     shutil.rmtree(ours / RUN)
-    assert merge(theirs, ours).new
+    assert len(merge(theirs, ours).add) == 6
 
 
 def test_the_longer_history_stays_or_comes(both):
@@ -63,21 +60,21 @@ def test_the_longer_history_stays_or_comes(both):
     assert merge(theirs, ours).add == [f"{RUN}/history.jsonl"], "it goes on where ours ends"
     for _ in range(2):
         append_history(Ledger(ours), KEY, {"step": 4})
-    assert (merge(theirs, ours).add, merge(theirs, ours).conflicts) == ([], {}), "ours goes on where theirs ends"
+    assert (merge(theirs, ours).add, merge(theirs, ours).differ) == ([], []), "ours goes on where theirs ends"
     append_history(Ledger(theirs), KEY, {"step": 9})
-    assert merge(theirs, ours).conflicts == {"training": [f"{RUN}/history.jsonl"]}
+    assert merge(theirs, ours).differ == [f"{RUN}/history.jsonl"] and merge(theirs, ours).of_training
 
 
 def test_a_conflict_is_of_the_training_or_of_one_score(both):
     theirs, ours = both
     score = f"{RUN}/score/{SCORE[:16]}.json"
     put(ours / score, json.dumps(sealed({"bleu": 30.0}, SCORE)))
-    assert merge(theirs, ours).conflicts == {f"score/{SCORE[:16]}": [score]}
+    assert merge(theirs, ours).differ == [score] and not merge(theirs, ours).of_training
     put(ours / f"{RUN}/train.json", json.dumps(sealed({"status": "done", "steps": 9}, KEY)))
-    assert set(merge(theirs, ours).conflicts) == {"training", f"score/{SCORE[:16]}"}
+    assert merge(theirs, ours).differ == [score, f"{RUN}/train.json"] and merge(theirs, ours).of_training
     for name in (score, f"{RUN}/train.json"):
         put(ours / name, "{")  # damaged: it counts as absent
-    assert merge(theirs, ours).conflicts == {} and merge(theirs, ours).add == [score, f"{RUN}/train.json"]
+    assert merge(theirs, ours).differ == [] and merge(theirs, ours).add == [score, f"{RUN}/train.json"]
 
 
 @pytest.mark.parametrize(("here", "taken"), [("nothing", True), ("a checkpoint", False), ("a journal", False), ("a result", False)])
@@ -107,9 +104,9 @@ def test_sweeps_are_the_same_where_they_ask_for_the_same_rows(tmp_path):
     assert [compare_sweep(sweep("same", **change), ours) for change in ({}, {"label": "y"})] == ["same", "same"]
     others: list[dict[str, Any]] = [{"id": "a/b/d"}, {"seed": 2}]
     others += [{"keys": {"train": train, "score": score}} for train, score in ((KEY, KEY), (DECODE, SCORE))]
-    assert [compare_sweep(sweep("other", **change), ours) for change in others] == ["conflict"] * 4
+    assert [compare_sweep(sweep("other", **change), ours) for change in others] == ["differ"] * 4
     one, other = (put(tmp_path / name / "s.asha.json", json.dumps({"eta": eta})) for name, eta in (("x", 2), ("y", 3)))
-    assert compare_sweep(one, other) == "conflict" and compare_sweep(one, one) == "same"
+    assert compare_sweep(one, other) == "differ" and compare_sweep(one, one) == "same"
 
 
 def test_a_record_comes_after_what_it_points_to_and_the_end_of_a_run_last():
@@ -175,62 +172,8 @@ def test_a_file_that_changes_while_it_is_archived_is_told(tmp_path, monkeypatch,
 
     monkeypatch.setattr(archive, "_member", changing)
     with pytest.raises(archive.UserError, match="changed while it was archived"):
-        archive.write(tmp_path / "all.tar", root, [name], {})
+        archive.write(tmp_path / "all.tar", root, [name])
     assert not (tmp_path / "all.tar").exists() and not list(tmp_path.glob(".all*"))
-
-
-def packed(path: Path, members: list[tuple[str, bytes]], listed: dict[str, bytes]) -> Path:
-    """An archive that holds these members and whose manifest lists `listed`."""
-    files = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in listed.items()}
-    manifest = json.dumps({"format": archive.FORMAT, "files": files}).encode()
-    with tarfile.open(path, "w") as tar:
-        for name, data in [(archive.MANIFEST, manifest), *members]:
-            tar.addfile(archive._member(name, len(data)), io.BytesIO(data))
-    return path
-
-
-def test_only_the_members_that_the_manifest_lists_with_their_bytes_and_each_once(tmp_path):
-    one, other = f"{RUN}/train.json", f"{RUN}/capsule.json"
-    listed = {one: b"1234", other: b"5678"}
-    whole = list(listed.items())
-    for number, (members, says) in enumerate(
-        [
-            (whole, None),
-            ([(one, b"12x4"), whole[1]], "sha256 is not the one"),
-            ([(one, b"12345"), whole[1]], "5 bytes; manifest.json says 4"),
-            ([(one, b"123"), whole[1]], "3 bytes; manifest.json says 4"),
-            (whole[:1], "1 members are missing"),
-            ([*whole, whole[0]], "there twice"),
-            ([*whole, (f"{RUN}/spec.yaml", b"")], "is not in manifest.json"),
-        ]
-    ):
-        (target := tmp_path / str(number)).mkdir()
-        path = packed(tmp_path / f"{number}.tar", members, listed)
-        if says is None:
-            assert archive.unpack(path, target).size == 8 and (target / one).read_bytes() == b"1234"
-        else:
-            with pytest.raises(archive.UserError, match=says):
-                archive.unpack(path, target)
-    path, told = packed(tmp_path / "all.tar", whole, listed), []
-    (tmp_path / "small").mkdir()
-    with pytest.raises(archive.UserError, match="holds 8 bytes; expected at most 7"):
-        archive.unpack(path, tmp_path / "small", max_bytes=7, check_space=told.append)
-    assert told == [] and not list((tmp_path / "small").iterdir())
-    archive.unpack(path, tmp_path / "small", max_bytes=8, check_space=told.append)
-    assert told == [8]
-
-
-@pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.SYMTYPE])
-def test_a_link_is_refused_though_it_leads_to_the_very_bytes(tmp_path, kind):
-    names = [f"{RUN}/train.json", f"{RUN}/capsule.json"]
-    path = packed(tmp_path / "all.tar", [(names[0], b"1234")], dict.fromkeys(names, b"1234"))
-    with tarfile.open(path, "a") as tar:
-        link = archive._member(names[1], 4)
-        link.type, link.linkname = kind, names[0] if kind == tarfile.LNKTYPE else "train.json"
-        tar.addfile(link)
-    (tmp_path / "target").mkdir()
-    with pytest.raises(archive.UserError, match="is a link"):
-        archive.unpack(path, tmp_path / "target")
 
 
 # ---------------------------------------------------------------- what a collection leaves alone

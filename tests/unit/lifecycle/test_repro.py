@@ -10,42 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.files.documents import sealed
-from orchestrator.lifecycle.verdict import DECIDING, Evidence, Tolerance, compare
+from orchestrator.lifecycle.verdict import DECIDING
 from tests.unit.lifecycle.life import SPEC, rows_in, tree
-
-TRAIN = {"status": "done", "steps": 6, "params": 10, "weights_sha256": "a" * 64, "valid": {"nll": 2.0}, "seconds": 1.0}
-CAPSULE = {"git_commit": "c", "libraries": {"torch": "2.13.0", "mlflow": "3"}, "device": "cpu", "threads": 1, "matmul": {"path": "default"}}
-
-
-def evidence(*, capsule: dict | None = None, texts: tuple[str, ...] = ("x", "y"), bleu: float = 20.0, **train: object) -> Evidence:
-    return Evidence(TRAIN | train, CAPSULE | (capsule or {}), {}, texts, {"": {"bleu": bleu}})
-
-
-OTHER = {"weights_sha256": "b" * 64}
-TORCH = {"libraries": {"torch": "2.12.0", "mlflow": "3"}}
-
-
-@pytest.mark.parametrize(
-    ("again", "verdict", "reasons"),
-    [
-        (evidence(seconds=9.0), "same bits", []),
-        (evidence(capsule=TORCH), "same bits", ["libraries.torch"]),
-        (evidence(**OTHER), "bits differ", []),
-        (evidence(texts=("x", "z")), "bits differ", []),
-        (evidence(bleu=20.1), "bits differ", []),
-        (evidence(capsule={"libraries": {"torch": "2.13.0", "mlflow": "4"}, "lock_sha256": "x"}, **OTHER), "bits differ", []),
-        (evidence(capsule=TORCH, bleu=20.4, texts=("p", "q"), **OTHER), "within tolerance", ["libraries.torch"]),
-        (evidence(capsule={"matmul": {"path": "onednn"}}, **OTHER), "within tolerance", ["matmul.path"]),
-        (evidence(capsule=TORCH, bleu=20.6, **OTHER), "outside tolerance", ["libraries.torch"]),
-        (evidence(capsule=TORCH, valid={"nll": 2.03}, **OTHER), "outside tolerance", ["libraries.torch"]),
-        (evidence(capsule={"device": "cuda"}, status="diverged", **OTHER), "outside tolerance", ["device"]),
-        (evidence(capsule={"threads": 2}, valid={"nll": None}, **OTHER), "outside tolerance", ["threads"]),
-    ],
-)
-def test_verdicts(again, verdict, reasons):
-    found = compare(evidence(), again, Tolerance())
-    assert (found.verdict, found.reasons) == (verdict, reasons)
-    assert found.reproduced == (verdict in ("same bits", "within tolerance"))
 
 
 def test_what_decides_bits_are_parts_of_a_real_capsule():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,12 +49,6 @@ def test_bad_baselines(table: Run) -> None:
     assert table("one.yaml", "--baseline", "demo/one/wide")[0] == table("one.yaml", "--baseline", "wide")[0] == 0
     code, _, err = table("one.yaml", "--format", "pdf")
     assert code == 2 and "--format pdf" in err
-
-
-def test_json_is_one_object(table: Run) -> None:
-    found = json.loads(table("two.yaml", "--format", "json")[1])
-    assert set(found) == {"table", "columns", "rows", "claims", "notes"} and [row["ours"] for row in found["rows"]] == [None, None]
-    assert set(found["rows"][0]) == {"id", "label", "kind", "reported", "ours"}
 
 
 def test_another_baseline_does_not_make_the_papers_counts_wrong(cli: Run, tmp_path: Path) -> None:

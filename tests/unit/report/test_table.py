@@ -144,7 +144,9 @@ def test_a_wide_table_spans_both_columns_of_a_paper(table: Table) -> None:
 
 
 def test_json_is_json(table: Table) -> None:
-    assert set(json.loads(FORMATS["json"](table))) == {"table", "columns", "rows", "claims", "notes"}
+    found = json.loads(FORMATS["json"](table))
+    assert set(found) == {"table", "columns", "rows", "claims", "notes"}
+    assert set(found["rows"][0]) == {"id", "label", "kind", "reported", "ours"}
 
 
 def test_without_data_results_are_found_by_their_spec(spec: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
