@@ -22,11 +22,11 @@ from orchestrator.decoding.translate import decode_corpus
 from orchestrator.decoding.validation_bleu import rung_bleu
 from orchestrator.files.json_lines import executed_steps
 from orchestrator.ledger import component_sources, object_store
-from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.provenance import collect
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import RunLock
+from orchestrator.ledger.run_view import RunView
 from orchestrator.ledger.statistics import pack
 from orchestrator.ledger.weights import copy_into
 from orchestrator.scoring.rouge import figures_of
@@ -43,6 +43,11 @@ from orchestrator.training.trainer import Trainer
 
 def ledger_of(task: Task, lock: RunLock | None = None) -> Ledger:
     return Ledger(Path(task.results), [Path(m) for m in task.mirrors], lock=lock)
+
+
+def view_of(task: Task, ledger: Ledger) -> RunView:
+    """The state of the task's run. A score with damaged translations is missing, since `run_row` makes both again."""
+    return RunView.read(ledger, {name: scoring.keys for name, scoring in task.scorings.items()}, task.failed_below, texts=True)
 
 
 def run_row(
@@ -69,7 +74,7 @@ def run_row(
         closing(HistoryReporter(task.run_dir / "history.jsonl")) as history,
     ):
         ledger = ledger_of(task, lock)
-        ledger.sweep(task.train_key)
+        ledger.remove_temporary(task.train_key)
         own: list[Reporter] = [history, RungReporter(ledger, task.train_key, decide), *reporters]
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)
@@ -93,30 +98,12 @@ def _any_worker(runtime: Runtime, flag: bool) -> bool:
 
 def needs_training(task: Task, ledger: Ledger) -> bool:
     """Stopped and failed runs resume. A finished run without weights (in a mirror) trains again only for what needs its weights."""
-    record = ledger.read_train(task.train_key)
-    if record is None or record["status"] in ("stopped", "failed"):
+    view = view_of(task, ledger)
+    if view.trained in (None, "stopped", "failed"):
         return True
-    needs_weights = task.weights_needed or _needs_decoding(task, ledger)
-    return record["status"] == "done" and needs_weights and not Store(task.run_dir, task.train_key).has_weights()
-
-
-def _missing_scorings(task: Task, ledger: Ledger) -> list[Scoring]:
-    """Scorings without a score: the row's own, or those of `also`."""
-    return [s for s in task.scorings.values() if _score(task, ledger, s) is None]
-
-
-def _score(task: Task, ledger: Ledger, scoring: Scoring) -> dict[str, Any] | None:
-    """The record of a score. None if it is missing, or its decoding is damaged: both are then made again."""
-    keys = scoring.keys
-    if keys.score is None or (keys.decode is not None and ledger.decoding_is_damaged(task.train_key, keys.decode)):
-        return None
-    return ledger.read_score(task.train_key, keys.score)
-
-
-def _needs_decoding(task: Task, ledger: Ledger) -> bool:
-    """Returns whether a translation is missing."""
-    keys = [s.keys.decode for s in _missing_scorings(task, ledger)]
-    return any(key is None or ledger.read_decode(task.train_key, key) is None for key in keys)
+    missing = [task.scorings[name].keys.decode for name, score in view.scores.items() if score is None]
+    undecoded = any(key is None or ledger.read_decode(task.train_key, key) is None for key in missing)
+    return view.trained == "done" and (task.weights_needed or undecoded) and not Store(task.run_dir, task.train_key).has_weights()
 
 
 def _train(
@@ -172,7 +159,8 @@ def load_model(task_spec: RunSpec, prepared: Prepared, store: Store, device: tor
 def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, store: Store) -> None:
     """Computes missing scores. Scorings of one test set share its decoding."""
     model: Transformer | None = None
-    for scoring in _missing_scorings(task, ledger):
+    scores = view_of(task, ledger).scores
+    for scoring in [scoring for name, scoring in task.scorings.items() if scores[name] is None]:
         decode_key, score_key, test = scoring.keys.decode, scoring.keys.score, scoring.spec.test
         assert decode_key is not None and score_key is not None
         decoded = ledger.read_decode(task.train_key, decode_key)
@@ -233,33 +221,28 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
 def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
     """Returns the public record of a row and seed. status: `new` without a record, `trained` if a score is missing.
 
-    failed_as_stated: it failed by the row's own rule (see `ledger.outcome`), which is an outcome, not an error.
+    failed_as_stated: it failed by the row's own rule (see `ledger.run_view`), which is an outcome, not an error.
     also: {"bleu", "signature"} of each other scoring by name, null if it is missing.
     changed: source files of components that were edited since the training (see `ledger.component_sources`).
     """
-    keys = task.run_keys
-    train_record = ledger.read_train(task.train_key) or {}
-    decoded = ledger.read_decode_record(task.train_key, keys.decode) if keys.decode else None
-    scores = {name: _score(task, ledger, s) for name, s in task.scorings.items()}
-    scored = scores[""]
-    outcome = outcome_of(train_record, scores.values(), task.failed_below)
+    view = view_of(task, ledger)
     return {
         "id": task.id,
         "seed": task.seed,
         "keys": task.keys,
-        "status": outcome.status,
-        "reason": outcome.reason,
-        "failed_as_stated": outcome.as_stated,
-        "steps": train_record.get("steps", 0),
-        **_figure(scored),
-        "chrf": scored["chrf"]["score"] if scored else None,
-        "also": {name: _figure(record) for name, record in scores.items() if name},
-        "params": train_record.get("params"),
-        "tokens_per_second": train_record.get("tokens_per_second"),
-        "sentences_per_second": decoded["sentences_per_second"] if decoded else None,
-        "weights_sha256": train_record.get("weights_sha256"),
-        "seconds": train_record.get("seconds"),
-        "changed": component_sources.changed(train_record, ledger),
+        "status": view.status,
+        "reason": view.outcome.reason,
+        "failed_as_stated": view.outcome.as_stated,
+        "steps": view.steps,
+        **_figure(view.score),
+        "chrf": view.score["chrf"]["score"] if view.score else None,
+        "also": {name: _figure(record) for name, record in view.scores.items() if name},
+        "params": view.training.get("params"),
+        "tokens_per_second": view.training.get("tokens_per_second"),
+        "sentences_per_second": view.sentences_per_second,
+        "weights_sha256": view.training.get("weights_sha256"),
+        "seconds": view.training.get("seconds"),
+        "changed": view.changed,
         "result": object_store.display_path(task.run_dir),
     }
 

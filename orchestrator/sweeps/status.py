@@ -9,10 +9,11 @@ from typing import Any
 from rich.table import Table
 
 from orchestrator.ledger import sweep_files
+from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner
 from orchestrator.sweeps.asha import stopped_runs
-from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, Progress, duration, forecast, short_names, summary
+from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, RunProgress, duration, forecast, short_names, summary
 from orchestrator.tables import cell, make_table
 
 RECENT = 10
@@ -66,11 +67,9 @@ def summary_of(sweep: dict[str, Any]) -> str:
     """Who drives the sweep, how many of its runs ended, and when it will end."""
     driver = sweep["driver"]
     state = "not running" if driver is None else f"driven by process {driver['pid']} on {driver['host']}"
-    runs = [
-        Progress(row["id"], row["seed"], "", (), status="waiting" if row["status"] == "new" else row["status"]) for row in sweep["rows"]
-    ]
+    statuses = ["waiting" if row["status"] == "new" else row["status"] for row in sweep["rows"]]
     ahead = Forecast(*(sweep[name] for name in ("seconds_left", "device_seconds_left", "decoding_counted")))
-    told = summary(runs, ahead) if driver is not None else summary(runs, ahead).partition(";")[0]
+    told = summary(statuses, ahead) if driver is not None else summary(statuses, ahead).partition(";")[0]
     return f"{sweep['sweep']}: {state}; {told}"
 
 
@@ -115,12 +114,11 @@ def _rows(ledger: Ledger, rows: list[dict[str, Any]], stopped: Mapping[str, int]
     return found, ahead
 
 
-def _progress(ledger: Ledger, row: dict[str, Any], stopped: Mapping[str, int]) -> Progress:
+def _progress(ledger: Ledger, row: dict[str, Any], stopped: Mapping[str, int]) -> RunProgress:
     """Reads one run. Without files it is `new`."""
-    key = row["keys"]["train"]
-    run = Progress(row["id"], row["seed"], key, _score_keys(row), row.get("failed_below"))
+    run = RunProgress(row["id"], row["seed"], _scorings(row), row.get("failed_below"))
     run.total = int(((row.get("spec") or {}).get("train") or {}).get("max_steps") or 0)
-    for line in ledger.history(key):
+    for line in ledger.history(run.train_key):
         run.add(line)
     run.look(ledger, stopped)
     if run.status == "waiting":
@@ -128,7 +126,6 @@ def _progress(ledger: Ledger, row: dict[str, Any], stopped: Mapping[str, int]) -
     return run
 
 
-def _score_keys(row: dict[str, Any]) -> list[str]:
-    """Score keys of the row's own scoring and of its others (files of older sweeps have none)."""
-    scorings = (row["keys"], *(other["keys"] for other in (row.get("also") or {}).values()))
-    return [keys["score"] for keys in scorings if keys.get("score") is not None]
+def _scorings(row: dict[str, Any]) -> dict[str, Keys]:
+    named = {"": row["keys"]} | {name: other["keys"] for name, other in (row.get("also") or {}).items()}
+    return {name: Keys(row["keys"]["train"], keys.get("decode"), keys.get("score")) for name, keys in named.items()}

@@ -26,7 +26,7 @@ class Task:
 
     also: {"score": section, "keys": {..}} of each other scoring of the training, by name. parent_key: train key of the run whose weights
     initialise this one. weights_needed: a run to be trained starts from this one's weights. rung_bleu: translate the validation set at
-    rungs. failed_below: see `ledger.outcome`. mirrors: read-only ledgers. remote: URL of the bucket whose scratch copy `results` is; each
+    rungs. failed_below: see `ledger.run_view`. mirrors: read-only ledgers. remote: URL of the bucket whose scratch copy `results` is; each
     worker has its own copy.
     """
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.ledger.keys import Keys
-from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_view import outcome_of
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, Plan, Planned, also_keys, keys_for, plan
