@@ -84,7 +84,7 @@ def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder:
         raise UserError(f"{task.name}: its run is {record['status'] if record else 'not in the results'}; expected one that is done")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{display(folder)}: is there already; expected a new or empty folder")
-    weights = Store(task.run_dir, task.train_key).weights(task.run_spec.decode.checkpoint)
+    weights = Store(task.run_dir, task.train_key).weights(task.spec.decode.checkpoint)
     metadata = _metadata(row, task, prepared, ledger, record)
     folder.parent.mkdir(parents=True, exist_ok=True)
     tmp = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
@@ -126,17 +126,17 @@ def _metadata(row: Row, task: Task, prepared: Prepared, ledger: Ledger, record: 
         "id": task.id,
         "label": row.label,
         "seed": task.seed,
-        "keys": task.keys,
-        "corpus": str(task.run_spec.data.corpus),
+        "keys": task.keys.as_dict(),
+        "corpus": str(task.spec.data.corpus),
         "languages": prepared.manifest["languages"],
         "data_key": prepared.key,
-        "checkpoint": task.run_spec.decode.checkpoint,
-        "beam_size": task.run_spec.search.beam_size,
+        "checkpoint": task.spec.decode.checkpoint,
+        "beam_size": task.spec.search.beam_size,
         "steps": record["steps"],
         "params": record["params"],
         "scores": scores,
         "assumed": row.assumed,
-        "init_from": task.run_spec.init_from,
+        "init_from": task.spec.init_from,
         "capsule": {name: value for name, value in (ledger.read_capsule(task.train_key) or {}).items() if name != "key"},
     }
 
@@ -153,8 +153,8 @@ def _config(task: Task, prepared: Prepared, ledger: Ledger) -> dict[str, Any]:
         "form": prepared.form,
         "truncate": preparation.get("truncate"),
     }
-    spec = task.run_spec
-    search = tuned_decode(spec.search, task.run_keys, ledger, task.id)
+    spec = task.spec
+    search = tuned_decode(spec.search, task.keys, ledger, task.id)
     sizes = {"src_size": prepared.src_size, "tgt_size": prepared.tgt_size}
     metadata = {"format": 1, "id": task.id, "seed": task.seed, "threads": spec.train.threads, "text": text, **sizes}
     return metadata | {"model": spec.model.model_dump(mode="json"), "decode": search.model_dump(mode="json")}

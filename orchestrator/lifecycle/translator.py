@@ -56,4 +56,4 @@ def load_translator(row: Row, options: RowOptions) -> Translator:
     cpu.use(spec.train.threads)
     prepared = prepare(spec.data, options.data_dir, options.cache_dir)
     model = load_model(spec, prepared, store, best_device())
-    return Translator(row, model, prepared, tuned_decode(spec.search, task.run_keys, Ledger(results), row.id))
+    return Translator(row, model, prepared, tuned_decode(spec.search, task.keys, Ledger(results), row.id))

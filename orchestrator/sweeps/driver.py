@@ -88,7 +88,7 @@ class Sweep:
             log(f"warning: {line}")
         stopped = {} if self.asha is None else self.asha.stopped()
         pending = self._pending(stopped)
-        specs = [(id, task.run_spec) for id, task in {task.id: task for task in pending}.items()]
+        specs = [(id, task.spec) for id, task in {task.id: task for task in pending}.items()]
         check_initial(specs)
         for line in warned(specs):
             log(line)
@@ -220,7 +220,9 @@ class Sweep:
         for task in self.tasks:
             parts = task.id.split("/")
             address = {"paper": parts[0], "table": parts[1] if len(parts) > 1 else "", "row": "/".join(parts[2:])}
-            row = {"id": task.id, "label": task.label, "seed": task.seed, "keys": task.keys, "spec": task.spec, "also": task.also}
+            also = {name: {"score": other.spec.model_dump(), "keys": other.keys.as_dict()} for name, other in task.also.items()}
+            row = {"id": task.id, "label": task.label, "seed": task.seed, "keys": task.keys.as_dict(), "also": also}
+            row |= {"spec": task.spec.model_dump()}
             rows.append(row | address | ({} if task.failed_below is None else {"failed_below": task.failed_below}))
         record = {
             "sweep_id": self.options.slug,

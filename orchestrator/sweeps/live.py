@@ -166,9 +166,8 @@ def _bar(runs: Sequence[RunProgress]) -> ProgressBar:
 
 
 def _progress(task: Task) -> RunProgress:
-    keys = {name: scoring.keys for name, scoring in task.scorings.items()}
-    run = RunProgress(task.id, task.seed, keys, task.failed_below, task.workers)
-    run.total = int((task.spec.get("train") or {}).get("max_steps") or 0)
+    run = RunProgress(task.id, task.seed, task.scoring_keys, task.failed_below, task.workers)
+    run.total = task.spec.train.max_steps or 0
     return run
 
 

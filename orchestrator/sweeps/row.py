@@ -47,7 +47,7 @@ def ledger_of(task: Task, lock: RunLock | None = None) -> Ledger:
 
 def view_of(task: Task, ledger: Ledger) -> RunView:
     """The state of the task's run. A score with damaged translations is missing, since `run_row` makes both again."""
-    return RunView.read(ledger, {name: scoring.keys for name, scoring in task.scorings.items()}, task.failed_below, texts=True)
+    return RunView.read(ledger, task.scoring_keys, task.failed_below, texts=True)
 
 
 def run_row(
@@ -60,14 +60,14 @@ def run_row(
 
     decide: called with the metrics of each rung; returns whether to continue. LockedError if another live process owns the run.
     """
-    prepared = prepare(task.run_spec.data, None if task.data_dir is None else Path(task.data_dir), Path(task.cache_dir))
+    prepared = prepare(task.spec.data, None if task.data_dir is None else Path(task.data_dir), Path(task.cache_dir))
     task.run_dir.mkdir(parents=True, exist_ok=True)
     if not runtime.is_main:
         if _any_worker(runtime, False):
             object_store.pull(task.run_dir)  # on another machine: the main worker has published the checkpoint
             _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
         return {}
-    devices = runtime.world_size * (1 if runtime.device.type == "cuda" else task.run_spec.train.threads)
+    devices = runtime.world_size * (1 if runtime.device.type == "cuda" else task.spec.train.threads)
     with (
         RunLock(task.run_dir / "lock", runtime.claim) as lock,
         record_usage(Path(task.results), task.sweep, devices),
@@ -109,7 +109,7 @@ def needs_training(task: Task, ledger: Ledger) -> bool:
 def _train(
     task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, lock: RunLock | None, reporters: Sequence[Reporter]
 ) -> dict[str, Any]:
-    spec = task.run_spec
+    spec = task.spec
     init_weights, origin = None, dict[str, Any](sources=component_sources.hashes(spec.model))
     if task.parent_key is not None:
         object_store.pull(Path(task.results) / task.parent_key[:16])
@@ -145,7 +145,7 @@ def spec_is_damaged(task: Task, ledger: Ledger) -> bool:
 
 
 def _write_spec(task: Task, ledger: Ledger) -> None:
-    ledger.write_spec(task.train_key, {"id": task.id, "seed": task.seed, "spec": task.spec, "keys": task.keys})
+    ledger.write_spec(task.train_key, {"id": task.id, "seed": task.seed, "spec": task.spec.model_dump(), "keys": task.keys.as_dict()})
 
 
 def load_model(task_spec: RunSpec, prepared: Prepared, store: Store, device: torch.device) -> Transformer:
@@ -166,13 +166,13 @@ def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: 
         decoded = ledger.read_decode(task.train_key, decode_key)
         if decoded is None:
             if model is None:
-                cpu.use(task.run_spec.train.threads)
-                model = load_model(task.run_spec, prepared, store, runtime.device)
+                cpu.use(task.spec.train.threads)
+                model = load_model(task.spec, prepared, store, runtime.device)
             _decode(task, model, prepared, ledger, scoring)
             decoded = ledger.read_decode(task.train_key, decode_key)
             assert decoded is not None
         scored = score(decoded["hypotheses"], decoded["tokens"], prepared, test, scoring.spec)
-        if warnings := metric_warnings(prepared, task.run_spec.data, scoring.spec):
+        if warnings := metric_warnings(prepared, task.spec.data, scoring.spec):
             scored["doubts"] = warnings
         record = {
             "key": score_key,
@@ -185,7 +185,7 @@ def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: 
 
 
 def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, scoring: Scoring) -> None:
-    key, search = scoring.keys.decode, task.run_spec.model_copy(update={"score": scoring.spec}).search
+    key, search = scoring.keys.decode, task.spec.model_copy(update={"score": scoring.spec}).search
     assert key is not None
     tuned = {}
     if scoring.keys.tune is not None:
@@ -229,7 +229,7 @@ def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
     return {
         "id": task.id,
         "seed": task.seed,
-        "keys": task.keys,
+        "keys": task.keys.as_dict(),
         "status": view.status,
         "reason": view.outcome.reason,
         "failed_as_stated": view.outcome.as_stated,

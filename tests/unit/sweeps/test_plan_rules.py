@@ -29,7 +29,7 @@ def test_a_task_has_the_keys_of_the_plan_seed_by_seed(spec: Write, tmp_path: Pat
     planned = {f"{each.id}:{each.seed}": each for each in (*made.parents, *made.rows)}
     tasks = {task.name: task for task in make_tasks([row], [2, 3], ExecutionOptions(name="demo", results=tmp_path, cache_dir=tmp_path))}
     assert [f"{each.id}:{each.seed}" for each in made.parents] == [f"demo/small/{n}:{seed}" for seed in (2, 3) for n in ("first", "second")]
-    assert {name: task.keys for name, task in tasks.items()} == {name: each.keys.as_dict() for name, each in planned.items()}
+    assert {name: task.keys for name, task in tasks.items()} == {name: each.keys for name, each in planned.items()}
     assert len({each.keys.train for each in planned.values()}) == 6
     for seed in (2, 3):
         child, parent = planned[f"demo/small/third:{seed}"], tasks[f"demo/small/second:{seed}"]

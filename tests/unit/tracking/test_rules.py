@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from orchestrator.tracking.overview import Finished, overview
 from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.source import SweepRecord, read_result, read_sweep
 from orchestrator.tracking.store import MAX_METRICS, MAX_PARAMS, MlflowStore, StoredRun
+from orchestrator.tracking.sweeps import reconcile
 
 
 class Memory:
@@ -321,3 +323,24 @@ def test_control_characters_reach_no_tag_and_no_page() -> None:
     run = Finished("fused", 1, "failed", "failed: a | <b>\x1b", 1, {})
     sweep = SweepRecord("s", "s", 1, [])
     assert r"failed: a \| \<b\>\\x1b" in overview(sweep, [run], ["failed"]).tags["mlflow.note.content"]
+
+
+def test_one_sweep_that_cannot_be_written_does_not_end_reconcile(fake_results: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        fake_results.sweep([fake_results.row(name)], name)
+    tried: list[str] = []
+
+    def project(self: Any, sweep: SweepRecord, *, live: bool) -> Counter[str]:
+        tried.append(sweep.id)
+        if sweep.id in failing:
+            raise OSError("no such run")
+        return Counter(pending=1)
+
+    monkeypatch.setattr("orchestrator.tracking.sweeps.Projector.project", project)
+    monkeypatch.setattr("orchestrator.tracking.sweeps.analyses.project", lambda results, uri: (0, []))
+    failing = {"b"}
+    counts, (line,) = reconcile(fake_results.root)
+    assert counts == {"pending": 2} and tried == ["a", "b", "c"] and line.startswith("b: MLflow cannot be written: ")
+    failing = {"a", "b", "c"}
+    with pytest.raises(OSError, match="no such run"):
+        reconcile(fake_results.root)
