@@ -23,7 +23,7 @@ from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner, record_of
 from orchestrator.ledger.run_view import FINISHED, RunView
-from orchestrator.ledger.sweep_files import BESIDE, Sweeps, read_sweeps
+from orchestrator.ledger.sweep_files import Sweeps, read_sweeps, scorings_of, sweep_name
 from orchestrator.lifecycle.references import RunReferences
 
 RUN = re.compile(r"[0-9a-f]{16}")
@@ -171,9 +171,7 @@ def _weights_rule(
 def _unscored(run: Path, key: str | None, sweeps: Sweeps) -> str:
     """Name of the first row of this run that lacks a score; '' if all are scored."""
     for named in sweeps.rows.get(key or "", []):
-        scorings = {"": named.row["keys"]} | {name: other.get("keys") or {} for name, other in (named.row.get("also") or {}).items()}
-        view = RunView.read(Ledger(run.parent), {name: Keys(key, keys.get("decode"), keys.get("score")) for name, keys in scorings.items()})
-        if None in view.scores.values():
+        if None in RunView.read(Ledger(run.parent), scorings_of(named.row)).scores.values():
             return named.name
     return ""
 
@@ -207,9 +205,7 @@ def _sweep_leftovers(results: Path, sweeps: Sweeps) -> list[Item]:
         return []
     items: list[Item] = []
     for path in sorted(folder.glob(".*.tmp")):
-        name = re.sub(r"\.[0-9]+-[0-9a-f]{8}\.tmp$", "", path.name[1:])
-        name = next((name.removesuffix(end) for end in (*BESIDE, ".json") if name.endswith(end)), name)
-        if name not in sweeps.live:
+        if sweep_name(re.sub(r"\.[0-9]+-[0-9a-f]{8}\.tmp$", "", path.name[1:])) not in sweeps.live:
             items.append(Item(path, "temporary", size_of(path), "left by a writer that was killed"))
     for path in sorted(folder.glob("*.stop")):
         if path.stem not in sweeps.live:

@@ -14,12 +14,12 @@ from rich.console import Console
 
 from orchestrator.files.canonical import digest
 from orchestrator.files.folders import make
-from orchestrator.ledger import component_sources, object_store, sweep_files
+from orchestrator.ledger import component_sources, object_store
 from orchestrator.ledger.export import export
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.run_view import FINISHED
-from orchestrator.ledger.sweep_files import with_claims
+from orchestrator.ledger.sweep_files import SweepFile, with_claims
 from orchestrator.safe_text import log, visible
 from orchestrator.specs.precision import warned
 from orchestrator.specs.row import Row
@@ -62,8 +62,9 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions
         make(folder, option)
     preflight.check_tracking(options)
     preflight.prepare_corpora(tasks, options.data_dir, options.cache_dir)
-    (options.results / "sweeps").mkdir(parents=True, exist_ok=True)
-    with RunLock(options.results / "sweeps" / f"{options.slug}.lock"):
+    lock = SweepFile.of(options.results, options.slug).lock
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with RunLock(lock):
         object_store.push(options.results)  # results that an earlier process could not publish
         sweep = Sweep(tasks, options, engine)
         if options.again:
@@ -79,6 +80,7 @@ class Sweep:
         self.tasks, self.options, self.engine = tasks, options, engine
         self.console = Console(file=sys.stderr)
         self.ledger = Ledger(options.results, list(options.mirrors))
+        self.file = SweepFile.of(options.results, options.slug)
         self.asha = self._asha()
 
     def run(self) -> list[dict[str, Any]]:
@@ -172,7 +174,7 @@ class Sweep:
         if s["kind"] != "asha":
             return None
         pinned = {task.name for task in self.tasks if task.pinned}
-        path = self.options.results / "sweeps" / f"{self.options.slug}.asha.json"
+        path = self.file.asha
         tolerance = s.get("tolerance", 0.0)
         return Asha(list(s["rungs"]), float(s.get("reduction_factor", 3)), s.get("mode", "min"), pinned, path, tolerance)
 
@@ -214,8 +216,7 @@ class Sweep:
 
     def _write_sweep(self) -> None:
         """Writes RESULTS/sweeps/SWEEP.json: the rows, their specs and keys."""
-        path = self.options.results / "sweeps" / f"{self.options.slug}.json"
-        existing = sweep_files.read_or_tell(path) or {}
+        existing = self.file.record()
         rows = []
         for task in self.tasks:
             parts = task.id.split("/")
@@ -235,7 +236,7 @@ class Sweep:
         if claims := with_claims(existing.get("claims", []), self.options.claims, time.time()):
             record["claims"] = claims
         record |= {"looks": existing["looks"]} if "looks" in existing else {}
-        sweep_files.write(path, record)
+        self.file.write(record)
 
     @contextmanager
     def _tracking(self) -> Iterator[None]:
