@@ -36,7 +36,7 @@ def test_a_task_has_the_keys_of_the_plan_seed_by_seed(spec: Write, tmp_path: Pat
         assert tasks[f"demo/small/third:{seed}"].parent_key == parent.train_key
         valid = child.also["valid"]
         assert valid.train == child.keys.train and valid.decode != child.keys.decode and valid.score != child.keys.score
-        assert tasks[f"demo/small/third:{seed}"].also["valid"]["keys"] == valid.as_dict()
+        assert tasks[f"demo/small/third:{seed}"].also["valid"].keys == valid
     seeded = row.at(3)
     assert keys_for(seeded, Data(None)) == planned["demo/small/third:3"].keys
     assert also_keys(seeded, Data(None)) == planned["demo/small/third:3"].also
