@@ -138,8 +138,10 @@ class FakeResults:
 
     def score(self, row: Mapping[str, Any], bleu: float = 27.64) -> None:
         keys, run = row["keys"], self.run_dir(row)
-        self._write(run / "decode" / f"{keys['decode'][:16]}.txt", "a translation\nanother one\n")
-        self._write(run / "decode" / f"{keys['decode'][:16]}.json", _sealed({"key": keys["decode"], "sentences_per_second": 55.5}))
+        text = "a translation\nanother one\n"
+        decoding = {"key": keys["decode"], "sentences_per_second": 55.5, "hypotheses_sha256": hashlib.sha256(text.encode()).hexdigest()}
+        self._write(run / "decode" / f"{keys['decode'][:16]}.txt", text)
+        self._write(run / "decode" / f"{keys['decode'][:16]}.json", _sealed(decoding))
         record = {"key": keys["score"], "bleu": bleu, "signature": "nrefs:1|case:mixed|tok:13a", "chrf": {"score": 51.5}}
         self._write(run / "score" / f"{keys['score'][:16]}.json", _sealed(record))
 

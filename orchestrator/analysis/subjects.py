@@ -15,6 +15,7 @@ from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
+from orchestrator.ledger.run_view import RunView
 from orchestrator.report.find import Finder
 from orchestrator.safe_text import log
 from orchestrator.specs.analyses import KINDS
@@ -134,12 +135,12 @@ def _unfinished(row: Row, keys: Keys, ledger: Ledger) -> str | None:
     assert row.spec is not None
     if keys.train is None or keys.score is None:
         return f"corpus {row.spec.data.corpus} is absent (--data-dir) and no run is in {ledger.root}"
-    record = ledger.read_train(keys.train)
-    if record is None:
+    view = RunView.read(ledger, {"": keys})
+    if view.status == "new":
         return f"found no run in {ledger.root}"
-    if record["status"] != "done":
-        return f"its run is {record['status']}"
-    return None if ledger.read_score(keys.train, keys.score) is not None else "its run is not scored"
+    if view.status == "trained":
+        return "its run is not scored"
+    return None if view.status == "done" else f"its run is {view.status}"
 
 
 def _has_weights(ledger: Ledger, keys: Keys) -> bool:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.cost.estimate import Costs
-from orchestrator.ledger.outcome import FINISHED
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_view import FINISHED
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.cost import Cost, Sum
 from orchestrator.sweeps.plan import NO_WEIGHTS, Plan, Planned

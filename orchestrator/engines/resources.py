@@ -114,7 +114,7 @@ def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: Res
     demands, problems = [], []
     for job in jobs:
         demand, problem = _demand(job[0], capacity, options, data)
-        problem = problem or infeasible(capacity, demand, job[0].run_spec.train.threads)
+        problem = problem or infeasible(capacity, demand, job[0].spec.train.threads)
         if problem is not None:
             problems.append(f"{job[0].id}: {problem}")
         demands.append(demand)
@@ -125,7 +125,7 @@ def job_demands(jobs: Sequence[Sequence[Task]], capacity: Capacity, options: Res
 
 def _demand(task: Task, capacity: Capacity, options: ResourceOptions, data: Data) -> tuple[Demand, str | None]:
     """Returns the task's demand, and the reason if it cannot be met."""
-    threads = float(task.run_spec.train.threads)
+    threads = float(task.spec.train.threads)
     if capacity.gpus:
         fraction, problem = _gpu_fraction(task, capacity, options, data)
         return Demand(task.workers, threads, fraction, driver=True), problem
@@ -160,7 +160,7 @@ def _memory(task: Task, device: str, options: ResourceOptions, data: Data) -> in
 
 def estimated_memory(task: Task, device: str, data: Data) -> int | None:
     """Estimated bytes of each worker; None if the vocabulary is neither prepared nor declared."""
-    spec = task.run_spec
+    spec = task.spec
     sizes = data.vocabulary_sizes(spec)
     if sizes is None:
         return None
@@ -238,7 +238,7 @@ def check_local(tasks: Sequence[Task]) -> None:
     capacity = Capacity((Node(local_cpus()),))
     problems = []
     for task in tasks:
-        threads = task.run_spec.train.threads
+        threads = task.spec.train.threads
         if problem := infeasible(capacity, Demand(task.workers, float(threads)), threads):
             problems.append(f"{task.id}: {problem}")
     if problems:
@@ -256,7 +256,7 @@ def side_by_side(jobs: Sequence[Sequence[Task]], gpu_memory: int | None) -> int:
     """
     cpus, tasks = local_cpus(), [job[0] for job in jobs]
     if gpu_memory is None:
-        return max(1, cpus // max(task.run_spec.train.threads for task in tasks))
+        return max(1, cpus // max(task.spec.train.threads for task in tasks))
     data = Data(None if tasks[0].data_dir is None else Path(tasks[0].data_dir), Path(tasks[0].cache_dir))
     needed = {task.id: estimated_memory(task, "cuda", data) for task in tasks}
     if too_large := [

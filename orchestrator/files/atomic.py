@@ -115,7 +115,7 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON data")
 
 
-def sweep(directory: Path) -> list[Path]:
+def remove_temporary(directory: Path) -> list[Path]:
     """Removes temporary files left by killed writers directly in `directory`, and returns them. The caller must hold the run's lock."""
     swept = []
     for path in sorted(directory.glob(".*.tmp")) if directory.is_dir() else []:

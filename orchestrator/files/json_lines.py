@@ -10,13 +10,14 @@ import errno
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from orchestrator.faults import fault
 from orchestrator.files.atomic import naming, plain
+from orchestrator.safe_text import log_once
 
 
 class JsonLines:
@@ -66,19 +67,39 @@ class Journal(JsonLines):
         self.append({"step": n, "pid": os.getpid(), "t": round(time.time(), 3)})
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the records of a JSON-lines file in order. Torn or damaged lines are skipped; a missing file has no records."""
+def read_lines(path: Path, on_bad: Callable[[int], None] | None = None) -> Iterator[dict[str, Any]]:
+    """Yields the records of the complete lines in order. A missing file has no records.
+
+    on_bad: called with the number of each line that holds no record; the line is skipped.
+    """
     try:
         data = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
-    for line in data.split(b"\n"):
+    yield from records_in(data, on_bad)
+
+
+def records_in(data: bytes, on_bad: Callable[[int], None] | None = None) -> Iterator[dict[str, Any]]:
+    """`read_lines` of the content of a file."""
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):
         try:
-            record = json.loads(line)
+            record = json.loads(line) if line.strip() else None
         except ValueError:
-            continue
+            record = ...
         if isinstance(record, dict):
             yield record
+        elif record is not None and on_bad is not None:
+            on_bad(number)
+
+
+def read_or_tell(path: Path) -> list[dict[str, Any]]:
+    """`read_lines`, with a warning on stderr that names the lines without a record."""
+    bad: list[int] = []
+    records = list(read_lines(path, bad.append))
+    if bad:
+        lines = ", ".join(map(str, bad[:5])) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
+        log_once(f"warning: {path}: found no JSON object in line {lines}; passed over")
+    return records
 
 
 def executed_steps(path: Path) -> int:

@@ -107,7 +107,7 @@ def latest_good(directory: Path, on_bad: OnBad | None = None, *, key: str, repai
     which the next successful save removes. UserError if an intact generation belongs to another key.
     """
     if repair:
-        sweep(directory)
+        remove_temporary(directory)
     for _, path in reversed(generations(directory)):
         try:
             return load(path, key=key)
@@ -144,13 +144,13 @@ def generations(directory: Path) -> list[tuple[int, Path]]:
     return sorted((int(match[1]), path) for match, path in found if path.is_dir())
 
 
-def sweep(directory: Path) -> list[Path]:
+def remove_temporary(directory: Path) -> list[Path]:
     """Removes temporary files of killed writers and returns their paths. Only for the holder of the run's lock."""
-    swept = atomic.sweep(directory)
+    removed = atomic.remove_temporary(directory)
     for path in sorted(directory.glob("*.tmp-*")) if directory.is_dir() else []:
         shutil.rmtree(path)
-        swept.append(path)
-    return swept
+        removed.append(path)
+    return removed
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

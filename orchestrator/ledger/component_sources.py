@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from models.registry import REGISTRIES
 from orchestrator.ledger.keys import component_versions
 from orchestrator.paths import ROOT
-from orchestrator.safe_text import log
 
 if TYPE_CHECKING:
     from orchestrator.ledger.results import Ledger
@@ -58,12 +57,6 @@ def after_resuming(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[st
 def edited(origin: Mapping[str, Any]) -> list[str]:
     """Files that were edited while the run trained."""
     return [file for file, sha in origin.get("sources", {}).items() if sha == SEVERAL]
-
-
-def warn(records: Mapping[tuple[str, int], Mapping[str, Any] | None], ledger: Ledger, given: str = "") -> None:
-    """Prints a warning on stderr for each row whose record is of other code (see `changed`). `given`: as in `warnings`."""
-    for line in warnings({row: changed(record, ledger) for row, record in records.items()}, given):
-        log(f"warning: {line}")
 
 
 def warnings(found: Mapping[tuple[str, int], list[str]], given: str = "") -> list[str]:

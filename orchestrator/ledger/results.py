@@ -25,7 +25,7 @@ import yaml
 from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
 from orchestrator.files.documents import checked, key_in, read_bytes, sealed
-from orchestrator.files.json_lines import read_lines
+from orchestrator.files.json_lines import read_or_tell
 from orchestrator.files.no_file import no_file
 from orchestrator.ledger import superseded
 from orchestrator.ledger.keys import short
@@ -40,7 +40,7 @@ _NAME = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class Run:
-    """A run in the ledger: its full train key and its directory. `mirror`: it is in a read-only directory."""
+    """A run: its full train key and its directory. `mirror`: it is in a read-only directory."""
 
     key: str
     path: Path
@@ -167,9 +167,29 @@ class Ledger:
                 atomic.set_aside(path)
             atomic.write_text(path, text, points="spec", check=self._check)
 
+    def reports(self, train_key: str) -> list[Record]:
+        """Every report in the order of writing. Damaged lines are named in a warning and passed over."""
+        return self._first(train_key, lambda run: read_or_tell(run / "history.jsonl") or None) or []
+
     def history(self, train_key: str) -> list[Record]:
         """Reports in order of steps, one per step: a metric that is reported again after a crash replaces the earlier one."""
-        return self._first(train_key, lambda run: _history(run / "history.jsonl") or None) or []
+        by_step: dict[int, Record] = {}
+        for report in self.reports(train_key):
+            if isinstance(step := report.get("step"), int):
+                by_step[step] = by_step.get(step, {}) | report
+        return [by_step[step] for step in sorted(by_step)]
+
+    def source(self, train_key: str, name: str, key: str) -> Path | None:
+        """The intact file from which a record is read; None if there is none. name: of the file in the run's folder."""
+
+        def intact(run: Path) -> Path | None:
+            if name == "spec.yaml":
+                found = self._spec_in(run)
+            else:
+                found = self._decode_in(run, key) if name.endswith(".txt") else self._read(run / name, key)
+            return None if found is None else run / name
+
+        return self._first(train_key, intact)
 
     # ------------------------------------------------------------ all records
 
@@ -194,11 +214,11 @@ class Ledger:
         """All tuned length penalties of a run."""
         return self._each(train_key, "tune")
 
-    def sweep(self, train_key: str) -> list[Path]:
+    def remove_temporary(self, train_key: str) -> list[Path]:
         """Removes temporary files of killed writers. Only for the holder of the run's lock."""
         run = self.run_dir(train_key)
         directories = (run, *(run / name for name in ("rungs", "decode", "score", "tune")))
-        return [path for directory in directories for path in atomic.sweep(directory)]
+        return [path for directory in directories for path in atomic.remove_temporary(directory)]
 
     # ------------------------------------------------------------ files
 
@@ -272,14 +292,6 @@ class Ledger:
         names = (run / "train.json", run / "capsule.json", *sorted((run / "rungs").glob("*.json")))
         found = (key_in(self._read(path), run.name) for path in names)
         return next((key for key in found if key is not None), None) or key_in(self._spec_in(run), run.name)
-
-
-def _history(path: Path) -> list[Record]:
-    reports: dict[int, Record] = {}
-    for record in read_lines(path):
-        if isinstance(step := record.get("step"), int):
-            reports[step] = reports.get(step, {}) | record
-    return [reports[step] for step in sorted(reports)]
 
 
 def _say(path: Path, reason: str) -> None:

@@ -20,12 +20,66 @@ from orchestrator.files.canonical import sha256
 from orchestrator.files.documents import KEY, parse, unsealed
 from orchestrator.files.no_file import no_file
 from orchestrator.ledger.index import Index
+from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.run_lock import owner
 from orchestrator.safe_text import log_once
 from orchestrator.specs.positions import describe, display
 
 BESIDE = (".asha.json", ".lock.json")
 """Endings of files in RESULTS/sweeps that accompany NAME.json and are not sweeps."""
+
+
+@dataclass(frozen=True)
+class SweepFile:
+    """RESULTS/sweeps/NAME.json, which holds the rows, claims and looks of a sweep, and the files beside it."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, results: Path, name: str) -> SweepFile:
+        return cls(results / "sweeps" / f"{name}.json")
+
+    @property
+    def name(self) -> str:
+        return self.path.name.removesuffix(".json")
+
+    @property
+    def asha(self) -> Path:
+        """The decisions of its search."""
+        return self._beside(".asha.json")
+
+    @property
+    def lock(self) -> Path:
+        """The lock that its driver holds."""
+        return self._beside(".lock")
+
+    @property
+    def driver(self) -> dict[str, Any] | None:
+        """The record of the live process that drives the sweep; None if there is none."""
+        return owner(self.lock)
+
+    def record(self) -> dict[str, Any]:
+        """The content; {} for a missing file, and with a warning on stderr for a damaged one."""
+        return read_or_tell(self.path) or {}
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Replaces the content, see `write`."""
+        write(self.path, record)
+
+    def _beside(self, ending: str) -> Path:
+        return self.path.with_name(f"{self.name}{ending}")
+
+
+def sweep_name(file: str) -> str:
+    """The name of the sweep to which a file of RESULTS/sweeps belongs."""
+    return next((file.removesuffix(end) for end in (*BESIDE, ".json", ".lock", ".stop") if file.endswith(end)), file)
+
+
+def scorings_of(row: Mapping[str, Any]) -> dict[str, Keys]:
+    """Keys of a row of a sweep file by name of the scoring, the row's own ("") first, as `RunView.read` takes them."""
+    train = row["keys"].get("train")
+    named = {"": row["keys"]} | {name: other.get("keys") or {} for name, other in (row.get("also") or {}).items()}
+    return {name: Keys(train, keys.get("decode"), keys.get("score")) for name, keys in named.items()}
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def save_snapshot(
     for number in set(steps) - set(kept):
         for suffix in (".json", ".safetensors"):
             (directory / f"step-{number:08d}{suffix}").unlink(missing_ok=True)
-    atomic.sweep(directory)
+    atomic.remove_temporary(directory)
     return path
 
 
@@ -72,7 +72,7 @@ def save_weights(
     for other in directory.glob(f"{name}-*.safetensors"):
         if other != path and re.fullmatch(r"[0-9a-f]{16}", other.stem.removeprefix(f"{name}-")):
             other.unlink(missing_ok=True)
-    atomic.sweep(directory)
+    atomic.remove_temporary(directory)
     return path
 
 

@@ -82,7 +82,7 @@ def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder:
         raise UserError(f"{task.name}: its run is {record['status'] if record else 'not in the results'}; expected one that is done")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{display(folder)}: is there already; expected a new or empty folder")
-    weights = Store(task.run_dir, task.train_key).weights(task.run_spec.decode.checkpoint)
+    weights = Store(task.run_dir, task.train_key).weights(task.spec.decode.checkpoint)
     metadata = _metadata(row, task, prepared, ledger, record)
     folder.parent.mkdir(parents=True, exist_ok=True)
     tmp = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
@@ -124,17 +124,17 @@ def _metadata(row: Row, task: Task, prepared: Prepared, ledger: Ledger, record: 
         "id": task.id,
         "label": row.label,
         "seed": task.seed,
-        "keys": task.keys,
-        "corpus": str(task.run_spec.data.corpus),
+        "keys": task.keys.as_dict(),
+        "corpus": str(task.spec.data.corpus),
         "languages": prepared.manifest["languages"],
         "data_key": prepared.key,
-        "checkpoint": task.run_spec.decode.checkpoint,
-        "beam_size": task.run_spec.search.beam_size,
+        "checkpoint": task.spec.decode.checkpoint,
+        "beam_size": task.spec.search.beam_size,
         "steps": record["steps"],
         "params": record["params"],
         "scores": scores,
         "assumed": row.assumed,
-        "init_from": task.run_spec.init_from,
+        "init_from": task.spec.init_from,
         "capsule": {name: value for name, value in (ledger.read_capsule(task.train_key) or {}).items() if name != "key"},
     }
 

@@ -19,9 +19,11 @@ from typing import Any
 
 from orchestrator.files.documents import key_in, read_document
 from orchestrator.ledger import object_store
-from orchestrator.ledger.outcome import FINISHED
+from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner, record_of
-from orchestrator.ledger.sweep_files import BESIDE, Sweeps, read_sweeps
+from orchestrator.ledger.run_view import FINISHED, RunView
+from orchestrator.ledger.sweep_files import Sweeps, read_sweeps, scorings_of, sweep_name
 from orchestrator.lifecycle.references import RunReferences
 
 RUN = re.compile(r"[0-9a-f]{16}")
@@ -114,7 +116,7 @@ def inspect_run(run: Path, sweeps: Sweeps, garbage: Garbage, *, weights: bool, r
     for path in temporary_files(run):
         garbage.items.append(Item(path, "temporary", size_of(path), "left by a writer that was killed", run.name, row))
     garbage.items += [] if held else _stale_lock(run / "lock", run.name, row)
-    status = (read_document(run / "train.json") or {}).get("status")
+    status = None if key is None else RunView.read(Ledger(run.parent), {"": Keys(key, None, None)}).trained
     for name in ("ckpt", "weights", "snapshots"):
         path = run / name
         if path.is_symlink():
@@ -169,11 +171,8 @@ def _weights_rule(
 def _unscored(run: Path, key: str | None, sweeps: Sweeps) -> str:
     """Name of the first row of this run that lacks a score; '' if all are scored."""
     for named in sweeps.rows.get(key or "", []):
-        others = [other.get("keys") or {} for other in (named.row.get("also") or {}).values()]
-        for keys in (named.row["keys"], *others):
-            score = keys.get("score")
-            if not isinstance(score, str) or key_in(read_document(run / "score" / f"{score[:16]}.json"), score[:16]) is None:
-                return named.name
+        if None in RunView.read(Ledger(run.parent), scorings_of(named.row)).scores.values():
+            return named.name
     return ""
 
 
@@ -206,9 +205,7 @@ def _sweep_leftovers(results: Path, sweeps: Sweeps) -> list[Item]:
         return []
     items: list[Item] = []
     for path in sorted(folder.glob(".*.tmp")):
-        name = re.sub(r"\.[0-9]+-[0-9a-f]{8}\.tmp$", "", path.name[1:])
-        name = next((name.removesuffix(end) for end in (*BESIDE, ".json") if name.endswith(end)), name)
-        if name not in sweeps.live:
+        if sweep_name(re.sub(r"\.[0-9]+-[0-9a-f]{8}\.tmp$", "", path.name[1:])) not in sweeps.live:
             items.append(Item(path, "temporary", size_of(path), "left by a writer that was killed"))
     for path in sorted(folder.glob("*.stop")):
         if path.stem not in sweeps.live:

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from orchestrator.data.recorded_spec import read_spec
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
-from orchestrator.ledger.outcome import FINISHED
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_view import FINISHED
 from orchestrator.ledger.sweep_files import read_sweeps
 from orchestrator.specs.positions import shown
 from orchestrator.specs.row import Row

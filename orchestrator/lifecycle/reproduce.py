@@ -84,17 +84,17 @@ def _verdict(recorded: Recorded, task: Task, ledger: Ledger, fresh: Ledger, tole
         reasons.append(f"train key {task.train_key[:16]}: the data, or the version of a component, is not the recorded one")
     if before.train.get("fused_steps"):
         reasons.append("recorded from fused seeds, whose sums are rounded in another order")
-    return compare(before, _evidence(fresh, task, task.run_keys), tolerance, reasons)
+    return compare(before, _evidence(fresh, task, task.keys), tolerance, reasons)
 
 
 def _recorded_keys(recorded: Recorded, task: Task) -> Keys:
-    return recorded.keys.get(task.id, task.run_keys)
+    return recorded.keys.get(task.id, task.keys)
 
 
 def _evidence(ledger: Ledger, task: Task, keys: Keys) -> Evidence:
     """Reads the records of a run; other scorings of the row are included only if its keys are the recorded ones."""
     assert keys.train is not None
-    score_keys = {"": keys.score} | ({name: s.keys.score for name, s in task.scorings.items() if name} if keys == task.run_keys else {})
+    score_keys = {"": keys.score} | ({name: s.keys.score for name, s in task.scorings.items() if name} if keys == task.keys else {})
     scores = {name: ledger.read_score(keys.train, key) for name, key in score_keys.items() if key is not None}
     decoded = {} if keys.decode is None else ledger.read_decode_record(keys.train, keys.decode) or {}
     texts = None if keys.decode is None else ledger.read_decode(keys.train, keys.decode)

@@ -21,6 +21,7 @@ from typing import Any
 from orchestrator import interrupt
 from orchestrator.errors import UserError
 from orchestrator.ledger.run_lock import owner
+from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.sweeps.status import is_of_row, recent_sweeps, sweep_status
 
@@ -99,7 +100,7 @@ def stop(results: Path, name: str | None, *, every: bool = False, now: bool = Fa
 def _live(results: Path, sweeps: Iterable[dict[str, Any]]) -> list[_Owned]:
     found = []
     for sweep in sweeps:
-        lock = results / "sweeps" / f"{sweep['sweep']}.lock"
+        lock = SweepFile.of(results, sweep["sweep"]).lock
         record = owner(lock)
         if record is not None:
             stop_file = interrupt.stop_file(results, sweep["sweep"])
@@ -187,7 +188,7 @@ def _outcome(results: Path, one: _Owned, asked_before: bool) -> Stopped:
         return Stopped(one.name, "stopping", one.record["pid"], one.record["host"], asked_before)
     with contextlib.suppress(OSError):
         one.lock.with_name(f"{one.lock.name}.asked-{one.record.get('epoch')}").unlink(missing_ok=True)
-    paths = None if one.stop_file is None else [results / "sweeps" / f"{one.name}.json"]
+    paths = None if one.stop_file is None else [SweepFile.of(results, one.name).path]
     after = {(row["id"], row["seed"]): row for sweep in sweep_status(results, paths=paths) for row in sweep["rows"]}
     rows = [after.get((row["id"], row["seed"]), row) for row in one.rows]
     final_rows = [

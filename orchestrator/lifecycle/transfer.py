@@ -23,7 +23,7 @@ from orchestrator.files import atomic
 from orchestrator.files.folders import make
 from orchestrator.ledger import layout
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.ledger.sweep_files import BESIDE, Sweeps, read_sweeps
+from orchestrator.ledger.sweep_files import SweepFile, Sweeps, read_sweeps, sweep_name
 from orchestrator.lifecycle import archive
 from orchestrator.lifecycle.collect import empty_trash, exclusive, move_to_trash, temporary_lock
 from orchestrator.lifecycle.garbage import runs_in
@@ -145,7 +145,7 @@ def _import(path: Path, results: Path, staging: Path, conflicts: str, max_bytes:
     if not dry_run:
         imported.files = sum(_apply(merge, staging, results) for merge in todo) + len(installed)
         for name in installed:
-            with temporary_lock(RunLock(results / "sweeps" / f"{_sweep_name(name)}.lock")):
+            with temporary_lock(RunLock(SweepFile.of(results, _sweep_name(name)).lock)):
                 _install(staging / name, results / name)
     return imported
 
@@ -171,8 +171,7 @@ def _refuse_live(results: Path, runs: Sequence[str], sweep_files: Sequence[str])
 
 
 def _sweep_name(name: str) -> str:
-    name = name.removeprefix("sweeps/")
-    return next((name.removesuffix(end) for end in (*BESIDE, ".json") if name.endswith(end)), name)
+    return sweep_name(name.removeprefix("sweeps/"))
 
 
 def _apply(merge: Merge, staging: Path, results: Path) -> int:

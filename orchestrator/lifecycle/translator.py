@@ -32,15 +32,15 @@ def load_translator(row: Row, options: RowOptions) -> Translator:
     if not store.has_weights():
         command = f"nmt-ablate run{quoted([as_targets(row)[1]])}{options.arguments}"
         raise UserError(f"{row.id}: no trained weights in {options.results} for seed {task.seed}; expected {command} first")
-    prepared = prepare(task.run_spec.data, options.data_dir, options.cache_dir)
+    prepared = prepare(task.spec.data, options.data_dir, options.cache_dir)
     for name in vocabularies(prepared):
         prepared.vocabulary(name)  # verified
-    return Translator(prepared.path, config(task, prepared, Ledger(options.results)), store.weights(task.run_spec.decode.checkpoint))
+    return Translator(prepared.path, config(task, prepared, Ledger(options.results)), store.weights(task.spec.decode.checkpoint))
 
 
 def config(task: Task, prepared: Prepared, ledger: Ledger) -> dict[str, Any]:
     """What a `Translator` needs besides weights and vocabularies. Raises UserError if the length penalty was not tuned yet."""
-    preparation, spec = prepared.manifest["preparation"], task.run_spec
+    preparation, spec = prepared.manifest["preparation"], task.spec
     text = {
         "languages": prepared.manifest["languages"],
         "tokenizer": preparation["tokenizer"],
@@ -60,7 +60,7 @@ def config(task: Task, prepared: Prepared, ledger: Ledger) -> dict[str, Any]:
         "src_size": prepared.src_size,
         "tgt_size": prepared.tgt_size,
         "model": spec.model.model_dump(mode="json"),
-        "decode": tuned_decode(spec.search, task.run_keys, ledger, task.id).model_dump(mode="json"),
+        "decode": tuned_decode(spec.search, task.keys, ledger, task.id).model_dump(mode="json"),
     }
 
 

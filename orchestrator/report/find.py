@@ -10,10 +10,10 @@ from typing import Any
 from orchestrator.data import store
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
-from orchestrator.ledger import component_sources, superseded
+from orchestrator.ledger import superseded
 from orchestrator.ledger.keys import Keys, manifest_key
-from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.results import Ledger, Record
+from orchestrator.ledger.run_view import RunView
 from orchestrator.report.spec_index import entries, meaning_of, search_of, training_of
 from orchestrator.scoring.rouge import figures_of, principal
 from orchestrator.specs.row import Row
@@ -27,7 +27,7 @@ NO_KEYS = Keys(None, None, None)
 class SeedResult:
     """One seed of a row. status: done | stopped | diverged | failed | trained; only a done one has figures.
 
-    stated: failed by the row's own rule (see `ledger.outcome`); then `params` is set and the BLEU is in the reason.
+    stated: failed by the row's own rule (see `ledger.run_view`); then `params` is set and the BLEU is in the reason.
     also: BLEU (or ROUGE-L) of each other scoring that has a record, and the row's own ROUGE figures.
     keys: keys of its records in the ledger. text: the text of training and test set (see `data.expected_text`).
     changed: components that changed since the training (see `ledger.component_sources`). earlier: folders of superseded results.
@@ -123,23 +123,21 @@ class Finder:
         return None if keys.train is None or keys.score is None else self.ledger.read_score(keys.train, keys.score)
 
     def _outcome(self, row: Row, seed: int, keys: Keys) -> SeedResult | None:
-        train, decode, score = keys.train, keys.decode, keys.score
-        if train is None or decode is None or score is None:
+        if keys.train is None or keys.decode is None or keys.score is None:
             return None
-        record = self.ledger.read_train(train)
-        if record is None:
+        view = RunView.read(self.ledger, {"": keys}, row.failed_below)
+        outcome, record, scored = view.outcome, view.training, view.score
+        if not record:
             return None
-        scored, decoded = self.ledger.read_score(train, score), self.ledger.read_decode_record(train, decode)
-        outcome = outcome_of(record, [scored], row.failed_below)
         made = SeedResult(
             seed,
             outcome.status,
             outcome.reason,
-            int(record.get("steps") or 0),
+            view.steps,
             keys=keys,
             stated=outcome.as_stated,
-            changed=tuple(component_sources.changed(record, self.ledger)),
-            earlier=tuple(superseded.folders(self.ledger.root, train[:16])),
+            changed=tuple(view.changed),
+            earlier=tuple(superseded.folders(self.ledger.root, keys.train[:16])),
         )
         params = record.get("params")
         if outcome.as_stated:
@@ -151,12 +149,12 @@ class Finder:
         return replace(
             made,
             params=params,
-            bleu=scored["bleu"],
+            bleu=view.bleu,
             chrf=(scored.get("chrf") or {}).get("score"),
             signature=scored.get("signature"),
             tokens_per_second=record.get("tokens_per_second"),
-            sentences_per_second=(decoded or {}).get("sentences_per_second"),
-            capsule=self.ledger.read_capsule(train),
+            sentences_per_second=view.sentences_per_second,
+            capsule=view.capsule,
             also=self._also(row) | figures_of(scored),
             text=_text(record, row, scored),
         )

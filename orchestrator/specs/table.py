@@ -35,7 +35,7 @@ FIGURE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 RESERVED = ("bleu", "sacrebleu", "tokenised", "mteval", "rouge1", "rouge2", "rougeL")
 """Figure names of score records, which `also` and `means` may not use."""
 FAILED = "failed"
-"""The value of `expect: {bleu: failed}`, and the status of such a run (`ledger.outcome`)."""
+"""The value of `expect: {bleu: failed}`, and the status of such a run (`ledger.run_view`)."""
 _UNIT = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 Kind = Literal["run", "quoted", "analysis"]

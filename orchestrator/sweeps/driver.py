@@ -14,11 +14,12 @@ from rich.console import Console
 
 from orchestrator.files.canonical import digest
 from orchestrator.files.folders import make
-from orchestrator.ledger import component_sources, object_store, sweep_files
+from orchestrator.ledger import component_sources, object_store
 from orchestrator.ledger.export import export
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.ledger.sweep_files import with_claims
+from orchestrator.ledger.run_view import FINISHED
+from orchestrator.ledger.sweep_files import SweepFile, with_claims
 from orchestrator.safe_text import log, visible
 from orchestrator.specs.precision import warned
 from orchestrator.specs.row import Row
@@ -30,7 +31,7 @@ from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.parameters import check_initial
 from orchestrator.sweeps.phases import phase
 from orchestrator.sweeps.rerun import set_aside_results
-from orchestrator.sweeps.row import needs_training, result_of, spec_is_damaged
+from orchestrator.sweeps.row import needs_training, result_of, spec_is_damaged, view_of
 from orchestrator.sweeps.task import Task
 from orchestrator.sweeps.tasks import group_jobs, make_tasks, topological_levels
 from orchestrator.tracking.sweeps import BackgroundProjector
@@ -61,8 +62,9 @@ def execute(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions
         make(folder, option)
     preflight.check_tracking(options)
     preflight.prepare_corpora(tasks, options.data_dir, options.cache_dir)
-    (options.results / "sweeps").mkdir(parents=True, exist_ok=True)
-    with RunLock(options.results / "sweeps" / f"{options.slug}.lock"):
+    lock = SweepFile.of(options.results, options.slug).lock
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with RunLock(lock):
         object_store.push(options.results)  # results that an earlier process could not publish
         sweep = Sweep(tasks, options, engine)
         if options.again:
@@ -78,16 +80,17 @@ class Sweep:
         self.tasks, self.options, self.engine = tasks, options, engine
         self.console = Console(file=sys.stderr)
         self.ledger = Ledger(options.results, list(options.mirrors))
+        self.file = SweepFile.of(options.results, options.slug)
         self.asha = self._asha()
 
     def run(self) -> list[dict[str, Any]]:
         self._write_sweep()
-        component_sources.warn(
-            {(t.id, t.seed): self.ledger.read_train(t.train_key) for t in self.tasks}, self.ledger, self.options.arguments
-        )
+        changed = {(task.id, task.seed): view_of(task, self.ledger).changed for task in self.tasks}
+        for line in component_sources.warnings(changed, self.options.arguments):
+            log(f"warning: {line}")
         stopped = {} if self.asha is None else self.asha.stopped()
         pending = self._pending(stopped)
-        specs = [(id, task.run_spec) for id, task in {task.id: task for task in pending}.items()]
+        specs = [(id, task.spec) for id, task in {task.id: task for task in pending}.items()]
         check_initial(specs)
         for line in warned(specs):
             log(line)
@@ -130,11 +133,11 @@ class Sweep:
         blocked = {}
         for task in level:
             for parent in (p for p in self.tasks if p.train_key == task.parent_key):
-                record = self.ledger.read_train(parent.train_key) or {}
+                training = view_of(parent, self.ledger).training
                 if parent.name in failures:
                     blocked[task.name] = f"its parent {parent.name} failed: {failures[parent.name]}"
-                elif record.get("status") in ("diverged", "failed"):
-                    blocked[task.name] = f"its parent {parent.name} {record['status']}: {record.get('reason') or 'no reason known'}"
+                elif training.get("status") in ("diverged", "failed"):
+                    blocked[task.name] = f"its parent {parent.name} {training['status']}: {training.get('reason') or 'no reason known'}"
         return blocked
 
     def _pending(self, stopped: dict[str, int]) -> list[Task]:
@@ -153,11 +156,10 @@ class Sweep:
         return pending[::-1]
 
     def _is_final(self, task: Task, stopped: dict[str, int]) -> bool:
-        result = result_of(task, self.ledger)
-        status = result["status"]
-        if status == "done" and spec_is_damaged(task, self.ledger):
+        outcome = view_of(task, self.ledger).outcome
+        if outcome.status == "done" and spec_is_damaged(task, self.ledger):
             return False
-        return result["failed_as_stated"] or status in ("done", "diverged") or (status == "stopped" and task.name in stopped)
+        return outcome.finished or (outcome.status == "stopped" and task.name in stopped)
 
     def _start_order(self, tasks: list[Task]) -> list[Task]:
         """Start order. ASHA decides by order of arrival, so pinned rows come first and the rest is shuffled with the recorded seed."""
@@ -172,7 +174,7 @@ class Sweep:
         if s["kind"] != "asha":
             return None
         pinned = {task.name for task in self.tasks if task.pinned}
-        path = self.options.results / "sweeps" / f"{self.options.slug}.asha.json"
+        path = self.file.asha
         tolerance = s.get("tolerance", 0.0)
         return Asha(list(s["rungs"]), float(s.get("reduction_factor", 3)), s.get("mode", "min"), pinned, path, tolerance)
 
@@ -180,7 +182,7 @@ class Sweep:
         """Records the runs that ASHA stopped, whose Ray workers have ended by now."""
         stopped = self.asha.stopped() if self.asha else {}
         for task in self.tasks:
-            if task.name not in stopped or self._status(task) in ("done", "diverged", "stopped"):
+            if task.name not in stopped or view_of(task, self.ledger).trained in ("done", "diverged", "stopped"):
                 continue
             rung = stopped[task.name]
             metrics = self.ledger.read_rungs(task.train_key).get(rung, {})
@@ -197,11 +199,8 @@ class Sweep:
     def _record_failed(self, failures: dict[str, str]) -> None:
         """Records failures for readers of the ledger. The next call retries them."""
         for task in self.tasks:
-            if task.name in failures and self._status(task) not in ("done", "diverged"):
+            if task.name in failures and view_of(task, self.ledger).trained not in FINISHED:
                 self._write_train(task, {"status": "failed", "reason": failures[task.name], "steps": 0})
-
-    def _status(self, task: Task) -> str | None:
-        return (self.ledger.read_train(task.train_key) or {}).get("status")
 
     def _write_train(self, task: Task, record: dict[str, Any]) -> None:
         task.run_dir.mkdir(parents=True, exist_ok=True)
@@ -217,13 +216,14 @@ class Sweep:
 
     def _write_sweep(self) -> None:
         """Writes RESULTS/sweeps/SWEEP.json: the rows, their specs and keys."""
-        path = self.options.results / "sweeps" / f"{self.options.slug}.json"
-        existing = sweep_files.read_or_tell(path) or {}
+        existing = self.file.record()
         rows = []
         for task in self.tasks:
             parts = task.id.split("/")
             address = {"paper": parts[0], "table": parts[1] if len(parts) > 1 else "", "row": "/".join(parts[2:])}
-            row = {"id": task.id, "label": task.label, "seed": task.seed, "keys": task.keys, "spec": task.spec, "also": task.also}
+            also = {name: {"score": other.spec.model_dump(), "keys": other.keys.as_dict()} for name, other in task.also.items()}
+            row = {"id": task.id, "label": task.label, "seed": task.seed, "keys": task.keys.as_dict(), "also": also}
+            row |= {"spec": task.spec.model_dump()}
             rows.append(row | address | ({} if task.failed_below is None else {"failed_below": task.failed_below}))
         record = {
             "sweep_id": self.options.slug,
@@ -236,7 +236,7 @@ class Sweep:
         if claims := with_claims(existing.get("claims", []), self.options.claims, time.time()):
             record["claims"] = claims
         record |= {"looks": existing["looks"]} if "looks" in existing else {}
-        sweep_files.write(path, record)
+        self.file.write(record)
 
     @contextmanager
     def _tracking(self) -> Iterator[None]:

@@ -6,7 +6,6 @@ learned from runs that are done in the same way. A run that a scheduler may yet 
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,9 +14,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from orchestrator.ledger.outcome import outcome_of
+from orchestrator.files.json_lines import records_in
+from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
-from orchestrator.ledger.run_lock import owner
+from orchestrator.ledger.run_view import RunView
 
 ENDED = ("done", "stopped", "diverged", "failed")
 """States of a run with which a sweep has nothing more to do."""
@@ -42,20 +42,20 @@ class Tail:
             data = file.read()
         complete = data[: data.rfind(b"\n") + 1]
         self.offset += len(complete)
-        return [json.loads(line) for line in complete.splitlines() if line.strip()]
+        return list(records_in(complete))
 
 
 @dataclass
-class Progress:
-    """One run. steps, total: updates done and planned, 0 if unknown. rate: seconds per update. score: BLEU on the test set.
+class RunProgress:
+    """How far one run is. steps, total: updates done and planned, 0 if unknown. rate: seconds per update. score: BLEU on the test set.
 
+    scorings: keys by name of the scoring, as in `RunView.read`.
     decoding: seconds of its decodings and of tuning the length penalty; None until `learn` has found it done.
     """
 
     row: str
     seed: int
-    train_key: str
-    score_keys: Sequence[str]
+    scorings: Mapping[str, Keys]
     failed_below: float | None = None
     workers: int = 1
     status: str = "waiting"
@@ -70,6 +70,10 @@ class Progress:
     @property
     def name(self) -> str:
         return f"{self.row}:{self.seed}"
+
+    @property
+    def train_key(self) -> str:
+        return self.scorings[""].train or ""
 
     @property
     def left(self) -> int:
@@ -95,19 +99,16 @@ class Progress:
         stopped: runs that the scheduler has stopped, whose records are written at the sweep's end.
         """
         before = self.status
-        record = ledger.read_train(self.train_key)
-        scores = [ledger.read_score(self.train_key, key) for key in self.score_keys]
-        outcome = outcome_of(record, scores, self.failed_below)
-        if outcome.status in ENDED:
-            self.status = outcome.status
-            self.steps = int((record or {}).get("steps") or self.steps)
+        view = RunView.read(ledger, self.scorings, self.failed_below)
+        if view.status in ENDED:
+            self.status, self.steps = view.status, view.steps or self.steps
         elif self.name in (stopped or {}):
             self.status = "stopped"
-        elif owner(ledger.run_dir(self.train_key) / "lock") is not None:
-            self.status = "decoding" if outcome.status == "trained" or (self.total and self.steps >= self.total) else "running"
+        elif view.is_held:
+            self.status = "decoding" if view.status == "trained" or (self.total and self.steps >= self.total) else "running"
         else:
             self.status = "interrupted" if self.steps else "waiting"
-        self.score = next((float(score["bleu"]) for score in scores[:1] if score and score.get("bleu") is not None), None)
+        self.score = view.bleu
         return self.status in ENDED and before not in ENDED
 
     def learn(self, ledger: Ledger) -> None:
@@ -139,7 +140,7 @@ class Forecast:
         return f"about {duration(self.seconds)} {what} (until {end}, {self.device_seconds / 3600:.2g} device-hours)"
 
 
-def forecast(runs: Sequence[Progress]) -> Forecast:
+def forecast(runs: Sequence[RunProgress]) -> Forecast:
     rates, usual = _means((run.row, run.rate) for run in runs)
     decodings, usual_decoding = _means((run.row, run.decoding) for run in runs)
     left = [run for run in runs if run.status not in ENDED]
@@ -167,14 +168,14 @@ def _means(figures: Iterable[tuple[str, float | None]]) -> tuple[dict[str, float
     return {row: fmean(values) for row, values in rows.items()}, fmean([v for values in rows.values() for v in values] or [0.0])
 
 
-def summary(runs: Sequence[Progress], ahead: Forecast) -> str:
+def summary(statuses: Sequence[str], ahead: Forecast) -> str:
     """`3 of 12 runs ended (3 done), 2 running, 7 waiting; about 4 min left (until 13:40, 0.1 device-hours)`."""
-    counts = Counter(run.status for run in runs)
+    counts = Counter(statuses)
     ended = ", ".join(f"{counts[state]} {state}" for state in ENDED if counts[state])
     number = sum(counts[state] for state in ENDED)
-    parts = [f"{number} of {len(runs)} runs ended" + (f" ({ended})" if ended else "")]
+    parts = [f"{number} of {len(statuses)} runs ended" + (f" ({ended})" if ended else "")]
     parts += [f"{counts[state]} {state}" for state in OPEN if counts[state]]
-    return ", ".join(parts) + ("" if number == len(runs) else f"; {ahead.text()}")
+    return ", ".join(parts) + ("" if number == len(statuses) else f"; {ahead.text()}")
 
 
 def short_names(rows: list[str]) -> dict[str, str]:

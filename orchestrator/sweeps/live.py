@@ -19,7 +19,7 @@ from rich.text import Text
 from orchestrator.ledger.results import Ledger
 from orchestrator.safe_text import visible
 from orchestrator.sweeps.asha import stopped_runs
-from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, Progress, Tail, forecast, short_names, summary
+from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, RunProgress, Tail, forecast, short_names, summary
 from orchestrator.sweeps.task import Task
 from orchestrator.training.warm_start import describe
 
@@ -66,6 +66,9 @@ class LiveProgress:
     def forecast(self) -> Forecast:
         return forecast(list(self.runs.values()))
 
+    def _summary(self) -> str:
+        return summary([run.status for run in self.runs.values()], self.forecast())
+
     def _follow(self) -> None:
         wait = POLL_SECONDS
         while not self._closed.wait(wait):
@@ -88,9 +91,9 @@ class LiveProgress:
                 self._print_line(f"{name}: {run.status}")
         if time.monotonic() - self._told > SILENCE:
             active = [f"{name} step {run.steps}/{run.total or '?'}" for name, run in self.runs.items() if run.status in WORKING]
-            self._print_line("; ".join([*active[:3], summary(list(self.runs.values()), self.forecast())]))
+            self._print_line("; ".join([*active[:3], self._summary()]))
 
-    def _tell(self, name: str, run: Progress, line: dict[str, object]) -> None:
+    def _tell(self, name: str, run: RunProgress, line: dict[str, object]) -> None:
         run.add(line)
         messages = [str(line["warning"])] if "warning" in line else []
         messages += [describe(line["warm_start"])] if "warm_start" in line else []  # type: ignore[arg-type]
@@ -99,10 +102,10 @@ class LiveProgress:
         if "valid/nll" in line:
             self._print_line(f"{name}: step {run.steps}/{run.total or '?'}  {run.note}")
 
-    def _ended(self, name: str, run: Progress) -> None:
+    def _ended(self, name: str, run: RunProgress) -> None:
         run.learn(self.ledger)
         what = f"{name}: {run.status}" + ("" if run.score is None else f", BLEU {run.score:.2f}")
-        self._print_line(f"{what}; {summary(list(self.runs.values()), self.forecast())}")
+        self._print_line(f"{what}; {self._summary()}")
         if run.status in ("diverged", "failed") and self._failed is not None:
             self._failed(what)
 
@@ -117,13 +120,13 @@ class LiveProgress:
 
     def _render(self) -> RenderableType:
         runs = list(self.runs.values())
-        line = Text(summary(runs, self.forecast()))
+        line = Text(self._summary())
         return Group(rows_table(runs, self.console.height - OTHER_LINES, self.console.width), line)
 
 
-def rows_table(runs: Sequence[Progress], lines: int, width: int) -> Table:
+def rows_table(runs: Sequence[RunProgress], lines: int, width: int) -> Table:
     """A line a row over its seeds: of more than `lines`, those that are being worked on, then those that ended last."""
-    rows: dict[str, list[Progress]] = {}
+    rows: dict[str, list[RunProgress]] = {}
     for run in runs:
         rows.setdefault(run.row, []).append(run)
     table = Table(box=None, pad_edge=False, expand=False)
@@ -154,7 +157,7 @@ def rows_table(runs: Sequence[Progress], lines: int, width: int) -> Table:
     return table
 
 
-def _bar(runs: Sequence[Progress]) -> ProgressBar:
+def _bar(runs: Sequence[RunProgress]) -> ProgressBar:
     """Over the updates of runs. One that has ended counts as whole, one of unknown length as the longest."""
     longest = max(run.total for run in runs)
     totals = [run.total or longest for run in runs]
@@ -162,14 +165,13 @@ def _bar(runs: Sequence[Progress]) -> ProgressBar:
     return ProgressBar(total=max(1, sum(totals)), completed=done, width=BAR)
 
 
-def _progress(task: Task) -> Progress:
-    keys = [key for scoring in task.scorings.values() if (key := scoring.keys.score) is not None]
-    run = Progress(task.id, task.seed, task.train_key, keys, task.failed_below, task.workers)
-    run.total = int((task.spec.get("train") or {}).get("max_steps") or 0)
+def _progress(task: Task) -> RunProgress:
+    run = RunProgress(task.id, task.seed, task.scoring_keys, task.failed_below, task.workers)
+    run.total = task.spec.train.max_steps or 0
     return run
 
 
-def _urgency(runs: list[Progress]) -> int:
+def _urgency(runs: list[RunProgress]) -> int:
     states = {run.status for run in runs}
     return 0 if states & set(WORKING) else 1 if states & set(ENDED) else 2
 

@@ -10,11 +10,10 @@ from typing import Any
 
 from orchestrator.data import expected_text, prepare, store
 from orchestrator.data.store import Prepared
-from orchestrator.ledger import component_sources
 from orchestrator.ledger.keys import Keys, keys_of, manifest_key
-from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
+from orchestrator.ledger.run_view import RunView
 from orchestrator.specs import precision
 from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.gc_pause import no_garbage_collection
@@ -32,7 +31,7 @@ class Planned:
     """One row and seed.
 
     status: new | done | failed | shared | stopped | needs-data. stopped: by ASHA, final for its sweep, but `run` resumes it. failed: by the
-    row's own rule (see `ledger.outcome`), for `reason`; nothing is left to do. done, with a reason: the training diverged. new, with a
+    row's own rule (see `ledger.run_view`), for `reason`; nothing is left to do. done, with a reason: the training diverged. new, with a
     reason: done, but a new row starts from its weights, which are not here.
     same_as: the earlier row of this plan with the same score key.
     changed: source files edited since the training (see `ledger.component_sources`).
@@ -251,10 +250,8 @@ def _plan_row(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, 
     same_as, shared = first.get(keys.score), all(key in first for key in score_keys)
     for key in score_keys:
         first.setdefault(key, row.id)
-    record = ledger.read_train(keys.train)
-    scores = (ledger.read_score(keys.train, key) for key in score_keys)
-    outcome = outcome_of(record, scores, row.failed_below)
-    status, reason = "new", ""
+    view = RunView.read(ledger, {"": keys, **also}, row.failed_below, texts=True)
+    outcome, status, reason = view.outcome, "new", ""
     if outcome.as_stated:
         status, reason = outcome.status, outcome.reason
     elif outcome.finished:
@@ -263,4 +260,4 @@ def _plan_row(row: Row, seed: int, data: Data, ledger: Ledger, first: dict[str, 
         status = "shared"
     elif outcome.status == "stopped":
         status = "stopped"
-    return Planned(row.id, seed, keys, params, status, same_as, also, reason, changed=component_sources.changed(record, ledger))
+    return Planned(row.id, seed, keys, params, status, same_as, also, reason, changed=view.changed)

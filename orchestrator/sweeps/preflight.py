@@ -60,14 +60,14 @@ def _by_data(tasks: Sequence[Task]) -> Iterator[tuple[DataSpec, list[Task]]]:
     """Groups the tasks by distinct data section."""
     groups: dict[str, list[Task]] = {}
     for task in tasks:
-        groups.setdefault(task.run_spec.data.model_dump_json(), []).append(task)
+        groups.setdefault(task.spec.data.model_dump_json(), []).append(task)
     for group in groups.values():
-        yield group[0].run_spec.data, group
+        yield group[0].spec.data, group
 
 
 def check_positions(task: Task, prepared: Prepared) -> None:
     """UserError if a sentence of the training, validation or test data is longer than the model's learned positions."""
-    model = task.run_spec.model
+    model = task.spec.model
     if model.positions != "learned":
         return
     tests = dict.fromkeys(scoring.spec.test for scoring in task.scorings.values())
@@ -84,7 +84,7 @@ def check_metrics(tasks: Iterable[Task]) -> None:
     """UserError with a line for each row whose BLEU needs packages that are not installed."""
     problems = []
     for task in tasks:
-        target = corpora.load_entry(task.run_spec.data.corpus).tgt
+        target = corpora.load_entry(task.spec.data.corpus).tgt
         for scoring in task.scorings.values():
             try:
                 check_installed(scoring.spec, target)
@@ -99,7 +99,7 @@ def check_precision(tasks: Sequence[Task]) -> None:
     if "RAY_ADDRESS" in os.environ:  # the cluster's machines decode, not this one
         return
     problems = []
-    for row, precision in {task.id: task.run_spec.decode.precision for task in tasks}.items():
+    for row, precision in {task.id: task.spec.decode.precision for task in tasks}.items():
         try:
             if precision != "fp32":
                 inference.check_precision(precision, best_device())

@@ -61,6 +61,6 @@ def _made_by_other_code(task: Task) -> bool:
         return False
     try:
         state: Any = json.loads((steps[-1] / "state.json").read_bytes())
-        return bool(state["progress"]["origin"]["sources"] != component_sources.hashes(task.run_spec.model))
+        return bool(state["progress"]["origin"]["sources"] != component_sources.hashes(task.spec.model))
     except (OSError, ValueError, KeyError, TypeError):
         return True

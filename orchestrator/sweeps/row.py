@@ -22,11 +22,11 @@ from orchestrator.decoding.translate import decode_corpus
 from orchestrator.decoding.validation_bleu import rung_bleu
 from orchestrator.files.json_lines import executed_steps
 from orchestrator.ledger import component_sources, object_store
-from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.provenance import collect
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_lock import RunLock
+from orchestrator.ledger.run_view import RunView
 from orchestrator.ledger.statistics import pack
 from orchestrator.ledger.weights import copy_into
 from orchestrator.scoring.rouge import figures_of
@@ -45,6 +45,11 @@ def ledger_of(task: Task, lock: RunLock | None = None) -> Ledger:
     return Ledger(Path(task.results), [Path(m) for m in task.mirrors], lock=lock)
 
 
+def view_of(task: Task, ledger: Ledger) -> RunView:
+    """The state of the task's run. A score with damaged translations is missing, since `run_row` makes both again."""
+    return RunView.read(ledger, task.scoring_keys, task.failed_below, texts=True)
+
+
 def run_row(
     task: Task,
     runtime: Runtime,
@@ -55,21 +60,21 @@ def run_row(
 
     decide: called with the metrics of each rung; returns whether to continue. LockedError if another live process owns the run.
     """
-    prepared = prepare(task.run_spec.data, None if task.data_dir is None else Path(task.data_dir), Path(task.cache_dir))
+    prepared = prepare(task.spec.data, None if task.data_dir is None else Path(task.data_dir), Path(task.cache_dir))
     task.run_dir.mkdir(parents=True, exist_ok=True)
     if not runtime.is_main:
         if _any_worker(runtime, False):
             object_store.pull(task.run_dir)  # on another machine: the main worker has published the checkpoint
             _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
         return {}
-    devices = runtime.world_size * (1 if runtime.device.type == "cuda" else task.run_spec.train.threads)
+    devices = runtime.world_size * (1 if runtime.device.type == "cuda" else task.spec.train.threads)
     with (
         RunLock(task.run_dir / "lock", runtime.claim) as lock,
         record_usage(Path(task.results), task.sweep, devices),
         closing(HistoryReporter(task.run_dir / "history.jsonl")) as history,
     ):
         ledger = ledger_of(task, lock)
-        ledger.sweep(task.train_key)
+        ledger.remove_temporary(task.train_key)
         own: list[Reporter] = [history, RungReporter(ledger, task.train_key, decide), *reporters]
         record = ledger.read_train(task.train_key)
         store = Store(task.run_dir, task.train_key, lock)
@@ -93,36 +98,18 @@ def _any_worker(runtime: Runtime, flag: bool) -> bool:
 
 def needs_training(task: Task, ledger: Ledger) -> bool:
     """Stopped and failed runs resume. A finished run without weights (in a mirror) trains again only for what needs its weights."""
-    record = ledger.read_train(task.train_key)
-    if record is None or record["status"] in ("stopped", "failed"):
+    view = view_of(task, ledger)
+    if view.trained in (None, "stopped", "failed"):
         return True
-    needs_weights = task.weights_needed or _needs_decoding(task, ledger)
-    return record["status"] == "done" and needs_weights and not Store(task.run_dir, task.train_key).has_weights()
-
-
-def _missing_scorings(task: Task, ledger: Ledger) -> list[Scoring]:
-    """Scorings without a score: the row's own, or those of `also`."""
-    return [s for s in task.scorings.values() if _score(task, ledger, s) is None]
-
-
-def _score(task: Task, ledger: Ledger, scoring: Scoring) -> dict[str, Any] | None:
-    """The record of a score. None if it is missing, or its decoding is damaged: both are then made again."""
-    keys = scoring.keys
-    if keys.score is None or (keys.decode is not None and ledger.decoding_is_damaged(task.train_key, keys.decode)):
-        return None
-    return ledger.read_score(task.train_key, keys.score)
-
-
-def _needs_decoding(task: Task, ledger: Ledger) -> bool:
-    """Returns whether a translation is missing."""
-    keys = [s.keys.decode for s in _missing_scorings(task, ledger)]
-    return any(key is None or ledger.read_decode(task.train_key, key) is None for key in keys)
+    missing = [task.scorings[name].keys.decode for name, score in view.scores.items() if score is None]
+    undecoded = any(key is None or ledger.read_decode(task.train_key, key) is None for key in missing)
+    return view.trained == "done" and (task.weights_needed or undecoded) and not Store(task.run_dir, task.train_key).has_weights()
 
 
 def _train(
     task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, lock: RunLock | None, reporters: Sequence[Reporter]
 ) -> dict[str, Any]:
-    spec = task.run_spec
+    spec = task.spec
     init_weights, origin = None, dict[str, Any](sources=component_sources.hashes(spec.model))
     if task.parent_key is not None:
         object_store.pull(Path(task.results) / task.parent_key[:16])
@@ -158,7 +145,7 @@ def spec_is_damaged(task: Task, ledger: Ledger) -> bool:
 
 
 def _write_spec(task: Task, ledger: Ledger) -> None:
-    ledger.write_spec(task.train_key, {"id": task.id, "seed": task.seed, "spec": task.spec, "keys": task.keys})
+    ledger.write_spec(task.train_key, {"id": task.id, "seed": task.seed, "spec": task.spec.model_dump(), "keys": task.keys.as_dict()})
 
 
 def load_model(task_spec: RunSpec, prepared: Prepared, store: Store, device: torch.device) -> Transformer:
@@ -172,19 +159,20 @@ def load_model(task_spec: RunSpec, prepared: Prepared, store: Store, device: tor
 def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: Ledger, store: Store) -> None:
     """Computes missing scores. Scorings of one test set share its decoding."""
     model: Transformer | None = None
-    for scoring in _missing_scorings(task, ledger):
+    scores = view_of(task, ledger).scores
+    for scoring in [scoring for name, scoring in task.scorings.items() if scores[name] is None]:
         decode_key, score_key, test = scoring.keys.decode, scoring.keys.score, scoring.spec.test
         assert decode_key is not None and score_key is not None
         decoded = ledger.read_decode(task.train_key, decode_key)
         if decoded is None:
             if model is None:
-                cpu.use(task.run_spec.train.threads)
-                model = load_model(task.run_spec, prepared, store, runtime.device)
+                cpu.use(task.spec.train.threads)
+                model = load_model(task.spec, prepared, store, runtime.device)
             _decode(task, model, prepared, ledger, scoring)
             decoded = ledger.read_decode(task.train_key, decode_key)
             assert decoded is not None
         scored = score(decoded["hypotheses"], decoded["tokens"], prepared, test, scoring.spec)
-        if warnings := metric_warnings(prepared, task.run_spec.data, scoring.spec):
+        if warnings := metric_warnings(prepared, task.spec.data, scoring.spec):
             scored["doubts"] = warnings
         record = {
             "key": score_key,
@@ -197,7 +185,7 @@ def _decode_and_score(task: Task, runtime: Runtime, prepared: Prepared, ledger: 
 
 
 def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, scoring: Scoring) -> None:
-    key, search = scoring.keys.decode, task.run_spec.model_copy(update={"score": scoring.spec}).search
+    key, search = scoring.keys.decode, task.spec.model_copy(update={"score": scoring.spec}).search
     assert key is not None
     tuned = {}
     if scoring.keys.tune is not None:
@@ -233,33 +221,28 @@ def _decode(task: Task, model: Transformer, prepared: Prepared, ledger: Ledger, 
 def result_of(task: Task, ledger: Ledger) -> dict[str, Any]:
     """Returns the public record of a row and seed. status: `new` without a record, `trained` if a score is missing.
 
-    failed_as_stated: it failed by the row's own rule (see `ledger.outcome`), which is an outcome, not an error.
+    failed_as_stated: it failed by the row's own rule (see `ledger.run_view`), which is an outcome, not an error.
     also: {"bleu", "signature"} of each other scoring by name, null if it is missing.
     changed: source files of components that were edited since the training (see `ledger.component_sources`).
     """
-    keys = task.run_keys
-    train_record = ledger.read_train(task.train_key) or {}
-    decoded = ledger.read_decode_record(task.train_key, keys.decode) if keys.decode else None
-    scores = {name: _score(task, ledger, s) for name, s in task.scorings.items()}
-    scored = scores[""]
-    outcome = outcome_of(train_record, scores.values(), task.failed_below)
+    view = view_of(task, ledger)
     return {
         "id": task.id,
         "seed": task.seed,
-        "keys": task.keys,
-        "status": outcome.status,
-        "reason": outcome.reason,
-        "failed_as_stated": outcome.as_stated,
-        "steps": train_record.get("steps", 0),
-        **_figure(scored),
-        "chrf": scored["chrf"]["score"] if scored else None,
-        "also": {name: _figure(record) for name, record in scores.items() if name},
-        "params": train_record.get("params"),
-        "tokens_per_second": train_record.get("tokens_per_second"),
-        "sentences_per_second": decoded["sentences_per_second"] if decoded else None,
-        "weights_sha256": train_record.get("weights_sha256"),
-        "seconds": train_record.get("seconds"),
-        "changed": component_sources.changed(train_record, ledger),
+        "keys": task.keys.as_dict(),
+        "status": view.status,
+        "reason": view.outcome.reason,
+        "failed_as_stated": view.outcome.as_stated,
+        "steps": view.steps,
+        **_figure(view.score),
+        "chrf": view.score["chrf"]["score"] if view.score else None,
+        "also": {name: _figure(record) for name, record in view.scores.items() if name},
+        "params": view.training.get("params"),
+        "tokens_per_second": view.training.get("tokens_per_second"),
+        "sentences_per_second": view.sentences_per_second,
+        "weights_sha256": view.training.get("weights_sha256"),
+        "seconds": view.training.get("seconds"),
+        "changed": view.changed,
         "result": object_store.display_path(task.run_dir),
     }
 

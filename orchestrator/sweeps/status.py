@@ -10,9 +10,9 @@ from rich.table import Table
 
 from orchestrator.ledger import sweep_files
 from orchestrator.ledger.results import Ledger
-from orchestrator.ledger.run_lock import owner
+from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.sweeps.asha import stopped_runs
-from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, Progress, duration, forecast, short_names, summary
+from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, RunProgress, duration, forecast, short_names, summary
 from orchestrator.tables import cell, make_table
 
 RECENT = 10
@@ -22,7 +22,7 @@ RECENT = 10
 def recent_sweeps(results: Path, others: int = RECENT) -> tuple[list[Path], int]:
     """The files of the sweeps that run and of the last `others` that were started, by name; and how many more sweeps there are."""
     paths = sorted(sweep_files.paths(results), key=lambda path: (_started(path), path), reverse=True)
-    idle = [path for path in paths if owner(path.with_suffix(".lock")) is None]
+    idle = [path for path in paths if SweepFile(path).driver is None]
     return sorted(set(paths) - set(idle[others:])), len(idle[others:])
 
 
@@ -53,8 +53,8 @@ def sweep_status(results: Path, *, name: str | None = None, paths: Iterable[Path
     for path in sweep_files.paths(results) if paths is None else paths:
         if (record := sweep_files.read_or_tell(path)) is None or (name is not None and not is_of_sweep(name, path.stem, record)):
             continue
-        holder = owner(path.with_suffix(".lock"))
-        rows, ahead = _rows(ledger, record["rows"], stopped_runs(path.with_suffix(".asha.json")), driven=holder is not None)
+        holder = SweepFile(path).driver
+        rows, ahead = _rows(ledger, record["rows"], stopped_runs(SweepFile(path).asha), driven=holder is not None)
         driver = None if holder is None else {name: holder.get(name) for name in ("pid", "host", "epoch")}
         about = {"sweep": path.stem, "name": record.get("name") or path.stem, "driver": driver}
         left = {"seconds_left": ahead.seconds, "device_seconds_left": ahead.device_seconds, "decoding_counted": ahead.decoding}
@@ -66,11 +66,9 @@ def summary_of(sweep: dict[str, Any]) -> str:
     """Who drives the sweep, how many of its runs ended, and when it will end."""
     driver = sweep["driver"]
     state = "not running" if driver is None else f"driven by process {driver['pid']} on {driver['host']}"
-    runs = [
-        Progress(row["id"], row["seed"], "", (), status="waiting" if row["status"] == "new" else row["status"]) for row in sweep["rows"]
-    ]
+    statuses = ["waiting" if row["status"] == "new" else row["status"] for row in sweep["rows"]]
     ahead = Forecast(*(sweep[name] for name in ("seconds_left", "device_seconds_left", "decoding_counted")))
-    told = summary(runs, ahead) if driver is not None else summary(runs, ahead).partition(";")[0]
+    told = summary(statuses, ahead) if driver is not None else summary(statuses, ahead).partition(";")[0]
     return f"{sweep['sweep']}: {state}; {told}"
 
 
@@ -115,20 +113,13 @@ def _rows(ledger: Ledger, rows: list[dict[str, Any]], stopped: Mapping[str, int]
     return found, ahead
 
 
-def _progress(ledger: Ledger, row: dict[str, Any], stopped: Mapping[str, int]) -> Progress:
+def _progress(ledger: Ledger, row: dict[str, Any], stopped: Mapping[str, int]) -> RunProgress:
     """Reads one run. Without files it is `new`."""
-    key = row["keys"]["train"]
-    run = Progress(row["id"], row["seed"], key, _score_keys(row), row.get("failed_below"))
+    run = RunProgress(row["id"], row["seed"], sweep_files.scorings_of(row), row.get("failed_below"))
     run.total = int(((row.get("spec") or {}).get("train") or {}).get("max_steps") or 0)
-    for line in ledger.history(key):
+    for line in ledger.history(run.train_key):
         run.add(line)
     run.look(ledger, stopped)
     if run.status == "waiting":
         run.status = "new"
     return run
-
-
-def _score_keys(row: dict[str, Any]) -> list[str]:
-    """Score keys of the row's own scoring and of its others (files of older sweeps have none)."""
-    scorings = (row["keys"], *(other["keys"] for other in (row.get("also") or {}).values()))
-    return [keys["score"] for keys in scorings if keys.get("score") is not None]

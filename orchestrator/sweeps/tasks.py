@@ -12,7 +12,7 @@ from orchestrator.specs.corpora import REQUIRED, load_entry
 from orchestrator.specs.row import Row
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, also_keys, keys_for
-from orchestrator.sweeps.task import Task
+from orchestrator.sweeps.task import Scoring, Task
 
 
 def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOptions) -> list[Task]:
@@ -48,8 +48,8 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
             id=row.id,
             seed=spec.seed,
             label=row.label or row.id,
-            spec=spec.model_dump(),
-            keys=keys_for(row, data).as_dict(),
+            spec=spec,
+            keys=keys_for(row, data),
             results=str(options.results.resolve()),
             parent_key=None if parent is None else keys_for(parent, data).train,
             data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
@@ -58,7 +58,7 @@ def make_tasks(rows: Sequence[Row], seeds: Sequence[int], options: ExecutionOpti
             workers=options.workers or row.workers,
             pinned=row.pinned,
             sweep=options.slug,
-            also={other: {"score": score.model_dump(), "keys": also[other].as_dict()} for other, score in row.also.items()},
+            also={other: Scoring(score, also[other]) for other, score in row.also.items()},
             failed_below=row.failed_below,
             remote=object_store.url(options.results),
         )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 
@@ -43,7 +41,7 @@ FIRST = ("valid/nll", "train/nll")
 """Written before the others: the UI's comparison opens with the metric that a run had first."""
 
 
-def read_points(path: Path, start: int) -> tuple[list[Point], list[str]]:
+def read_points(reports: Iterable[Mapping[str, Any]], start: int) -> tuple[list[Point], list[str]]:
     """Finite metrics in order, to five digits, and `key@step` of the others.
 
     If a step is reported again after a crash, the first report counts.
@@ -53,7 +51,7 @@ def read_points(path: Path, start: int) -> tuple[list[Point], list[str]]:
     points: list[Point] = []
     nonfinite: list[str] = []
     last: dict[str, int] = {}
-    for line in _lines(path):
+    for line in reports:
         step = line.get("step")
         if not isinstance(step, int):
             continue
@@ -72,18 +70,3 @@ def read_points(path: Path, start: int) -> tuple[list[Point], list[str]]:
 
 def _shortened(value: float) -> float:
     return value if value.is_integer() else float(f"{value:.5g}")
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return
-    whole, _, _ = data.rpartition(b"\n")
-    for text in whole.split(b"\n"):
-        try:
-            record = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(record, dict):
-            yield record

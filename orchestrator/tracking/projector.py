@@ -28,7 +28,7 @@ from orchestrator.tracking.history import Point
 from orchestrator.tracking.lineage import write_lineage
 from orchestrator.tracking.overview import Finished, overview, rounded, row_names, words
 from orchestrator.tracking.pages import ARTIFACT, copy_page
-from orchestrator.tracking.source import FINAL, RunResult, SweepRecord, SweepRow, read_result, read_sweep, run_directory, stamp
+from orchestrator.tracking.source import FINAL, RunResult, SweepRecord, SweepRow, read_result, read_sweep, stamp
 from orchestrator.tracking.store import MlflowStore, StoredRun
 from orchestrator.tracking.views import colours
 
@@ -198,8 +198,7 @@ class Projector:
         return stored.finished[row.key].state
 
     def _is_active(self, train_key: str) -> bool:
-        run = run_directory(self.roots, train_key)
-        return run is not None and owner(run / "lock") is not None
+        return owner(self.results / train_key[:16] / "lock") is not None
 
     def _write(self, sweep: SweepRecord, stored: _SweepRuns, row: SweepRow, result: RunResult, state: str) -> None:
         """Writes `nmt.projected` with the last request and then the status, so that the next call completes an interrupted one."""

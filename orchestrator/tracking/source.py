@@ -4,7 +4,7 @@
                               "keys": {"train", "decode", "score"}, "spec": {..resolved}, "also": {NAME: {"keys"}}, "failed_below": BLEU}]}
     ROOT/TRAIN16/            train.json, decode/DECODE16.{json,txt}, score/SCORE16.json, history.jsonl, spec.yaml, capsule.json
 
-A file that is missing, damaged or of another key counts as absent, as for the commands that read the ledger and report the damage.
+The results come from `RunView`, as in every other command: what `table` refuses, MLflow does not show.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.ledger import superseded, sweep_files
-from orchestrator.ledger.outcome import outcome_of
-from orchestrator.ledger.records import DamagedError, read_record
+from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_view import RunView
+from orchestrator.safe_text import log_once
 from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.tracking.history import Point, number, read_points
 
@@ -48,7 +50,13 @@ class SweepRow:
     again: int = 0
     """Number of superseded results of its training (see `ledger.superseded`); the store has one run for each."""
     failed_below: float | None = None
-    """BLEU below which the row, like a diverged one, counts as failed (see `ledger.outcome`); None for no bound."""
+    """BLEU below which the row, like a diverged one, counts as failed (see `ledger.run_view`); None for no bound."""
+
+    @property
+    def scorings(self) -> dict[str, Keys]:
+        """Keys by name of the scoring, the row's own ("") first."""
+        own = {"": Keys(self.train, self.decode, self.score)}
+        return own | {name: Keys(self.train, None, score) for name, score in self.also.items()}
 
     @property
     def key(self) -> str:
@@ -78,9 +86,9 @@ class RunResult:
     steps: int
     metrics: dict[str, float]
     tags: dict[str, str]
-    points: list[Point] = field(default_factory=list)
-    nonfinite: list[str] = field(default_factory=list)
-    artifacts: dict[str, Path] = field(default_factory=dict)
+    points: list[Point]
+    nonfinite: list[str]
+    artifacts: dict[str, Path]
     content: str = ""
     commit: str = ""
     """Of the code that trained it, as far as known."""
@@ -107,55 +115,38 @@ def read_sweep(path: Path) -> SweepRecord:
         raise ValueError(f"{path}: not a sweep file ({type(error).__name__}: {error})") from error
 
 
-def run_directory(roots: Sequence[Path], train_key: str) -> Path | None:
-    """The run's folder in the first root in which it is finished, else in the first that has one."""
-    candidates = roots[:1] if superseded.folders(roots[0], train_key[:16]) else roots  # mirrors are older than what was superseded
-    folders = [root / train_key[:16] for root in candidates]
-    finished = [folder for folder in folders if (folder / "train.json").exists()]
-    return next(iter(finished + [folder for folder in folders if folder.is_dir()]), None)
-
-
 def stamp(roots: Sequence[Path], row: SweepRow) -> tuple[Any, ...] | None:
     """Modification times and sizes of the row's files; None if there are none."""
-    if row.train is None or (run := run_directory(roots, row.train)) is None:
+    if row.train is None:
         return None
-    stats: list[Any] = [str(run)]
-    for path in _files(run, row):
-        try:
-            status = path.stat()
-            stats.append((status.st_mtime_ns, status.st_size))
-        except OSError:
-            stats.append(None)
-    return tuple(stats) if any(mark is not None for mark in stats[1:]) else None
+    names = [*_results(row), "history.jsonl", "spec.yaml"]
+    stats = [_stat(run / name) for run in Ledger(roots[0], roots[1:]).places(row.train) for name in names]
+    return tuple(stats) if any(mark is not None for mark in stats) else None
 
 
 def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> RunResult | None:
-    """The results of a row; None if there are none."""
-    if row.train is None or stamp(roots, row) is None or (run := run_directory(roots, row.train)) is None:
+    """The results of a row; None if there are none, or, with a warning, if a file holds the record of another run."""
+    if row.train is None or stamp(roots, row) is None:
         return None
-    train_path, decode_path, score_path, history_path, spec_path, *also_paths = _files(run, row)
-    train, decode, score = _json(train_path, row.train), _json(decode_path, row.decode), _json(score_path, row.score)
-    also = {name: _json(_score_file(run, key), key) for name, key in row.also.items()}
-    outcome = outcome_of(train, [] if row.score is None else [score, *also.values()], row.failed_below)
-    state = "running" if outcome.status in ("new", "trained") else outcome.status
-    start = _modified(spec_path) or sweep.started
-    points, nonfinite = read_points(history_path, start)
-    result = RunResult(state, start, None, int(train.get("steps", 0)), _finals(train, decode, score, also), {}, points, nonfinite)
+    ledger = Ledger(roots[0], roots[1:])
+    try:
+        view = RunView.read(ledger, row.scorings, row.failed_below)
+        capsule, files = view.capsule or {}, view.files
+        train, decode, score = view.training, view.decoding or {}, view.score or {}
+    except UserError as error:
+        log_once(f"warning: {error}")
+        return None
+    also = {name: record or {} for name, record in view.scores.items() if name}
+    state = "running" if view.status in ("new", "trained") else view.status
+    start = _modified(ledger, row.train, "spec.yaml") or sweep.started
+    points, nonfinite = read_points(ledger.reports(row.train), start)
+    result = RunResult(state, start, None, view.steps, _finals(train, decode, score, also), {}, points, nonfinite, files)
     if state == "stopped" and points:
         result.end = points[-1].time  # its record is written at the sweep's end
     elif state in FINAL:
-        result.end = max(filter(None, (_modified(path) for path in (train_path, decode_path, score_path, *also_paths))), default=start)
-    capsule = _json(run / "capsule.json", row.train)
-    artifacts = {
-        "train.json": (train_path, train),
-        "spec.yaml": (spec_path, True),
-        "capsule.json": (run / "capsule.json", capsule),
-        "hypotheses.txt": (decode_path.with_suffix(".txt"), decode),
-        "score.json": (score_path, score),
-    }
-    result.artifacts = {name: path for name, (path, record) in artifacts.items() if record and path.is_file()}
+        result.end = max(filter(None, (_modified(ledger, row.train, name) for name in _results(row))), default=start)
     run_tags = {
-        "reason": outcome.reason,
+        "reason": view.outcome.reason,
         "ended_by": train.get("ended_by"),
         "signature": score.get("signature"),
         "weights_sha256": train.get("weights_sha256"),
@@ -196,31 +187,28 @@ def _milliseconds(value: Any, path: Path) -> int:
         return int(value * 1000)
     if isinstance(value, str):
         return int(datetime.fromisoformat(value).timestamp() * 1000)
-    return _modified(path) or 0
+    return int((_stat(path) or (0, 0))[0] / 1e6)
 
 
-def _files(run: Path, row: SweepRow) -> list[Path]:
-    """Paths of train, decode, score, history and spec, then of the scores of `also`."""
-    results = [run / "train.json", run / "decode" / f"{(row.decode or 'none')[:16]}.json", _score_file(run, row.score)]
-    return [*results, run / "history.jsonl", run / "spec.yaml", *(_score_file(run, key) for key in row.also.values())]
+def _results(row: SweepRow) -> list[str]:
+    """Names of the row's records in the folder of its run."""
+    scores = [keys.score for keys in row.scorings.values()]
+    return ["train.json", f"decode/{row.decode or '':.16}.json", *(f"score/{key or '':.16}.json" for key in scores)]
 
 
-def _score_file(run: Path, key: str | None) -> Path:
-    return run / "score" / f"{(key or 'none')[:16]}.json"
-
-
-def _json(path: Path, key: str | None) -> dict[str, Any]:
+def _stat(path: Path) -> tuple[int, int] | None:
+    """(modification time in ns, size) of a file; None if there is none."""
     try:
-        return (None if key is None else read_record(path, key)) or {}
-    except (OSError, DamagedError, UserError):
-        return {}
-
-
-def _modified(path: Path) -> int | None:
-    try:
-        return int(path.stat().st_mtime * 1000)
+        status = path.stat()
+        return status.st_mtime_ns, status.st_size
     except OSError:
         return None
+
+
+def _modified(ledger: Ledger, train_key: str, name: str) -> int | None:
+    """When a file of a run was written, in milliseconds."""
+    stats = (_stat(run / name) for run in ledger.places(train_key))
+    return next((int(found[0] / 1e6) for found in stats if found is not None), None)
 
 
 def _finals(

@@ -122,30 +122,36 @@ class BackgroundProjector:
 def reconcile(
     results: Path, uri: str | None = None, *, mirrors: Sequence[Path] = (), progress: Callable[[int], None] | None = None
 ) -> tuple[Counter[str], list[str]]:
-    """Projects every sweep and analysis. Returns the number of rows in each state, and a line for each unreadable file.
+    """Projects every sweep and analysis. Returns the number of rows in each state, and a line for each unreadable file and each sweep
+    that could not be written (to a server, in three attempts). Later sweeps are written all the same.
 
-    Runs without a live process are no longer RUNNING afterwards. Analyses are not counted. Raises the store's exceptions (those of a server
-    after three failures). progress: called with the number of runs written.
+    Runs without a live process are no longer RUNNING afterwards. Analyses are not counted. Raises the store's exception if no sweep could
+    be written. progress: called with the number of runs written.
     """
     projector = Projector(results, uri, mirrors=mirrors, progress=progress)
     counts: Counter[str] = Counter()
     problems: list[str] = []
+    failures: list[Exception] = []
     for path in paths(Path(results)):
         try:
             sweep = read_sweep(path)
         except (OSError, ValueError) as error:
             problems.append(str(error))
             continue
-        tries = TRIES if projector.store.server else 1
-        while True:
+        tries = TRIES if projector.store.server and not failures else 1
+        while tries:
+            tries -= 1
             try:
                 counts += projector.project(sweep, live=owner(sweep_lock(results, sweep.id)) is not None)
                 break
-            except Exception:
-                tries -= 1
-                if not tries:
-                    raise
-                time.sleep(2)
+            except Exception as error:
+                if tries:
+                    time.sleep(2)
+                else:
+                    failures.append(error)
+                    problems.append(f"{sweep.id}: MLflow cannot be written: {reason(error)}")
+    if failures and not counts:
+        raise failures[0]
     return counts, problems + analyses.project(results, uri)[1]
 
 

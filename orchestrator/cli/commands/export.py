@@ -25,6 +25,6 @@ def export(target: str, seed: int | None, to: Path, options: RowOptions, as_json
     exported = export_row(row, task, prepared, open_ledger(options.results), to)
     if as_json:
         record = {"folder": str(to), "id": row.id, "seed": task.seed, "weights_sha256": exported.weights_sha256, "files": exported.files}
-        print_json(record | {"scores": exported.metadata["scores"], "keys": task.keys})
+        print_json(record | {"scores": exported.metadata["scores"], "keys": task.keys.as_dict()})
     log(f"{to}: {len(exported.files)} files, {sum(exported.files.values())} bytes; weights {exported.weights_sha256}")
     log(f"try:  python {to / 'translate.py'} < source.txt")

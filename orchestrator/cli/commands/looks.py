@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from orchestrator.engines.execute import execute
 from orchestrator.errors import UserError
-from orchestrator.ledger import sweep_files
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
+from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
@@ -51,13 +50,13 @@ def execute_looks(rows: list[Row], seeds: list[int], options: ExecutionOptions) 
 
     A look that was taken stays. None is taken while a run has failed.
     """
-    path = options.results / "sweeps" / f"{options.slug}.json"
-    taken = _taken(path, seeds)
+    file = SweepFile.of(options.results, options.slug)
+    taken = _taken(file, seeds)
     if not taken:
         records = execute(rows, seeds[:FIRST], options)
         if _failed(records):
             return records
-        taken = _keep(path, [take(rows, seeds[:FIRST], seeds, options)])
+        taken = _keep(file, [take(rows, seeds[:FIRST], seeds, options)])
     _print(taken[0], 1)
     ended = _ended(taken[0], rows, seeds, options)
     dropped = {f"{row_id}:{seed}" for row_id in ended for seed in seeds[FIRST:]}
@@ -65,7 +64,7 @@ def execute_looks(rows: list[Row], seeds: list[int], options: ExecutionOptions) 
     if _failed(records) or len(ended) == len(rows):
         return records
     if len(taken) == 1:
-        taken = _keep(path, [*taken, take(rows, seeds, seeds, options, ended)])
+        taken = _keep(file, [*taken, take(rows, seeds, seeds, options, ended)])
     _print(taken[1], 2)
     return records
 
@@ -74,10 +73,10 @@ def _failed(records: Sequence[dict[str, Any]]) -> bool:
     return any(record["status"] not in ("done", "diverged") and not record.get("failed_as_stated") for record in records)
 
 
-def _keep(path: Path, looks: list[Look]) -> list[Look]:
+def _keep(file: SweepFile, looks: list[Look]) -> list[Look]:
     """Writes the looks into the sweep's file."""
-    with RunLock(path.with_suffix(".lock")):
-        sweep_files.write(path, {**(sweep_files.read_or_tell(path) or {}), "looks": looks})
+    with RunLock(file.lock):
+        file.write({**file.record(), "looks": looks})
     return looks
 
 
@@ -140,13 +139,13 @@ def _decide(rows: Sequence[Row], found: dict[str, list[Judged]], start: dict[str
     return decisions
 
 
-def _taken(path: Path, seeds: Sequence[int]) -> list[Look]:
+def _taken(file: SweepFile, seeds: Sequence[int]) -> list[Look]:
     """The looks of earlier calls. UserError if they were for other seeds: a third look would not keep the level."""
-    taken: list[Look] = (sweep_files.read_or_tell(path) or {}).get("looks", [])
+    taken: list[Look] = file.record().get("looks", [])
     for look in taken:
         if look["all_seeds"] != list(seeds):
             known = look["all_seeds"]
-            raise UserError(f"{display(path)}: looks: its seeds are {known}, found {list(seeds)}; expected the same")
+            raise UserError(f"{display(file.path)}: looks: its seeds are {known}, found {list(seeds)}; expected the same")
     return taken
 
 

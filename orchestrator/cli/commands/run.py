@@ -24,8 +24,8 @@ from orchestrator.cli.output import print_json, stdout_to_stderr
 from orchestrator.engines.execute import check_engine, execute
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
-from orchestrator.ledger import sweep_files
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.report import noise_floor
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.find import Finder
@@ -86,7 +86,7 @@ def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOp
 def _tolerance(target: str, rows: list[Row], options: ExecutionOptions) -> dict[str, float]:
     """Rung -> tolerance: those that the sweep's file has, so that a resumed sweep decides alike, else those of the noise floor."""
     scheduler = options.scheduler
-    known = (sweep_files.read_or_tell(options.results / "sweeps" / f"{options.slug}.json") or {}).get("scheduler") or {}
+    known = SweepFile.of(options.results, options.slug).record().get("scheduler") or {}
     recorded = known.get("tolerance")
     if isinstance(recorded, dict) and (known.get("metric"), {*recorded}) == (scheduler["metric"], {str(r) for r in scheduler["rungs"]}):
         return recorded

@@ -9,7 +9,7 @@ from orchestrator.decoding import length_penalty
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import keys_of
 from orchestrator.sweeps.row import ledger_of, run_row
-from orchestrator.sweeps.task import Task
+from orchestrator.sweeps.task import Scoring, Task
 from orchestrator.training.runtime import Runtime
 from tests.unit.training.support import changed
 
@@ -19,9 +19,9 @@ CANDIDATES = [0.0, 1.0, 3.0]
 def task_of(spec, tmp_path, prepared):
     about = manifest(spec.data, None)
     other = spec.model_copy(update={"score": spec.score.model_copy(update={"test": "valid"})})
-    also = {"valid": {"score": other.score.model_dump(), "keys": keys_of(other, about, None).as_dict()}}
-    keys = keys_of(spec, about, None).as_dict()
-    return Task("demo/small/tuned", 1, spec.model_dump(), keys, str(tmp_path), cache_dir=str(prepared.path.parent), also=also)
+    also = {"valid": Scoring(other.score, keys_of(other, about, None))}
+    keys = keys_of(spec, about, None)
+    return Task("demo/small/tuned", 1, spec, keys, str(tmp_path), cache_dir=str(prepared.path.parent), also=also)
 
 
 def spec_of(**penalty):
@@ -40,21 +40,21 @@ def test_the_best_on_validation_is_used_and_remembered(prepared, tmp_path, monke
     spec = spec_of(alpha="tuned", candidates=CANDIDATES)
     task = task_of(spec, tmp_path, prepared)
     with pytest.raises(UserError, match="its length penalty is tuned, and was not yet"):
-        length_penalty.tuned_decode(spec.decode, task.run_keys, ledger_of(task), task.id)
+        length_penalty.tuned_decode(spec.decode, task.keys, ledger_of(task), task.id)
     result = run_row(task, Runtime())
     assert result["status"] == "done" and tried == ["valid"] * 3, "once, though two test sets were decoded"
     ledger = ledger_of(task)
-    record = ledger.read_tune(task.train_key, task.keys["tune"])
+    record = ledger.read_tune(task.train_key, task.keys.tune)
     assert record["alpha"] == 1.0, "the first of equals"
     assert record["candidates"] == [{"alpha": a, "bleu": b} for a, b in zip(CANDIDATES, (10.0, 12.0, 12.0), strict=True)]
-    decoded = ledger.read_decode(task.train_key, task.keys["decode"])
+    decoded = ledger.read_decode(task.train_key, task.keys.decode)
     assert decoded["length_penalty"] == 1.0
-    assert length_penalty.tuned_decode(spec.decode, task.run_keys, ledger, task.id).length_penalty.alpha == 1.0
+    assert length_penalty.tuned_decode(spec.decode, task.keys, ledger, task.id).length_penalty.alpha == 1.0
     # the same text as with that exponent written down
     plain = run_row(other := task_of(spec_of(alpha=1.0), tmp_path, prepared), Runtime())
     assert plain["keys"]["train"] == result["keys"]["train"] and plain["keys"]["decode"] != result["keys"]["decode"]
-    assert ledger.read_decode(task.train_key, other.keys["decode"])["hypotheses"] == decoded["hypotheses"]
-    assert "length_penalty" not in ledger.read_decode(task.train_key, other.keys["decode"])
+    assert ledger.read_decode(task.train_key, other.keys.decode)["hypotheses"] == decoded["hypotheses"]
+    assert "length_penalty" not in ledger.read_decode(task.train_key, other.keys.decode)
 
 
 def test_every_candidate_is_decoded_with_its_own_exponent(prepared, tmp_path, monkeypatch):

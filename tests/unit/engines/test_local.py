@@ -7,6 +7,7 @@ import os
 import pytest
 
 from orchestrator.engines import local
+from orchestrator.ledger.keys import Keys
 from orchestrator.sweeps import row
 from orchestrator.sweeps.task import Task
 from orchestrator.training.reporters import HistoryReporter
@@ -34,7 +35,7 @@ def test_a_run_that_ended_leaves_no_file_open(prepared, tmp_path, monkeypatch):
     monkeypatch.setattr(HistoryReporter, "on_report", lambda *a: (report(*a), during.append(open_files(tmp_path))))
     spec = changed(train={"max_steps": 1, "validate_every": 1, "checkpoint_every": 1, "snapshots": 0})
     tasks = [
-        Task("demo/many/row", seed, spec.model_dump() | {"seed": seed}, keys(seed), str(tmp_path), cache_dir=str(prepared.path.parent))
+        Task("demo/many/row", seed, spec.model_copy(update={"seed": seed}), keys(seed), str(tmp_path), cache_dir=str(prepared.path.parent))
         for seed in range(1, 5)
     ]
 
@@ -45,10 +46,10 @@ def test_a_run_that_ended_leaves_no_file_open(prepared, tmp_path, monkeypatch):
         raise RuntimeError("not this time")
 
     monkeypatch.setattr(row.Trainer, "after_step", ends_badly)
-    again = Task("demo/many/bad", 1, spec.model_dump(), keys(99), str(tmp_path), cache_dir=str(prepared.path.parent))
+    again = Task("demo/many/bad", 1, spec, keys(99), str(tmp_path), cache_dir=str(prepared.path.parent))
     assert list(local.run([[again]], None, "valid/nll")) == [again.name]
     assert open_files(tmp_path) == []
 
 
-def keys(number: int) -> dict[str, str | None]:
-    return {"train": f"{number:064x}"[::-1], "decode": "0" * 64, "score": "1" * 64}
+def keys(number: int) -> Keys:
+    return Keys(f"{number:064x}"[::-1], "0" * 64, "1" * 64)

@@ -9,6 +9,7 @@ import pytest
 from orchestrator.engines import resources as engine_resources
 from orchestrator.engines.resources import Capacity, Demand, Node, ResourceOptions, infeasible, job_demands, max_concurrent, side_by_side
 from orchestrator.errors import UserError
+from orchestrator.ledger.keys import Keys
 from orchestrator.specs import resources
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.memory import estimate
@@ -21,7 +22,7 @@ def task(workers: int = 1, **train: object) -> Task:
     spec = resolve("cluster/smoke.yaml#baseline")[0].spec
     assert spec is not None
     spec = spec.model_copy(update={"train": spec.train.model_copy(update=train)})
-    return Task("demo/small/row", 1, spec.model_dump(), {"train": "k", "decode": None, "score": None}, "results", workers=workers)
+    return Task("demo/small/row", 1, spec, Keys("k", None, None), "results", workers=workers)
 
 
 @pytest.fixture(autouse=True)
@@ -152,11 +153,11 @@ def test_the_sweep_section(cli, tmp_path):
 
 
 def test_the_estimate_grows_with_what_it_counts():
-    spec = task().run_spec
+    spec = task().spec
     base = estimate(spec, 10**6, 1000)
     assert base.weights == 4 * 10**6 and base.moments == 8 * 10**6
     assert estimate(spec, 10**6, 1000, workers=2).activations == pytest.approx(base.activations / 2)
-    assert estimate(task(precision="bf16").run_spec, 10**6, 1000).activations < base.activations
+    assert estimate(task(precision="bf16").spec, 10**6, 1000).activations < base.activations
     deep = spec.model_copy(
         update={"model": spec.model.model_copy(update={"encoder": spec.model.encoder.model_copy(update={"num_layers": 24})})}
     )

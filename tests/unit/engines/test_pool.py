@@ -7,9 +7,11 @@ import json
 import pytest
 
 from orchestrator.engines import pool, pool_worker
+from orchestrator.ledger.keys import Keys
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.task import Task
 from tests.unit.engines import toy_worker
+from tests.unit.training.support import SPEC
 
 ROWS = """\
   a: {train: {max_steps: 2}}
@@ -59,7 +61,7 @@ def run(tmp_path, monkeypatch):
     workers = pool.Pool()
 
     def run(*jobs: str, size: int, asha: Asha | None = None):
-        tasks = [[Task(id, 1, {}, {}, str(tmp_path)) for id in job.split()] for job in jobs]
+        tasks = [[Task(id, 1, SPEC, Keys("0" * 64, None, None), str(tmp_path)) for id in job.split()] for job in jobs]
         try:
             failures = workers.run(tasks, size, asha, "loss", tmp_path / "stop")
         except KeyboardInterrupt:

@@ -21,7 +21,7 @@ def test_killed_at_each_point_old_or_new(tmp_path, forked, point):
     atomic.write_json(path, {"value": 1})
     assert forked(lambda: atomic.write_json(path, {"value": 2}, points="result", step=5), f"result_{point}@5:kill") == -signal.SIGKILL
     assert json.loads(path.read_text()) == {"value": 2 if point == "post_rename" else 1}
-    atomic.sweep(tmp_path)
+    atomic.remove_temporary(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["value.json"]
 
 

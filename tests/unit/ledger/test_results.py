@@ -129,7 +129,7 @@ def test_killed_at_each_point(ledger, forked, bad, kind, point):
         "hypotheses": None,
     }[kind]
     assert (present is not None) == (point == "post_rename" and kind != "hypotheses")
-    ledger.sweep(TRAIN)
+    ledger.remove_temporary(TRAIN)
     assert not [name for name in files(ledger) if "tmp" in name]
     fill(ledger)
     assert bad == []
@@ -397,3 +397,12 @@ def test_full_disk_is_not_acknowledged(ledger, monkeypatch):
     assert ledger.read_train(TRAIN) is None
     ledger.write_train(TRAIN, DONE)
     assert ledger.read_train(TRAIN)["status"] == "done"
+
+
+def test_damaged_reports_are_named(tmp_path, capsys):
+    path = tmp_path / TRAIN[:16] / "history.jsonl"
+    path.parent.mkdir()
+    path.write_text('{"step": 1, "a": 1}\n{"st\n{"step": 2}\n{"step": 1, "b": 2}\n{"step": 3')
+    ledger = Ledger(tmp_path)
+    assert ledger.history(TRAIN) == [{"step": 1, "a": 1, "b": 2}, {"step": 2}] and len(ledger.reports(TRAIN)) == 3
+    assert capsys.readouterr().err == f"warning: {path}: found no JSON object in line 2; passed over\n", "the last line is being written"

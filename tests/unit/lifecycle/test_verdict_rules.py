@@ -123,7 +123,7 @@ def verdict(tmp_path, *, recorded_key: str = KEY, git_commit: str = "1", **train
         where.write_capsule(key, CAPSULE | {"git_commit": commit})
         where.write_decode(key, DECODE, {}, ["x", "y"])
         where.write_score(key, SCORE, {"bleu": 20.0})
-    task = SimpleNamespace(id="a/b/c", train_key=KEY, run_keys=Keys(KEY, DECODE, SCORE), scorings={})
+    task = SimpleNamespace(id="a/b/c", train_key=KEY, keys=Keys(KEY, DECODE, SCORE), scorings={})
     return _verdict(SimpleNamespace(keys={"a/b/c": Keys(recorded_key, DECODE, SCORE)}), task, ledger, fresh, Tolerance())  # type: ignore[arg-type]
 
 
@@ -145,7 +145,7 @@ class Work:
     id: str
     name: str
     train_key: str
-    run_keys: Keys
+    keys: Keys
     workers: int = 1
 
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
 from orchestrator.errors import UserError
-from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_view import outcome_of
 from orchestrator.report.cells import cells
 from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS, several

@@ -26,7 +26,7 @@ def check(train, valid, test, **model):
     spec = changed(model={"positions": "learned", "max_positions": 10} | model, data={"corpus": "toy-smoke", "max_length": 9})
     splits = {"train": pairs(train), "valid": pairs(valid), "other": pairs(test)}
     scorings = {"": SimpleNamespace(spec=ScoreSpec(test="other"))}
-    check_positions(SimpleNamespace(id="a/b", run_spec=spec, scorings=scorings), SimpleNamespace(pairs=splits.__getitem__))
+    check_positions(SimpleNamespace(id="a/b", spec=spec, scorings=scorings), SimpleNamespace(pairs=splits.__getitem__))
 
 
 def test_all_that_is_read_must_have_positions():

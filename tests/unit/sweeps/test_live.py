@@ -13,10 +13,11 @@ import pytest
 from rich.console import Console
 
 from orchestrator.errors import UserError
+from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.sweeps import notify, phases
-from orchestrator.sweeps.forecast import Forecast, Progress, Tail, duration, forecast, summary
+from orchestrator.sweeps.forecast import Forecast, RunProgress, Tail, duration, forecast, summary
 from orchestrator.sweeps.live import LiveProgress, rows_table
 from orchestrator.sweeps.status import summary_of, sweep_status, sweep_table
 from orchestrator.tables import fitted, make_table
@@ -24,8 +25,8 @@ from orchestrator.tables import fitted, make_table
 SECRET = "s3cr3t"
 
 
-def progress(row: str, status: str, steps: int = 0, rate: float | None = None, **more: Any) -> Progress:
-    return Progress(row, 1, "0" * 64, (), status=status, steps=steps, total=100, rate=rate, **more)
+def progress(row: str, status: str, steps: int = 0, rate: float | None = None, **more: Any) -> RunProgress:
+    return RunProgress(row, 1, {"": Keys("0" * 64, None, None)}, status=status, steps=steps, total=100, rate=rate, **more)
 
 
 def test_the_forecast_takes_a_rows_own_speed_then_its_other_seeds_then_the_mean() -> None:
@@ -37,11 +38,11 @@ def test_the_forecast_takes_a_rows_own_speed_then_its_other_seeds_then_the_mean(
     assert ahead.device_seconds == sum(seconds) + seconds[0] and ahead.seconds == sum(seconds) / 2, "two run side by side"
     alone = forecast([slow, progress("t/a/long", "waiting", rate=9.0)])
     assert alone.seconds == 200 + 900, "one runs at a time"
-    assert "; about 18 min of training left (until " in summary([slow], alone), "the time of decoding is not known yet"
+    assert "; about 18 min of training left (until " in summary(["running"], alone), "the time of decoding is not known yet"
     assert ahead.text(0).startswith("about 7 min left (until ")
     assert forecast([progress("t/a/new", "waiting")]) == Forecast(None, None) and forecast([]) == Forecast(0.0, 0.0)
     assert [duration(s) for s in (45, 700, 11_100)] == ["45 s", "12 min", "3 h 05 min"]
-    assert "after the first reports" in summary([other], Forecast(None, None))
+    assert "after the first reports" in summary(["waiting"], Forecast(None, None))
 
 
 def test_a_run_that_resumes_is_timed_anew() -> None:
@@ -60,7 +61,7 @@ def test_the_time_of_decoding_is_learned_from_runs_that_are_done(fake_results: A
     row = fake_results.row("base")
     fake_results.train(row)
     run, ledger = progress(row["id"], "running"), Ledger(fake_results.root)
-    run.train_key = row["keys"]["train"]
+    run.scorings = {"": Keys(**row["keys"])}
     ledger.write_decode(run.train_key, row["keys"]["decode"], {"seconds": 2.5}, ["a"])
     ledger.write_tune(run.train_key, "ab" * 32, {"key": "ab" * 32, "seconds": 4.0})
     run.learn(ledger)
@@ -126,7 +127,7 @@ def test_a_sweep_tells_failures_and_its_end(tmp_path: Path, fake_results: Any) -
     row = fake_results.row("mlrf")
     screen = io.StringIO()
     live = LiveProgress([], Console(file=screen, width=200), Ledger(fake_results.root), told.append)
-    run = Progress(row["id"], 1, row["keys"]["train"], [row["keys"]["score"]])
+    run = RunProgress(row["id"], 1, {"": Keys(**row["keys"])})
     live.runs["mlrf:1"], live.tails["mlrf:1"] = run, type("None", (), {"read": lambda self: []})()
     live._poll()
     assert told == [] and run.status == "waiting"
@@ -157,7 +158,7 @@ def test_without_a_terminal_phases_are_told_at_once_and_again(capsys: pytest.Cap
 
 def test_without_a_terminal_a_run_tells_its_start_and_then_how_far_it_is(fake_results: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     row = fake_results.row("cut")
-    screen, run = io.StringIO(), Progress(row["id"], 1, row["keys"]["train"], [row["keys"]["score"]], total=40)
+    screen, run = io.StringIO(), RunProgress(row["id"], 1, {"": Keys(**row["keys"])}, total=40)
     live = LiveProgress([], Console(file=screen, width=200), Ledger(fake_results.root))
     live.runs["cut:1"], live.tails["cut:1"] = run, Tail(fake_results.run_dir(row) / "history.jsonl")
     fake_results.history(row, 1, 3)

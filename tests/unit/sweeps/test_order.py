@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.engines.execute import Local
+from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.sweeps import driver
 from orchestrator.sweeps.driver import Sweep
@@ -16,12 +17,13 @@ from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.retrain import rank, select
 from orchestrator.sweeps.task import Task
 from orchestrator.sweeps.tasks import group_jobs, topological_levels
+from tests.unit.training.support import SPEC
 
 
 def task(name: str, *, pinned: bool = False, key: str | None = None, parent: str | None = None, workers: int = 1) -> Task:
-    keys = {"train": key or name, "decode": f"d{name}", "score": f"s{name}"}
+    keys = Keys(key or name, f"d{name}", f"s{name}")
     places = {"results": "results", "data_dir": None, "cache_dir": "cache"}
-    return Task(id=f"a/b/{name}", seed=1, label=name, spec={}, keys=keys, parent_key=parent, pinned=pinned, workers=workers, **places)
+    return Task(id=f"a/b/{name}", seed=1, label=name, spec=SPEC, keys=keys, parent_key=parent, pinned=pinned, workers=workers, **places)
 
 
 def sweep(tasks: list[Task], tmp_path: Any, **scheduler: Any) -> Sweep:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.ledger.keys import Keys
-from orchestrator.ledger.outcome import outcome_of
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_view import outcome_of
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.plan import Data, Plan, Planned, also_keys, keys_for, plan
@@ -29,14 +29,14 @@ def test_a_task_has_the_keys_of_the_plan_seed_by_seed(spec: Write, tmp_path: Pat
     planned = {f"{each.id}:{each.seed}": each for each in (*made.parents, *made.rows)}
     tasks = {task.name: task for task in make_tasks([row], [2, 3], ExecutionOptions(name="demo", results=tmp_path, cache_dir=tmp_path))}
     assert [f"{each.id}:{each.seed}" for each in made.parents] == [f"demo/small/{n}:{seed}" for seed in (2, 3) for n in ("first", "second")]
-    assert {name: task.keys for name, task in tasks.items()} == {name: each.keys.as_dict() for name, each in planned.items()}
+    assert {name: task.keys for name, task in tasks.items()} == {name: each.keys for name, each in planned.items()}
     assert len({each.keys.train for each in planned.values()}) == 6
     for seed in (2, 3):
         child, parent = planned[f"demo/small/third:{seed}"], tasks[f"demo/small/second:{seed}"]
         assert tasks[f"demo/small/third:{seed}"].parent_key == parent.train_key
         valid = child.also["valid"]
         assert valid.train == child.keys.train and valid.decode != child.keys.decode and valid.score != child.keys.score
-        assert tasks[f"demo/small/third:{seed}"].also["valid"]["keys"] == valid.as_dict()
+        assert tasks[f"demo/small/third:{seed}"].also["valid"].keys == valid
     seeded = row.at(3)
     assert keys_for(seeded, Data(None)) == planned["demo/small/third:3"].keys
     assert also_keys(seeded, Data(None)) == planned["demo/small/third:3"].also

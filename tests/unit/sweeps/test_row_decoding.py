@@ -95,7 +95,7 @@ def test_a_decoding_says_how_fast_it_was_and_searches_as_the_scoring_asks(monkey
     clock = itertools.count(100.0, 6.0)
     monkeypatch.setattr(row.time, "perf_counter", lambda: next(clock))
     calls = searched(monkeypatch, row, lambda decode: ([5, 5], [5] * 4, [5] * 6))
-    task, books = SimpleNamespace(train_key="t", run_spec=changed(decode={"beam_size": 5})), Books()
+    task, books = SimpleNamespace(train_key="t", spec=changed(decode={"beam_size": 5})), Books()
     scoring = Scoring(ScoreSpec(test="other", beam_size=1), Keys(train="t", decode="d", score="s"))
     row._decode(task, build(SPEC.model.model_dump(), 30, 30, 1), Text(), books, scoring)
     assert (books.decoded["seconds"], books.decoded["sentences"]) == (6.0, 3)
@@ -160,9 +160,9 @@ def test_a_warm_start_trains_from_the_weights_that_its_row_decodes_from(tmp_path
     for name, value in (("last", 1.0), ("best", 2.0)):
         parent.save_weights(name, {"w": torch.full((2,), value)}, {})
     task = SimpleNamespace(
-        run_spec=changed(decode={"checkpoint": "best"}), parent_key="cd" * 32, results=str(tmp_path), train_key=KEY, id="a", seed=1
+        spec=changed(decode={"checkpoint": "best"}), parent_key="cd" * 32, results=str(tmp_path), train_key=KEY, id="a", seed=1
     )
-    task.spec, task.keys, task.rung_bleu, task.rungs, task.run_dir = {}, {}, False, [], tmp_path / KEY[:16]
+    task.keys, task.rung_bleu, task.rungs, task.run_dir = Keys(KEY, None, None), False, [], tmp_path / KEY[:16]
     with pytest.raises(Halted):
         list(row._train(task, Runtime(), SIZES, SimpleNamespace(write_spec=lambda *_: None, read_train=lambda *_: None), None, []))
     assert torch.equal(seen["w"], torch.full((2,), 2.0))

@@ -91,7 +91,7 @@ def test_a_score_may_name_its_own_beam(spec: Write, options: ExecutionOptions, c
     assert beam["also"]["greedy"] == {"bleu": greedy["bleu"], "signature": greedy["signature"]}
     assert beam["also"]["same"]["bleu"] == beam["bleu"]
     tasks = {task.id.rsplit("/", 1)[1]: task for task in make_tasks(rows, [1], options)}
-    also = {name: item["keys"] for name, item in tasks["r"].also.items()}
+    also = {name: item.keys for name, item in tasks["r"].also.items()}
     assert also["greedy"] == tasks["g"].keys and also["same"] == tasks["r"].keys != also["greedy"]
     assert result_of(tasks["r"], Ledger(options.results))["also"] == beam["also"]
 

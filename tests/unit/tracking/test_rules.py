@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,14 +13,16 @@ from typing import Any
 import pytest
 
 from orchestrator.files.documents import sealed
+from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.tracking import projector as tracking_projector
 from orchestrator.tracking.history import Point, number, read_points
 from orchestrator.tracking.names import text
 from orchestrator.tracking.overview import Finished, overview
 from orchestrator.tracking.projector import Projector
-from orchestrator.tracking.source import SweepRecord, read_result, read_sweep, run_directory
+from orchestrator.tracking.source import SweepRecord, read_result, read_sweep
 from orchestrator.tracking.store import MAX_METRICS, MAX_PARAMS, MlflowStore, StoredRun
+from orchestrator.tracking.sweeps import reconcile
 
 
 class Memory:
@@ -229,7 +233,7 @@ def test_a_run_with_a_score_missing_is_not_done(fake_results: Any, tmp_path: Pat
     path.write_text(json.dumps(sealed({"bleu": 33.0}, other)))
     assert state() == ("done", {"bleu": 27.64, "bleu_valid": 33.0})
     path.write_text(json.dumps(sealed({"bleu": 33.0}, "8" * 64)))
-    assert state()[0] == "running", "a record of another key"
+    assert read_result([fake_results.root], sweep.rows[0], sweep) is None, "a record of another key"
     (fake_results.run_dir(row) / "score" / f"{row['keys']['score'][:16]}.json").unlink()
     path.write_text(json.dumps(sealed({"bleu": 33.0}, other)))
     assert state()[0] == "running"
@@ -247,17 +251,35 @@ def test_figures_that_are_no_numbers_are_left_out(fake_results: Any) -> None:
 
 def test_a_finished_run_in_a_mirror_wins_over_an_unfinished_one_here(fake_results: Any, tmp_path: Path) -> None:
     row = fake_results.row("one")
-    key = row["keys"]["train"]
-    (tmp_path / "here" / key[:16]).mkdir(parents=True)
-    assert run_directory([tmp_path / "here", fake_results.root], key) == tmp_path / "here" / key[:16]
     fake_results.finished(row)
-    assert run_directory([tmp_path / "here", fake_results.root], key) == fake_results.run_dir(row)
+    sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row])}.json")
+    (tmp_path / "here" / row["keys"]["train"][:16]).mkdir(parents=True)
+    found = read_result([tmp_path / "here", fake_results.root], sweep.rows[0], sweep)
+    assert found is not None and found.state == "done" and found.artifacts["train.json"] == fake_results.run_dir(row) / "train.json"
+
+
+def test_a_damaged_record_here_gives_way_to_the_one_in_a_mirror(fake_results: Any, tmp_path: Path) -> None:
+    """MLflow shows what `table` reads, and never a file whose digest is wrong."""
+    row = fake_results.row("one")
+    fake_results.finished(row)
+    sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row])}.json")
+    here = tmp_path / "here" / row["keys"]["train"][:16]
+    shutil.copytree(fake_results.run_dir(row), here)
+    for name in ("train.json", f"score/{row['keys']['score'][:16]}.json"):
+        (here / name).write_text((here / name).read_text().replace("27.64", "99.64").replace("123456", "9"))
+    found = read_result([tmp_path / "here", fake_results.root], sweep.rows[0], sweep)
+    assert found is not None and (found.metrics["bleu"], found.metrics["params"]) == (27.64, 123456)
+    assert found.artifacts["score.json"].is_relative_to(fake_results.root) and found.artifacts["hypotheses.txt"].is_relative_to(
+        tmp_path / "here"
+    )
+    alone = read_result([tmp_path / "here"], sweep.rows[0], sweep)
+    assert alone is not None and alone.state == "running" and not {"bleu", "params"} & set(alone.metrics)
 
 
 def test_a_line_that_is_still_being_written_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.write_text('{"step": 0, "loss": 9.0}\n{"step": 0, "loss": 8.0}\n{"step": 1, "loss": "inf"}\n{"step": 12, "loss": 5}')
-    points, nonfinite = read_points(path, 1000)
+    points, nonfinite = read_points(read_lines(path), 1000)
     assert points == [Point("loss", 9.0, 1000, 0)] and nonfinite == ["loss@1"]
 
 
@@ -301,3 +323,24 @@ def test_control_characters_reach_no_tag_and_no_page() -> None:
     run = Finished("fused", 1, "failed", "failed: a | <b>\x1b", 1, {})
     sweep = SweepRecord("s", "s", 1, [])
     assert r"failed: a \| \<b\>\\x1b" in overview(sweep, [run], ["failed"]).tags["mlflow.note.content"]
+
+
+def test_one_sweep_that_cannot_be_written_does_not_end_reconcile(fake_results: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        fake_results.sweep([fake_results.row(name)], name)
+    tried: list[str] = []
+
+    def project(self: Any, sweep: SweepRecord, *, live: bool) -> Counter[str]:
+        tried.append(sweep.id)
+        if sweep.id in failing:
+            raise OSError("no such run")
+        return Counter(pending=1)
+
+    monkeypatch.setattr("orchestrator.tracking.sweeps.Projector.project", project)
+    monkeypatch.setattr("orchestrator.tracking.sweeps.analyses.project", lambda results, uri: (0, []))
+    failing = {"b"}
+    counts, (line,) = reconcile(fake_results.root)
+    assert counts == {"pending": 2} and tried == ["a", "b", "c"] and line.startswith("b: MLflow cannot be written: ")
+    failing = {"a", "b", "c"}
+    with pytest.raises(OSError, match="no such run"):
+        reconcile(fake_results.root)

@@ -163,8 +163,8 @@ def _row_worker(rank: int, port: int, task: dict) -> None:
 def test_nobody_waits_for_a_training_that_is_done(prepared, tmp_path):
     """A run on two workers that was cut off before it was decoded: the main one decodes, the other has nothing to do."""
     spec = _spec("plain")
-    keys = keys_of(spec, manifest(spec.data, None), None).as_dict()
-    task = Task("demo/small/plain", 1, spec.model_dump(), keys, str(tmp_path), cache_dir=str(prepared.path.parent), workers=2)
+    keys = keys_of(spec, manifest(spec.data, None), None)
+    task = Task("demo/small/plain", 1, spec, keys, str(tmp_path), cache_dir=str(prepared.path.parent), workers=2)
     first = run_row(task, Runtime())
     shutil.rmtree(task.run_dir / "score")
     shutil.rmtree(task.run_dir / "decode")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from models.transformer import build
+from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger.results import _history
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.tracking.history import read_points
@@ -118,7 +119,7 @@ def test_the_history_has_a_line_for_each_update(tmp_path):
     ]
     reporter = HistoryReporter(tmp_path / "history.jsonl")
     reporter.on_report(report, None)
-    points, nonfinite = read_points(tmp_path / "history.jsonl", 0)
+    points, nonfinite = read_points(read_lines(tmp_path / "history.jsonl"), 0)
     assert [(p.key, p.step, p.value) for p in points][:3] == [
         (f"{METRIC}.1", 20, 0.5),
         (f"{METRIC}.2", 20, 0.25),
