@@ -69,7 +69,7 @@ class Options:
 
         WordContent is linear, as in the toolkit.
         """
-        space = {"nhid": [0] if task.name == "WordContent" else self.nhid, "dropout": self.dropout, "l2": self.l2}
+        space: dict[str, list[Any]] = {"nhid": [0] if task.name == "WordContent" else self.nhid, "dropout": self.dropout, "l2": self.l2}
         return space if valid >= LEAST_VALID else {name: values[:1] for name, values in space.items()}
 
 
