@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,14 @@ class AnalysisContext:
     cache_dir: Path
     options: dict[str, str] = field(default_factory=dict)
 
+    def each_row(self, analyse_row: Callable[[Subject, list[str]], Records]) -> tuple[Records, list[str]]:
+        """Returns (the records of all rows, the notes that `analyse_row` appended). Raises UserError with the notes without a record."""
+        notes: list[str] = []
+        records = [record for subject in self.subjects for record in analyse_row(subject, notes)]
+        if not records:
+            raise UserError(*dict.fromkeys(notes or [f"{self.subjects[0].row.id}: found nothing to analyse"]))
+        return records, list(dict.fromkeys(notes))
+
     def prepared(self, subject: Subject) -> Prepared:
         """Returns the prepared corpus of the subject. Raises UserError if its text is missing."""
         return prepare(subject.spec.data, self.data_dir, self.cache_dir)
@@ -150,7 +159,7 @@ class AnalysisContext:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The result of an analysis. `records` are the rows of the data file, keyed by `columns`; a missing key is an empty cell.
+    """The result of an analysis. `records` are the rows of the data file; a missing key is an empty cell.
 
     draw: fills an empty figure and may resize it; None if there is nothing to draw. notes: caveats for the reader. summary: lines of text
     below the table on the terminal. shown: columns of that table (default: all). kept: files that the analysis wrote below the root of the
@@ -158,7 +167,6 @@ class Analysis:
     """
 
     kind: str
-    columns: list[str]
     records: Records
     draw: Callable[[Figure], None] | None = None
     notes: list[str] = field(default_factory=list)
@@ -167,13 +175,18 @@ class Analysis:
     kept: list[Path] = field(default_factory=list)
     width: str = "page"
 
+    @property
+    def columns(self) -> list[str]:
+        """The keys of all records, in order of appearance."""
+        return list(dict.fromkeys(name for record in self.records for name in record))
+
 
 def group_by(records: Iterable[dict[str, Any]], *columns: str) -> dict[Any, Records]:
     """Groups records by the values of the columns (a tuple if there are several), in order of appearance."""
     groups: dict[Any, Records] = {}
+    key = itemgetter(*columns)
     for record in records:
-        key = tuple(record[name] for name in columns) if len(columns) > 1 else record[columns[0]]
-        groups.setdefault(key, []).append(record)
+        groups.setdefault(key(record), []).append(record)
     return groups
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -154,10 +154,68 @@ def panels(figure: Figure, count: int, height: float = PANEL, most: int = 3, **m
     return axes[:count]
 
 
-def heat_map(axes: Axes, values: Sequence[Sequence[float | None]], low: float, high: float, colours: str = "viridis") -> Any:
-    """Draws rows of values in [low, high]; None is an empty cell. Returns the image, for a colour bar."""
-    table = np.array([[np.nan if value is None else value for value in row] for row in values], dtype=float)
-    return axes.imshow(np.ma.masked_invalid(table), cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
+@dataclass(frozen=True)
+class HeatMap:
+    """A table of values with the labels of its rows and columns; None is an empty cell. texts: written into cells (row, column)."""
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Sequence[Sequence[float | None]]
+    texts: Mapping[tuple[int, int], str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, records: Records, title: str, rows: str, columns: str, value: str, labels: tuple[str, str] | None = None) -> HeatMap:
+        """Makes a map of records that have keys for the row and the column, with other columns as `labels` if given."""
+        names = [{r[key]: str(r[label]) for r in records} for key, label in zip((rows, columns), labels or (rows, columns), strict=True)]
+        i_names, j_names = (dict(sorted(own.items())) if all(isinstance(key, int) for key in own) else own for own in names)
+        cells = {(r[rows], r[columns]): r[value] for r in records}
+        return cls(title, list(i_names.values()), list(j_names.values()), [[cells.get((i, j)) for j in j_names] for i in i_names])
+
+    def first(self, most: int) -> HeatMap:
+        """Returns the first `most` rows and columns; the title says so."""
+        cut = f", first {most} tokens" if max(len(self.rows), len(self.columns)) > most else ""
+        return HeatMap(self.title + cut, self.rows[:most], self.columns[:most], [row[:most] for row in self.values[:most]], self.texts)
+
+
+def heat_maps(
+    figure: Figure,
+    grid: Sequence[Sequence[HeatMap]],
+    axes_labels: tuple[str, str],
+    bar: str,
+    scale: tuple[float, float, str] | None = None,
+    cell: float = 0.21,
+) -> None:
+    """Draws lines of maps; the first row of a map is at the top.
+
+    axes_labels: of columns and rows. bar: label of the colour bar. scale: (low, high, colours) of all maps; None: each has its own.
+    cell: inches.
+    """
+    across = max(len(line) for line in grid)
+    heights = [1.0 + cell * max(len(each.rows) for each in line) for line in grid]
+    widths = [1.1 + cell * max(len(line[i].columns) for line in grid if i < len(line)) for i in range(across)]
+    figure.set_size_inches(sum(widths) + 0.9, sum(heights) + 0.3)
+    panels = figure.subplots(len(grid), across, squeeze=False, width_ratios=widths, height_ratios=heights)
+    image: Any = None
+    for line, maps in zip(panels, grid, strict=True):
+        for axes in line[len(maps) :]:
+            axes.set_axis_off()
+        for axes, one in zip(line, maps, strict=False):
+            table = np.array(one.values, dtype=float)  # None becomes nan
+            high = np.nanmax(np.abs(table)) or 1.0
+            low, high, colours = scale or ((-high, high, "RdBu_r") if np.nanmin(table) < 0 else (0.0, high, "viridis"))
+            image = axes.imshow(np.ma.masked_invalid(table), cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
+            axes.set_xticks(range(len(one.columns)), [short(name, 14) for name in one.columns])
+            axes.set_yticks(range(len(one.rows)), [short(name, 18) for name in one.rows])
+            axes.tick_params(axis="x", rotation=90 if max(map(len, one.columns)) > 3 else 0)
+            axes.set(title=one.title, xlabel=axes_labels[0], ylabel=axes_labels[1])
+            for (y, x), text in one.texts.items():
+                dark = colours == "viridis" and table[y, x] < low + 0.6 * (high - low)
+                axes.text(x, y, text, ha="center", va="center", fontsize=7, color="white" if dark else "black")
+            if scale is None:
+                figure.colorbar(image, ax=axes, fraction=0.05)
+    if scale is not None:
+        figure.colorbar(image, ax=panels, label=bar, fraction=0.03, aspect=40)
 
 
 def integer_ticks(axes: Axes, nbins: int = 6, *, integer: bool = True) -> None:

@@ -65,7 +65,7 @@ class OptionCurve:
             notes.append("rows are scored differently: see signature")
         notes += intervals.notes([r["over"] for r in records if r["signature"]])
         columns = ["row", "label", "seeds", self.group, self.option, "figure", "bleu", "half_width", "over", "is_start", "signature"]
-        return Analysis(self.kind, columns, records, partial(self.draw, records), notes, shown=columns[:-2], width="column")
+        return Analysis(self.kind, records, partial(self.draw, records), notes, shown=columns[:-2], width="column")
 
     def _analyse_row(self, subject: Subject, intervals: Intervals, starts: set[str | None]) -> Records:
         """Returns the figures of one row over its seeds: its own test set, then those of `also` and `means`."""

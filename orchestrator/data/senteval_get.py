@@ -1,6 +1,6 @@
-"""`nmt-ablate data get senteval-probing`: fetches the ten files from the repository of SentEval.
+"""`nmt-ablate data get senteval-probing` and `data check senteval-probing`: the ten files from the repository of SentEval.
 
-The format of each file is checked before it is renamed to its final name. Existing files are not touched. There are no published hashes.
+A file is checked before it gets its final name. Existing files are not touched. SentEval publishes no hashes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 
-from orchestrator.data.senteval import NAME, TASKS, SentEvalTask, find, read
+from orchestrator.data.senteval import NAME, TASKS, load, read
 from orchestrator.errors import UserError
+from orchestrator.files.no_file import the_file
 
 BASE = "https://raw.githubusercontent.com/facebookresearch/SentEval/main/data/probing"
 TIMEOUT = 60.0
@@ -23,55 +23,43 @@ TIMEOUT = 60.0
 
 def get(data_dir: Path | None, log: Callable[[str], None]) -> list[Path]:
     """Fetches missing files to DIR/senteval-probing and returns them. Raises UserError with a line for each file that failed or is bad."""
-    if data_dir is None:
-        raise UserError(f"data get {NAME} needs --data-dir DIR, the directory to write to")
-    folder = data_dir / NAME
+    folder = _folder(data_dir, "get", "write to")
     folder.mkdir(parents=True, exist_ok=True)
-    written: list[Path] = []
+    missing = [task.file for task in TASKS.values() if the_file([folder / task.file, folder / f"{task.file}.gz"]) is None]
     problems: list[str] = []
-    for task in TASKS.values():
-        if find(task, folder) is not None:
-            continue
-        log(f"{NAME}: {task.file}")
-        try:
-            written.append(_fetch(task, folder))
-        except UserError as error:
-            problems += error.lines
+    for file in missing:
+        log(f"{NAME}: {file}")
+        problems += _fetch(f"{BASE}/{file}", folder / file)
     if problems:
         raise UserError(*problems)
-    return written
+    return [folder / file for file in missing]
 
 
-def _fetch(task: SentEvalTask, folder: Path) -> Path:
-    """Fetches one file, completely or not at all."""
-    url, path = f"{BASE}/{task.file}", folder / task.file
-    tmp = folder / f".{task.file}.tmp"
+def _fetch(url: str, path: Path) -> list[str]:
+    """Fetches one file, completely or not at all. Returns its problems."""
+    tmp = path.with_name(f".{path.name}.tmp")
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, tmp.open("wb") as out:
             shutil.copyfileobj(answer, out)
-        _, faults = read(tmp)
-        if faults:
-            raise UserError(*(f"{url}: delivered a bad file: {fault.removeprefix(f'{tmp}: ')}" for fault in faults))
-        tmp.replace(path)
-    except (URLError, http.client.HTTPException, OSError) as error:
+        faults = [f"{url}: delivered a bad file: {fault.removeprefix(f'{tmp}: ')}" for fault in read(tmp)[1]]
+        if not faults:
+            tmp.replace(path)
+        return faults
+    except (OSError, http.client.HTTPException) as error:
         reason = " ".join(str(getattr(error, "reason", None) or error).split())[:200]
-        raise UserError(f"{NAME}: {url} could not be fetched; is there a network? ({reason})") from None
+        return [f"{NAME}: {url} could not be fetched; is there a network? ({reason})"]
     finally:
         tmp.unlink(missing_ok=True)
-    return path
 
 
 def check(data_dir: Path | None) -> dict[str, Any]:
-    """A report like that of `data check` for a corpus: sizes by task and split, and problems."""
-    if data_dir is None:
-        raise UserError(f"data check {NAME} needs --data-dir DIR, the directory that holds {NAME}")
-    splits: dict[str, dict[str, int]] = {}
-    problems: list[str] = []
-    for task in TASKS.values():
-        if (path := find(task, data_dir / NAME)) is None:
-            problems.append(f"{data_dir / NAME / task.file}[.gz]: no such file; get it with: nmt-ablate data get {NAME} --data-dir DIR")
-            continue
-        parts, faults = read(path)
-        problems += faults
-        splits[task.name] = {split: len(part) for split, part in parts.items()} | {"labels": len(set(parts["tr"].labels))}
+    """Returns a report like `data check` of a corpus: sizes by task and split, and problems."""
+    sets, problems = load(TASKS.values(), _folder(data_dir, "check", "read"))
+    splits = {name: one["split"].value_counts().to_dict() | {"labels": one["label"].nunique()} for name, one in sets.items()}
     return {"corpus": NAME, "splits": splits, "problems": problems, "warnings": []}
+
+
+def _folder(data_dir: Path | None, command: str, purpose: str) -> Path:
+    if data_dir is None:
+        raise UserError(f"data {command} {NAME} needs --data-dir DIR, the directory to {purpose}")
+    return data_dir / NAME

@@ -12,11 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, AnalysisContext, Records, by_row, group_by
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
 from orchestrator.analysis.registry import register
-from orchestrator.errors import UserError
 
-COLUMNS = ["row", "label", "seed", "data", "step", "accuracy"]
 METRICS = {"training": "train/accuracy", "validation": "valid/accuracy"}
 LINES = {"training": "--", "validation": "-"}
 
@@ -24,19 +22,21 @@ LINES = {"training": "--", "validation": "-"}
 @register("accuracy")
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row, data and report: `step` in updates, `accuracy` in percent of target tokens including EOS."""
-    records: Records = []
-    notes = ["training accuracy is of sampled positions with dropout on, validation accuracy of all positions without"]
-    for subject in context.subjects:
-        for data, metric in METRICS.items():
-            curve = context.curve(subject, metric)
-            records += [subject.columns | {"data": data, "step": step, "accuracy": round(100.0 * value, 4)} for step, value in curve]
-            if not curve:
-                notes.append(f"{subject.name}: its history has no {metric}; that curve is missing")
-    if not records:
-        raise UserError(*notes[1:])
+    records, notes = context.each_row(partial(analyse_row, context))
+    notes = ["training accuracy is of sampled positions with dropout on, validation accuracy of all positions without", *notes]
     last = [curve[-1] for curve in group_by(records, "row", "seed", "data").values()]
     summary = [f"{r['row']} seed {r['seed']}: {r['data']} {r['accuracy']:.2f} % at update {r['step']}" for r in last]
-    return Analysis("accuracy", COLUMNS, records, partial(draw, records), notes, summary, width=figures.width_of(len(context.subjects)))
+    return Analysis("accuracy", records, partial(draw, records), notes, summary, width=figures.width_of(len(context.subjects)))
+
+
+def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
+    curves = {data: context.curve(subject, metric) for data, metric in METRICS.items()}
+    notes += [f"{subject.name}: its history has no {METRICS[data]}; that curve is missing" for data, curve in curves.items() if not curve]
+    return [
+        subject.columns | {"data": data, "step": step, "accuracy": round(100.0 * value, 4)}
+        for data, curve in curves.items()
+        for step, value in curve
+    ]
 
 
 def draw(records: Records, figure: Figure) -> None:

@@ -45,7 +45,6 @@ OPTIONS = {
 """rank: rank the full runs by metric (at their end) or by bleu (on the test set). rungs: steps, or auto for T/r, T/r^2, ... cost: `updates`
 (all updates cost the same) or `seconds` (each run's measured time per update). orders: number of shuffles, drawn with `seed`.
 tolerance: as in `sweep.scheduler`, a number or noise."""
-COLUMNS = ["measure", "reduction_factor", "rungs", "row", "label", "seed", "value", "low", "high", "orders"]
 SHOWN = ["measure", "reduction_factor", "rungs", "row", "value", "low", "high"]
 METRICS = ("valid/nll", "valid/ppl", "valid/accuracy")
 
@@ -86,7 +85,7 @@ def analyse(context: AnalysisContext) -> Analysis:
         f"replayed: {len(curves)} full runs, {orders:,} orders of start from seed {seed}, {workers} at a time; pinned: {len(pinned)}",
         f"the best {top}: {', '.join(run.partition('/')[2] for run in best[:top])}, by {ranked_by} of the full runs",
     ]
-    return Analysis("asha", COLUMNS, records, partial(draw, records, metric, top), notes, summary(records, top), SHOWN)
+    return Analysis("asha", records, partial(draw, records, metric, top), notes, summary(records, top), SHOWN)
 
 
 def summary(records: Records, top: int) -> list[str]:

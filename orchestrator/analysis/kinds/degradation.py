@@ -27,7 +27,6 @@ from orchestrator.analysis.translations import TextReferences, bleu, translate
 from orchestrator.ledger.weights import copy_into
 from orchestrator.scoring.scores import References
 
-COLUMNS = ["row", "label", "seed", "layers", "measure", "data", "step", "value", "sentences"]
 LOSSES = {"training": "train/nll", "validation": "valid/nll"}
 TITLES = {
     ("bleu", "training"): "(a) BLEU on sampled training pairs",
@@ -45,17 +44,15 @@ def analyse(context: AnalysisContext) -> Analysis:
     """
     seed = context.integer("seed")
     context.integer("pairs", 1), context.integer("points", 1)  # checked before any translation
-    records: Records = []
-    notes = [
+    with progress_bars() as bars:
+        records, notes = context.each_row(partial(analyse_row, context, bars))
+    notes += [
         f"training BLEU is of pairs sampled by seed {seed}, their references made from subwords; validation BLEU is of the whole set",
         "training nll is of the updates themselves, with dropout; validation nll is without",
     ]
-    with progress_bars() as bars:
-        for subject in context.subjects:
-            records += analyse_row(context, subject, bars, notes)
     if len({context.prepared(subject).key for subject in context.subjects}) > 1:
         notes.append("rows are of different corpora or preparations: their samples differ")
-    return Analysis("degradation", COLUMNS, records, partial(draw, records), list(dict.fromkeys(notes)), summary(records))
+    return Analysis("degradation", records, partial(draw, records), notes, summary(records))
 
 
 def sample(count: int, pairs: int, seed: int) -> list[int]:
@@ -64,7 +61,7 @@ def sample(count: int, pairs: int, seed: int) -> list[int]:
     return sorted(torch.randperm(count, generator=generator)[:pairs].tolist())
 
 
-def analyse_row(context: AnalysisContext, subject: Subject, bars: Progress, notes: list[str]) -> Records:
+def analyse_row(context: AnalysisContext, bars: Progress, subject: Subject, notes: list[str]) -> Records:
     pairs, points = context.integer("pairs", 1), context.integer("points", 1)
     prepared, spec, device = context.prepared(subject), subject.spec, context.device()
     train = prepared.pairs("train")

@@ -41,7 +41,6 @@ from orchestrator.training.validation import BATCH
 Floats = npt.NDArray[np.float64]
 
 QUARTILES = ("simple", "ordinary", "difficult", "challenging")
-COLUMNS = ["row", "label", "seed", "split", "quartile", "sentences", "words", "score_low", "score_high", "bleu", "gain", "metric"]
 SPLITS = {"own": "own test set", "released": "released split"}
 
 
@@ -81,7 +80,7 @@ def analyse(context: AnalysisContext) -> Analysis:
         for record in group:
             record["gain"] = None if base is None or record["bleu"] is None else round(record["bleu"] - base, 4)
     first = f"baseline and first row: {context.subjects[0].row.id}; sentences are scored by {scorer.row.id}"
-    return Analysis("difficulty", COLUMNS, records, partial(draw, records), [first, *dict.fromkeys(notes)], summary(records))
+    return Analysis("difficulty", records, partial(draw, records), [first, *dict.fromkeys(notes)], summary(records))
 
 
 def _scorer(context: AnalysisContext) -> Subject:

@@ -25,10 +25,6 @@ from orchestrator.specs.schema import ModelSpec
 from orchestrator.specs.table import number
 
 COMPARED = ["baseline", "delta", "params_pct", "paper_delta", "paper_params_pct"]
-COLUMNS = [
-    *("row", "label", "corpus", "model", "layers", "embedding", "bleu", "spread", "seeds", "half_width", "over", "params"),
-    *("paper_embedding", "paper_bleu", "paper_params", "dense", *COMPARED),
-]
 SHOWN = ["model", "corpus", "embedding", "bleu", "spread", "params", "paper_bleu", "delta", "params_pct"]
 DENSE = ("concatenated", "dense", "dense_attention_1", "dense_attention_2")
 """Connections and bridges of dense models; models without any of them are baselines."""
@@ -56,7 +52,7 @@ def analyse(context: AnalysisContext) -> Analysis:
         notes.append("rows of one seed have no spread")
     notes += intervals.notes([r["over"] for r in records])
     notes.append("delta, params_pct: BLEU less, and parameters in percent of, those of the baseline at its largest embeddings")
-    return Analysis("embedding-size", COLUMNS, records, partial(draw, records), notes, summary(records), SHOWN)
+    return Analysis("embedding-size", records, partial(draw, records), notes, summary(records), SHOWN)
 
 
 def analyse_row(subject: Subject, intervals: Intervals) -> dict[str, Any] | None:

@@ -17,40 +17,31 @@ from matplotlib.ticker import MaxNLocator
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
 from orchestrator.analysis.registry import register
-from orchestrator.errors import UserError
 from orchestrator.tracking.history import number
 from orchestrator.training.gradient_norms import METRIC
-
-COLUMNS = ["row", "label", "seed", "layer", "step", "norm"]
 
 
 @register("gradient-norms", options={"steps": "10000"})
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row, layer (from 1, the bottom) and logged update up to `steps`. Raises UserError if no run logged any."""
     steps = context.integer("steps", 1)
-    records: Records = []
-    notes: list[str] = []
-    for subject in context.subjects:
-        row_records, bad = analyse_row(context, subject, steps)
-        records += row_records
-        if not row_records:
-            notes.append(
-                f"{subject.name}: its history has no gradient norms; train it with "
-                "--set train.log_gradient_norms=10 into a --results of its own (the option is no part of a run's key)"
-            )
-        elif bad:
-            notes.append(f"{subject.name}: {bad} norms are not finite; left out")
-    if not records:
-        raise UserError(*notes)
-    return Analysis("gradient-norms", COLUMNS, records, partial(draw, records), notes, summary(records))
+    records, notes = context.each_row(partial(analyse_row, context, steps))
+    return Analysis("gradient-norms", records, partial(draw, records), notes, summary(records))
 
 
-def analyse_row(context: AnalysisContext, subject: Subject, steps: int) -> tuple[Records, int]:
-    """Returns (records in order of layers and updates, number of non-finite norms)."""
+def analyse_row(context: AnalysisContext, steps: int, subject: Subject, notes: list[str]) -> Records:
+    """Returns the finite norms in order of layers and updates."""
     history = [r for r in context.ledger.history(subject.train_key) if METRIC in r and r["step"] <= steps]
     points = [(int(layer), report["step"], number(norm)) for report in history for layer, norm in report[METRIC].items()]
     records = [subject.columns | {"layer": layer, "step": step, "norm": norm} for layer, step, norm in sorted(points) if norm is not None]
-    return records, len(points) - len(records)
+    if not records:
+        notes.append(
+            f"{subject.name}: its history has no gradient norms; train it with "
+            "--set train.log_gradient_norms=10 into a --results of its own (the option is no part of a run's key)"
+        )
+    elif len(records) < len(points):
+        notes.append(f"{subject.name}: {len(points) - len(records)} norms are not finite; left out")
+    return records
 
 
 def summary(records: Records) -> list[str]:

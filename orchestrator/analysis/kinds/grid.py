@@ -14,7 +14,6 @@ from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subje
 from orchestrator.analysis.registry import register
 
 NAMES = ("encoder_layers", "decoder_layers", "blocks", "layers_per_block")
-COLUMNS = ["row", "label", *NAMES, *(f"paper_{name}" for name in NAMES), "agrees"]
 SHOWN = ["label", *NAMES, "agrees"]
 VOCAB = 8
 """Vocabulary size of the built model, on which the grid does not depend."""
@@ -25,7 +24,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row with its grid and the paper's. A model without blocks counts as one block."""
     records = [analyse_row(subject) for subject in context.subjects]
     notes = [f"{r['label']}: the paper says otherwise" for r in records if r["agrees"] is False]
-    return Analysis("grid", COLUMNS, records, partial(draw, records), notes, shown=SHOWN)
+    return Analysis("grid", records, partial(draw, records), notes, shown=SHOWN)
 
 
 def analyse_row(subject: Subject) -> dict[str, Any]:

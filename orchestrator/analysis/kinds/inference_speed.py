@@ -20,10 +20,6 @@ from orchestrator.analysis.timing import Case, clock_option, machine, make_case,
 from orchestrator.report.figures import short_id
 from orchestrator.report.speeds import ratio_of
 
-COLUMNS = [
-    *("row", "label", "seed", "weights", "encoder_layers", "params", "tokens_per_second", "low", "high"),
-    *("ratio", "paper", "paper_ratio", "output_tokens"),
-]
 PAPER = "decode_speed"
 """Column of `expect` with the paper's figure, in the paper's unit (Wei et al.: tokens per second)."""
 UNLIMITED = 1 << 40
@@ -54,7 +50,7 @@ def analyse(context: AnalysisContext) -> Analysis:
         notes.append("not every row has trained weights here: every output is made as long as its source")
     if device.type == "cpu" and clock == "wall":
         notes.append("other work on this machine disturbs the wall clock")
-    return Analysis("inference-speed", COLUMNS, records, partial(draw, records), notes, [_line(record) for record in records])
+    return Analysis("inference-speed", records, partial(draw, records), notes, [_line(record) for record in records])
 
 
 def rates(case: Case) -> list[float]:

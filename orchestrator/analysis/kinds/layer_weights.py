@@ -28,15 +28,11 @@ from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by
 from orchestrator.analysis.registry import register
 from orchestrator.decoding.beam import BOS
-from orchestrator.errors import UserError
 
-COLUMNS = ["row", "label", "seed", "side", "component", "way", "reader", "source", "weight"]
 Matrix = dict[int, list[float]]
 """Reader (layer or sub-layer, from 1) -> its weights, the lowest source first."""
 Found = dict[tuple[str, str, str], Matrix]
 """By side, component and way."""
-PANEL = 2.4
-"""Inches."""
 
 
 @register("layer-weights", options={"sentences": "100"}, needs_weights=True)
@@ -45,24 +41,18 @@ def analyse(context: AnalysisContext) -> Analysis:
 
     Options: `sentences`, how many of the test set, or all.
     """
-    records: Records = []
-    notes: list[str] = []
-    for subject in context.subjects:
-        found = analyse_row(context, subject)
-        records += found
-        if not found:
-            notes.append(f"{subject.row.id}: nothing of it weighs layers, or streams, by numbers of its own; left out")
-    if not records:
-        raise UserError(*notes)
-    return Analysis("layer-weights", COLUMNS, records, partial(draw, records), notes, summary(records))
+    records, notes = context.each_row(partial(analyse_row, context))
+    return Analysis("layer-weights", records, partial(draw, records), notes, summary(records))
 
 
-def analyse_row(context: AnalysisContext, subject: Subject) -> Records:
+def analyse_row(context: AnalysisContext, subject: Subject, notes: list[str]) -> Records:
     prepared, test = context.prepared(subject), subject.spec.score.test
     limit = context.limit("sentences")
     sources = prepared.encode(prepared.sources(test)[:limit])
     targets = prepared.encode(prepared.references(test)[0][:limit], "tgt")
     found = weights_of(context.model(subject), zip(sources, targets, strict=True))
+    if not found:
+        notes.append(f"{subject.row.id}: no component of it weighs layers or streams; left out")
     return [
         subject.columns | {"side": side, "component": component, "way": way, "reader": reader, "source": source, "weight": round(weight, 6)}
         for (side, component, way), matrix in found.items()
@@ -166,31 +156,10 @@ def summary(records: Records) -> list[str]:
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """Draws a strip per row with a heat map per matrix: readers from top to bottom, sources from left to right."""
-    strips = [list(group_by(own, "side", "component", "way").values()) for own in group_by(records, "row", "seed").values()]
-    width = max(map(len, strips))
-    figure.set_size_inches(0.6 + PANEL * 1.2 * width, (PANEL + 0.5) * len(strips))
-    grid = figure.subplots(len(strips), width, squeeze=False)
-    for line, strip in zip(grid, strips, strict=True):
-        for axes in line[len(strip) :]:
-            axes.set_axis_off()
-        for axes, own in zip(line, strip, strict=False):
-            _draw_matrix(figure, axes, own)
-
-
-def _draw_matrix(figure: Figure, axes: Any, own: Records) -> None:
-    readers, sources = sorted({r["reader"] for r in own}), sorted({r["source"] for r in own})
-    weight = {(r["reader"], r["source"]): r["weight"] for r in own}
-    high = max(abs(value) for value in weight.values()) or 1.0
-    signed = min(weight.values()) < 0
-    cells = [[weight.get((reader, source)) for source in sources] for reader in readers]
-    image = figures.heat_map(axes, cells, -high if signed else 0.0, high, "RdBu_r" if signed else "viridis")
-    every = max(1, len(readers) // 9)
-    axes.set_yticks(range(0, len(readers), every), readers[::every], fontsize=7)
-    every = max(1, len(sources) // 9)
-    axes.set_xticks(range(0, len(sources), every), sources[::every], fontsize=7)
-    first = own[0]
-    axes.set_title(f"{figures.short(first['label'], 34)}\n{first['side']} {first['component']} {first['way']}", fontsize=7)
-    axes.set_xlabel("source", fontsize=7)
-    axes.set_ylabel("reader", fontsize=7)
-    figure.colorbar(image, ax=axes, fraction=0.05).ax.tick_params(labelsize=6)
+    """Draws a line per row with a heat map per matrix: readers from top to bottom, sources from left to right."""
+    grid = []
+    for own in group_by(records, "row", "seed").values():
+        matrices = group_by(own, "label", "side", "component", "way")
+        titles = {f"{figures.short(label, 34)}\n{side} {component} {way}": each for (label, side, component, way), each in matrices.items()}
+        grid.append([figures.HeatMap.of(each, title, "reader", "source", "weight") for title, each in titles.items()])
+    figures.heat_maps(figure, grid, ("source", "reader"), "weight")

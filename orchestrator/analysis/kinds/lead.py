@@ -9,8 +9,6 @@ from orchestrator.errors import UserError
 from orchestrator.scoring.rouge import FIGURES, rouge
 from orchestrator.specs.bleu_tokenizer import rouge_tokenizer_of
 
-COLUMNS = ["row", "label", "corpus", "test", "sentences", "summaries", *FIGURES, "signature"]
-
 
 @register("lead", options={"sentences": "3"}, needs_runs=False)
 def analyse(context: AnalysisContext) -> Analysis:
@@ -32,7 +30,7 @@ def analyse(context: AnalysisContext) -> Analysis:
         record = {"row": row, "label": f"Lead{count}", "corpus": corpus, "test": test, "sentences": count, "summaries": len(leads)}
         records.append(record | {name: round(scores[name], 4) for name in FIGURES} | {"signature": scores["signature"]})
     notes = ["articles are whole here: data.truncate shortens what a model reads, not the lead"]
-    return Analysis("lead", COLUMNS, records, notes=notes)
+    return Analysis("lead", records, notes=notes)
 
 
 def lead(documents: list[str], count: int) -> list[str]:

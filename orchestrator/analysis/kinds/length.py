@@ -18,8 +18,6 @@ from orchestrator.analysis.registry import register
 from orchestrator.analysis.translations import part_bleu
 from orchestrator.errors import UserError
 
-COLUMNS = ["row", "label", "seed", "test", "group", "sentences", "bleu", "metric", "delta"]
-
 
 @register("length", options={"edges": "15,30,45"})
 def analyse(context: AnalysisContext) -> Analysis:
@@ -32,9 +30,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     for record in records:
         base = first[record["group"]]
         record["delta"] = None if record["bleu"] is None or base is None else round(record["bleu"] - base, 4)
-    return Analysis(
-        "length", COLUMNS, records, partial(draw, records), notes_of(records, context), width=figures.width_of(len(context.subjects))
-    )
+    return Analysis("length", records, partial(draw, records), notes_of(records, context), width=figures.width_of(len(context.subjects)))
 
 
 def analyse_row(context: AnalysisContext, subject: Subject, edges: Sequence[int]) -> Records:

@@ -22,7 +22,6 @@ from orchestrator.report.speeds import ratios
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.table import number
 
-COLUMNS = ["row", "label", "seed", "panel", "measure", "data", "step", "epochs", "seconds", "value", "paper", "note"]
 ENDS = {"to_baseline_loss": "to the baseline's best loss", "to_first_cut": "to the first cut of the rate", "to_end": "to the end"}
 UNITS = {"updates": "", "epochs": "", "epochs_saved": "_pct", "time_saved": "_pct"}
 
@@ -69,7 +68,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     if axis == "seconds":
         notes.append("seconds are by the wall clock of the reports: validations, pauses and other work on the machine count")
     records = measured + curves
-    return Analysis("loss-curves", COLUMNS, records, partial(draw, records, axis), list(dict.fromkeys(notes)), summary(measured))
+    return Analysis("loss-curves", records, partial(draw, records, axis), list(dict.fromkeys(notes)), summary(measured))
 
 
 def panels(subjects: Sequence[Subject], baseline: str | None = None) -> list[Panel]:

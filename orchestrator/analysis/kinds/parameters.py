@@ -19,7 +19,6 @@ from orchestrator.specs.table import number
 from orchestrator.sweeps import parameters
 from orchestrator.sweeps.plan import Data
 
-COLUMNS = ["row", "label", "corpus", "layers", "src_vocab", "tgt_vocab", "params", "paper_params", "baseline", "params_pct", "paper_pct"]
 SHOWN = ["label", "corpus", "params", "paper_params", "params_pct", "paper_pct"]
 
 
@@ -35,7 +34,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     if not records:
         raise UserError(*missing)
     notes = [*missing, "params_pct: in percent of the first row on the same corpus with as many encoder layers"]
-    return Analysis("parameters", COLUMNS, records, partial(draw, records), notes, summary(records), SHOWN)
+    return Analysis("parameters", records, partial(draw, records), notes, summary(records), SHOWN)
 
 
 def _vocabularies(context: AnalysisContext, subject: Subject, missing: list[str]) -> tuple[int, int] | None:

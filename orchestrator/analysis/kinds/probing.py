@@ -7,12 +7,11 @@ not change.
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from rich.progress import Progress
@@ -21,12 +20,12 @@ from sklearn.preprocessing import LabelEncoder
 from models.transformer import Transformer
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
-from orchestrator.analysis.probing import classifier
+from orchestrator.analysis.probing.classifier import ClassifierSetting, Fitted, fit, search, share
 from orchestrator.analysis.probing.features import features
-from orchestrator.analysis.probing.sentences import SentenceSource, Sources, limited
+from orchestrator.analysis.probing.sentences import limited, source_of
 from orchestrator.analysis.progress import progress_bar, progress_bars
 from orchestrator.analysis.registry import register
-from orchestrator.data.senteval import SPLITS, TASKS, ProbingSet, SentEvalTask
+from orchestrator.data.senteval import SPLITS, TASKS, SentEvalTask
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
 from orchestrator.safe_text import visible
@@ -35,7 +34,6 @@ from orchestrator.specs.table import number
 
 DEFAULTS = {
     "tasks": "all",
-    "classifier": "mlp",
     "nhid": "50,100,200",
     "dropout": "0,0.1,0.2",
     "l2": "1e-5,1e-4,1e-3,1e-2",
@@ -43,16 +41,11 @@ DEFAULTS = {
     "seed": "1111",
     "device": "auto",
     "data": "",
-    "derive": "",
     "language": "en",
 }
-"""tasks: names from the toolkit or the paper. limit: instances per split. data: folder of files in SentEval's format. derive: file of plain
-sentences. language: language of these files."""
+"""tasks: names from the toolkit or the paper. nhid: hidden units, 0 for a linear classifier. limit: instances per split. data: folder of
+files in SentEval's format. language: language of these files."""
 SHOWN = ["label", "task", "accuracy", "paper", "delta", "majority", "classes", "train", "test"]
-COLUMNS = [
-    *("row", "label", "seed", "data", "encoders", "task", "column", "accuracy", "valid_accuracy", "paper", "delta", "majority"),
-    *("classes", "train", "valid", "test", "nhid", "dropout", "l2", "epochs"),
-]
 LEAST_VALID = 200
 """Minimum number of va instances to compare settings on; with fewer, the best of twelve settings is mostly luck."""
 ROW_WIDTH = 0.7
@@ -63,7 +56,7 @@ ROW_WIDTH = 0.7
 class Options:
     """Parsed options. limit: maximum number of instances per split."""
 
-    tasks: list[SentEvalTask]
+    tasks: tuple[SentEvalTask, ...]
     nhid: list[int]
     dropout: list[float]
     l2: list[float]
@@ -71,31 +64,30 @@ class Options:
     seed: int
     device: torch.device
 
-    def search_space(self, task: SentEvalTask, valid: int) -> tuple[list[classifier.ClassifierSetting], list[float]]:
-        """Returns (settings of the first stage, weight decays), only the first of each if va has few instances (`valid`).
+    def search_space(self, task: SentEvalTask, valid: int) -> dict[str, Any]:
+        """Returns the arguments of `search`, with one setting if va has few instances (`valid`).
 
-        WordContent always uses a linear classifier, as in the toolkit.
+        WordContent is linear, as in the toolkit.
         """
-        settings = list(classifier.settings([0] if task.name == "WordContent" else self.nhid, self.dropout, self.l2))
-        return (settings, self.l2) if valid >= LEAST_VALID else (settings[:1], self.l2[:1])
+        space: dict[str, list[Any]] = {"nhid": [0] if task.name == "WordContent" else self.nhid, "dropout": self.dropout, "l2": self.l2}
+        return space if valid >= LEAST_VALID else {name: values[:1] for name, values in space.items()}
 
 
 def parse_options(context: AnalysisContext) -> Options:
     """Parses all options. Raises UserError naming the invalid one."""
-    nhid = [0] if context.choice("classifier", "mlp", "logreg") == "logreg" else context.numbers("nhid")
     dropout, l2 = (_rates(name, context.options[name]) for name in ("dropout", "l2"))
-    return Options(_tasks(context.options["tasks"]), nhid, dropout, l2, context.limit(), context.integer("seed"), context.device())
+    tasks = _tasks(context.options["tasks"])
+    return Options(tasks, context.numbers("nhid"), dropout, l2, context.limit(), context.integer("seed"), context.device())
 
 
-def _tasks(text: str) -> list[SentEvalTask]:
+def _tasks(text: str) -> tuple[SentEvalTask, ...]:
     """Parses tasks such as `Length,WC`, by the toolkit's or the paper's names, into the paper's order."""
     known = {name.lower(): task for task in TASKS.values() for name in (task.name, task.column)}
     parts = [part.strip() for part in text.split(",")] if text != "all" else list(TASKS)
     for part in parts:
         if part.lower() not in known:
             raise UserError(f"--option tasks={shown(text)}: found '{shown(part, 40)}'; {nearest(part, TASKS)}")
-    names = {known[part.lower()].name for part in parts}
-    return [task for task in TASKS.values() if task.name in names]
+    return tuple(task for task in TASKS.values() if task in [known[part.lower()] for part in parts])
 
 
 def _rates(name: str, text: str) -> list[float]:
@@ -103,8 +95,8 @@ def _rates(name: str, text: str) -> list[float]:
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError:
-        values = []
-    if not values or not all(0.0 <= value < 1.0 for value in values):
+        values = [-1.0]
+    if not all(0.0 <= value < 1.0 for value in values):
         raise UserError(f"--option {name}={shown(text)}: expected numbers from 0 to below 1, as in {name}={DEFAULTS[name]}")
     return values
 
@@ -117,70 +109,62 @@ def analyse(context: AnalysisContext) -> Analysis:
     paper's, on SentEval's data only. Raises UserError for invalid options or files, or if no row can be probed.
     """
     options = parse_options(context)
-    sources = Sources(context, options.tasks)
-    records: Records = []
-    notes: list[str] = []
     with progress_bars() as bars:
-        for subject in context.subjects:
-            source = sources.of(subject)
-            if isinstance(source, str):
-                notes.append(source)
-                continue
-            records += analyse_row(context, subject, source, options, bars)
-            notes += source.notes
-    if not records:
-        raise UserError(*(notes or ["probing: found no task to do"]))
-    notes = list(dict.fromkeys(notes)) + _notes(records, options)
-    return Analysis("probing", COLUMNS, records, partial(draw, records), notes, summary(records), SHOWN)
+        records, notes = context.each_row(partial(analyse_row, context, options, bars))
+    return Analysis("probing", records, partial(draw, records), notes + _notes(records, options), summary(records), SHOWN)
 
 
-def analyse_row(context: AnalysisContext, subject: Subject, source: SentenceSource, options: Options, bars: Progress) -> Records:
+def analyse_row(context: AnalysisContext, options: Options, bars: Progress, subject: Subject, notes: list[str]) -> Records:
     """Returns one record per task of a row for which there are sentences."""
+    source = source_of(context, subject, options.tasks)
+    if isinstance(source, str):
+        notes.append(source)
+        return []
+    notes += source.notes
     prepared, model = context.prepared(subject), context.model(subject).to(options.device)
     columns = subject.columns | {"data": source.data, "encoders": 1 if model.extra_encoder is None else 2}
     records: Records = []
     for task in options.tasks:
-        if task.name not in source.sets:
-            continue
-        started = time.monotonic()
-        name = f"{subject.name} {task.name}"
-        record = columns | {"task": task.name, "column": task.column}
-        record |= analyse_task(model, prepared, source.sets[task.name], options, task, bars, name)
-        paper = number(subject.expect.get(task.column))
-        comparable = paper is not None and source.data == "senteval"
-        record |= {"paper": paper, "delta": round(record["accuracy"] - paper, 4) if comparable else None}
-        records.append(record)
-        line = f"{name}: {record['accuracy']:.2f} % in {time.monotonic() - started:.0f} s"
-        bars.console.print(visible(line), markup=False, soft_wrap=True)
+        if task.name in source.sets:
+            made = analyse_task(model, prepared, source.sets[task.name], options, task, bars, f"{subject.name} {task.name}")
+            paper = number(subject.expect.get(task.column))
+            comparable = paper is not None and source.data == "senteval"
+            delta = round(made["accuracy"] - paper, 4) if comparable else None
+            bars.console.print(visible(f"{subject.name} {task.name}: {made['accuracy']:.2f} %"), markup=False, soft_wrap=True)
+            records.append(columns | {"task": task.name, "column": task.column} | made | {"paper": paper, "delta": delta})
     return records
 
 
 def analyse_task(
-    model: Transformer, prepared: Prepared, whole: ProbingSet, options: Options, task: SentEvalTask, bars: Progress, name: str
+    model: Transformer, prepared: Prepared, whole: pd.DataFrame, options: Options, task: SentEvalTask, bars: Progress, name: str
 ) -> dict[str, Any]:
     """Returns the columns of one task. The classes are those of the whole tr, so that a limit does not change the problem."""
-    encoder, instances = LabelEncoder().fit(whole["tr"].labels), limited(whole, options.limit, options.seed)
-    lines = [line for split in SPLITS for line in instances[split].sentences]
-    with progress_bar(bars, name, len(lines), "sentences") as advance:
-        vectors = features(model, prepared.encode_text(lines), advance)
-    ends = torch.tensor([len(instances[split]) for split in SPLITS]).cumsum(0).tolist()
-    data = {}
-    for split, start, end in zip(SPLITS, [0, *ends], ends, strict=False):
-        labels = torch.as_tensor(encoder.transform(instances[split].labels), dtype=torch.long)
-        data[split] = classifier.Examples(vectors.at(slice(start, end)), labels.to(options.device))
-    settings, decays = options.search_space(task, len(data["va"]))
-    classes = len(encoder.classes_)
-    with progress_bar(bars, name, len(settings) + len(decays) - 1, "classifiers") as advance:
-        best = classifier.search(data["tr"], data["va"], classes, settings, decays, options.seed, advance)
-    majority = Counter(instances["tr"].labels).most_common(1)[0][0]
+    encoder, instances = LabelEncoder().fit(whole["label"]), limited(whole, options.limit, options.seed)
+    with progress_bar(bars, name, len(instances), "sentences") as advance:
+        vectors, width = features(model, prepared.encode_text(instances["sentence"].tolist()), advance)
+    labels = torch.as_tensor(encoder.transform(instances["label"]), dtype=torch.long, device=options.device)
+    masks = {split: torch.as_tensor((instances["split"] == split).to_numpy(copy=True), device=options.device) for split in SPLITS}
+    data = {split: (vectors[mask], labels[mask]) for split, mask in masks.items()}
+    sizes, classes = {split: len(labels) for split, (_, labels) in data.items()}, len(encoder.classes_)
+    space = options.search_space(task, sizes["va"])
+    fits = sum(len(space["dropout"]) if units else 1 for units in space["nhid"]) + len(space["l2"]) - 1
+    with progress_bar(bars, name, fits, "classifiers") as advance:
+
+        def fit_one(setting: ClassifierSetting) -> Fitted:
+            fitted = fit(data["tr"], data["va"], width, classes, setting, options.seed)
+            advance()
+            return fitted
+
+        best = search(fit_one, **space)
+    majority = data["tr"][1].mode().values
     return {
-        "accuracy": round(100.0 * classifier.share(best.probe, data["te"]), 4),
+        "accuracy": round(100.0 * share(best.probe, data["te"]), 4),
         "valid_accuracy": round(100.0 * best.valid, 4),
-        "majority": round(100.0 * instances["te"].labels.count(majority) / len(instances["te"]), 4),
+        "majority": round(100.0 * (data["te"][1] == majority).double().mean().item(), 4),
         "classes": classes,
-        "train": len(instances["tr"]),
-        "valid": len(instances["va"]),
-        "test": len(instances["te"]),
+        "train": sizes["tr"],
+        "valid": sizes["va"],
+        "test": sizes["te"],
         "nhid": best.setting.nhid,
         "dropout": best.setting.dropout,
         "l2": best.setting.l2,
@@ -221,20 +205,15 @@ def draw(records: Records, figure: Figure) -> None:
     columns, rows = group_by(records, "column"), by_row(records)
     names = list(columns)
     for index, (key, own) in enumerate(rows.items()):
-        offset = ROW_WIDTH * ((index + 0.5) / len(rows) - 0.5)
+        places = [names.index(r["column"]) + ROW_WIDTH * ((index + 0.5) / len(rows) - 0.5) for r in own]
         look = styles[key].line("none")
-        places = [names.index(r["column"]) + offset for r in own]
         axes.plot(places, [r["accuracy"] for r in own], label=styles[key].name, **look)
-        reported = [(place, r["paper"]) for place, r in zip(places, own, strict=True) if r["paper"] is not None]
-        if reported:
-            axes.plot(*zip(*reported, strict=True), **look, markerfacecolor="none")
+        axes.plot(places, [float("nan") if r["paper"] is None else r["paper"] for r in own], **look, markerfacecolor="none")
     for place, own in enumerate(columns.values()):
         low = sum(r["majority"] for r in own) / len(own)
-        label = "commonest label" if place == 0 else "_"
-        axes.hlines(low, place - 0.45, place + 0.45, color="0.6", linewidth=1.0, label=label)
+        axes.hlines(low, place - 0.45, place + 0.45, color="0.6", linewidth=1.0, label="_" if place else "commonest label")
     axes.set_xticks(range(len(columns)), names)
     axes.set_xlim(-0.5, len(columns) - 0.5)
-    paper = "; hollow: the paper" if any(r["paper"] is not None for r in records) else ""
-    axes.set(ylabel=f"accuracy [%]{paper}")
+    axes.set_ylabel("accuracy [%]" + ("; hollow: the paper" if any(r["paper"] is not None for r in records) else ""))
     axes.grid(axis="y")
     figures.legend(figure, axes.get_legend_handles_labels()[0])

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
@@ -27,7 +28,6 @@ from orchestrator.specs.schema import ModelSpec
 
 NAMES = {"low_level_accessible": "access to\nlower layers", "parametric": "parametric", "representation_2d": "two-\ndimensional"}
 SHOWN = ["label", "side", "fusion", *NAMES, "agrees"]
-COLUMNS = ["row", *SHOWN[:-1], *(f"paper_{name}" for name in NAMES), "agrees", "hops"]
 ATOL = 1e-9
 
 
@@ -54,7 +54,7 @@ def analyse(context: AnalysisContext) -> Analysis:
         for r in records
         if r["agrees"] is False
     ]
-    return Analysis("properties", [*COLUMNS, *_layers(records)], records, partial(draw, records), notes, shown=SHOWN)
+    return Analysis("properties", records, partial(draw, records), notes, shown=SHOWN)
 
 
 def analyse_row(subject: Subject) -> Records:
@@ -153,7 +153,7 @@ def draw(records: Records, figure: Figure) -> None:
     left.set_yticks(range(len(records)), [f"{figures.short(r['label'], 28)}\n({r['side']})" for r in records])
     left.set_title("ours (the paper's)")
     high = max(share for row in shares for share in row if share is not None)
-    image = figures.heat_map(right, shares, 0.0, high)
+    image = right.imshow(np.array(shares, dtype=float), vmin=0.0, vmax=high, aspect="auto", interpolation="nearest")
     right.set_xticks(range(width), names)
     right.set(xlabel="layer", title="share of each state")
     figure.colorbar(image, ax=right, label="share of the gradient")

@@ -33,10 +33,6 @@ from orchestrator.sweeps.plan import Data
 OPTIONS = {"baseline": "auto", "samples": "1000", "draw": "12345", "test": "auto", "levels": "0.05,0.01"}
 """baseline: a row's address, or auto. samples, draw: number of bootstrap resamples and their seed. test: auto, both, sign or bootstrap.
 levels: p-values below which a row is marked, the highest first."""
-COLUMNS = [
-    *("row", "label", "seed", "baseline", "bleu", "baseline_bleu", "delta", "low", "high", "wins", "p_bootstrap"),
-    *("better", "worse", "ties", "p_sign", "test", "mark"),
-]
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ def analyse(context: AnalysisContext) -> Analysis:
         raise UserError(*(missing or [f"{context.subjects[0].row.id}: found no row to compare with it; name both rows"]))
     used = [rules[row] for row in dict.fromkeys(record["row"] for record in records)]
     notes, summary = _notes(records, samples, used) + missing, [_line(record) for record in records]
-    return Analysis("significance", COLUMNS, records, partial(draw, records), notes, summary, kept=kept)
+    return Analysis("significance", records, partial(draw, records), notes, summary, kept=kept)
 
 
 def _rule(subject: Subject, context: AnalysisContext) -> Rule:

@@ -25,10 +25,6 @@ from orchestrator.report.figures import short_id
 from orchestrator.report.speeds import FOLDER, SPEEDS, ratio_of
 
 FORMAT = 1
-COLUMNS = [
-    *("row", "label", "seed", "weights", "params", "train_steps_per_second", "train_ratio", "train_low", "train_high", "train_paper"),
-    *("decode_sentences_per_second", "decode_ratio", "decode_low", "decode_high", "decode_paper", "output_tokens"),
-]
 
 
 @register("speed", options={"rounds": "5", "steps": "4", "sentences": "64", "device": "auto", "clock": "auto"}, needs_runs=False)
@@ -48,7 +44,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     about = {"rounds": rounds, "steps": steps, "sentences": sentences, "device": machine(device), "clock": clock, "forced_length": forced}
     path = _save(context, cases, about)
     notes, summary = _notes(cases, about, path), [_line(record) for record in records]
-    return Analysis("speed", COLUMNS, records, partial(draw, records), notes, summary, kept=[path])
+    return Analysis("speed", records, partial(draw, records), notes, summary, kept=[path])
 
 
 def rates(case: Case, work: str) -> list[float]:

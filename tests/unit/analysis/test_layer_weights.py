@@ -106,5 +106,5 @@ def test_a_row_has_records_a_figure_and_a_summary(own: Any) -> None:
     figure = Figure(layout="constrained")
     draw(made.records, figure)
     assert len(figure.axes) == 4, "two heat maps and their bars"
-    with pytest.raises(UserError, match="hop1: nothing of it weighs layers"):
+    with pytest.raises(UserError, match="hop1: no component of it weighs layers"):
         analyse(own.context("layer-weights", "hop1"))
