@@ -84,6 +84,11 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
         data = path.read_bytes()
     except FileNotFoundError:
         return
+    yield from parse_lines(data)
+
+
+def parse_lines(data: bytes) -> Iterator[dict[str, Any]]:
+    """Yields the records of the content of a JSON-lines file, as `read_lines` does."""
     for line in data.split(b"\n"):
         try:
             record = json.loads(line)

@@ -21,6 +21,7 @@ from typing import Any
 from orchestrator.errors import UserError
 from orchestrator.ledger import superseded, sweep_files
 from orchestrator.ledger.outcome import outcome_of
+from orchestrator.ledger.packing import as_folder
 from orchestrator.ledger.records import DamagedError, read_record
 from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.tracking.history import Point, number, read_points
@@ -112,6 +113,8 @@ def run_directory(roots: Sequence[Path], train_key: str) -> Path | None:
     candidates = roots[:1] if superseded.folders(roots[0], train_key[:16]) else roots  # mirrors are older than what was superseded
     folders = [root / train_key[:16] for root in candidates]
     finished = [folder for folder in folders if (folder / "train.json").exists()]
+    if not finished:
+        finished = [found for folder in folders if (found := as_folder(folder)) is not None]
     return next(iter(finished + [folder for folder in folders if folder.is_dir()]), None)
 
 
