@@ -19,12 +19,15 @@ app = typer.Typer(
 
 @app.command("export")
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE.tar", help="The archive to write; a new file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.tar", help="The archive to write; a new file. With --packed, a folder.")],
     results: Results = RESULTS,
     sweep: Annotated[
         list[str] | None, typer.Option("--sweep", help="Only runs of this sweep (as `status` prints it); may be repeated.")
     ] = None,
     weights: Annotated[bool, typer.Option("--weights", help="Also weights, snapshots, and checkpoints of unfinished runs.")] = False,
+    packed: Annotated[
+        bool, typer.Option("--packed", help="Write two small files per table, which commands read with --results; not for training.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write records, translations, scores, histories and sweeps into one plain tar with a sha256 of each file.
@@ -35,12 +38,12 @@ def export(
     """
     from orchestrator.cli.commands.results import export
 
-    export(file, results, sweep or [], weights=weights, as_json=as_json)
+    export(file, results, sweep or [], weights=weights, packed=packed, as_json=as_json)
 
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE.tar", help="An archive that `results export` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.tar", help="An archive or a packed folder that `results export` wrote.")],
     results: Results = RESULTS,
     on_conflict: Annotated[
         str, typer.Option("--on-conflict", help="Runs that differ here: refuse, keep (ours), replace (by theirs).")

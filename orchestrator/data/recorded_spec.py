@@ -14,6 +14,7 @@ from orchestrator.data.prepare import about
 from orchestrator.data.prepare import manifest as manifest_of
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import component_versions, keys_of
+from orchestrator.ledger.packed import exists
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.schema import RunSpec
@@ -32,7 +33,7 @@ def read_spec(ledger: Ledger, train_key: str) -> Record | None:
     except ValidationError as error:
         first = error.errors()[0]
         reason = f"its spec is none that this version can run: {'.'.join(map(str, first['loc']))}: {first['msg']}"
-    path = next(path for run in ledger.places(train_key) if (path := run / "spec.yaml").is_file())
+    path = next(path for run in ledger.places(train_key) if exists(path := run / "spec.yaml"))
     ledger.tell(path, reason)
     return None
 

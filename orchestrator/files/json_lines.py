@@ -92,10 +92,10 @@ def records_in(data: bytes, on_bad: Callable[[int], None] | None = None) -> Iter
             on_bad(number)
 
 
-def read_or_tell(path: Path) -> list[dict[str, Any]]:
-    """`read_lines`, with a warning on stderr that names the lines without a record."""
+def records_or_warning(path: Path, data: bytes) -> list[dict[str, Any]]:
+    """The records in the content of a file, with a warning on stderr that names the lines without a record."""
     bad: list[int] = []
-    records = list(read_lines(path, bad.append))
+    records = list(records_in(data, bad.append))
     if bad:
         lines = ", ".join(map(str, bad[:5])) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
         log_once(f"warning: {path}: found no JSON object in line {lines}; passed over")

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from orchestrator.files import atomic
-from orchestrator.files.documents import read_bytes
-from orchestrator.ledger import superseded
+from orchestrator.ledger import packed, superseded
+from orchestrator.ledger.packed import read_bytes
 from orchestrator.ledger.results import Ledger, Run
 
 
@@ -36,6 +36,7 @@ def export(ledger: Ledger, run: Run | str, dest: Path, texts: bool = True) -> Pa
         text = "".join(json.dumps(report, separators=(",", ":")) + "\n" for report in history)
         path = target.run_dir(key) / "history.jsonl"
         if read_bytes(path) != text.encode():
+            packed.refuse_packed(path.parent)
             atomic.write_text(path, text)
     return target.run_dir(key)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.files.documents import read_object
+from orchestrator.ledger.packed import table_of
 from orchestrator.paths import ROOT, user_cache
 
 MIN_BYTES = 1 << 20
@@ -63,10 +64,13 @@ class Index:
 
 
 def _stamp(path: Path) -> list[int] | None:
+    """Size, times and inode of a file, for a file of a packed run those of its table; None for a missing file."""
     try:
         status = os.stat(path)  # noqa: PTH116 - of thousands of files
     except OSError:
-        return None
+        if path.name != "spec.yaml" or (table := table_of(path)) is None:
+            return None
+        status = table.path.stat()
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 

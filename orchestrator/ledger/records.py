@@ -10,8 +10,9 @@ import yaml
 
 from orchestrator.errors import UserError
 from orchestrator.files.canonical import digest
-from orchestrator.files.documents import KEY, key_in, read_bytes, read_document, unsealed
+from orchestrator.files.documents import KEY, key_in, unsealed
 from orchestrator.files.no_file import no_file
+from orchestrator.ledger.packed import exists, read_bytes, read_document
 from orchestrator.specs.positions import describe, shown
 
 Record = dict[str, Any]
@@ -47,7 +48,7 @@ def read_record(path: Path, key: str | None = None) -> Record | None:
     """
     document = read_document(path)
     if document is None:
-        if (reason := no_file(path)) is None and not path.exists():
+        if (reason := no_file(path)) is None and not exists(path):
             return None
         raise DamagedError(reason or "not a whole record (damaged JSON or digest)")
     if key is not None and document.get("key") != key:

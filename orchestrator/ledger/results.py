@@ -1,6 +1,7 @@
 """The ledger: every result is a small JSON file under its key. It is the single source of truth; MLflow and tables are derived from it.
 
     ROOT/TRAIN16/{train,capsule}.json  spec.yaml  rungs/STEP.json  history.jsonl  decode/DECODE16.{json,txt}  {score,tune}/KEY16.json
+    packed/TABLE.{records,sentences}.zst: runs of the product's own results, read-only (see `packed`)
     (beside it, not part of the ledger: journal.jsonl  lock  lock.json  ckpt/  snapshots/  weights/)
 
 Files are named by the first 16 digits of a key; `key` inside holds all of it, and a mismatch is an error. `digest` is the sha256 of the
@@ -24,11 +25,12 @@ import yaml
 
 from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
-from orchestrator.files.documents import checked, key_in, read_bytes, sealed
-from orchestrator.files.json_lines import read_or_tell
+from orchestrator.files.documents import checked, key_in, sealed
+from orchestrator.files.json_lines import records_or_warning
 from orchestrator.files.no_file import no_file
-from orchestrator.ledger import superseded
+from orchestrator.ledger import packed, superseded
 from orchestrator.ledger.keys import short
+from orchestrator.ledger.packed import read_bytes
 from orchestrator.ledger.records import DamagedError, Record, read_record, read_spec
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.safe_text import log_once
@@ -103,6 +105,7 @@ class Ledger:
         data = "".join(f"{line}\n" for line in hypotheses).encode()
         path = self.run_dir(train_key) / "decode" / f"{short(checked(decode_key))}.txt"
         if read_bytes(path) != data:
+            packed.refuse_packed(path.parents[1])
             if no_file(path) is not None:
                 atomic.set_aside(path)
             atomic.write_bytes(path, data, points="hypotheses", check=self._check)
@@ -140,7 +143,7 @@ class Ledger:
         """Metrics by step, in ascending order."""
         rungs: dict[int, Record] = {}
         for run in self.places(train_key):
-            for path in (run / "rungs").glob("*.json"):
+            for path in packed.files(run / "rungs"):
                 if path.stem.isdecimal() and int(path.stem) not in rungs and (record := self._read(path, train_key)) is not None:
                     rungs[int(path.stem)] = record
         return dict(sorted(rungs.items()))
@@ -163,13 +166,19 @@ class Ledger:
         text = yaml.safe_dump({"key": train_key, **document}, sort_keys=False, allow_unicode=True, width=140)
         path = self.run_dir(train_key) / "spec.yaml"
         if read_bytes(path) != text.encode():
+            packed.refuse_packed(path.parent)
             if self._spec_in(path.parent) is None:
                 atomic.set_aside(path)
             atomic.write_text(path, text, points="spec", check=self._check)
 
     def reports(self, train_key: str) -> list[Record]:
         """Every report in the order of writing. Damaged lines are named in a warning and passed over."""
-        return self._first(train_key, lambda run: read_or_tell(run / "history.jsonl") or None) or []
+
+        def read(run: Path) -> list[Record] | None:
+            path = run / "history.jsonl"
+            return records_or_warning(path, read_bytes(path) or b"") or None
+
+        return self._first(train_key, read) or []
 
     def history(self, train_key: str) -> list[Record]:
         """Reports in order of steps, one per step: a metric that is reported again after a crash replaces the earlier one."""
@@ -187,7 +196,7 @@ class Ledger:
                 found = self._spec_in(run)
             else:
                 found = self._decode_in(run, key) if name.endswith(".txt") else self._read(run / name, key)
-            return None if found is None else run / name
+            return None if found is None else _as_file(run, name)
 
         return self._first(train_key, intact)
 
@@ -197,8 +206,8 @@ class Ledger:
         """Yields every run with at least one readable record, from the first directory that has it. Other files are ignored."""
         seen: set[str] = set()
         for root in (self.root, *self.mirrors):
-            for path in sorted(root.iterdir()) if root.is_dir() else []:
-                if _NAME.fullmatch(path.name) and path.is_dir() and (key := self._key_of(path)) is not None and key not in seen:
+            for path in packed.runs(root):
+                if (key := self._key_of(path)) is not None and key not in seen:
                     seen.add(key)
                     yield Run(key, path, root != self.root)
 
@@ -234,7 +243,7 @@ class Ledger:
     def _each(self, train_key: str, folder: str) -> list[Record]:
         found: dict[str, Record] = {}
         for run in self.places(train_key):
-            for path in sorted((run / folder).glob("*.json")):
+            for path in packed.files(run / folder):
                 if _NAME.fullmatch(path.stem) and (record := self._read(path)) is not None:
                     found.setdefault(record["key"], record)
         return list(found.values())
@@ -270,12 +279,13 @@ class Ledger:
 
     def _write(self, train_key: str, name: str, key: str, record: Mapping[str, Any], points: str, step: int | None = None) -> None:
         self._check()
-        document = sealed(record, key)
+        document = sealed(packed.with_text(record), key)
         path = self.run_dir(train_key) / name
         known = self._read(path, key)
-        if known is None:
-            atomic.set_aside(path)
-        if known is None or digest(known) != document["digest"]:
+        if known is None or digest(packed.with_text(known)) != document["digest"]:
+            packed.refuse_packed(self.run_dir(train_key))
+            if known is None:
+                atomic.set_aside(path)
             atomic.write_json(path, document, points=points, step=step, check=self._check)
 
     def _check(self) -> None:
@@ -289,9 +299,19 @@ class Ledger:
             self.on_bad(path, reason)
 
     def _key_of(self, run: Path) -> str | None:
-        names = (run / "train.json", run / "capsule.json", *sorted((run / "rungs").glob("*.json")))
+        names = (run / "train.json", run / "capsule.json", *packed.files(run / "rungs"))
         found = (key_in(self._read(path), run.name) for path in names)
         return next((key for key in found if key is not None), None) or key_in(self._spec_in(run), run.name)
+
+
+def _as_file(run: Path, name: str) -> Path | None:
+    """The file of a run; for a packed run a copy in the user's cache."""
+    if (run / name).is_file():
+        return run / name
+    from orchestrator.ledger import packing  # deferred: it imports numpy and pyarrow
+
+    folder = packing.as_folder(run)
+    return None if folder is None else folder / name
 
 
 def _say(path: Path, reason: str) -> None:

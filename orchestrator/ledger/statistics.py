@@ -77,9 +77,11 @@ def pack(values: npt.ArrayLike) -> str:
     return f"{kind}:" + base64.b64encode(zlib.compress(np.ascontiguousarray(values, dtype=kind).tobytes(), 9)).decode("ascii")
 
 
-def unpack(text: str, width: int) -> Numbers:
-    """The inverse of `pack`: [N, width]. Raises ValueError for other text."""
-    kind, _, data = text.partition(":")
+def unpack(packed: str | Numbers, width: int) -> Numbers:
+    """The inverse of `pack`: [N, width]. Raises ValueError for other text. An array, as records of packed runs have, is returned."""
+    if isinstance(packed, np.ndarray):
+        return packed.reshape(-1, width)
+    kind, _, data = str(packed).partition(":")
     if kind not in ("<i4", "<f4"):
         raise ValueError(f"found type {kind[:8]!r}; expected <i4 or <f4")
     try:
@@ -92,11 +94,11 @@ def unpack(text: str, width: int) -> Numbers:
 def contradiction(record: Mapping[str, Any]) -> str | None:
     """Describes a score of the record that its own statistics do not give; None if there is none, or no statistics."""
     own = {"bleu": record.get("bleu"), "chrf": (record.get("chrf") or {}).get("score"), "rougeL": record.get("rougeL")}
-    for name, text in (record.get("statistics") or {}).items():
+    for name, packed in (record.get("statistics") or {}).items():
         if (recorded := own.get(name)) is None:
             continue
         try:
-            sums = unpack(str(text), WIDTHS[name]).sum(0)
+            sums = unpack(packed, WIDTHS[name]).sum(0)
         except ValueError as error:
             return f"statistics.{name}: {error}"
         spec = ScoreSpec.model_construct(metric=str(record.get("metric")))  # type: ignore[arg-type]

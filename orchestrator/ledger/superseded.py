@@ -12,6 +12,7 @@ from typing import Any
 
 from orchestrator.faults import fault
 from orchestrator.files import atomic
+from orchestrator.ledger.packed import refuse_packed
 from orchestrator.ledger.run_lock import RunLock
 
 FOLDER = "earlier"
@@ -32,6 +33,7 @@ def generation(root: Path, key: str | None) -> list[int]:
 def set_aside(root: Path, name: str) -> Path:
     """Moves the run's folder and returns its new path. LockedError if a process owns the run."""
     run = root / name
+    refuse_packed(run)
     with RunLock(run / "lock") as lock:
         target = next_folder(root, name)
         target.parent.mkdir(parents=True, exist_ok=True)

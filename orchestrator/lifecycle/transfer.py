@@ -1,5 +1,7 @@
 """Moves a ledger to another machine: `export_ledger` writes an archive, `import_ledger` merges one into a results folder.
 
+`export_packed` writes the packed form, which `Ledger` reads as it is; `import_ledger` turns it into files.
+
 An import is unpacked next to the ledger, then verified and compared as a whole, and refused if a run differs. It then copies what is
 absent: a new run by one rename, an existing run file by file with its final record last, and sweep files at the end. A killed import leaves
 consistent runs, and a second call completes it.
@@ -7,11 +9,12 @@ consistent runs, and a second call completes it.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
@@ -21,12 +24,13 @@ from orchestrator.errors import LockedError, UserError
 from orchestrator.faults import fault
 from orchestrator.files import atomic
 from orchestrator.files.folders import make
-from orchestrator.ledger import layout
+from orchestrator.ledger import layout, packed, packing
+from orchestrator.ledger.packed import runs as packed_and_loose
+from orchestrator.ledger.packed import tables_in
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.ledger.sweep_files import SweepFile, Sweeps, read_sweeps, sweep_name
 from orchestrator.lifecycle import archive
 from orchestrator.lifecycle.collect import empty_trash, exclusive, move_to_trash, temporary_lock
-from orchestrator.lifecycle.garbage import runs_in
 from orchestrator.lifecycle.merge import Merge, compare_run, compare_sweep
 from orchestrator.specs.positions import display, nearest, shown
 
@@ -61,19 +65,37 @@ def export_ledger(
         raise UserError(f"{display(path)}: is there already; expected a new file")
     if not path.parent.is_dir():
         raise UserError(f"{display(path.parent)}: no such folder")
+    if tables_in(results):
+        raise UserError(f"{display(results)}: holds packed runs; expected a folder that `results import {display(results)}` filled")
+    runs, live = _chosen(results, only)
+    names = [name for run in runs for name in layout.of_run(run, weights=weights)]
+    names += layout.of_sweeps(results, list(only) or None)
+    by = f"nmt-ablate {version}".strip()
+    return archive.write(path, results, names, created_by=by, runs=len(runs), weights=weights), live
+
+
+def export_packed(results: Path, dest: Path, only: Sequence[str] = ()) -> tuple[dict[str, int], list[str]]:
+    """Writes the packed form of runs and copies their sweep files. Returns (runs per table, names of the runs left out as above)."""
+    runs, live = _chosen(results, only)
+    written = packing.write(runs, dest)
+    for name in layout.of_sweeps(results, list(only) or None):
+        atomic.write_bytes(dest / name, (results / name).read_bytes())
+    return written, live
+
+
+def _chosen(results: Path, only: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """(Folders of the runs to export, names of the runs that a process is working on). UserError for an unknown sweep, and for no run."""
     sweeps = read_sweeps(results)
     for name in only:
         if name not in sweeps.names:
             raise UserError(f"--sweep {shown(name)}: no such sweep in {display(results)}; {nearest(name, sweeps.names)}")
     requested = {key[:16] for key, named in sweeps.rows.items() if any(one.sweep in only for one in named)}
-    runs = [run for run in runs_in(results) if not run.is_symlink() and (not only or run.name in requested)]
+    runs = [run for run in packed_and_loose(results) if not run.is_symlink() and (not only or run.name in requested)]
     live = [run.name for run in runs if layout.is_live(results, run.name)]
-    names = [name for run in runs if run.name not in live for name in layout.of_run(run, weights=weights)]
-    if not names:
+    chosen = [run for run in runs if run.name not in live and packing.names_of(run)]
+    if not chosen:
         raise UserError(f"{display(results)}: holds no run" + (f" but {len(live)} that are being worked on" if live else ""))
-    names += layout.of_sweeps(results, list(only) or None)
-    by = f"nmt-ablate {version}".strip()
-    return archive.write(path, results, names, created_by=by, runs=len(runs) - len(live), weights=weights), live
+    return chosen, live
 
 
 def import_ledger(
@@ -91,8 +113,8 @@ def import_ledger(
     hash of the manifest. dry_run: write nothing. Raises UserError for an invalid archive and LockedError if a process holds a run that
     would change.
     """
-    if not path.is_file():
-        raise UserError(f"{display(path)}: {'is a folder; expected a file' if path.is_dir() else 'no such file'}")
+    if not path.is_file() and not tables_in(path):
+        raise UserError(f"{display(path)}: {'is a folder without packed runs; expected a file' if path.is_dir() else 'no such file'}")
     created = not results.exists()
     make(results, "--results")
     staging = results / f".import-{os.getpid()}-{secrets.token_hex(4)}"
@@ -110,7 +132,8 @@ def import_ledger(
 
 
 def _import(path: Path, results: Path, staging: Path, conflicts: str, max_bytes: int, sha256: str | None, dry_run: bool) -> Imported:
-    manifest = archive.unpack(path, staging, max_bytes=max_bytes, check_space=lambda size: _check_disk_space(results, size))
+    unpack = _unpack_packed if path.is_dir() else archive.unpack
+    manifest = unpack(path, staging, max_bytes=max_bytes, check_space=lambda size: _check_disk_space(results, size))
     if sha256 is not None and sha256.lower() != manifest.sha256:
         raise UserError(f"{display(path)}: its manifest has sha256 {manifest.sha256}; expected {shown(sha256)}")
     if problems := list(layout.problems_of(staging, list(manifest.files))):
@@ -148,6 +171,19 @@ def _import(path: Path, results: Path, staging: Path, conflicts: str, max_bytes:
             with temporary_lock(RunLock(SweepFile.of(results, _sweep_name(name)).lock)):
                 _install(staging / name, results / name)
     return imported
+
+
+def _unpack_packed(path: Path, staging: Path, *, max_bytes: int, check_space: Callable[[int], None]) -> archive.Manifest:
+    """Writes the files of packed runs into `staging`. The sha256 covers the packed files."""
+    tables = sorted(path.glob(f"{packed.FOLDER}/*.zst"))
+    size = sum(len(packed.read_content(table)) for table in tables)
+    if size > max_bytes:
+        raise UserError(f"{display(path)}: holds {size} bytes; expected at most {max_bytes} (--max-gb)")
+    check_space(size)
+    names = [name for name in tables_in(path) if layout.belongs(name)]
+    packing.write_files(path, names, staging)
+    sums = "".join(f"{hashlib.sha256(table.read_bytes()).hexdigest()}  {table.name}\n" for table in tables)
+    return archive.Manifest({name: {} for name in names}, {}, hashlib.sha256(sums.encode()).hexdigest())
 
 
 def _refuse_links(results: Path, names: Iterable[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from orchestrator.ledger import packed
 from orchestrator.ledger.results import Ledger
 from orchestrator.paths import PUBLISHED_LEDGER
 from orchestrator.report.figures import short_id
@@ -15,7 +16,7 @@ def is_shipped(ledger: Ledger, key: str) -> bool:
     """Whether a run (by its train key) is known from the published ledger alone."""
     if ledger.root.resolve() == PUBLISHED_LEDGER:
         return True
-    return bool(ledger.mirrors) and not (ledger.run_dir(key) / "train.json").is_file()
+    return bool(ledger.mirrors) and not packed.exists(ledger.run_dir(key) / "train.json")
 
 
 def shipped(ledger: Ledger, outcomes: Mapping[str, Sequence[SeedResult]]) -> dict[str, list[str]]:

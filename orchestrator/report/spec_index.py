@@ -13,13 +13,12 @@ from pydantic import ValidationError
 
 from orchestrator.data.recorded_spec import read_spec
 from orchestrator.files.canonical import digest
-from orchestrator.files.documents import read_bytes
-from orchestrator.ledger import superseded, sweep_files
+from orchestrator.ledger import packed, superseded, sweep_files
 from orchestrator.ledger.index import Index
+from orchestrator.ledger.packed import read_bytes
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.schema import RunSpec, ScoreSpec
 
-_RUN = re.compile(r"[0-9a-f]{16}")
 _KEY = re.compile(rb"^  (?:train|decode|score|tune): '?([0-9a-f]{64})'?$", re.MULTILINE)
 
 
@@ -48,7 +47,7 @@ def entries(ledger: Ledger) -> Iterator[Entry]:
                     yield Entry(*entry)
     seen: set[str] = set()
     for root, index in zip(roots, indexes, strict=True):
-        for name in sorted(path.name for path in root.iterdir() if _RUN.fullmatch(path.name)) if root.is_dir() else []:
+        for name in (path.name for path in packed.runs(root)):
             if name in seen or (root != ledger.root and superseded.folders(ledger.root, name)):
                 continue
             good = lambda value: value[1] is not None or frozenset(value[0]) in said  # noqa: E731

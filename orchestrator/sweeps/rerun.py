@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator.errors import LockedError, UserError
 from orchestrator.ledger import component_sources, object_store, superseded
 from orchestrator.ledger.export import export
+from orchestrator.ledger.packed import refuse_packed
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner
 from orchestrator.safe_text import log
@@ -28,6 +29,7 @@ def set_aside_results(tasks: Sequence[Task], names: set[str], ledger: Ledger) ->
     chosen = list({task.train_key: task for task in tasks if task.name in names}.values())
     keys = {task.train_key for task in chosen}
     for task in chosen:
+        refuse_packed(task.run_dir)
         if (holder := owner(task.run_dir / "lock")) is not None:
             raise LockedError(f"{task.run_dir}: locked by process {holder.get('pid')} on {holder.get('host')}; nothing was set aside")
         parent = Path(task.results) / (task.parent_key or "")[:16]

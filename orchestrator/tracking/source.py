@@ -21,6 +21,7 @@ from typing import Any
 from orchestrator.errors import UserError
 from orchestrator.ledger import superseded, sweep_files
 from orchestrator.ledger.keys import Keys
+from orchestrator.ledger.packed import table_of
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_view import RunView
 from orchestrator.safe_text import log_once
@@ -197,9 +198,10 @@ def _results(row: SweepRow) -> list[str]:
 
 
 def _stat(path: Path) -> tuple[int, int] | None:
-    """(modification time in ns, size) of a file; None if there is none."""
+    """(modification time in ns, size) of a file, for a packed run of its table; None if there is none."""
+    table = table_of(path)
     try:
-        status = path.stat()
+        status = (path if table is None else table.path).stat()
         return status.st_mtime_ns, status.st_size
     except OSError:
         return None

@@ -7,21 +7,36 @@ from pathlib import Path
 
 from orchestrator.cli.output import print_json, version
 from orchestrator.errors import UserError
-from orchestrator.files.folders import need_folder, need_place
+from orchestrator.files.folders import make, need_folder, need_place
 from orchestrator.ledger import object_store
-from orchestrator.lifecycle.transfer import CHOICES, export_ledger, import_ledger
+from orchestrator.lifecycle.transfer import CHOICES, export_ledger, export_packed, import_ledger
 from orchestrator.safe_text import log
 from orchestrator.specs.positions import nearest, shown
 
 
-def export(file: Path, results: Path, sweeps: list[str], *, weights: bool, as_json: bool) -> None:
+def export(file: Path, results: Path, sweeps: list[str], *, weights: bool, packed: bool, as_json: bool) -> None:
     need_folder(results, "--results")
+    if packed:
+        _export_packed(file, results, sweeps, weights=weights, as_json=as_json)
+        return
     need_place(file, "FILE.tar")
     manifest, left_out = export_ledger(results, file, weights=weights, only=sweeps, version=version())
     if as_json:
         record = {"file": str(file), "manifest_sha256": manifest.sha256, "bytes": manifest.size, "files": len(manifest.files)}
         print_json(record | manifest.model_dump(include={"created_by", "runs", "weights"}) | {"left_out": left_out})
     log(f"{file}: {manifest.runs} runs, {len(manifest.files)} files, {manifest.size} bytes; manifest sha256 {manifest.sha256}")
+    for run in left_out:
+        log(f"left out: {run}: a process is at work on it")
+
+
+def _export_packed(folder: Path, results: Path, sweeps: list[str], *, weights: bool, as_json: bool) -> None:
+    if weights:
+        raise UserError("--packed: packed runs have no weights; expected one of --packed and --weights")
+    make(folder, "FILE.tar")
+    tables, left_out = export_packed(results, folder, sweeps)
+    if as_json:
+        print_json({"folder": str(folder), "tables": tables, "left_out": left_out})
+    log(f"{folder}: {sum(tables.values())} runs of {len(tables)} tables, packed")
     for run in left_out:
         log(f"left out: {run}: a process is at work on it")
 

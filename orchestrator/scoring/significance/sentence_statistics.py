@@ -31,7 +31,7 @@ def of_translation(
     prepared: References,
     split: str,
     spec: ScoreSpec,
-    nll: str | None = None,
+    nll: str | Numbers | None = None,
 ) -> dict[str, Numbers]:
     """Metric -> statistics [N, S] of one translation of a test set; arguments as for `scores.score`.
 
@@ -65,6 +65,6 @@ def packed(statistics: Mapping[str, Numbers]) -> dict[str, str]:
 def unpacked(record: Mapping[str, Any] | None) -> dict[str, Numbers]:
     """The statistics of a score record; empty if it has none. Raises UserError if they are damaged."""
     try:
-        return {name: unpack(str(text), WIDTHS[name]) for name, text in ((record or {}).get("statistics") or {}).items() if name in WIDTHS}
+        return {name: unpack(text, WIDTHS[name]) for name, text in ((record or {}).get("statistics") or {}).items() if name in WIDTHS}
     except ValueError as error:
         raise UserError(f"score {str((record or {}).get('key'))[:16]}: its statistics are damaged ({error})") from None

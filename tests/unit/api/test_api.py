@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import orchestrator.api as nmt
+from orchestrator.ledger import packed, packing
 from orchestrator.ledger.results import Ledger
 from orchestrator.paths import PUBLISHED_LEDGER, ROOT
 
@@ -24,9 +25,9 @@ WHERE: dict[str, Any] = {"profile": "mini"}
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Row 1 and row 5 of Dou's table 1 under the profile mini, three seeds each."""
     folder = tmp_path_factory.mktemp("shipped")
-    for spec in PUBLISHED_LEDGER.glob("*/spec.yaml"):
-        if any(f"\nid: {row}\n" in spec.read_text() for row in ROWS):
-            shutil.copytree(spec.parent, folder / spec.parent.name)
+    for run in packed.runs(PUBLISHED_LEDGER):
+        if any(f"\nid: {row}\n".encode() in (packed.read_bytes(run / "spec.yaml") or b"") for row in ROWS):
+            packing.write_files(PUBLISHED_LEDGER, packing.names_of(run), folder)
     return folder
 
 

@@ -7,7 +7,6 @@ import torch
 
 from models.transformer import build
 from orchestrator.files.json_lines import read_lines
-from orchestrator.ledger.results import _history
 from orchestrator.ledger.weights import weights_sha256
 from orchestrator.tracking.history import read_points
 from orchestrator.training.batches import UpdateLoader
@@ -22,7 +21,7 @@ EVERY_3 = {"log_gradient_norms": 3}
 
 def logged(folder):
     """Step -> norms of the layers, from a history."""
-    return {r["step"]: list(r[METRIC].values()) for r in _history(folder / "history.jsonl") if METRIC in r}
+    return {r["step"]: list(r[METRIC].values()) for r in read_lines(folder / "history.jsonl") if METRIC in r}
 
 
 def test_it_is_the_norm_of_each_layer(prepared):

@@ -1,0 +1,152 @@
+"""Packed runs: the same records, files and refusals as in folders of runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator.cli.main import app
+from orchestrator.errors import UserError
+from orchestrator.ledger import packed, packing
+from orchestrator.ledger.export import export
+from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.statistics import corpus_bleu, pack, unpack
+from orchestrator.lifecycle.transfer import import_ledger
+from orchestrator.specs.schema import ScoreSpec
+
+TRAIN, OTHER, DECODE, SCORE = "a" * 64, "b" * 64, "c" * 64, "d" * 64
+COUNTS = np.array([[9, 10, 8, 6, 4, 2, 9, 8, 7, 6], [5, 5, 5, 4, 3, 2, 5, 4, 3, 2]])
+LOSSES = np.array([[3.25, 4], [1.5, 2]])
+CHRF = np.arange(36).reshape(2, 18)
+
+
+@pytest.fixture
+def loose(tmp_path: Path) -> Ledger:
+    """Two runs of one table with statistics; the second shares its nll with the first."""
+    ledger = Ledger(tmp_path / "loose")
+    bleu = float(corpus_bleu(COUNTS.sum(0), ScoreSpec(metric="multi-bleu")))
+    for key in (TRAIN, OTHER):
+        ledger.write_train(key, {"status": "done", "steps": 7, "seconds": 1.5, "warm_start": {"copied": ["ä.weight"] * 3}})
+        ledger.write_capsule(key, {"python": "3.11"})
+        ledger.write_spec(key, {"id": "paper/table1/row1", "seed": 1, "spec": {"d_model": 8}})
+        ledger.write_decode(key, DECODE, {"nll": pack(LOSSES), "tokens": ["x y", "z"]}, ["x\u2028y", "z"])
+        statistics = {"bleu": pack(COUNTS), "nll": pack(LOSSES), "chrf": pack(CHRF)}
+        ledger.write_score(key, SCORE, {"bleu": bleu, "metric": "multi-bleu", "statistics": statistics})
+        ledger.write_rung(key, 5, {"nll": 2.0})
+        (ledger.run_dir(key) / "history.jsonl").write_text('{"step":5,"nll":2.0}\n')
+    return ledger
+
+
+@pytest.fixture
+def root(loose: Ledger, tmp_path: Path) -> Path:
+    assert packing.write(packed.runs(loose.root), tmp_path / "shipped") == {"paper-table1": 2}
+    return tmp_path / "shipped"
+
+
+def plain(record: Any) -> Any:
+    return packed.with_text(record) if isinstance(record, dict) else [plain(each) for each in record]
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_reads_what_was_packed(loose: Ledger, root: Path) -> None:
+    ledger = Ledger(root)
+    assert sorted(path.name for path in (root / "packed").iterdir()) == ["paper-table1.records.zst", "paper-table1.sentences.zst"]
+    assert [(run.key, run.mirror) for run in ledger.runs()] == [(TRAIN, False), (OTHER, False)]
+    for read in (
+        lambda each: each.read_train(TRAIN),
+        lambda each: each.read_capsule(TRAIN),
+        lambda each: each.read_spec(TRAIN),
+        lambda each: each.read_decode(TRAIN, DECODE),
+        lambda each: each.read_decode_record(OTHER, DECODE),
+        lambda each: each.read_score(OTHER, SCORE),
+        lambda each: each.scores(TRAIN),
+        lambda each: each.decodes(TRAIN),
+        lambda each: each.history(TRAIN),
+        lambda each: list(each.read_rungs(TRAIN).values()),
+    ):
+        assert plain(read(ledger)) == plain(read(loose)) != []
+    score = ledger.read_score(TRAIN, SCORE) or {}
+    assert np.array_equal(unpack(score["statistics"]["chrf"], 18), CHRF) and score["statistics"]["nll"].dtype == np.float32
+    assert ledger.read_train("e" * 64) is None and ledger.read_score(TRAIN, "e" * 64) is None
+
+
+def test_the_same_files_come_back(loose: Ledger, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    imported = import_ledger(root, tmp_path / "imported")
+    assert imported.added == [TRAIN[:16], OTHER[:16]] and tree(tmp_path / "imported") == tree(loose.root)
+    assert import_ledger(root, loose.root).same == [TRAIN[:16], OTHER[:16]]
+    export(Ledger(root), TRAIN, tmp_path / "exported")
+    assert tree(tmp_path / "exported").items() <= tree(loose.root).items()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = Ledger(tmp_path / "mine", [root]).source(TRAIN, "train.json", TRAIN)
+    assert file is not None and file == Ledger(root).source(TRAIN, "train.json", TRAIN)
+    assert tree(file.parent) == tree(loose.run_dir(TRAIN)), "MLflow's artifacts need files"
+
+
+def test_packed_runs_are_read_only(root: Path) -> None:
+    ledger = Ledger(root)
+    before = tree(root)
+    ledger.write_train(TRAIN, ledger.read_train(TRAIN) or {})
+    ledger.write_score(TRAIN, SCORE, ledger.read_score(TRAIN, SCORE) or {})
+    for write in (
+        lambda: ledger.write_train(TRAIN, {"status": "failed"}),
+        lambda: ledger.write_spec(TRAIN, {"id": "x"}),
+        lambda: ledger.write_decode(TRAIN, DECODE, {}, ["other"]),
+    ):
+        with pytest.raises(UserError, match=f"run {TRAIN[:16]} is packed"):
+            write()
+    assert tree(root) == before
+
+
+@pytest.mark.parametrize("name", ["records", "sentences"])
+@pytest.mark.parametrize("damage", ["cut", "changed", "empty", "other"])
+def test_damage_is_refused_in_one_line(root: Path, name: str, damage: str) -> None:
+    path = root / "packed" / f"paper-table1.{name}.zst"
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 1
+    path.write_bytes({"cut": path.read_bytes()[:-5], "changed": bytes(data), "empty": b"", "other": b"x\ny"}[damage])
+    with pytest.raises(UserError, match=re.escape(str(path))) as caught:
+        Ledger(root).read_score(TRAIN, SCORE)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_changed_record_counts_as_absent(root: Path, loose: Ledger) -> None:
+    """Each record has its own sum, which holds where the packed file as a whole is whole."""
+    path = root / "packed" / "paper-table1.records.zst"
+    changed = packed.read_content(path).replace(b'"multi-bleu"', b'"sacrebleu"').replace(b'"steps":7', b'"steps":8')
+    path.write_bytes(packing._packed_bytes(changed))
+    bad: list[str] = []
+    ledger = Ledger(root, on_bad=lambda path, reason: bad.append(path.name))
+    assert ledger.read_score(TRAIN, SCORE) is None and ledger.read_train(TRAIN) is None and ledger.read_capsule(TRAIN) is not None
+    assert bad == [f"{SCORE[:16]}.json", "train.json"]
+    train = loose.run_dir(TRAIN) / "train.json"
+    train.write_text(train.read_text().replace("done", "gone"))
+    with pytest.raises(UserError, match="nothing was packed"):
+        packing.write([train.parent], root)
+
+
+def test_the_command_packs_and_takes_packed_folders(loose: Ledger, tmp_path: Path) -> None:
+    def call(*arguments: str) -> Any:
+        done = CliRunner().invoke(app, ["results", *arguments, "--json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    to = str(tmp_path / "packed-results")
+    (loose.root / "sweeps").mkdir()
+    (loose.root / "sweeps" / "one.json").write_text('{"rows": []}')
+    assert call("export", to, "--packed", "--results", str(loose.root))["tables"] == {"paper-table1": 2}
+    assert (tmp_path / "packed-results" / "sweeps" / "one.json").exists()
+    assert len(call("import", to, "--results", str(tmp_path / "again"))["added"]) == 2
+    assert call("export", to, "--packed", "--results", to)["tables"] == {"paper-table1": 2}, "packed runs are packed again"
+    shutil.rmtree(loose.root)
+    refused = CliRunner().invoke(app, ["results", "export", str(tmp_path / "x.tar"), "--results", to])
+    assert isinstance(refused.exception, UserError) and "holds packed runs" in str(refused.exception)
