@@ -62,7 +62,7 @@ class Manifest(BaseModel):
 
 def write(path: Path, root: Path, names: Sequence[str], *, created_by: str = "", runs: int = 0, weights: bool = False) -> Manifest:
     """Writes an archive of the files `names` under `root` atomically. Raises UserError if a file changes meanwhile."""
-    files = {name: _entry(root / name) for name in sorted(names)}
+    files = {name: entry_of(root / name) for name in sorted(names)}
     manifest = Manifest(created_by=created_by, files=files, runs=runs, weights=weights)
     data = manifest.model_dump_json(indent=1).encode() + b"\n"
     tmp = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
@@ -73,7 +73,7 @@ def write(path: Path, root: Path, names: Sequence[str], *, created_by: str = "",
                 for name, entry in files.items():
                     with (root / name).open("rb") as file:
                         tar.addfile(_member(name, entry.bytes), file)
-                    if _entry(root / name) != entry:
+                    if entry_of(root / name) != entry:
                         raise UserError(f"{display(root / name)}: changed while it was archived; is something writing there?")
                     fault("archive_member")
                 tar.close()
@@ -162,11 +162,11 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, entry:
         shutil.copyfileobj(_content(tar, member), file)
         file.flush()
         os.fsync(file.fileno())
-    if _entry(path) != entry:
+    if entry_of(path) != entry:
         raise UserError(f"{where}: {shown(member.name)}: its sha256 is not the one in {MANIFEST}; nothing was taken from the archive")
 
 
-def _entry(path: Path) -> Entry:
+def entry_of(path: Path) -> Entry:
     with path.open("rb") as file:
         return Entry(bytes=os.fstat(file.fileno()).st_size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
 

@@ -182,8 +182,12 @@ def _unpack_packed(path: Path, staging: Path, *, max_bytes: int, check_space: Ca
     check_space(size)
     names = [name for name in tables_in(path) if layout.belongs(name)]
     packing.write_files(path, names, staging)
+    sweeps = layout.of_sweeps(path, None)
+    for name in sweeps:
+        atomic.write_bytes(staging / name, (path / name).read_bytes())
     sums = "".join(f"{hashlib.sha256(table.read_bytes()).hexdigest()}  {table.name}\n" for table in tables)
-    return archive.Manifest({name: {} for name in names}, {}, hashlib.sha256(sums.encode()).hexdigest())
+    files = {name: archive.entry_of(staging / name) for name in [*names, *sweeps]}
+    return archive.Manifest(files=files, sha256=hashlib.sha256(sums.encode()).hexdigest())
 
 
 def _refuse_links(results: Path, names: Iterable[str]) -> None:

@@ -116,13 +116,15 @@ class Verdict:
 def compare(recorded: Evidence, again: Evidence, tolerance: Tolerance, reasons: Sequence[str] = ()) -> Verdict:
     """Compares two runs. reasons: why bits may differ, besides differences of the capsules (another key, fused seeds)."""
     measures = [Measure(name, recorded.train.get(name), again.train.get(name)) for name in ("status", "steps", "params")]
-    measures.append(Measure("weights_sha256", *(one.train.get("weights_sha256") for one in (recorded, again)), of_bits=True))
-    measures.append(Measure("validation nll", *((one.train.get("valid") or {}).get("nll") for one in (recorded, again)), tolerance.nll))
+    measures.append(Measure("weights_sha256", recorded.train.get("weights_sha256"), again.train.get("weights_sha256"), of_bits=True))
+    nll, nll_again = ((one.train.get("valid") or {}).get("nll") for one in (recorded, again))
+    measures.append(Measure("validation nll", nll, nll_again, tolerance.nll))
     if recorded.hypotheses is not None and again.hypotheses is not None:
         differ = sum(a != b for a, b in zip_longest(recorded.hypotheses, again.hypotheses))
         measures.append(Measure("hypotheses", len(recorded.hypotheses), len(again.hypotheses), differ=differ))
     elif recorded.decoded and again.decoded:
-        measures.append(Measure("hypotheses_sha256", *(one.decoded.get("hypotheses_sha256") for one in (recorded, again)), of_bits=True))
+        sha256, sha256_again = (one.decoded.get("hypotheses_sha256") for one in (recorded, again))
+        measures.append(Measure("hypotheses_sha256", sha256, sha256_again, of_bits=True))
     for name, score in recorded.scores.items():
         measures.append(Measure(f"BLEU {name}".strip(), score.get("bleu"), (again.scores.get(name) or {}).get("bleu"), tolerance.bleu))
     parts = capsule_differences(recorded.capsule, again.capsule)
