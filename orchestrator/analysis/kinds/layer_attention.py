@@ -87,7 +87,7 @@ def draw(records: Records, figure: Figure) -> None:
             texts = {(y, x): f"{value:.2f}" for y, line in enumerate(one.values) for x, value in enumerate(line)}
             grid.append([replace(one, texts=texts)])
         else:
-            hops = [(f"{name}, hop {hop}", cells) for hop, cells in group_by(own, "hop").items()]
+            hops = [(f"{'' if n else name}\nhop {hop}", cells) for n, (hop, cells) in enumerate(group_by(own, "hop").items())]
             maps = [figures.HeatMap.of(cells, title, "position", "layer", "weight", ("token", "layer")) for title, cells in hops]
             grid.append([one.first(MAX_TOKENS) for one in maps])
     scale = (0.0, max(r["weight"] for r in records), "viridis")
