@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from models.registry import CONNECTIONS
+from models.running_mix import RunningMix
 from models.seams import Connection
 from models.site import Flow, History, Site
-from models.weighted_sum import weighted_sum
 
 
 @CONNECTIONS.register("dlcl")
@@ -19,7 +19,7 @@ class Dlcl(Connection):
 
     W is lower triangular, learned, not normalised; each row starts as the average. The stack's output is the last row's mixture. As in the
     authors' code post-norm has its norms behind the sums instead: x_{l+1} = LN_l(sum_k W_{l+1,k} h_k), and W has L+1 squared entries, of
-    which those above the diagonal stay 0.
+    which those above the diagonal stay 0. y_k is kept once, whatever the number of layers that read it (models.running_mix).
     """
 
     def __init__(self, site: Site) -> None:
@@ -33,10 +33,13 @@ class Dlcl(Connection):
         return weight / weight.sum(1, keepdim=True)
 
     def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
-        return self.norms[layer - 1](h) if self.pre else h
+        y = self.norms[layer - 1](h) if self.pre else h
+        mix = RunningMix.of(self, history, lambda: self.weight)
+        return y if mix is None else mix.put(y, layer)
 
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
-        x = weighted_sum(self.weight[layer - 1, :layer], history.kept)
+        mix, row = RunningMix.of(self, history, lambda: self.weight), self.weight[layer - 1, :layer]
+        x = torch.tensordot(row, torch.stack(history.kept), dims=1) if mix is None else mix.read(row)
         return x if self.pre or layer == 1 else self.norms[layer - 2](x)
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:

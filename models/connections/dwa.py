@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from models.registry import CONNECTIONS
+from models.running_mix import RunningMix
 from models.seams import Connection
 from models.site import Flow, History, Site
-from models.weighted_sum import weighted_sum
 
 
 @CONNECTIONS.register("dwa")
@@ -43,7 +43,6 @@ class Dwa(Connection):
         self.rate, self.states = rate, layers + 1
         mixed = [l for l in range(1, layers + 1) if l % period == 0 and (where == "all" or l == layers)]
         self.sources = {l: list(range(l % step, l + 1, step)) for l in mixed if l >= step}
-        self.first = {l: sum(len(js) for below, js in self.sources.items() if below < l) for l in self.sources}
         self.places = [l * self.states + j for l, js in self.sources.items() for j in js]
         self.weight = nn.Parameter(torch.zeros(len(self.places)))
 
@@ -60,12 +59,23 @@ class Dwa(Connection):
     def initialise(self, name: str, generator: torch.Generator) -> Tensor:
         return torch.tensor([float(place % self.states == place // self.states) for place in self.places])
 
+    def rows(self) -> Tensor:
+        """a_lj as a matrix [L + 1, L + 1], 0 where there is none."""
+        zeros = self.weight.new_zeros(self.states**2)
+        return zeros.index_put((torch.tensor(self.places, device=zeros.device),), self.weight).unflatten(0, (self.states, self.states))
+
+    def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
+        mix = RunningMix.of(self, history, self.rows)
+        return h if mix is None else mix.put(h, layer)
+
     def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
-        l = layer - 1
+        l, mix = layer - 1, RunningMix.of(self, history, self.rows)
         if l not in self.sources:
             return history.kept[l]
-        start, sources = self.first[l], self.sources[l]
-        return weighted_sum(self.weight[start : start + len(sources)], [history.kept[j] for j in sources])
+        if mix is not None:
+            return mix.read(mix.weights[l, : l + 1])
+        rows = self.rows()
+        return torch.stack([rows[l, j] * history.kept[j] for j in self.sources[l]]).sum(0)
 
     def weights(self, s: Any = None) -> dict[str, Tensor]:
         """a; a reader is x_1 .. x_{L+1}, a source h_0 .. h_L."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.registry import REGISTRIES
+from orchestrator.ledger.equal_sources import EQUAL
 from orchestrator.ledger.keys import component_versions
 from orchestrator.paths import ROOT
 
@@ -40,10 +41,16 @@ def hashes(model: Any) -> dict[str, str]:
 def changed(record: Mapping[str, Any] | None, ledger: Ledger) -> list[str]:
     """Files that differ from those in a run's record (train.json), and PARENT if its parent changed. Empty for records without hashes."""
     known = record or {}
-    found = [file for file, sha in (known.get("sources") or {}).items() if sha != _sha256(file)]
+    found = [file for file, sha in (known.get("sources") or {}).items() if not _same(file, sha)]
     parent = known.get("parent") or {}
     now = (ledger.read_train(parent["key"]) or {}).get("weights_sha256") if parent else None
     return found + [PARENT] * (now not in (None, parent.get("weights_sha256")))
+
+
+def _same(file: str, sha: str) -> bool:
+    """Whether the file has this sha256, or has been edited without a change of bits."""
+    now = _sha256(file)
+    return sha == now or {sha, now} <= EQUAL.get(file, frozenset())
 
 
 def after_resuming(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
