@@ -22,8 +22,8 @@ from orchestrator.ledger import object_store
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner, record_of
-from orchestrator.ledger.run_view import FINISHED, RunView
-from orchestrator.ledger.sweep_files import Sweeps, read_sweeps, scorings_of, sweep_name
+from orchestrator.ledger.run_view import FINISHED, RunView, scorings_of
+from orchestrator.ledger.sweep_files import Sweeps, read_sweeps, sweep_name
 from orchestrator.lifecycle.references import RunReferences
 
 RUN = re.compile(r"[0-9a-f]{16}")
