@@ -82,7 +82,7 @@ class Garbage:
 
 
 def find(results: Path, *, weights: bool = False, references: RunReferences | None = None) -> Garbage:
-    """Finds everything in `results` that can be deleted. Takes no lock."""
+    """Finds everything in `results` that can be deleted. Takes no lock. UserError if a file holds the record of another key."""
     sweeps, garbage = read_sweeps(results), Garbage()
     for name in sweeps.unreadable:
         garbage.notes.append(f"sweeps/{name} cannot be read: no run counts as an orphan until it can, or is removed")
