@@ -34,7 +34,7 @@ def read_spec(ledger: Ledger, train_key: str) -> Record | None:
         first = error.errors()[0]
         reason = f"its spec is none that this version can run: {'.'.join(map(str, first['loc']))}: {first['msg']}"
     path = next(path for run in ledger.places(train_key) if exists(path := run / "spec.yaml"))
-    ledger.tell(path, reason)
+    ledger.reader.tell(path, reason)
     return None
 
 

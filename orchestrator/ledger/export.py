@@ -18,7 +18,7 @@ def export(ledger: Ledger, run: Run | str, dest: Path, texts: bool = True) -> Pa
     paired tests and `repro` work without them.
     """
     key = run if isinstance(run, str) else run.key
-    target = Ledger(dest, on_bad=ledger.on_bad)
+    target = Ledger(dest, on_bad=ledger.reader.on_bad)
     superseded.set_aside_other(target.root, key, ledger.read_train(key), target.read_train(key))
     if (spec := ledger.read_spec(key)) is not None:
         target.write_spec(key, {name: value for name, value in spec.items() if name != "key"})

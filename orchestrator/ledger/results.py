@@ -25,15 +25,15 @@ import yaml
 
 from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
-from orchestrator.files.documents import checked, key_in, sealed
+from orchestrator.files.documents import checked, sealed
 from orchestrator.files.json_lines import records_or_warning
 from orchestrator.files.no_file import no_file
 from orchestrator.ledger import packed, superseded
 from orchestrator.ledger.keys import short
 from orchestrator.ledger.packed import read_bytes
-from orchestrator.ledger.records import DamagedError, Record, read_record, read_spec
+from orchestrator.ledger.records import Record
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.safe_text import log_once
+from orchestrator.ledger.run_reader import RunReader
 
 T = TypeVar("T")
 
@@ -64,8 +64,7 @@ class Ledger:
         on_bad: Callable[[Path, str], None] | None = None,
     ) -> None:
         self.root, self.mirrors, self.lock = root, list(mirrors), lock
-        self.on_bad = _say if on_bad is None else on_bad
-        self._told: set[Path] = set()
+        self.reader = RunReader(on_bad)
 
     def run_dir(self, train_key: str) -> Path:
         """Directory to which the run is written. It need not exist."""
@@ -79,7 +78,7 @@ class Ledger:
 
     def read_decode(self, train_key: str, decode_key: str) -> Record | None:
         """The record with its `hypotheses` (one string per sentence); None unless both files are intact and `export` kept the texts."""
-        return self._first(train_key, lambda run: self._decode_in(run, decode_key))
+        return self._first(train_key, lambda run: self.reader.decoding(run, decode_key))
 
     def read_decode_record(self, train_key: str, decode_key: str) -> Record | None:
         """The record without its texts: speed, and the sha256 of the hypotheses."""
@@ -144,7 +143,7 @@ class Ledger:
         rungs: dict[int, Record] = {}
         for run in self.places(train_key):
             for path in packed.files(run / "rungs"):
-                if path.stem.isdecimal() and int(path.stem) not in rungs and (record := self._read(path, train_key)) is not None:
+                if path.stem.isdecimal() and int(path.stem) not in rungs and (record := self.reader.record(path, train_key)) is not None:
                     rungs[int(path.stem)] = record
         return dict(sorted(rungs.items()))
 
@@ -158,7 +157,7 @@ class Ledger:
 
     def read_spec(self, train_key: str) -> Record | None:
         """The row that trained this run, as passed to `write_spec`. Files of earlier versions lack `digest` (see `data.recorded_spec`)."""
-        return self._first(train_key, lambda run: self._spec_in(run))
+        return self._first(train_key, self.reader.spec)
 
     def write_spec(self, train_key: str, spec: Mapping[str, Any]) -> None:
         """Stores a resolved row as spec.yaml, for readers and for `reconcile`."""
@@ -167,7 +166,7 @@ class Ledger:
         path = self.run_dir(train_key) / "spec.yaml"
         if read_bytes(path) != text.encode():
             packed.refuse_packed(path.parent)
-            if self._spec_in(path.parent) is None:
+            if self.reader.spec(path.parent) is None:
                 atomic.set_aside(path)
             atomic.write_text(path, text, points="spec", check=self._check)
 
@@ -190,15 +189,7 @@ class Ledger:
 
     def source(self, train_key: str, name: str, key: str) -> Path | None:
         """The intact file from which a record is read; None if there is none. name: of the file in the run's folder."""
-
-        def intact(run: Path) -> Path | None:
-            if name == "spec.yaml":
-                found = self._spec_in(run)
-            else:
-                found = self._decode_in(run, key) if name.endswith(".txt") else self._read(run / name, key)
-            return None if found is None else _as_file(run, name)
-
-        return self._first(train_key, intact)
+        return self._first(train_key, lambda run: self.reader.file(run, name, key))
 
     # ------------------------------------------------------------ all records
 
@@ -207,7 +198,7 @@ class Ledger:
         seen: set[str] = set()
         for root in (self.root, *self.mirrors):
             for path in packed.runs(root):
-                if (key := self._key_of(path)) is not None and key not in seen:
+                if (key := self.reader.key(path)) is not None and key not in seen:
                     seen.add(key)
                     yield Run(key, path, root != self.root)
 
@@ -244,44 +235,18 @@ class Ledger:
         found: dict[str, Record] = {}
         for run in self.places(train_key):
             for path in packed.files(run / folder):
-                if _NAME.fullmatch(path.stem) and (record := self._read(path)) is not None:
+                if _NAME.fullmatch(path.stem) and (record := self.reader.record(path)) is not None:
                     found.setdefault(record["key"], record)
         return list(found.values())
 
     def _find(self, train_key: str, name: str, key: str) -> Record | None:
-        return self._first(train_key, lambda run: self._read(run / name, key))
-
-    def _read(self, path: Path, key: str | None = None) -> Record | None:
-        """Reads one record as `read_record` does; None if it is damaged."""
-        try:
-            return read_record(path, key)
-        except DamagedError as error:
-            self.tell(path, str(error))
-            return None
-
-    def _decode_in(self, run: Path, decode_key: str) -> Record | None:
-        path = run / "decode" / f"{short(checked(decode_key))}.json"
-        record, data = self._read(path, decode_key), read_bytes(path.with_suffix(".txt"))
-        if record is None or not record.get("has_texts", True):
-            return None
-        if data is None or hashlib.sha256(data).hexdigest() != record.get("hypotheses_sha256"):
-            self.tell(path.with_suffix(".txt"), "not the hypotheses of the record beside it (missing or damaged)")
-            return None
-        lines = data.decode().split("\n")[:-1]
-        return {"tokens": lines} | record | {"hypotheses": lines}
-
-    def _spec_in(self, run: Path) -> Record | None:
-        try:
-            return read_spec(run / "spec.yaml")
-        except DamagedError as error:
-            self.tell(run / "spec.yaml", str(error))
-            return None
+        return self._first(train_key, lambda run: self.reader.record(run / name, key))
 
     def _write(self, train_key: str, name: str, key: str, record: Mapping[str, Any], points: str, step: int | None = None) -> None:
         self._check()
         document = sealed(packed.with_text(record), key)
         path = self.run_dir(train_key) / name
-        known = self._read(path, key)
+        known = self.reader.record(path, key)
         if known is None or digest(packed.with_text(known)) != document["digest"]:
             packed.refuse_packed(self.run_dir(train_key))
             if known is None:
@@ -291,28 +256,3 @@ class Ledger:
     def _check(self) -> None:
         if self.lock is not None:
             self.lock.check()
-
-    def tell(self, path: Path, reason: str) -> None:
-        """Reports a damaged file."""
-        if path not in self._told:
-            self._told.add(path)
-            self.on_bad(path, reason)
-
-    def _key_of(self, run: Path) -> str | None:
-        names = (run / "train.json", run / "capsule.json", *packed.files(run / "rungs"))
-        found = (key_in(self._read(path), run.name) for path in names)
-        return next((key for key in found if key is not None), None) or key_in(self._spec_in(run), run.name)
-
-
-def _as_file(run: Path, name: str) -> Path | None:
-    """The file of a run; for a packed run a copy in the user's cache."""
-    if (run / name).is_file():
-        return run / name
-    from orchestrator.ledger import packing  # deferred: it imports numpy and pyarrow
-
-    folder = packing.as_folder(run)
-    return None if folder is None else folder / name
-
-
-def _say(path: Path, reason: str) -> None:
-    log_once(f"warning: {path}: {reason}; it counts as absent until `nmt-ablate run` of its row writes it again")

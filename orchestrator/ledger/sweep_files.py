@@ -20,7 +20,6 @@ from orchestrator.files.canonical import sha256
 from orchestrator.files.documents import KEY, parse, unsealed
 from orchestrator.files.no_file import no_file
 from orchestrator.ledger.index import Index
-from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.run_lock import owner
 from orchestrator.safe_text import log_once
 from orchestrator.specs.positions import describe, display
@@ -73,13 +72,6 @@ class SweepFile:
 def sweep_name(file: str) -> str:
     """The name of the sweep to which a file of RESULTS/sweeps belongs."""
     return next((file.removesuffix(end) for end in (*BESIDE, ".json", ".lock", ".stop") if file.endswith(end)), file)
-
-
-def scorings_of(row: Mapping[str, Any]) -> dict[str, Keys]:
-    """Keys of a row of a sweep file by name of the scoring, the row's own ("") first, as `RunView.read` takes them."""
-    train = row["keys"].get("train")
-    named = {"": row["keys"]} | {name: other.get("keys") or {} for name, other in (row.get("also") or {}).items()}
-    return {name: Keys(train, keys.get("decode"), keys.get("score")) for name, keys in named.items()}
 
 
 @dataclass(frozen=True)

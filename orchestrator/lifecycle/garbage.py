@@ -22,8 +22,8 @@ from orchestrator.ledger import object_store
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import owner, record_of
-from orchestrator.ledger.run_view import FINISHED, RunView
-from orchestrator.ledger.sweep_files import Sweeps, read_sweeps, scorings_of, sweep_name
+from orchestrator.ledger.run_view import FINISHED, RunView, scorings_of
+from orchestrator.ledger.sweep_files import Sweeps, read_sweeps, sweep_name
 from orchestrator.lifecycle.references import RunReferences
 
 RUN = re.compile(r"[0-9a-f]{16}")
@@ -82,7 +82,7 @@ class Garbage:
 
 
 def find(results: Path, *, weights: bool = False, references: RunReferences | None = None) -> Garbage:
-    """Finds everything in `results` that can be deleted. Takes no lock."""
+    """Finds everything in `results` that can be deleted. Takes no lock. UserError if a file holds the record of another key."""
     sweeps, garbage = read_sweeps(results), Garbage()
     for name in sweeps.unreadable:
         garbage.notes.append(f"sweeps/{name} cannot be read: no run counts as an orphan until it can, or is removed")

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from orchestrator.ledger import sweep_files
 from orchestrator.ledger.results import Ledger
+from orchestrator.ledger.run_view import scorings_of
 from orchestrator.ledger.sweep_files import SweepFile
 from orchestrator.sweeps.asha import stopped_runs
 from orchestrator.sweeps.forecast import ENDED, WORKING, Forecast, RunProgress, duration, forecast, short_names, summary
@@ -115,7 +116,7 @@ def _rows(ledger: Ledger, rows: list[dict[str, Any]], stopped: Mapping[str, int]
 
 def _progress(ledger: Ledger, row: dict[str, Any], stopped: Mapping[str, int]) -> RunProgress:
     """Reads one run. Without files it is `new`."""
-    run = RunProgress(row["id"], row["seed"], sweep_files.scorings_of(row), row.get("failed_below"))
+    run = RunProgress(row["id"], row["seed"], scorings_of(row), row.get("failed_below"))
     run.total = int(((row.get("spec") or {}).get("train") or {}).get("max_steps") or 0)
     for line in ledger.history(run.train_key):
         run.add(line)

@@ -1,32 +1,35 @@
-"""The order of a sweep, what of it is final, and who trains again: decisions of many rows, on plain data."""
+"""The order of a sweep, what of it is final, and who trains again: decisions of many rows, on records of a ledger."""
 
 from __future__ import annotations
 
 import random
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.engines.execute import Local
+from orchestrator.files.canonical import sha256
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
-from orchestrator.sweeps import driver
+from orchestrator.specs.row import Row
 from orchestrator.sweeps.driver import Sweep
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.retrain import rank, select
 from orchestrator.sweeps.task import Task
 from orchestrator.sweeps.tasks import group_jobs, topological_levels
+from tests.unit.history import append_history
 from tests.unit.training.support import SPEC
 
 
-def task(name: str, *, pinned: bool = False, key: str | None = None, parent: str | None = None, workers: int = 1) -> Task:
-    keys = Keys(key or name, f"d{name}", f"s{name}")
-    places = {"results": "results", "data_dir": None, "cache_dir": "cache"}
-    return Task(id=f"a/b/{name}", seed=1, label=name, spec=SPEC, keys=keys, parent_key=parent, pinned=pinned, workers=workers, **places)
+def task(name: str, *, training: str | None = None, parent: str | None = None, results: Path = Path("results"), **more: Any) -> Task:
+    """A row with the keys of its own name. training: name of the row whose training it shares; parent: of the one that it starts from."""
+    keys = Keys(sha256(training or name), sha256(f"decode {name}"), sha256(f"score {name}"))
+    parent_key = None if parent is None else sha256(parent)
+    return Task(id=f"a/b/{name}", seed=1, label=name, spec=SPEC, keys=keys, results=str(results), parent_key=parent_key, **more)
 
 
-def sweep(tasks: list[Task], tmp_path: Any, **scheduler: Any) -> Sweep:
+def sweep(tasks: list[Task], tmp_path: Path, **scheduler: Any) -> Sweep:
     return Sweep(
         tasks, ExecutionOptions(name="demo", results=tmp_path, sweep={"scheduler": {"kind": "fifo", "rungs": [5]} | scheduler}), Local()
     )
@@ -63,51 +66,61 @@ def test_asha_decides_as_the_spec_says(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("status", "stated", "stopped_here", "final"),
+    ("status", "bleu", "stopped_by", "final"),
     [
-        ("done", False, False, True),
-        ("diverged", False, False, True),
-        ("failed", True, False, True),
-        ("failed", False, False, False),
-        ("trained", False, False, False),
-        ("new", False, False, False),
-        ("stopped", False, True, True),
-        ("stopped", False, False, False),  # another sweep's scheduler stopped it
+        (None, None, "", False),
+        ("done", 20.0, "", True),
+        ("done", None, "", False),  # without its score
+        ("diverged", None, "", True),
+        ("failed", None, "", False),
+        ("stopped", None, "a/b/a:1", True),
+        ("stopped", None, "a/b/other:1", False),  # another sweep's scheduler stopped it
     ],
 )
-def test_what_a_sweep_leaves_as_it_is(tmp_path, monkeypatch, status, stated, stopped_here, final):
-    monkeypatch.setattr(driver, "result_of", lambda task, ledger: {"status": status, "failed_as_stated": stated})
-    one: Any = SimpleNamespace(name="a/b/a:1", run_dir=tmp_path / "none")
-    assert sweep([task("a")], tmp_path)._is_final(one, {one.name: 5} if stopped_here else {"a/b/other:1": 5}) is final
+def test_what_a_sweep_leaves_as_it_is(tmp_path, status, bleu, stopped_by, final):
+    one, bounded = task("a", results=tmp_path), task("a", results=tmp_path, failed_below=30.0)
+    ledger = Ledger(tmp_path)
+    if status is not None:
+        ledger.write_train(one.train_key, {"status": status})
+    if bleu is not None:
+        ledger.write_score(one.train_key, sha256("score a"), {"bleu": bleu})
+    drawn = sweep([one], tmp_path)
+    assert [drawn._is_final(each, {stopped_by: 5}) for each in (one, bounded)] == [final, final]
+
+
+def test_a_run_whose_spec_is_damaged_is_not_final(tmp_path):
+    one, ledger = task("a", results=tmp_path), Ledger(tmp_path)
+    ledger.write_train(one.train_key, {"status": "done"})
+    ledger.write_score(one.train_key, sha256("score a"), {"bleu": 20.0})
+    (one.run_dir / "spec.yaml").write_text("- damaged")
+    assert not sweep([one], tmp_path)._is_final(one, {})
 
 
 @pytest.mark.parametrize(("status", "starts"), [("done", True), ("diverged", False), ("failed", False), ("stopped", True)])
 def test_a_child_starts_where_its_parent_has_weights(tmp_path, status, starts):
-    parent, child = task("a", key="ab" * 32), task("b", key="cd" * 32, parent="ab" * 32)
-    Ledger(tmp_path).write_train("ab" * 32, {"status": status, "reason": "loss"})
+    parent, child = task("a"), task("b", parent="a")
+    Ledger(tmp_path).write_train(parent.train_key, {"status": status, "reason": "loss"})
     blocked = sweep([parent, child], tmp_path)._blocked([child], {})
     assert blocked == ({} if starts else {child.name: f"its parent {parent.name} {status}: loss"})
 
 
 def test_what_asha_stopped_is_recorded_with_the_rungs_steps(tmp_path):
-    key = "ab" * 32
-    one = SimpleNamespace(name="a/b/a:1", train_key=key, run_dir=tmp_path / key[:16], sweep="demo", pinned=False)
-    drawn = sweep([], tmp_path, kind="asha", rungs=[5, 10])
-    drawn.tasks = [one]  # type: ignore[list-item]
+    one, ledger = task("a", results=tmp_path, sweep="demo"), Ledger(tmp_path)
+    drawn = sweep([one], tmp_path, kind="asha", rungs=[5, 10])
     assert drawn.asha is not None
     for run, value in (("x", 1.0), (one.name, 9.0)):
         drawn.asha.decide(run, 5, value)
-    Ledger(tmp_path).write_rung(key, 5, {"valid/nll": 9.0, "params": 7})
+    ledger.write_rung(one.train_key, 5, {"valid/nll": 9.0, "params": 7})
     drawn._record_stopped()
-    found = Ledger(tmp_path).read_train(key)
+    found = ledger.read_train(one.train_key)
     assert found is not None and (found["status"], found["steps"], found["params"], found["valid"]) == ("stopped", 5, 7, {"nll": 9.0})
-    assert found["reason"] == "stopped by ASHA at step 5"
+    assert (found["reason"], found["sweep"]) == ("stopped by ASHA at step 5", "demo")
 
 
 def test_parents_train_before_children_and_equal_trainings_once():
     grandparent, parent, child, other = (task(n, parent=p) for n, p in (("g", None), ("p", "g"), ("c", "p"), ("o", "elsewhere")))
     assert [names(level) for level in topological_levels([child, other, parent, grandparent])] == ["og", "p", "c"]
-    twin = task("t", key="g", workers=4)
+    twin = task("t", training="g", workers=4)
     assert [names(job) for job in group_jobs([grandparent, other, twin])] == ["gt", "o"]
     assert [each.workers for each in group_jobs([grandparent, twin])[0]] == [1, 1], "on the workers of the first"
 
@@ -115,21 +128,22 @@ def test_parents_train_before_children_and_equal_trainings_once():
 # ---------------------------------------------------------------- who trains again
 
 
-def search(values: dict[str, list[float | None]]) -> tuple[list[dict[str, Any]], Any]:
+def search(root: Path, values: dict[str, list[float | None]]) -> tuple[list[dict[str, Any]], Ledger]:
     """Records and a ledger: row -> its runs' values at their ends, None where the scheduler stopped the run (at 0)."""
-    records, history = [], {}
+    records, ledger = [], Ledger(root)
     for row, each in values.items():
         for seed, value in enumerate(each):
-            key = f"{row}{seed}"
+            key = sha256(f"{row}{seed}")
             records.append({"id": row, "status": "stopped" if value is None else "done", "keys": {"train": key}})
-            history[key] = [{"step": 1, "m": -5.0}, {"step": 2, "m": 0.0 if value is None else value}, {"step": 3, "other": 1.0}]
-    return records, SimpleNamespace(history=history.__getitem__)
+            for report in ({"step": 1, "m": -5.0}, {"step": 2, "m": 0.0 if value is None else value}, {"step": 3, "other": 1.0}):
+                append_history(ledger, key, report)
+    return records, ledger
 
 
-def test_rows_rank_by_the_share_of_runs_that_ended_then_by_the_mean_at_their_ends():
+def test_rows_rank_by_the_share_of_runs_that_ended_then_by_the_mean_at_their_ends(tmp_path):
     """whole: 2 of 2, mean 3; more: 3 of 4, mean 1; half: 1 of 2, mean 0.5; two: 2 of 4, mean 0.25; none: left out."""
     ends: dict[str, list[float | None]] = {"more": [1.0, 1.0, 1.0, None], "two": [0.0, 0.5, None, None], "half": [0.5, None]}
-    records, ledger = search(ends | {"whole": [2.0, 4.0], "none": [None], "best": [2.5, 2.5]})
+    records, ledger = search(tmp_path, ends | {"whole": [2.0, 4.0], "none": [None], "best": [2.5, 2.5]})
     low = rank(records, ledger, "m", "min")
     assert [(s.row, s.value, s.finished, s.runs) for s in low] == [
         ("best", 2.5, 2, 2), ("whole", 3.0, 2, 2), ("more", 1.0, 3, 4), ("two", 0.25, 2, 4), ("half", 0.5, 1, 2)
@@ -138,8 +152,8 @@ def test_rows_rank_by_the_share_of_runs_that_ended_then_by_the_mean_at_their_end
 
 
 @pytest.mark.parametrize(("top", "again"), [(1, ["c", "b"]), (2, ["c", "a", "b"]), (3, ["c", "a", "b"]), (9, ["c", "a", "b", "d"])])
-def test_the_best_train_again_and_the_pinned_with_them_once(top, again):
-    records, ledger = search({"a": [2.0], "b": [3.0], "c": [1.0], "d": [4.0], "lost": [None]})
-    rows = [SimpleNamespace(id=name, pinned=name in ("b", "lost")) for name in ("a", "b", "c", "d", "lost")]
-    found = select(records, rows, ledger, {"metric": "m", "mode": "min", "retrain": {"top": top}})  # type: ignore[arg-type]
+def test_the_best_train_again_and_the_pinned_with_them_once(tmp_path, top, again):
+    records, ledger = search(tmp_path, {"a": [2.0], "b": [3.0], "c": [1.0], "d": [4.0], "lost": [None]})
+    rows = [Row(name, name, "run", None, {}, [], 1, name in ("b", "lost"), "table.yaml", 1) for name in ("a", "b", "c", "d", "lost")]
+    found = select(records, rows, ledger, {"metric": "m", "mode": "min", "retrain": {"top": top}})
     assert [s.row for s in found] == again

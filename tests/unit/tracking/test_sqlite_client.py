@@ -39,7 +39,7 @@ def use(results: Path) -> MlflowStore:
         run = opened.create(name, {"nmt.sweep": "s", "nmt.kind": "run"}, 1000)
         opened.write(run, points=points, spec={"a": {"b": 1, "c": None}})
     dataset = {"name": "toy", "digest": "d1", "source_type": "corpus", "source": "{}", "profile": '{"train": 3}'}
-    result = RunResult("done", 1000, 2000, 2, {}, {"weights_sha256": "ab"}, dataset=dataset, best_step=2)
+    result = RunResult("done", 1000, 2000, 2, {}, {"weights_sha256": "ab"}, [], [], {}, dataset=dataset, best_step=2)
     for _ in range(2):
         write_lineage(opened, run, result, "model", [Point("bleu", 27.0, 2000, 0)], {"nmt.row": "third"})
     opened.write_status(run, "FINISHED", 2000)
