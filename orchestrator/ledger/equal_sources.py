@@ -1,7 +1,7 @@
 """Sources of components that were edited without a change of bits.
 
-A refactor is listed here after rows with the component were trained under `smoke` before and after it, with the same `weights_sha256`. Results of the old
-source then count as results of the new one.
+A refactor is listed here after rows with the component were trained under `smoke` before and after it, with the same `weights_sha256`.
+Results of the old source then count as results of the new one.
 """
 
 from __future__ import annotations
