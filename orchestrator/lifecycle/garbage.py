@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orchestrator.errors import UserError
 from orchestrator.files.documents import key_in, read_document
 from orchestrator.ledger import object_store
 from orchestrator.ledger.keys import Keys
@@ -82,7 +83,7 @@ class Garbage:
 
 
 def find(results: Path, *, weights: bool = False, references: RunReferences | None = None) -> Garbage:
-    """Finds everything in `results` that can be deleted. Takes no lock. UserError if a file holds the record of another key."""
+    """Finds everything in `results` that can be deleted. Takes no lock."""
     sweeps, garbage = read_sweeps(results), Garbage()
     for name in sweeps.unreadable:
         garbage.notes.append(f"sweeps/{name} cannot be read: no run counts as an orphan until it can, or is removed")
@@ -169,9 +170,13 @@ def _weights_rule(
 
 
 def _unscored(run: Path, key: str | None, sweeps: Sweeps) -> str:
-    """Name of the first row of this run that lacks a score; '' if all are scored."""
+    """Name of the first row of this run that lacks a score, or whose score is the record of another key; '' if all are scored."""
     for named in sweeps.rows.get(key or "", []):
-        if None in RunView.read(Ledger(run.parent), scorings_of(named.row)).scores.values():
+        try:
+            scores = RunView.read(Ledger(run.parent), scorings_of(named.row)).scores
+        except UserError:
+            return named.name
+        if None in scores.values():
             return named.name
     return ""
 
