@@ -47,7 +47,7 @@ CASES = [
     (["run", "spec.yaml", "--results", "file://"], ["names nothing"]),
     (["export", "spec.yaml", "--results", "results", "--to", "full"], ["--to full: is there already; expected a new or empty folder"]),
     (["results", "export", "file/x.tar", "--results", "results"], ["found a file; expected a folder"]),
-    (["results", "import", "full"], ["full: is a folder; expected a file"]),
+    (["results", "import", "full"], ["full: is a folder without packed runs; expected a file"]),
     (["ablate", "spec.yaml", "-o", "full"], ["expected"]),
     (["plan", "n" * 300], ["File name too long"]),
     (["table", "spec.yaml", "--baseline", "oen"], ["no such row of demo/small; expected one, the only name; did you mean one?"]),
