@@ -18,7 +18,7 @@ from orchestrator.report.formats import FORMATS, several
 from orchestrator.report.table import Line, Table
 from orchestrator.specs.rows import resolve
 from orchestrator.specs.show import to_yaml
-from orchestrator.sweeps.forecast import Progress
+from orchestrator.sweeps.forecast import RunProgress
 from orchestrator.sweeps.live import LiveProgress
 from orchestrator.sweeps.status import sweep_status, sweep_table
 
@@ -63,7 +63,7 @@ def test_status_shows_escapes(fake_results: Any, capsys: pytest.CaptureFixture[s
 def test_progress_lines_show_escapes(tmp_path: Path) -> None:
     screen = io.StringIO()
     live = LiveProgress([], Console(file=screen, width=400), Ledger(tmp_path))
-    live._tell("row:1", Progress("row", 1, "0" * 64, ()), {"step": 1, "warning": f"{HOSTILE}[/nothing]"})
+    live._tell("row:1", RunProgress("row", 1, "0" * 64, ()), {"step": 1, "warning": f"{HOSTILE}[/nothing]"})
     assert clean(screen.getvalue()) and "[/nothing]" in screen.getvalue()
 
 
