@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote
@@ -15,8 +13,9 @@ from orchestrator.errors import UserError
 from orchestrator.specs.positions import display, nearest
 
 ENVIRONMENT = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # the default, 7 with backoff, blocks 245 s if the server is down
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",  # only a background thread waits; a shorter one repeats what a busy server still answers
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # the default, 7 with backoff, blocks 245 s if the server is down
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",  # a shorter one repeats what a busy server still answers
+    "MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool",  # a database file that was removed or replaced is noticed
     "MLFLOW_ENABLE_ASYNC_LOGGING": "false",  # BackgroundProjector is the queue; a second one would lose its content at a kill
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # a server would print two lines per run on stdout
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -40,20 +39,6 @@ def configure() -> None:
         os.environ.setdefault(name, value)
     for name, level in (("alembic", logging.WARNING), ("urllib3.connectionpool", logging.ERROR)):
         logging.getLogger(name).setLevel(level)
-
-
-@contextmanager
-def impatient() -> Iterator[None]:
-    """Context: requests to a server fail soon, for a caller that waits. The user's values win."""
-    wanted = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ |= {name: value for name, value in wanted.items() if before[name] in (None, ENVIRONMENT[name])}
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            os.environ |= {} if value is None else {name: value}
 
 
 def default_uri(results: Path) -> str:
@@ -112,13 +97,12 @@ def redact(value: str) -> str:
 def reason(error: BaseException) -> str:
     """The cause of a store's error in one line, without credentials."""
     text = redact(str(error)).strip()
+    first = (text.splitlines() or [""])[0]
     if isinstance(error, UserError):
         return text
-    for cause in _causes(error):
-        if isinstance(cause, ModuleNotFoundError):
-            return f"the driver {cause.name} is not installed: pip install psycopg2-binary"
-        if isinstance(cause, ConnectionRefusedError):
-            return "connection refused"
+    cause = error.__cause__ or error.__context__
+    if isinstance(cause, ModuleNotFoundError) or isinstance(cause := error, ModuleNotFoundError):
+        return f"the driver {cause.name} is not installed: pip install psycopg2-binary"
     if "Connection refused" in text:
         return "connection refused"
     if any(word in text for word in ("Name or service not known", "Failed to resolve", "getaddrinfo", "could not translate host name")):
@@ -128,15 +112,4 @@ def reason(error: BaseException) -> str:
     code = next((group for found in _CODE.findall(text[:400]) for group in found if group), "")
     if code == "401":
         return "login refused; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
-    if code == "403":
-        return f"not allowed ({(text.splitlines() or [''])[0][:200]})"
-    line = next(iter(text.splitlines()), "")
-    return f"{type(error).__name__}: {line[:300]}"
-
-
-def _causes(error: BaseException | None) -> list[BaseException]:
-    found: list[BaseException] = []
-    while error is not None and error not in found:
-        found.append(error)
-        error = error.__cause__ or error.__context__
-    return found
+    return f"not allowed ({first[:200]})" if code == "403" else f"{type(error).__name__}: {first[:300]}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from orchestrator.tracking.environment import impatient, reason
+from orchestrator.tracking.environment import reason
 from orchestrator.tracking.store import MlflowStore, StoredRun
 
 ARTIFACT = "report.html"
@@ -32,12 +32,11 @@ def copy_page(store: MlflowStore, parent: StoredRun, sweep_id: str) -> dict[str,
 def log_page(results: Path, sweep_id: str, uri: str | None = None) -> str | None:
     """Logs a sweep's page to MLflow. Returns None, or a warning if that failed (`reconcile` adds it later)."""
     try:
-        with impatient():
-            store = MlflowStore(results, uri)
-            with FileLock(store.lock(sweep_id)):
-                for run in store.find({"nmt.sweep": sweep_id, "nmt.kind": "sweep"})[:1]:
-                    parent = store.adopt(run)
-                    store.write(parent, tags=copy_page(store, parent, sweep_id))
+        store = MlflowStore(results, uri)
+        with FileLock(store.lock(sweep_id)):
+            for run in store.find({"nmt.sweep": sweep_id, "nmt.kind": "sweep"})[:1]:
+                parent = store.adopt(run)
+                store.write(parent, tags=copy_page(store, parent, sweep_id))
     except Exception as error:
         return f"warning: MLflow does not have the page ({reason(error)}); `nmt-ablate reconcile` adds it"
     return None

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,6 @@ from filelock import FileLock
 from orchestrator.files import atomic
 from orchestrator.ledger.run_lock import owner
 from orchestrator.tracking.history import Point
-from orchestrator.tracking.lineage import write_lineage
 from orchestrator.tracking.overview import Finished, overview, rounded, row_names, words
 from orchestrator.tracking.pages import ARTIFACT, copy_page
 from orchestrator.tracking.source import FINAL, RunResult, SweepRecord, SweepRow, read_result, read_sweep, stamp
@@ -49,8 +47,6 @@ Progress = Callable[[int], None]
 
 FORMAT = 3
 """Of what is written of a run. Runs in a store that have another one are written again."""
-MAX_REQUESTS = 4
-"""Rows of one sweep that are written to a server concurrently."""
 
 
 @dataclass
@@ -105,7 +101,7 @@ class Projector:
         try:
             with FileLock(self.store.lock(sweep.id)):
                 stored = self._stored.get(sweep.id) or self._look_up(sweep)
-                states = list(self._rows(sweep, stored, live=live))
+                states = [self._row(sweep, stored, row, live=live) for row in sweep.rows]
                 self._parent(sweep, stored, states, live=live)
                 stored.fresh = False
                 return Counter(states)
@@ -149,8 +145,7 @@ class Projector:
         open_rows = sum(counts[state] for state in ("pending", "running", "interrupted"))
         state = "running" if live or counts["running"] else "interrupted" if open_rows else "done"
         tags = {f"nmt.{name}": str(counts[name]) for name in ("done", "stopped", "diverged", "failed")}
-        view = self.store.write_view(sweep.id, sweep.name, sweep.started)
-        tags |= {"nmt.status": state, "nmt.rows": str(len(sweep.rows)), "nmt.view": view, "mlflow.source.name": "nmt-ablate"}
+        tags |= {"nmt.status": state, "nmt.rows": str(len(sweep.rows)), "mlflow.source.name": "nmt-ablate"}
         about = overview(sweep, stored.finished.values(), states)
         tags["nmt.overview"] = hashlib.sha256(about.table.encode()).hexdigest()[:16]
         if stored.parent.tags.get("nmt.overview") != tags["nmt.overview"]:
@@ -159,24 +154,11 @@ class Projector:
             self.store.write_artifacts(stored.parent, {path.name: path})
         tags |= copy_page(self.store, stored.parent, sweep.id)
         self.store.write(stored.parent, points=about.points, tags=tags | about.tags)
-        if stored.parent.status != STATUS[state]:
-            end = max((run.end for run in stored.finished.values()), default=sweep.started)
+        end = None if state == "running" else max((run.end for run in stored.finished.values()), default=sweep.started)
+        if (stored.parent.status, stored.parent.end) != (STATUS[state], end):
             self.store.write_status(stored.parent, STATUS[state], end)
 
     # ------------------------------------------------------------ the children
-
-    def _rows(self, sweep: SweepRecord, stored: _SweepRuns, *, live: bool) -> Iterator[str]:
-        """Projects the rows, concurrently on a server, where most of the time is spent waiting."""
-        if not self.store.server:
-            yield from (self._row(sweep, stored, row, live=live) for row in sweep.rows)
-            return
-        assert self.store.client  # opened here, before the threads start
-        with ThreadPoolExecutor(MAX_REQUESTS, "mlflow-projection") as pool:
-            try:
-                yield from pool.map(lambda row: self._row(sweep, stored, row, live=live), sweep.rows)
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
 
     def _row(self, sweep: SweepRecord, stored: _SweepRuns, row: SweepRow, *, live: bool) -> str:
         if row.train is None:
@@ -220,11 +202,8 @@ class Projector:
         else:
             store.write_artifacts(child, result.artifacts)
         if state in FINAL:
-            finals = [_final(name, value, result) for name, value in result.metrics.items()]
-            model = self._tags(sweep, stored, row) | {"nmt.weights": f"{row.train or '':.16}/weights"}
-            model = {name: model[name] for name in ("nmt.sweep", "nmt.row", "nmt.seed", "nmt.weights")}
-            write_lineage(store, child, result, f"{stored.names[row.id]} s{row.seed}", finals, model)
-            points = finals + points
+            end = result.end or result.start  # without a step, so that the UI draws bars
+            points = [Point(name, rounded(value), end, 0) for name, value in result.metrics.items()] + points
         signature = {"signature": result.tags["signature"]} if "signature" in result.tags else {}
         extra = {"nonfinite": ", ".join(result.nonfinite)} if result.nonfinite else {}
         result_tags = {f"nmt.{name}": value for name, value in (result.tags | extra).items()}
@@ -265,8 +244,3 @@ class Projector:
         }
         tags |= {"nmt.train_key": row.train or "", "nmt.decode_key": row.decode or "", "nmt.score_key": row.score or ""}
         return {name: value for name, value in tags.items() if value}
-
-
-def _final(name: str, value: float, result: RunResult) -> Point:
-    """Without a step, so that the UI draws bars of it."""
-    return Point(name, rounded(value), result.end or result.start, 0)

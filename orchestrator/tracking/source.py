@@ -93,10 +93,6 @@ class RunResult:
     content: str = ""
     commit: str = ""
     """Of the code that trained it, as far as known."""
-    dataset: dict[str, str] | None = None
-    """Name, digest, source and profile of what it was trained on; None for a spec without data."""
-    best_step: int = 0
-    """Step of the best checkpoint."""
 
     @property
     def figures(self) -> dict[str, float]:
@@ -153,23 +149,11 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
         "weights_sha256": train.get("weights_sha256"),
     }
     result.tags = {name: str(value) for name, value in run_tags.items() if value}
-    result.dataset, result.best_step = _dataset(row.spec, train), int(train.get("best_step") or result.steps)
     result.commit = str(capsule.get("git_commit") or "")
     about = [train, {k: v for k, v in decode.items() if k != "tokens"}, score, len(points), points[-1:], nonfinite]
     content = json.dumps(about + [also] * bool(also), default=str)
     result.content = hashlib.sha256(content.encode()).hexdigest()
     return result
-
-
-def _dataset(spec: Mapping[str, Any], train: Mapping[str, Any]) -> dict[str, str] | None:
-    """The digest covers the section `data` and the files of the corpus."""
-    if not isinstance(data := spec.get("data"), Mapping) or not train:
-        return None
-    text, corpus = train.get("text") or {}, data.get("corpus")
-    digest = hashlib.sha256(json.dumps([data, text.get("sha256")], sort_keys=True).encode()).hexdigest()[:16]
-    source = json.dumps({"corpus": corpus, "sha256": text.get("sha256")}, sort_keys=True)
-    name = corpus if isinstance(corpus, str) else "own corpus"
-    return {"name": name, "digest": digest, "source_type": "corpus", "source": source, "profile": json.dumps(text.get("pairs") or {})}
 
 
 def _row(item: Mapping[str, Any], results: Path) -> SweepRow:

@@ -19,8 +19,7 @@ from orchestrator.ledger.run_lock import RunLock, owner
 from orchestrator.ledger.sweep_files import paths
 from orchestrator.safe_text import log
 from orchestrator.tracking import analyses
-from orchestrator.tracking.environment import impatient, reason, redact, sqlite_path
-from orchestrator.tracking.location import check_disk_space
+from orchestrator.tracking.environment import reason, redact
 from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.source import read_sweep
 from orchestrator.tracking.store import MlflowStore
@@ -34,9 +33,8 @@ TRIES = 3
 def check(results: Path, uri: str) -> None:
     """UserError with one line unless `uri` can be written now with this login."""
     try:
-        with impatient():
-            store = MlflowStore(results, uri)
-            store.client.set_experiment_tag(store.experiment, "nmt.product", "nmt-ablate")  # fails with a read-only login
+        store = MlflowStore(results, uri)
+        store.client.set_experiment_tag(store.experiment, "nmt.product", "nmt-ablate")  # fails with a read-only login
     except UserError:
         raise
     except Exception as error:
@@ -105,8 +103,6 @@ class BackgroundProjector:
 
     def _try(self, project: Callable[[str], Any], *, last: bool = False) -> bool:
         try:
-            if (database := sqlite_path(self.projector.store.uri)) is not None:
-                check_disk_space(database.parent)
             project(self.sweep_id)
         except Exception as error:
             self._failures += 1

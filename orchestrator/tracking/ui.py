@@ -13,27 +13,17 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.ledger.sweep_files import paths
 from orchestrator.tracking import views
 from orchestrator.tracking.environment import ENVIRONMENT, default_uri, is_server, redact, sqlite_path, with_driver
-from orchestrator.tracking.location import artifacts_of, prepare_database
-from orchestrator.tracking.overview import row_names
-from orchestrator.tracking.source import read_sweep
-from orchestrator.tracking.store import EXPERIMENT
+from orchestrator.tracking.store import EXPERIMENT, MlflowStore, artifacts_of
 from orchestrator.tracking.sweeps import reconcile
 
 HOST = "127.0.0.1"
-APP = "nmt-ablate"
-"""Name of `ui_app` as MLflow finds it."""
-COLOURS = "NMT_ABLATE_UI_COLOURS"
-"""Environment variable with the colours of rows, as JSON, for `ui_app`."""
-MAX_COLOURS, MAX_SWEEPS = 500, 3
 START_LIMIT = 120.0
 """Seconds within which the server must answer; it takes about 13 on two cores."""
 
@@ -47,9 +37,9 @@ os.killpg(0, signal.SIGKILL)
 """Leader of the server's process group. The server starts workers that would survive a signal to the server alone."""
 
 
-def runs_page(server: str, experiment: str, view: str = views.ALL) -> str:
-    """Address of the list of runs in one of `views`. Without `workflowType` the UI shows its GenAI side."""
-    return f"{server}/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={view}"
+def runs_page(server: str, experiment: str) -> str:
+    """Address of the list of runs. Without `workflowType` the UI shows its GenAI side."""
+    return f"{server}/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={views.KEY}"
 
 
 class UiServer:
@@ -61,23 +51,13 @@ class UiServer:
     @property
     def page(self) -> str:
         """Address of the list of runs."""
-        return self._pages()[0]
-
-    def pages_of_sweeps(self) -> list[tuple[str, str]]:
-        """Names of the last sweeps and addresses of their charts, newest first."""
-        return self._pages()[1]
-
-    def _pages(self) -> tuple[str, list[tuple[str, str]]]:
         query = urllib.parse.urlencode({"experiment_name": EXPERIMENT})
         with (
             contextlib.suppress(OSError, ValueError, KeyError),
             _open(f"{self.url}/api/2.0/mlflow/experiments/get-by-name?{query}") as answer,
         ):
-            experiment = json.load(answer)["experiment"]
-            kept = views.newest({tag["key"]: tag["value"] for tag in experiment.get("tags", [])}, MAX_SWEEPS)
-            pages = [(name, runs_page(self.url, experiment["experiment_id"], key) + "&compareRunsMode=CHART") for key, name in kept]
-            return runs_page(self.url, experiment["experiment_id"]), pages
-        return self.url, []
+            return runs_page(self.url, json.load(answer)["experiment"]["experiment_id"])
+        return self.url
 
     def stop(self) -> None:
         """Kills the server and its workers."""
@@ -102,20 +82,16 @@ def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServe
     """
     results = Path(results).resolve()
     uri = uri or default_uri(results)
-    path = sqlite_path(uri)
-    if path is not None and not path.exists():
+    if (path := sqlite_path(uri)) is not None and not path.exists():
         reconcile(results, uri)
-    elif path is not None:
-        prepare_database(path, results, EXPERIMENT)
+    assert MlflowStore(results, uri).client  # UserError for a database that cannot be used
     port = free_port(port)
     log = results / "mlflow-ui.log"
     hosts = f"localhost,{HOST},localhost:{port},{HOST}:{port}"
     command = [sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
     command += ["--default-artifact-root", artifacts_of(results), "--allowed-hosts", hosts]
-    if any(app.name == APP for app in entry_points(group="mlflow.app")):  # absent where the package was installed before it had one
-        command += ["--app-name", APP]
     environment = ENVIRONMENT | dict(os.environ) | {"MLFLOW_BACKEND_STORE_URI": with_driver(uri)}  # may hold a password: not an argument
-    environment |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONUNBUFFERED": "1", COLOURS: json.dumps(_colours(results))}
+    environment |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "PYTHONUNBUFFERED": "1"}
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", _WATCHED, *command],
@@ -144,8 +120,6 @@ def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, log: Ca
     try:
         with start_ui(results, port, uri) as server:
             log(f"MLflow: {server.page}  (Ctrl-C ends it)")
-            for name, page in server.pages_of_sweeps():
-                log(f"{name}: {page}")
             while server.process.poll() is None:
                 time.sleep(0.2)
             raise UserError(f"the MLflow server ended by itself; its log: {server.log}")
@@ -153,15 +127,6 @@ def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, log: Ca
         log("MLflow: ended")
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _colours(results: Path) -> dict[str, str]:
-    """Name of a row -> colour, of the sweeps that a folder has now."""
-    found: dict[str, str] = {}
-    for path in paths(results):
-        with contextlib.suppress(OSError, ValueError):
-            found = views.colours(row_names(read_sweep(path)).values()) | found
-    return dict(list(found.items())[-MAX_COLOURS:])
 
 
 def free_port(first: int, tries: int = 100) -> int:

@@ -1,4 +1,4 @@
-"""Saved views of the MLflow UI: columns, groups and charts, kept as tags of the experiment.
+"""The saved view of the MLflow UI: columns and charts, kept as a tag of the experiment.
 
 A view is a tag `mlflow.sharedViewState.KEY` whose value the UI applies where its address has `viewStateShareKey=KEY`, and lists by name.
 The format is that of MLflow 3.17 (`savedViewEnvelope.ts`, `ExperimentPageUIState.tsx`, `runs-charts.types.ts`).
@@ -6,21 +6,14 @@ The format is that of MLflow 3.17 (`savedViewEnvelope.ts`, `ExperimentPageUIStat
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
-
-from orchestrator.tracking.names import valid_name
 
 COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0")
 """Of rows in charts, the same for all seeds (the categorical scheme of Observable Plot)."""
 
-PREFIX = "mlflow.sharedViewState."
-ALL, BEST = "nmt", "nmt-best"
-"""Keys of the views of all sweeps: by time, below their sweeps; and single runs by BLEU."""
-
+KEY = "nmt"
 COLUMNS = {
     "metrics.`bleu`": 120,
     "metrics.`chrf`": 120,
@@ -31,7 +24,6 @@ COLUMNS = {
 }
 """Column -> width in pixels, in order, after the run's name."""
 
-RUNS = "tags.`nmt.kind` = 'run'"
 CHARTS = "nmt-charts"
 _FOLDED = ("Model metrics", "System metrics", "train", "valid", "rows")
 """Sections of charts that the UI makes by itself from the names of metrics."""
@@ -42,48 +34,9 @@ def colours(rows: Iterable[str]) -> dict[str, str]:
     return {row: COLOURS[number % len(COLOURS)] for number, row in enumerate(rows)}
 
 
-def shared() -> dict[str, str]:
-    """Tags of the views that every experiment has."""
-    return {
-        f"{PREFIX}{ALL}": _envelope("All sweeps", _state(("tags.`row`",)), 0),
-        f"{PREFIX}{BEST}": _envelope("Best BLEU first", _state() | _by_bleu(RUNS), 0),
-    }
-
-
-def key_of(sweep_id: str, *identity: str) -> str:
-    """The key of a sweep's view, part of a tag's name. identity: what tells it from sweeps of other ledgers on the same server."""
-    return f"{valid_name(sweep_id[:80])}-{hashlib.sha256(chr(10).join(identity).encode()).hexdigest()[:8]}"
-
-
-def of_sweep(key: str, name: str, filters: dict[str, str], started: int) -> dict[str, str]:
-    """The tag of a sweep's view: its runs by BLEU, seeds of a row together. started: milliseconds since 1970."""
-    query = " and ".join([RUNS, *(f"tags.`{tag}` = '{value}'" for tag, value in filters.items())])
-    groups = {"groupBy": {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "row"}]}}
-    return {f"{PREFIX}{key}": _envelope(name, _state() | _by_bleu(query) | groups, started)}
-
-
-def newest(tags: Mapping[str, str], most: int) -> list[tuple[str, str]]:
-    """Keys and names of the last sweeps' views among the tags of an experiment."""
-    found = []
-    for key, value in tags.items():
-        if key.startswith(PREFIX) and key not in shared() and key == valid_name(key):  # views of earlier versions have other characters
-            with contextlib.suppress(ValueError, TypeError, KeyError):
-                view = json.loads(value)
-                found.append((float(view["createdAt"]), key.removeprefix(PREFIX), str(view["name"])))
-    return [(key, name) for _, key, name in sorted(found, reverse=True)[:most]]
-
-
-def _envelope(name: str, state: dict[str, Any], created: int) -> str:
-    return json.dumps({"name": name, "createdAt": created, "state": json.dumps(state)})
-
-
-def _by_bleu(query: str) -> dict[str, Any]:
-    return {"orderByKey": "metrics.`bleu`", "orderByAsc": False, "searchFilter": query}
-
-
-def _state(more: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Columns, and one open section of charts; the other sections are folded. more: columns after COLUMNS."""
-    columns = [*COLUMNS, *more]
+def _state() -> dict[str, Any]:
+    """Columns, and one open section of charts; the other sections are folded."""
+    columns = [*COLUMNS, "tags.`row`"]
     sections = [{"uuid": CHARTS, "name": "Comparison", "display": True, "isReordered": True}]
     sections += [{"uuid": f"nmt-{name}", "name": name, "display": False, "isReordered": True} for name in _FOLDED]
     return {
@@ -109,3 +62,7 @@ def _charts() -> list[dict[str, Any]]:
 def _chart(kind: str, name: str, **options: Any) -> dict[str, Any]:
     about = {"type": kind, "uuid": f"nmt-{name}", "metricSectionId": CHARTS, "runsCountToCompare": 100}
     return about | {"deleted": False, "isGenerated": False} | options
+
+
+SHARED = {f"mlflow.sharedViewState.{KEY}": json.dumps({"name": "All sweeps", "createdAt": 0, "state": json.dumps(_state())})}
+"""The tag of the view."""

@@ -9,11 +9,11 @@ import typer
 from orchestrator.cli.commands.rows import published_ledgers
 from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json
+from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.safe_text import log
 from orchestrator.tracking import sweeps
-from orchestrator.tracking.environment import checked_uri, reason, redact
-from orchestrator.tracking.location import database_error
+from orchestrator.tracking.environment import checked_uri, default_uri, reason, redact
 from orchestrator.tracking.ui import serve_ui
 
 
@@ -35,10 +35,10 @@ def reconcile(results: Path, tracking_uri: str | None, as_json: bool) -> None:
                 status.update(f"updating MLflow: {runs} runs written")
 
             counts, problems = sweeps.reconcile(results, uri, mirrors=published_ledgers(), progress=progress)
+    except UserError:
+        raise
     except Exception as error:
-        if uri is None:
-            raise database_error(error, results / "mlflow.db") or error from error
-        log(f"error: MLflow at {redact(uri)}: {reason(error)}")
+        log(f"error: MLflow at {redact(uri or default_uri(results))}: {reason(error)}")
         raise typer.Exit(1) from error
     if as_json:
         print_json({"rows": dict(counts), "problems": problems})

@@ -6,7 +6,6 @@ import getpass
 import itertools
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -40,25 +39,6 @@ reconcile(Path(sys.argv[1]))
 KILLS = [("create", 1), ("create", 3), ("write", 1), ("write", 2), ("write_artifacts", 2), ("write_status", 1)]
 
 
-@pytest.fixture(scope="module")
-def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with its tables, to be copied: making them takes seconds."""
-    results = tmp_path_factory.mktemp("blank")
-    assert MlflowStore(results).client
-    return results / "mlflow.db"
-
-
-def seed_store(results: Path, blank: Path) -> None:
-    """The experiment is named anew, so that its artifacts lie below `results`."""
-    results.mkdir(parents=True, exist_ok=True)
-    shutil.copy(blank, results / "mlflow.db")
-    import sqlite3
-
-    with sqlite3.connect(results / "mlflow.db") as database:
-        location = (results / "mlflow-artifacts").as_uri()
-        database.execute("UPDATE experiments SET artifact_location = ? WHERE name = 'nmt-ablate'", (location,))
-
-
 def dump(results: Path, sweep_id: str = "sweep-1") -> dict[str, Any]:
     """Everything the store says of a sweep, without its own run ids. Fails on a point logged twice."""
     client, found = mlflow_client(results), {}
@@ -70,11 +50,8 @@ def dump(results: Path, sweep_id: str = "sweep-1") -> dict[str, Any]:
         }
         for key, values in points.items():
             assert len({step for step, _, _ in values}) == len(values), f"{run.info.run_name}: {key} has a step twice"
-        models = client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run.info.run_id}'")
-        assert [model.model_id for model in models] == [value for key, value in run.data.tags.items() if key == "nmt.model"]
-        ids = names | {model.model_id: "model" for model in models}
         tags = {
-            key: ids.get(value) or re.sub(r"(?<=/runs/)\w+", lambda found: names[found[0]], value) for key, value in run.data.tags.items()
+            key: names.get(value) or re.sub(r"(?<=/runs/)\w+", lambda found: names[found[0]], value) for key, value in run.data.tags.items()
         }
         assert run.info.run_name not in found, f"{run.info.run_name} is there twice"
         info = run.info
@@ -83,9 +60,8 @@ def dump(results: Path, sweep_id: str = "sweep-1") -> dict[str, Any]:
     return found
 
 
-def test_every_state_and_value(fake_results: Any, blank: Path) -> None:
+def test_every_state_and_value(fake_results: Any) -> None:
     sweep_id, rows = fake_results.typical()
-    seed_store(fake_results.root, blank)
     projector = Projector(fake_results.root)
     assert projector.sync(sweep_id) == Counter(done=2, stopped=1, diverged=1, running=1, pending=1)
     assert dump(fake_results.root)["cut s1"][0] == "RUNNING"
@@ -126,9 +102,8 @@ def test_every_state_and_value(fake_results: Any, blank: Path) -> None:
     assert not list(Path.cwd().glob("mlruns*")), "MLflow wrote into the working directory"
 
 
-def test_again_changes_nothing_and_from_nothing_is_the_same(fake_results: Any, blank: Path) -> None:
+def test_again_changes_nothing_and_from_nothing_is_the_same(fake_results: Any) -> None:
     _, rows = fake_results.typical()
-    seed_store(fake_results.root, blank)
     assert reconcile(fake_results.root) == (Counter(done=2, stopped=1, diverged=1, interrupted=1, pending=1), [])
     first = dump(fake_results.root)
     assert first["cut s1"][0] == "KILLED" and first["cut s1"][3]["nmt.status"] == "interrupted"
@@ -166,31 +141,28 @@ def sync_until(results: Path, sweep: str, method: str, count: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "count"), KILLS)
-def test_killed_between_two_writes(fake_results: Any, blank: Path, forked: Any, method: str, count: int) -> None:
+def test_killed_between_two_writes(fake_results: Any, forked: Any, method: str, count: int) -> None:
     sweep_id, _ = fake_results.typical()
-    seed_store(fake_results.root, blank)
     assert forked(lambda: sync_until(fake_results.root, sweep_id, method, count)) == -signal.SIGKILL
     assert any(run[0] == "RUNNING" for run in dump(fake_results.root).values())
     reconcile(fake_results.root)
     whole = dump(fake_results.root)
-    seed_store(fake_results.root, blank)
+    (fake_results.root / "mlflow.db").unlink()
     reconcile(fake_results.root)
     assert dump(fake_results.root) == whole
     assert all(run[0] != "RUNNING" for run in whole.values())
 
 
 @pytest.mark.slow
-def test_two_processes_make_one_run_each(fake_results: Any, blank: Path) -> None:
+def test_two_processes_make_one_run_each(fake_results: Any) -> None:
     fake_results.typical()
-    seed_store(fake_results.root, blank)
     command = [sys.executable, "-c", RECONCILER, str(fake_results.root)]
     both = [subprocess.Popen(command) for _ in range(2)]
     assert [process.wait(60) for process in both] == [0, 0]
     assert len(dump(fake_results.root)) == 6
 
 
-def test_a_row_that_changed_supersedes_the_old_one(fake_results: Any, blank: Path) -> None:
-    seed_store(fake_results.root, blank)
+def test_a_row_that_changed_supersedes_the_old_one(fake_results: Any) -> None:
     old, new = fake_results.row("dense"), fake_results.row("dense", keys=fake_results.keys("dense, other"))
     fake_results.finished(old)
     fake_results.sweep([old])
@@ -202,8 +174,7 @@ def test_a_row_that_changed_supersedes_the_old_one(fake_results: Any, blank: Pat
     assert kinds == Counter({("sweep", "FINISHED"): 1, ("run", "FINISHED"): 1, ("superseded", "FINISHED"): 1})
 
 
-def test_long_odd_and_secret_values(fake_results: Any, blank: Path) -> None:
-    seed_store(fake_results.root, blank)
+def test_long_odd_and_secret_values(fake_results: Any) -> None:
     spec = {"note": "x" * 9000, "weird key!": 1, "uri": "https://me:hunter2@host/x?password=hunter2&a=1", "empty": {}, "none": None}
     row = fake_results.row("dense", spec=spec | {f"p{i}": i for i in range(250)})
     fake_results.finished(row, steps=1500)
@@ -215,8 +186,7 @@ def test_long_odd_and_secret_values(fake_results: Any, blank: Path) -> None:
     assert len(mlflow_client(fake_results.root).get_metric_history(run.info.run_id, "train/loss")) == 1500
 
 
-def test_bad_sweep_file_is_told_and_passed_over(fake_results: Any, blank: Path) -> None:
-    seed_store(fake_results.root, blank)
+def test_bad_sweep_file_is_told_and_passed_over(fake_results: Any) -> None:
     fake_results.typical()
     (fake_results.root / "sweeps" / "torn.json").write_text('{"rows": [')
     counts, problems = reconcile(fake_results.root)
@@ -224,9 +194,8 @@ def test_bad_sweep_file_is_told_and_passed_over(fake_results: Any, blank: Path) 
     assert len(problems) == 1 and "torn.json" in problems[0]
 
 
-def test_live_run_of_another_process_stays_running(fake_results: Any, blank: Path) -> None:
+def test_live_run_of_another_process_stays_running(fake_results: Any) -> None:
     _, rows = fake_results.typical()
-    seed_store(fake_results.root, blank)
     lock = fake_results.run_dir(rows["cut"]) / "lock"
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(lock)], stdout=subprocess.PIPE)
     try:
@@ -239,3 +208,26 @@ def test_live_run_of_another_process_stays_running(fake_results: Any, blank: Pat
     time.sleep(0.1)
     assert reconcile(fake_results.root)[0]["interrupted"] == 1
     assert dump(fake_results.root)["cut s1"][0] == "KILLED"
+
+
+def test_a_deleted_experiment_is_restored_with_its_runs(tmp_path: Path) -> None:
+    opened = MlflowStore(tmp_path)
+    run = opened.create("run", {"nmt.sweep": "s"}, 1000)
+    mlflow_client(tmp_path).delete_experiment(opened.experiment)
+    assert [found.info.run_id for found in MlflowStore(tmp_path).search("s")] == [run.run_id]
+
+
+def test_a_run_deleted_in_the_ui_is_made_anew(fake_results: Any) -> None:
+    row = fake_results.row("baseline")
+    sweep_id = fake_results.sweep([row])
+    fake_results.spec(row)
+    projector = Projector(fake_results.root)
+    projector.sync(sweep_id)
+    (child,) = (run for run in runs_of(fake_results.root) if run.data.tags["nmt.kind"] == "run")
+    mlflow_client(fake_results.root).delete_run(child.info.run_id)
+    fake_results.finished(row)
+    with pytest.raises(Exception, match=child.info.run_id):
+        projector.sync(sweep_id)
+    projector.finish_sweep(sweep_id)
+    (new,) = (run for run in runs_of(fake_results.root) if run.data.tags["nmt.kind"] == "run")
+    assert new.info.run_id != child.info.run_id and new.info.status == "FINISHED"

@@ -46,12 +46,11 @@ class Memory:
         info = SimpleNamespace(run_id=run_id, run_name=name, status="RUNNING", start_time=start, end_time=None)
         self.runs[run_id] = SimpleNamespace(info=info, data=SimpleNamespace(tags=dict(tags)))
         self.points[run_id] = []
-        return StoredRun(run_id, "RUNNING", "", dict(tags))
+        return StoredRun(run_id, "RUNNING", dict(tags))
 
     def adopt(self, run: Any) -> StoredRun:
-        return StoredRun(
-            run.info.run_id, run.info.status, "", dict(run.data.tags), last={p.key: p.step for p in self.points[run.info.run_id]}
-        )
+        last = {p.key: p.step for p in self.points[run.info.run_id]}
+        return StoredRun(run.info.run_id, run.info.status, dict(run.data.tags), last=last, end=run.info.end_time)
 
     def write(self, child: StoredRun, *, points: Any = (), spec: Any = None, tags: Any = None) -> int:
         self.points[child.run_id] += [p for p in points if p.step > child.last.get(p.key, -1)]
@@ -60,13 +59,10 @@ class Memory:
         return 0
 
     def write_status(self, child: StoredRun, status: str, end: int | None = None) -> None:
-        child.status = self.runs[child.run_id].info.status = status
-        self.runs[child.run_id].info.end_time = end
+        info = self.runs[child.run_id].info
+        child.status, child.end = info.status, info.end_time = status, end
 
     def write_artifacts(self, child: StoredRun, files: Any) -> None: ...
-
-    def write_view(self, sweep_id: str, name: str, started: int) -> str:
-        return "view"
 
     def delete(self, run_id: str) -> None:
         del self.runs[run_id]
@@ -88,7 +84,6 @@ def project(fake_results: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`project(live)` projects sweep-1 into one store; the store."""
     store = Memory(fake_results.root)
     monkeypatch.setattr(tracking_projector, "MlflowStore", lambda results, uri: store)
-    monkeypatch.setattr(tracking_projector, "write_lineage", lambda *_: None)
 
     def call(*, live: bool) -> Memory:
         projector = Projector(fake_results.root)
@@ -305,7 +300,7 @@ def test_a_write_is_what_the_run_lacks_in_as_many_requests_as_it_needs(tmp_path:
     client = Client()
     store = MlflowStore(tmp_path)
     store._client = client  # type: ignore[assignment]
-    child = StoredRun("run", "RUNNING", "", {})
+    child = StoredRun("run", "RUNNING", {})
     points = [Point("loss", 1.0, 0, step) for step in range(MAX_METRICS + 5)]
     spec = {f"p{i}": i for i in range(MAX_PARAMS + 3)}
     assert store.write(child, points=points, spec=spec, tags={"state": "running"}) == MAX_METRICS + 5
