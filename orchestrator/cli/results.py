@@ -45,9 +45,7 @@ def export(
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE.tar", help="An archive or a packed folder that `results export` wrote.")],
     results: Results = RESULTS,
-    on_conflict: Annotated[
-        str, typer.Option("--on-conflict", help="Runs that differ here: refuse, keep (ours), replace (by theirs).")
-    ] = "refuse",
+    on_conflict: Annotated[str, typer.Option("--on-conflict", help="Runs that differ here: refuse, keep (ours).")] = "refuse",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Verify and compare, write nothing.")] = False,
     sha256: Annotated[str | None, typer.Option("--sha256", help="The sha256 that the export printed: refuse any other archive.")] = None,
     max_gb: Annotated[float, typer.Option("--max-gb", min=0.001, max=1e6, help="Refuse more than this, in 10^9 bytes.")] = 200.0,

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ def write_bytes(
 
     `check` is called just before the rename and may raise to prevent it (fencing). An OSError names the path and the size.
     """
-    tmp = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
     def at(name: str) -> None:
         if points is not None:
@@ -34,39 +34,50 @@ def write_bytes(
 
     with naming(path, len(data)):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with replacing(path, lambda: at("post_rename")) as tmp:
             at("pre_write")
-            descriptor = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                at("pre_fsync")
-                os.fsync(file.fileno())
+            write_new(tmp, data, lambda: at("pre_fsync"))
             at("pre_rename")
             if check is not None:
                 check()
-            tmp.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                tmp.unlink(missing_ok=True)
-            raise
-        at("post_rename")
-        fsync_dir(path.parent)
 
 
-def write_text(
-    path: Path, text: str, *, points: str | None = None, step: int | None = None, check: Callable[[], None] | None = None
-) -> None:
+@contextlib.contextmanager
+def replacing(path: Path, renamed: Callable[[], None] = lambda: None) -> Iterator[Path]:
+    """Context: a temporary path beside `path`, for a file or a folder, that is renamed to `path` at the end or removed after an error.
+
+    The block makes the content durable. renamed: called between the rename and the sync of the directory.
+    """
+    tmp = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        yield tmp
+        tmp.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(tmp) if tmp.is_dir() else tmp.unlink(missing_ok=True)
+        raise
+    renamed()
+    fsync_dir(path.parent)
+
+
+def write_new(path: Path, data: bytes, written: Callable[[], None] = lambda: None) -> None:
+    """Writes a file that does not exist, and syncs it. written: called before the sync."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        written()
+        os.fsync(file.fileno())
+
+
+def write_text(path: Path, text: str, **options: Any) -> None:
     """Writes UTF-8 text with `write_bytes`."""
-    write_bytes(path, text.encode("utf-8"), points=points, step=step, check=check)
+    write_bytes(path, text.encode("utf-8"), **options)
 
 
-def write_json(
-    path: Path, value: Any, *, points: str | None = None, step: int | None = None, check: Callable[[], None] | None = None
-) -> None:
+def write_json(path: Path, value: Any, **options: Any) -> None:
     """Writes indented JSON with sorted keys with `write_bytes`. Raises ValueError for NaN and infinities."""
-    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
-    write_text(path, text, points=points, step=step, check=check)
+    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n", **options)
 
 
 def fsync_dir(path: Path) -> None:

@@ -11,7 +11,6 @@ from orchestrator.files.documents import KEY, key_in, parse, read_document
 from orchestrator.ledger import object_store, sweep_files
 from orchestrator.ledger.manifest import CorruptError, decode_manifest
 from orchestrator.ledger.records import DamagedError, read_record, read_spec
-from orchestrator.ledger.run_lock import owner
 
 _RUN = r"[0-9a-f]{16}"
 _STEP = r"step-[0-9]{8,12}"
@@ -69,11 +68,13 @@ def of_sweeps(results: Path, names: list[str] | None) -> list[str]:
     return [name for name in found if belongs(name) and (stems is None or name in stems)]
 
 
-def is_live(results: Path, run: str) -> bool:
-    return owner(results / run / "lock") is not None
-
-
-# ------------------------------------------------------------ content
+def writing_order(name: str) -> tuple[int, str]:
+    """Sort key: a file comes before the records that name it, and train.json, which marks the run as done, comes last."""
+    if name.endswith("/train.json"):
+        return 3, name
+    if "/score/" in name:
+        return 2, name
+    return (1 if name.endswith(".json") and not name.endswith("/state.json") else 0), name
 
 
 def problems_of(root: Path, names: list[str]) -> Iterator[str]:

@@ -1,10 +1,10 @@
-"""Moves a ledger to another machine: `export_ledger` writes an archive, `import_ledger` merges one into a results folder.
+"""Moves a ledger to another machine: `export_ledger` writes an archive, `import_ledger` copies what is absent in a results folder from one.
 
 `export_packed` writes the packed form, which `Ledger` reads as it is; `import_ledger` turns it into files.
 
-An import is unpacked next to the ledger, then verified and compared as a whole, and refused if a run differs. It then copies what is
-absent: a new run by one rename, an existing run file by file with its final record last, and sweep files at the end. A killed import leaves
-consistent runs, and a second call completes it.
+An import is unpacked next to the ledger, then verified and compared as a whole, and refused if a run differs: equal keys imply equal bits
+on equal machines alone. A new run is then installed by one rename, an existing run file by file with its final record last, and sweep
+files at the end. A killed import leaves consistent runs, and a second call completes it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from orchestrator import interrupt
 from orchestrator.errors import LockedError, UserError
 from orchestrator.faults import fault
 from orchestrator.files import atomic
+from orchestrator.files.documents import read_bytes, read_document, unsealed
 from orchestrator.files.folders import make
-from orchestrator.ledger import layout, packed, packing
-from orchestrator.ledger.packed import runs as packed_and_loose
+from orchestrator.files.json_lines import read_lines
+from orchestrator.ledger import layout, packed, packing, sweep_files
 from orchestrator.ledger.packed import tables_in
-from orchestrator.ledger.run_lock import RunLock
-from orchestrator.ledger.sweep_files import SweepFile, Sweeps, read_sweeps, sweep_name
+from orchestrator.ledger.run_lock import RunLock, owner
+from orchestrator.ledger.sweep_files import SweepFile, read_sweeps, sweep_name
 from orchestrator.lifecycle import archive
-from orchestrator.lifecycle.collect import empty_trash, exclusive, move_to_trash, temporary_lock
-from orchestrator.lifecycle.merge import Merge, compare_run, compare_sweep
+from orchestrator.lifecycle.collect import exclusive, temporary_lock
 from orchestrator.specs.positions import display, nearest, shown
 
-CHOICES = ("refuse", "keep", "replace")
+CHOICES = ("refuse", "keep")
 
 
 @dataclass
@@ -44,7 +44,6 @@ class Imported:
     manifest_sha256: str
     added: list[str] = field(default_factory=list)
     completed: list[str] = field(default_factory=list)
-    replaced: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     same: list[str] = field(default_factory=list)
     sweeps: list[str] = field(default_factory=list)
@@ -90,8 +89,8 @@ def _chosen(results: Path, only: Sequence[str]) -> tuple[list[Path], list[str]]:
         if name not in sweeps.names:
             raise UserError(f"--sweep {shown(name)}: no such sweep in {display(results)}; {nearest(name, sweeps.names)}")
     requested = {key[:16] for key, named in sweeps.rows.items() if any(one.sweep in only for one in named)}
-    runs = [run for run in packed_and_loose(results) if not run.is_symlink() and (not only or run.name in requested)]
-    live = [run.name for run in runs if layout.is_live(results, run.name)]
+    runs = [run for run in packed.runs(results) if not run.is_symlink() and (not only or run.name in requested)]
+    live = [run.name for run in runs if owner(run / "lock") is not None]
     chosen = [run for run in runs if run.name not in live and packing.names_of(run)]
     if not chosen:
         raise UserError(f"{display(results)}: holds no run" + (f" but {len(live)} that are being worked on" if live else ""))
@@ -107,11 +106,10 @@ def import_ledger(
     sha256: str | None = None,
     dry_run: bool = False,
 ) -> Imported:
-    """Merges an archive into `results`.
+    """Copies what is absent in `results` from an archive.
 
-    conflicts: what to do with runs that differ: refuse (UserError with one line per run), keep (ours) or replace (theirs). sha256: expected
-    hash of the manifest. dry_run: write nothing. Raises UserError for an invalid archive and LockedError if a process holds a run that
-    would change.
+    conflicts: what to do with runs that differ: refuse (UserError with one line per run) or keep (ours). sha256: expected hash of the
+    manifest. dry_run: write nothing. Raises UserError for an invalid archive and LockedError if a process holds a run that would change.
     """
     if not path.is_file() and not tables_in(path):
         raise UserError(f"{display(path)}: {'is a folder without packed runs; expected a file' if path.is_dir() else 'no such file'}")
@@ -125,7 +123,6 @@ def import_ledger(
                 return _import(path, results, staging, conflicts, max_bytes, sha256, dry_run)
             finally:
                 shutil.rmtree(staging, ignore_errors=True)
-                empty_trash(results)
     finally:
         if created and not any(results.iterdir()):
             results.rmdir()
@@ -140,36 +137,30 @@ def _import(path: Path, results: Path, staging: Path, conflicts: str, max_bytes:
         more = [f"and {len(problems) - 20} more"] if len(problems) > 20 else []
         raise UserError(*(f"{display(path)}: {line}" for line in problems[:20]), *more)
     _refuse_links(results, manifest.files)
-    by_run: dict[str, list[str]] = defaultdict(list)
-    for name in manifest.files:
-        by_run[name.partition("/")[0]].append(name)
-    sweeps = {name: compare_sweep(staging / name, results / name) for name in by_run.pop("sweeps", [])}
-    merges = [compare_run(run, names, staging, results) for run, names in sorted(by_run.items())]
-    if conflicts == "refuse":
-        lines = [merge.line(staging, results) for merge in merges if merge.differ]
-        found = [name for name, verdict in sweeps.items() if verdict == "differ"]
-        lines += [f"{name}: the sweep has other rows, or its scheduler decided otherwise, here" for name in found]
-        if lines:
-            raise UserError(*lines, "nothing was imported; --on-conflict keep leaves these as they are here, replace takes the archive's")
-    imported = Imported(manifest.sha256)
-    todo = []
-    for merge in merges:
-        if merge.differ:
-            (imported.replaced if conflicts == "replace" else imported.kept).append(merge.run)
-        elif not (results / merge.run).is_dir():
-            imported.added.append(merge.run)
+    groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: {"add": [], "same": [], "differ": []})
+    for name in sorted(manifest.files):  # a group: a run, or one file of a sweep
+        groups[name if name.startswith("sweeps/") else name[:16]][_compare(staging, results, name)].append(name)
+    differ = {group: found["differ"] for group, found in groups.items() if found["differ"]}
+    if differ and conflicts == "refuse":
+        lines = [_conflict(staging, results, group, names) for group, names in differ.items()]
+        raise UserError(*lines, "nothing was imported; --on-conflict keep leaves these as they are here")
+    imported, todo = Imported(manifest.sha256), dict[str, list[str]]()
+    for group, found in groups.items():
+        if found["add"] and not found["differ"]:
+            todo[group] = found["add"]
+        if group.startswith("sweeps/"):
+            imported.sweeps += [group.removeprefix("sweeps/").removesuffix(".json")] if group in todo else []
+        elif found["differ"]:
+            imported.kept.append(group)
+        elif group not in todo:
+            imported.same.append(group)
         else:
-            (imported.completed if merge.add else imported.same).append(merge.run)
-        if merge.run not in (*imported.kept, *imported.same):
-            todo.append(merge)
-    installed = [name for name, verdict in sweeps.items() if verdict == "add" or (verdict == "differ" and conflicts == "replace")]
-    _refuse_live(results, [merge.run for merge in todo], installed)
-    imported.sweeps = [name.removeprefix("sweeps/").removesuffix(".json") for name in installed]
+            (imported.completed if (results / group).is_dir() else imported.added).append(group)
+    _refuse_live(results, todo)
     if not dry_run:
-        imported.files = sum(_apply(merge, staging, results) for merge in todo) + len(installed)
-        for name in installed:
-            with temporary_lock(RunLock(SweepFile.of(results, _sweep_name(name)).lock)):
-                _install(staging / name, results / name)
+        imported.files = sum(map(len, todo.values()))
+        for group in sorted(todo, key=lambda group: (group.startswith("sweeps/"), group)):
+            _install(staging, results, group, todo[group])
     return imported
 
 
@@ -190,6 +181,49 @@ def _unpack_packed(path: Path, staging: Path, *, max_bytes: int, check_space: Ca
     return archive.Manifest(files=files, sha256=hashlib.sha256(sums.encode()).hexdigest())
 
 
+def _compare(theirs: Path, ours: Path, name: str) -> str:
+    """Returns add | same | differ for one file. A damaged record here counts as absent."""
+    here, there, file = ours / name, theirs / name, name.partition("/")[2]
+    if file == "journal.jsonl" or file.startswith("ckpt/"):  # never replaces the progress of an unfinished run here
+        run = ours / name[:16]
+        return "same" if here.exists() or any((run / other).exists() for other in ("train.json", "ckpt")) else "add"
+    if not here.exists():
+        return "add"
+    if read_bytes(there) == read_bytes(here) or file == "spec.yaml":  # under one key it differs only in the row that trained first
+        return "same"
+    if file == "history.jsonl":
+        one, other = list(read_lines(there)), list(read_lines(here))
+        return "add" if one[: len(other)] == other else "same" if other[: len(one)] == one else "differ"
+    if name.startswith("sweeps/"):
+        return "same" if not name.endswith(".asha.json") and _requested_rows(there) == _requested_rows(here) else "differ"
+    if not file.endswith(".json"):
+        return "differ"
+    document = read_document(here)
+    return "add" if document is None else "same" if unsealed(read_document(there) or {}) == unsealed(document) else "differ"
+
+
+def _requested_rows(path: Path) -> list[tuple[Any, ...]] | None:
+    """Ids, seeds and keys of the rows of a sweep; None for a damaged file."""
+    try:
+        return [(row["id"], row["seed"], row["keys"].get("train"), row["keys"].get("score")) for row in sweep_files.read(path)["rows"]]
+    except ValueError:
+        return None
+
+
+def _conflict(theirs: Path, ours: Path, group: str, names: list[str]) -> str:
+    """A message about a group that differs."""
+    if group.startswith("sweeps/"):
+        return f"{group}: the sweep has other rows, or its scheduler decided otherwise, here"
+    files = [name.partition("/")[2] for name in names]
+    few = ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+    here, there = (read_document(root / group / "train.json") or {} for root in (ours, theirs))
+    described = [
+        f"{one.get('status')}, {one.get('steps')} steps, weights {str(one.get('weights_sha256'))[:12]}" if one else "unfinished"
+        for one in (here, there)
+    ]
+    return f"{group}: {few} differ{'s' if len(files) == 1 else ''}: here {described[0]}; in the archive {described[1]}"
+
+
 def _refuse_links(results: Path, names: Iterable[str]) -> None:
     """Raises UserError if an import would follow a symbolic link in the results folder."""
     for part in dict.fromkeys(part for name in names for part in (*list(PurePath(name).parents)[-2::-1], PurePath(name))):
@@ -197,56 +231,36 @@ def _refuse_links(results: Path, names: Iterable[str]) -> None:
             raise UserError(f"{shown(str(results / part), 300)}: found a symbolic link; expected the ledger's own; nothing was imported")
 
 
-def _refuse_live(results: Path, runs: Sequence[str], sweep_files: Sequence[str]) -> None:
+def _refuse_live(results: Path, groups: Iterable[str]) -> None:
     """Raises LockedError for runs and sweeps in use. Called before anything is written."""
-    sweeps: Sweeps = read_sweeps(results)
+    sweeps = read_sweeps(results)
     named = {key[:16]: key for key in (*sweeps.children, *sweeps.rows)}
-    for run in runs:
-        driver = sweeps.driver(named[run]) if run in named else None
-        if driver or layout.is_live(results, run):
-            raise LockedError(f"{run}: {driver or 'a process'} is at work on it; nothing was imported")
-    for name in sweep_files:
-        if _sweep_name(name) in sweeps.live:
-            raise LockedError(f"{name}: the sweep runs; nothing was imported")
+    for group in groups:
+        if group.startswith("sweeps/"):
+            if sweep_name(group.removeprefix("sweeps/")) in sweeps.live:
+                raise LockedError(f"{group}: the sweep runs; nothing was imported")
+        elif driver := (sweeps.driver(named.get(group, "")) or (owner(results / group / "lock") and "a process")):
+            raise LockedError(f"{group}: {driver} is at work on it; nothing was imported")
 
 
-def _sweep_name(name: str) -> str:
-    return sweep_name(name.removeprefix("sweeps/"))
+def _install(staging: Path, results: Path, group: str, names: Iterable[str]) -> None:
+    """Moves a new run as a whole, else file by file under the lock of the run or sweep."""
+    if "/" not in group and not (results / group).exists():
+        _rename(staging / group, results / group)
+        return
+    of_sweep = group.startswith("sweeps/")
+    lock = SweepFile.of(results, sweep_name(group.removeprefix("sweeps/"))).lock if of_sweep else results / group / "lock"
+    with temporary_lock(RunLock(lock)):
+        for name in sorted(names, key=layout.writing_order):
+            _rename(staging / name, results / name)
 
 
-def _apply(merge: Merge, staging: Path, results: Path) -> int:
-    """Installs the files of one run. Returns the number of files written."""
-    run = results / merge.run
-    if not run.exists():
-        _install(staging / merge.run, run)
-        return len(merge.add)
-    with temporary_lock(RunLock(run / "lock")):
-        names = [*merge.add, *merge.differ]
-        if merge.of_training:  # weights, translations and scores of two trainings must not mix
-            for path in sorted(run.iterdir(), key=lambda path: path.name != "train.json"):  # this record marks a run as finished
-                if not path.name.startswith("lock"):
-                    move_to_trash(results, path)
-            names = [path.relative_to(staging).as_posix() for path in (staging / merge.run).rglob("*") if path.is_file()]
-        for name in sorted(names, key=_install_order):
-            _install(staging / name, results / name)
-        return len(names)
-
-
-def _install(source: Path, target: Path) -> None:
+def _rename(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     fault("import_pre_rename")
     source.rename(target)
     atomic.fsync_dir(target.parent)
     fault("import_post_rename")
-
-
-def _install_order(name: str) -> tuple[int, str]:
-    """Sort key for installation: files before the records that refer to them, train.json last."""
-    if name.endswith("/train.json"):
-        return 3, name
-    if "/score/" in name:
-        return 2, name
-    return (1 if name.endswith(".json") else 0), name
 
 
 def _check_disk_space(results: Path, size: int) -> None:

@@ -52,7 +52,6 @@ def import_(file: Path, results: Path, on_conflict: str, max_bytes: int, sha256:
     counts = {
         "added": merged.added,
         "completed": merged.completed,
-        "replaced": merged.replaced,
         "kept as here": merged.kept,
         "the same": merged.same,
     }

@@ -72,12 +72,3 @@ def is_needed(root: Path, name: str) -> bool:
     stem = file.removesuffix(".safetensors")
     manifest = "manifest" if "/ckpt/" in name else stem.rpartition("-")[0] if "/weights/" in name else stem
     return (root / folder / f"{manifest}.json").exists()
-
-
-def writing_order(name: str) -> tuple[int, str]:
-    """Sort key: a file comes before the records that name it, and train.json, which marks the run as done, comes last."""
-    if name.endswith("/train.json"):
-        return 3, name
-    if "/score/" in name:
-        return 2, name
-    return (1 if name.endswith(".json") and not name.endswith("/state.json") else 0), name

@@ -22,6 +22,7 @@ from orchestrator.ledger.bucket import claim as claims
 from orchestrator.ledger.bucket import group as groups
 from orchestrator.ledger.bucket.bucket import Bucket, Found, LostRace
 from orchestrator.ledger.bucket.index import Index, Indexes, Known, stat_of
+from orchestrator.ledger.layout import writing_order
 from orchestrator.paths import user_cache
 
 AT_ONCE = 8
@@ -110,12 +111,12 @@ class Mirror:
         """
         objects = {found.name: found for found in self._listed(group)} if objects is None else objects
         wanted = {name: found for name, found in objects.items() if groups.is_file(name)}
-        for name in sorted(groups.files_in(self.root, group), key=groups.writing_order, reverse=True):
+        for name in sorted(groups.files_in(self.root, group), key=writing_order, reverse=True):
             known = index.files.get(name)
             equal = name in wanted and known is not None and known.etag == wanted[name].etag and index.is_uploaded(self.root, name)
             if not ours and not equal:
                 (self.root / name).unlink()
-        for name, found in sorted(wanted.items(), key=lambda item: groups.writing_order(item[0])):
+        for name, found in sorted(wanted.items(), key=lambda item: writing_order(item[0])):
             if name not in index.files or index.files[name].etag != found.etag:
                 index.files[name] = Known(found.etag, found.size)
             if not (self.root / name).exists() and (not groups.on_demand(name) or (journal and name.endswith("/journal.jsonl"))):
@@ -190,14 +191,14 @@ class Mirror:
             if not name.endswith(".json") and not index.is_uploaded(root, name):
                 path = root / name
                 contents[name] = stat_of(path), path if name.endswith(".safetensors") else path.read_bytes()
-        for name in sorted(contents, key=groups.writing_order):
+        for name in sorted(contents, key=writing_order):
             before_each()
             fault("remote_pre_upload")
             stat, content = contents[name]
             etag = self.bucket.put(name, content)
             index.files[name] = Known(etag, 0 if stat is None else stat[0], stat=stat)
         gone = [name for name in index.files if name not in (*here, *records)]
-        for name in sorted(gone, key=groups.writing_order, reverse=True):
+        for name in sorted(gone, key=writing_order, reverse=True):
             if not (groups.on_demand(name) and groups.is_needed(root, name)):
                 self.bucket.delete(name)
                 del index.files[name]

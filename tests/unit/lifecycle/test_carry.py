@@ -92,26 +92,18 @@ def test_a_conflict_is_refused_with_its_name_and_nothing_is_written(carried, cop
     assert import_ledger(carried[0], copy, conflicts="keep", dry_run=True).kept == [key] and tree(copy) == before
 
 
-@pytest.mark.parametrize("choice", ["keep", "replace"])
-def test_a_conflict_that_was_decided(carried, copy, choice):
-    original = tree(copy)
-    key = rows_in(copy)["life/cycle/base"][:16]
-    edit(copy / key / "train.json", weights_sha256="f" * 64)
-    changed = tree(copy)
-    found = import_ledger(carried[1], copy, conflicts=choice)
-    assert (found.kept, found.replaced) == (([key], []) if choice == "keep" else ([], [key]))
-    assert tree(copy) == (changed if choice == "keep" else original) and not (copy / ".trash").exists()
-
-
-def test_of_a_score_alone(carried, copy):
-    original = tree(copy)
+def test_a_conflict_that_is_kept(carried, copy):
     key = rows_in(copy)["life/cycle/base"][:16]
     (path,) = (copy / key / "score").glob("*.json")
-    edit(path, bleu=99.0)
-    with pytest.raises(UserError, match=f"score/{path.name} differs"):
-        import_ledger(carried[0], copy)
-    import_ledger(carried[0], copy, conflicts="replace")
-    assert tree(copy) == original
+    for name in ("train.json", f"score/{path.name}"):
+        shutil.rmtree(copy)
+        import_ledger(carried[1], copy)
+        edit(copy / key / name, **({"weights_sha256": "f" * 64} if name == "train.json" else {"bleu": 99.0}))
+        changed = tree(copy)
+        with pytest.raises(UserError, match=f"{name} differs"):
+            import_ledger(carried[1], copy)
+        assert import_ledger(carried[1], copy, conflicts="keep").kept == [key]
+        assert tree(copy) == changed
 
 
 def test_a_history_that_goes_on_is_taken_a_longer_one_here_stays(carried, copy):

@@ -14,9 +14,8 @@ from orchestrator.ledger import layout
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
 from orchestrator.lifecycle import archive, garbage
-from orchestrator.lifecycle.merge import Merge, compare_run, compare_sweep
 from orchestrator.lifecycle.references import RunReferences
-from orchestrator.lifecycle.transfer import _install_order
+from orchestrator.lifecycle.transfer import _compare
 from tests.unit.history import append_history
 from tests.unit.lifecycle.life import put, tensors
 
@@ -41,40 +40,43 @@ def both(tmp_path):
     return finished(tmp_path / "theirs"), finished(tmp_path / "ours")
 
 
-def merge(theirs: Path, ours: Path) -> Merge:
-    names = [path.relative_to(theirs).as_posix() for path in sorted(theirs.rglob("*")) if path.is_file()]
-    return compare_run(RUN, names, theirs, ours)
+def merge(theirs: Path, ours: Path) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {"add": [], "same": [], "differ": []}
+    for path in sorted(theirs.rglob("*")):
+        if path.is_file():
+            found[_compare(theirs, ours, name := path.relative_to(theirs).as_posix())].append(name)
+    return found
 
 
 def test_what_is_the_same_changes_nothing(both):
     theirs, ours = both
     found = merge(theirs, ours)
-    assert (found.add, found.differ) == ([], [])
+    assert (found["add"], found["differ"]) == ([], [])
     shutil.rmtree(ours / RUN)
-    assert len(merge(theirs, ours).add) == 6
+    assert len(merge(theirs, ours)["add"]) == 6
 
 
 def test_the_longer_history_stays_or_comes(both):
     theirs, ours = both
     append_history(Ledger(theirs), KEY, {"step": 4})
-    assert merge(theirs, ours).add == [f"{RUN}/history.jsonl"], "it goes on where ours ends"
+    assert merge(theirs, ours)["add"] == [f"{RUN}/history.jsonl"], "it goes on where ours ends"
     for _ in range(2):
         append_history(Ledger(ours), KEY, {"step": 4})
-    assert (merge(theirs, ours).add, merge(theirs, ours).differ) == ([], []), "ours goes on where theirs ends"
+    assert (merge(theirs, ours)["add"], merge(theirs, ours)["differ"]) == ([], []), "ours goes on where theirs ends"
     append_history(Ledger(theirs), KEY, {"step": 9})
-    assert merge(theirs, ours).differ == [f"{RUN}/history.jsonl"] and merge(theirs, ours).of_training
+    assert merge(theirs, ours)["differ"] == [f"{RUN}/history.jsonl"]
 
 
-def test_a_conflict_is_of_the_training_or_of_one_score(both):
+def test_a_record_that_differs_is_a_conflict_and_a_damaged_one_is_replaced(both):
     theirs, ours = both
     score = f"{RUN}/score/{SCORE[:16]}.json"
     put(ours / score, json.dumps(sealed({"bleu": 30.0}, SCORE)))
-    assert merge(theirs, ours).differ == [score] and not merge(theirs, ours).of_training
+    assert merge(theirs, ours)["differ"] == [score]
     put(ours / f"{RUN}/train.json", json.dumps(sealed({"status": "done", "steps": 9}, KEY)))
-    assert merge(theirs, ours).differ == [score, f"{RUN}/train.json"] and merge(theirs, ours).of_training
+    assert merge(theirs, ours)["differ"] == [score, f"{RUN}/train.json"]
     for name in (score, f"{RUN}/train.json"):
         put(ours / name, "{")  # damaged: it counts as absent
-    assert merge(theirs, ours).differ == [] and merge(theirs, ours).add == [score, f"{RUN}/train.json"]
+    assert merge(theirs, ours)["differ"] == [] and merge(theirs, ours)["add"] == [score, f"{RUN}/train.json"]
 
 
 @pytest.mark.parametrize(("here", "taken"), [("nothing", True), ("a checkpoint", False), ("a journal", False), ("a result", False)])
@@ -89,7 +91,7 @@ def test_a_checkpoint_is_taken_where_ours_has_gone_nowhere(tmp_path, here, taken
         put(ours / RUN / "journal.jsonl")
     if here == "a result":
         Ledger(ours).write_train(KEY, {"status": "done"})
-    found = merge(theirs, ours).add
+    found = merge(theirs, ours)["add"]
     assert (f"{RUN}/ckpt/step-00000003/manifest.json" in found) is (taken or here == "a journal")
     assert (f"{RUN}/journal.jsonl" in found) is taken
 
@@ -97,22 +99,22 @@ def test_a_checkpoint_is_taken_where_ours_has_gone_nowhere(tmp_path, here, taken
 def test_sweeps_are_the_same_where_they_ask_for_the_same_rows(tmp_path):
     def sweep(name: str, **change: Any) -> Path:
         row = {"id": "a/b/c", "seed": 1, "keys": {"train": KEY, "decode": DECODE, "score": SCORE}, "label": "x", "spec": {}} | change
-        return put(tmp_path / name / "sweep.json", json.dumps({"sweep_id": "sweep", "rows": [row]}))
+        return put(tmp_path / name / "sweeps/s.json", json.dumps({"sweep_id": "s", "rows": [row]})).parents[1]
 
     ours = sweep("ours")
-    assert compare_sweep(ours, tmp_path / "absent.json") == "add"
-    assert [compare_sweep(sweep("same", **change), ours) for change in ({}, {"label": "y"})] == ["same", "same"]
+    assert _compare(ours, tmp_path / "absent", "sweeps/s.json") == "add"
+    assert [_compare(sweep("same", **change), ours, "sweeps/s.json") for change in ({}, {"label": "y"})] == ["same", "same"]
     others: list[dict[str, Any]] = [{"id": "a/b/d"}, {"seed": 2}]
     others += [{"keys": {"train": train, "score": score}} for train, score in ((KEY, KEY), (DECODE, SCORE))]
-    assert [compare_sweep(sweep("other", **change), ours) for change in others] == ["differ"] * 4
-    one, other = (put(tmp_path / name / "s.asha.json", json.dumps({"eta": eta})) for name, eta in (("x", 2), ("y", 3)))
-    assert compare_sweep(one, other) == "differ" and compare_sweep(one, one) == "same"
+    assert [_compare(sweep("other", **change), ours, "sweeps/s.json") for change in others] == ["differ"] * 4
+    one, other = (put(tmp_path / x / "sweeps/s.asha.json", json.dumps({"eta": eta})).parents[1] for x, eta in (("x", 2), ("y", 3)))
+    assert _compare(one, other, "sweeps/s.asha.json") == "differ" and _compare(one, one, "sweeps/s.asha.json") == "same"
 
 
 def test_a_record_comes_after_what_it_points_to_and_the_end_of_a_run_last():
     files = ("train.json", "score/a.json", "decode/a.json", "decode/a.txt", "weights/last.json", "weights/last-0.safetensors")
     names = [f"{RUN}/{name}" for name in files]
-    order = [name.partition("/")[2] for name in sorted(names, key=_install_order)]
+    order = [name.partition("/")[2] for name in sorted(names, key=layout.writing_order)]
     assert order[-2:] == ["score/a.json", "train.json"]
     assert order.index("decode/a.txt") < order.index("decode/a.json")
     assert order.index("weights/last-0.safetensors") < order.index("weights/last.json")
