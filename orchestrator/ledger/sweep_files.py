@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,8 +71,9 @@ class SweepFile:
 
 
 def sweep_name(file: str) -> str:
-    """The name of the sweep to which a file of RESULTS/sweeps belongs."""
-    return next((file.removesuffix(end) for end in (*BESIDE, ".json", ".lock", ".stop") if file.endswith(end)), file)
+    """The name of the sweep to which a file of RESULTS/sweeps belongs, also a temporary one."""
+    file = re.sub(r"^\.(.+)\.[0-9]+-[0-9a-f]{8}\.tmp$", r"\1", file)
+    return re.sub(r"(\.lock(\.json|\.asked-[0-9]+)?|\.asha\.json|\.json|\.stop)$", "", file)
 
 
 @dataclass(frozen=True)

@@ -7,27 +7,27 @@ locked only for a few renames. The trash of a killed call is emptied by the next
 from __future__ import annotations
 
 import contextlib
-import re
 import secrets
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.errors import FencedError, LockedError
 from orchestrator.faults import fault
 from orchestrator.files import atomic
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.ledger.sweep_files import read_sweeps
+from orchestrator.ledger.sweep_files import SweepFile, read_sweeps, sweep_name
 from orchestrator.lifecycle import garbage
-from orchestrator.lifecycle.garbage import LOCK, TRASH, Garbage, Item, KeptItem
+from orchestrator.lifecycle.garbage import LOCK, TRASH, Garbage, Item
 from orchestrator.lifecycle.references import RunReferences
 
 
 def collect(
     results: Path, plan: Garbage, *, weights: bool = False, references: RunReferences | None = None
-) -> tuple[list[Item], list[KeptItem]]:
+) -> tuple[list[Item], list[Item]]:
     """Deletes the items of `plan`. Returns (deleted items, items that a process acquired or changed meanwhile).
 
     Raises LockedError if another `gc --delete` or `results import` is working on this folder.
@@ -36,15 +36,16 @@ def collect(
     for item in plan.items:
         by_run[item.run].append(item)
     removed: list[Item] = []
-    kept_items: list[KeptItem] = []
+    kept: list[Item] = []
     with exclusive(results):
         for name, items in by_run.items():
-            for item, reason in (
-                _collect_run(results, name, items, weights, references or RunReferences()) if name else _collect_others(results, items)
-            ):
-                removed.append(item) if reason is None else kept_items.append(reason)
+            if name:
+                _collect_run(results, name, items, weights, references or RunReferences(), removed, kept)
+            else:
+                for item in items:
+                    _collect_other(results, item, removed, kept)
         empty_trash(results)
-    return removed, kept_items
+    return removed, kept
 
 
 @contextmanager
@@ -67,16 +68,6 @@ def temporary_lock(lock: RunLock) -> Iterator[RunLock]:
                     path.unlink(missing_ok=True)
 
 
-def move_to_trash(results: Path, path: Path) -> None:
-    """Renames a path into the trash, whose space `empty_trash` frees."""
-    trash = results / TRASH
-    trash.mkdir(exist_ok=True)
-    fault("gc_pre_rename")
-    path.rename(trash / f"{secrets.token_hex(8)}-{path.name[-100:]}")
-    atomic.fsync_dir(path.parent)
-    fault("gc_post_rename")
-
-
 def empty_trash(results: Path) -> None:
     """Deletes the trash folder and all that it contains."""
     trash = results / TRASH
@@ -87,63 +78,59 @@ def empty_trash(results: Path) -> None:
         trash.rmdir()
 
 
-Outcomes = Iterator[tuple[Item, KeptItem | None]]
+def _move_to_trash(results: Path, path: Path) -> None:
+    trash = results / TRASH
+    trash.mkdir(exist_ok=True)
+    fault("gc_pre_rename")
+    path.rename(trash / f"{secrets.token_hex(8)}-{path.name[-100:]}")
+    atomic.fsync_dir(path.parent)
+    fault("gc_post_rename")
 
 
-def _collect_run(results: Path, name: str, items: list[Item], weights: bool, references: RunReferences) -> Outcomes:
-    """Yields each item with None if it was deleted, else with the reason why not. The lock's own files go with the lock."""
-    run = results / name
-    lock = RunLock(run / "lock")
+def _collect_run(
+    results: Path, name: str, items: list[Item], weights: bool, references: RunReferences, removed: list[Item], kept: list[Item]
+) -> None:
+    """Deletes those items of a run that can still be deleted under its lock. The lock's own files go with the lock."""
+    run, left = results / name, list(items)
     try:
-        with temporary_lock(lock):
+        with temporary_lock(RunLock(run / "lock")) as lock:
             second = Garbage()
             garbage.inspect_run(run, read_sweeps(results), second, weights=weights, references=references, held=True)
-            reasons = {kept.path: kept for kept in second.kept}
-            for item in items:
-                if item.kind == "lock" or item.path in {found.path for found in second.items}:
+            deletable, reasons = {item.path for item in second.items}, {item.path: item for item in second.kept}
+            while left:
+                item = left[0]
+                if item.kind == "lock" or item.path in deletable:
                     lock.check()
                     if item.path not in (lock.path, lock.record_path):
-                        move_to_trash(results, item.path)
-                    yield item, None
+                        _move_to_trash(results, item.path)
+                    removed.append(item)
                 else:
-                    yield item, reasons.get(item.path) or reasons.get(run) or _busy(item, "it changed meanwhile")
+                    kept.append(reasons.get(item.path) or reasons.get(run) or _busy(item, "it changed meanwhile"))
+                left.pop(0)
     except (LockedError, FencedError) as error:
-        for item in items:
-            yield item, _busy(item, str(error))
+        kept += [_busy(item, str(error)) for item in left]
 
 
-def _collect_others(results: Path, items: list[Item]) -> Outcomes:
-    """Deletes items outside runs: files of sweeps, of Ray, and of `gc`, import and `repro` themselves."""
-    for item in items:
-        path = item.path
-        try:
-            if path.parent == results / "sweeps":
-                lock = RunLock(path.with_name(_sweep_name(path.name) + ".lock"))
-                with temporary_lock(lock):
-                    if path not in (lock.path, lock.record_path):
-                        move_to_trash(results, path)
-            elif item.kind == "ray":
-                if live := read_sweeps(results).live:
-                    yield item, _busy(item, f"{next(iter(live))} runs")
-                    continue
-                move_to_trash(results, path)
-            elif (path / "lock").exists():
-                with RunLock(path / "lock").acquire():
-                    move_to_trash(results, path)
-            elif path.parent != results / TRASH:
-                move_to_trash(results, path)
-            yield item, None
-        except FileNotFoundError:
-            yield item, None  # already deleted together with its lock
-        except (LockedError, FencedError) as error:
-            yield item, _busy(item, str(error))
+def _collect_other(results: Path, item: Item, removed: list[Item], kept: list[Item]) -> None:
+    """Deletes a path outside runs: a file of a sweep, of Ray, or of `gc`, import and `repro` themselves."""
+    path = item.path
+    try:
+        if path.parent == results / "sweeps":
+            with temporary_lock(RunLock(SweepFile.of(results, sweep_name(path.name)).lock)) as lock:
+                if path not in (lock.path, lock.record_path):
+                    _move_to_trash(results, path)
+        elif item.kind == "ray" and (live := read_sweeps(results).live):
+            raise LockedError(f"{next(iter(live))} runs")
+        elif path.parent != results / TRASH:
+            with RunLock(path / "lock").acquire() if (path / "lock").exists() else contextlib.nullcontext():
+                _move_to_trash(results, path)
+    except FileNotFoundError:
+        pass  # already deleted together with its lock
+    except (LockedError, FencedError) as error:
+        kept.append(_busy(item, str(error)))
+        return
+    removed.append(item)
 
 
-def _sweep_name(name: str) -> str:
-    """Name of the sweep that a file in RESULTS/sweeps belongs to."""
-    name = re.sub(r"^\.(.+)\.[0-9]+-[0-9a-f]{8}\.tmp$", r"\1", name)
-    return re.sub(r"(\.lock(\.json|\.asked-[0-9]+)?|\.asha\.json|\.json|\.stop)$", "", name)
-
-
-def _busy(item: Item, why: str) -> KeptItem:
-    return KeptItem(item.path, item.size, "running", why, item.row)
+def _busy(item: Item, why: str) -> Item:
+    return replace(item, why=why, rule="running")

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.files.documents import key_in, read_document
 from orchestrator.ledger import object_store
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
@@ -30,13 +29,14 @@ from orchestrator.lifecycle.references import RunReferences
 RUN = re.compile(r"[0-9a-f]{16}")
 TRASH, LOCK = ".trash", ".lifecycle.lock"
 LEFTOVER = re.compile(r"\.(?:import|repro)-[0-9]+-[0-9a-f]{8}")
+KILLED = "left by a writer that was killed"
 
 RULES = {
     "running": "a live process holds the run, or drives a sweep that names it",
     "resume": "the run is not finished: the same command goes on from here",
     "only-weights": "its weights are not here: a missing translation would need this checkpoint",
     "init_from": "another row starts from these weights",
-    "decode": "a translation or a score is still missing",
+    "decode": "a translation or a score is still missing, or no sweep file says which are wanted",
     "analysis": "an analysis looks at this row",
     "weights": "weights stay unless --weights is given",
     "unreadable": "a sweep file cannot be read, so that no run counts as an orphan",
@@ -46,7 +46,10 @@ RULES = {
 
 @dataclass(frozen=True)
 class Item:
-    """One deletable path. kind: checkpoints | weights | snapshots | temporary | lock | ray | leftover. run: name of its folder, or ''."""
+    """One path that can be deleted, or, with a rule (a name in RULES), one that is protected.
+
+    kind: checkpoints | weights | snapshots | temporary | lock | ray | leftover | link | run. run: name of its folder, or ''.
+    """
 
     path: Path
     kind: str
@@ -54,23 +57,11 @@ class Item:
     why: str
     run: str = ""
     row: str = ""
+    rule: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        return {"path": str(self.path), "kind": self.kind, "bytes": self.size, "why": self.why, "run": self.run, "row": self.row}
-
-
-@dataclass(frozen=True)
-class KeptItem:
-    """Tensors that are not deletable, and the rule (a name in RULES) that protects them."""
-
-    path: Path
-    size: int
-    rule: str
-    why: str
-    row: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        return {"path": str(self.path), "bytes": self.size, "rule": self.rule, "why": self.why, "row": self.row}
+        found = asdict(self) | {"path": str(self.path), "bytes": self.size}
+        return {name: value for name, value in found.items() if name != "size" and (name != "rule" or value)}
 
 
 @dataclass
@@ -78,8 +69,68 @@ class Garbage:
     """Result of `find`: deletable items, protected ones, and messages."""
 
     items: list[Item] = field(default_factory=list)
-    kept: list[KeptItem] = field(default_factory=list)
+    kept: list[Item] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def add(self, path: Path, kind: str, why: str = "", run: str = "", row: str = "", rule: str = "") -> None:
+        item = Item(path, kind, size_of(path), why or RULES[rule], run, row, rule)
+        (self.kept if rule else self.items).append(item)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What the rules look at. named: rows of sweep files; orphan: no sweep names the run, and every sweep file can be read."""
+
+    path: Path
+    key: str
+    row: str
+    addresses: set[str]
+    status: str | None
+    sweeps: Sweeps
+
+    @property
+    def orphan(self) -> bool:
+        sweeps = self.sweeps
+        return bool(sweeps.names) and not sweeps.unreadable and self.key not in sweeps.rows and self.key not in sweeps.children
+
+    def unscored(self) -> str:
+        """Name of the first row that lacks a score, or whose score is the record of another key; '' if all are scored."""
+        for named in self.sweeps.rows.get(self.key, []):
+            try:
+                scores = RunView.read(Ledger(self.path.parent), scorings_of(named.row)).scores
+            except UserError:
+                return named.name
+            if None in scores.values():
+                return named.name
+        return ""
+
+    def rule(self, kind: str, references: RunReferences, weights: bool) -> tuple[str, str]:
+        """(Rule that protects the checkpoints, weights or snapshots or '', reason)."""
+        of_weights = kind != "checkpoints"
+        if of_weights and (children := [named.name for named in self.sweeps.children.get(self.key, [])]):
+            return "init_from", f"{_abbreviate(children)} starts from them"
+        if of_weights and self.addresses & references.parents:
+            return "init_from", RULES["init_from"]
+        if of_weights and (found := sorted(self.addresses & references.analysed)):
+            return "analysis", f"an analysis looks at {_abbreviate(found)}"
+        if self.orphan:
+            return "", "orphan: no sweep names this run"
+        if self.status not in FINISHED:
+            return "resume", f"the run is {self.status or 'unfinished'}: the same command goes on from here"
+        missing = self.unscored() if self.status == "done" else ""
+        if not of_weights:
+            if missing and not (self.path / "weights" / "last.json").exists():
+                return "only-weights", RULES["only-weights"]
+            return "", f"the run is {self.status}: nothing goes on from it"
+        if missing:
+            return "decode", f"{missing} has no score yet"
+        named = self.sweeps.rows.get(self.key)
+        if not weights:
+            rule = "unreadable" if self.sweeps.unreadable and not named else "weights"
+            return rule, RULES[rule]
+        return (
+            ("", "finished and scored; translate, analyse and export will need it trained again") if named else ("decode", RULES["decode"])
+        )
 
 
 def find(results: Path, *, weights: bool = False, references: RunReferences | None = None) -> Garbage:
@@ -87,171 +138,91 @@ def find(results: Path, *, weights: bool = False, references: RunReferences | No
     sweeps, garbage = read_sweeps(results), Garbage()
     for name in sweeps.unreadable:
         garbage.notes.append(f"sweeps/{name} cannot be read: no run counts as an orphan until it can, or is removed")
-    for run in runs_in(results):
-        inspect_run(run, sweeps, garbage, weights=weights, references=references or RunReferences())
-    garbage.items += _sweep_leftovers(results, sweeps)
-    garbage.items += _ray(results, sweeps)
-    garbage.items += leftovers(results)
+    for run in sorted(results.iterdir()):
+        if RUN.fullmatch(run.name) and run.is_dir():
+            inspect_run(run, sweeps, garbage, weights=weights, references=references or RunReferences())
+    _add_sweep_leftovers(results, sweeps, garbage)
+    ray = results / "ray"
+    if not sweeps.live and ray.is_dir() and not ray.is_symlink():
+        folders = [path for path in ray.iterdir() if path.is_dir() and not path.is_symlink()]
+        for path in sorted(folders, key=lambda path: -path.stat().st_mtime):  # the newest first: new ones are numbered by those that exist
+            garbage.add(path, "ray", "Ray's own state of a sweep that is over: never read again")
+    for path in leftovers(results):
+        garbage.add(path, "leftover", "left by a command that was killed")
     return garbage
-
-
-def runs_in(results: Path) -> list[Path]:
-    """Run folders of a results folder, sorted by name."""
-    return [path for path in sorted(results.iterdir()) if RUN.fullmatch(path.name) and path.is_dir()]
 
 
 def inspect_run(run: Path, sweeps: Sweeps, garbage: Garbage, *, weights: bool, references: RunReferences, held: bool = False) -> None:
     """Adds the items of one run to `garbage`. held: the caller holds the lock of the run."""
     if run.is_symlink():
-        garbage.kept.append(KeptItem(run, 0, "link", RULES["link"]))
+        garbage.add(run, "link", rule="link")
         return
-    key = _key_of(run, sweeps)
-    named = sweeps.rows.get(key or "", [])
-    row = named[0].name if named else _recorded_row(run).get("name", "")
+    recorded = _recorded_row(run)
+    ledger = Ledger(run.parent, on_bad=lambda path, reason: None)
+    known = next((key for key in (*sweeps.rows, *sweeps.children) if key.startswith(run.name)), "")
+    key = ledger.reader.key(run) or known or recorded.get("key", "")
+    named = sweeps.rows.get(key, [])
+    row = named[0].name if named else recorded.get("name", "")
     holder = None if held else owner(run / "lock")
-    occupant = (sweeps.driver(key) if key else None) or (f"process {holder.get('pid')} on {holder.get('host')}" if holder else None)
+    occupant = sweeps.driver(key) or (f"process {holder.get('pid')} on {holder.get('host')}" if holder else None)
     if occupant is not None:
-        garbage.kept.append(KeptItem(run, size_of(run), "running", f"{occupant} is at work on it", row))
+        garbage.add(run, "run", f"{occupant} is at work on it", row=row, rule="running")
         return
-    orphan = bool(sweeps.names) and not sweeps.unreadable and not named and key not in sweeps.children
-    for path in temporary_files(run):
-        garbage.items.append(Item(path, "temporary", size_of(path), "left by a writer that was killed", run.name, row))
-    garbage.items += [] if held else _stale_lock(run / "lock", run.name, row)
-    status = None if key is None else RunView.read(Ledger(run.parent), {"": Keys(key, None, None)}).trained
-    for name in ("ckpt", "weights", "snapshots"):
-        path = run / name
-        if path.is_symlink():
-            garbage.kept.append(KeptItem(path, 0, "link", RULES["link"], row))
-        elif path.is_dir() and any(path.iterdir()):
-            kind = "checkpoints" if name == "ckpt" else name
-            rule, why = (_checkpoint_rule if name == "ckpt" else _weights_rule)(run, key, status, orphan, sweeps, references, weights)
-            if rule is None:
-                garbage.items.append(Item(path, kind, size_of(path), why, run.name, row))
-            else:
-                garbage.kept.append(KeptItem(path, size_of(path), rule, why, row))
+    for path in _temporary_files(run):
+        garbage.add(path, "temporary", KILLED, run.name, row)
+    if not held:
+        _add_stale_lock(run / "lock", garbage, run.name, row)
+    status = RunView.read(ledger, {"": Keys(key, None, None)}).trained if key else None
+    about = _Run(run, key, row, {recorded.get("id", "")} | {one.id for one in named}, status, sweeps)
+    for name, kind in (("ckpt", "checkpoints"), ("weights", "weights"), ("snapshots", "snapshots")):
+        if (run / name).is_symlink():
+            garbage.add(run / name, "link", row=row, rule="link")
+        elif (run / name).is_dir() and any((run / name).iterdir()):
+            rule, why = about.rule(kind, references, weights)
+            garbage.add(run / name, kind, why, run.name, row, rule)
 
 
-def _checkpoint_rule(
-    run: Path, key: str | None, status: str | None, orphan: bool, sweeps: Sweeps, references: RunReferences, weights: bool
-) -> tuple[str | None, str]:
-    """Returns (rule that protects the checkpoints or None, reason)."""
-    if orphan:
-        return None, "orphan: no sweep names this run"
-    if status not in FINISHED:
-        return "resume", f"the run is {status or 'unfinished'}: the same command goes on from here"
-    if status == "done" and not (run / "weights" / "last.json").exists() and _unscored(run, key, sweeps):
-        return "only-weights", RULES["only-weights"]
-    return None, f"the run is {status}: nothing goes on from it"
-
-
-def _weights_rule(
-    run: Path, key: str | None, status: str | None, orphan: bool, sweeps: Sweeps, references: RunReferences, weights: bool
-) -> tuple[str | None, str]:
-    """Returns (rule that protects the weights and snapshots or None, reason)."""
-    address = _recorded_row(run).get("id", "")
-    addresses = {address} | {named.id for named in sweeps.rows.get(key or "", [])}
-    children = [named.name for named in sweeps.children.get(key or "", [])]
-    if children or addresses & references.parents:
-        return "init_from", f"{_abbreviate(children)} starts from them" if children else RULES["init_from"]
-    if addresses & references.analysed:
-        return "analysis", f"an analysis looks at {_abbreviate(sorted(addresses & references.analysed))}"
-    if orphan:
-        return None, "orphan: no sweep names this run"
-    if status not in FINISHED:
-        return "resume", f"the run is {status or 'unfinished'}: the same command goes on"
-    if status == "done" and (missing := _unscored(run, key, sweeps)):
-        return "decode", f"{missing} has no score yet"
-    if not weights:
-        rule = "unreadable" if sweeps.unreadable and not sweeps.rows.get(key or "") else "weights"
-        return rule, RULES[rule]
-    if not sweeps.rows.get(key or ""):
-        return "decode", "no sweep file says which translations are wanted of it"
-    return None, "finished and scored; translate, analyse and export will need it trained again"
-
-
-def _unscored(run: Path, key: str | None, sweeps: Sweeps) -> str:
-    """Name of the first row of this run that lacks a score, or whose score is the record of another key; '' if all are scored."""
-    for named in sweeps.rows.get(key or "", []):
-        try:
-            scores = RunView.read(Ledger(run.parent), scorings_of(named.row)).scores
-        except UserError:
-            return named.name
-        if None in scores.values():
-            return named.name
-    return ""
-
-
-def temporary_files(folder: Path) -> list[Path]:
+def _temporary_files(folder: Path) -> Iterator[Path]:
     """Files left in a run folder by killed writers: temporary files of `atomic`, and incomplete or damaged checkpoints."""
-    folders = [folder, *(folder / name for name in ("rungs", "decode", "score", "tune", "weights", "snapshots", "ckpt"))]
-    paths = [path for place in folders if place.is_dir() and not place.is_symlink() for path in sorted(place.glob(".*.tmp"))]
-    ckpt = folder / "ckpt"
-    if ckpt.is_dir() and not ckpt.is_symlink():
-        paths += [path for path in sorted(ckpt.iterdir()) if ".tmp-" in path.name or path.name.startswith("bad-step-")]
-    return paths
+    for place in (folder, *(folder / name for name in ("rungs", "decode", "score", "tune", "weights", "snapshots", "ckpt"))):
+        if place.is_dir() and not place.is_symlink():
+            of_checkpoints = [*place.glob("*.tmp-*"), *place.glob("bad-step-*")] if place.name == "ckpt" else []
+            yield from sorted([*place.glob(".*.tmp"), *of_checkpoints])
 
 
-def leftovers(results: Path) -> list[Item]:
+def leftovers(results: Path) -> list[Path]:
     """Folders left by killed `gc`, `results import` and `repro` commands; those of imports only while no other process holds LOCK."""
     paths = [path for path in sorted(results.iterdir()) if LEFTOVER.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
     trash = results / TRASH
     paths += sorted(trash.iterdir()) if trash.is_dir() and not trash.is_symlink() else []
-    occupant = owner(results / LOCK) is not None
-    return [
-        Item(path, "leftover", size_of(path), "left by a command that was killed")
-        for path in paths
-        if owner(path / "lock") is None and not (occupant and path.name.startswith(".import-"))
-    ]
+    busy = owner(results / LOCK) is not None
+    return [path for path in paths if owner(path / "lock") is None and not (busy and path.name.startswith(".import-"))]
 
 
-def _sweep_leftovers(results: Path, sweeps: Sweeps) -> list[Item]:
+def _add_sweep_leftovers(results: Path, sweeps: Sweeps, garbage: Garbage) -> None:
     folder = results / "sweeps"
     if not folder.is_dir() or folder.is_symlink():
-        return []
-    items: list[Item] = []
+        return
     for path in sorted(folder.glob(".*.tmp")):
-        if sweep_name(re.sub(r"\.[0-9]+-[0-9a-f]{8}\.tmp$", "", path.name[1:])) not in sweeps.live:
-            items.append(Item(path, "temporary", size_of(path), "left by a writer that was killed"))
+        if sweep_name(path.name) not in sweeps.live:
+            garbage.add(path, "temporary", KILLED)
     for path in sorted(folder.glob("*.stop")):
         if path.stem not in sweeps.live:
-            items.append(Item(path, "lock", size_of(path), "asks a sweep to end that does not run"))
+            garbage.add(path, "lock", "asks a sweep to end that does not run")
     for path in sorted(folder.glob("*.lock")):
-        items += _stale_lock(path, "", "")
-    return items
+        _add_stale_lock(path, garbage)
 
 
-def _stale_lock(path: Path, run: str, row: str) -> Iterator[Item]:
+def _add_stale_lock(path: Path, garbage: Garbage, run: str = "", row: str = "") -> None:
     """Files of a lock whose owner is dead, judged by the pid, start time and boot id in its record."""
     if owner(path) is not None or path.is_symlink():
         return
     if record_of(path).get("held"):
         for file in (path.with_name(f"{path.name}.json"), path):
             if file.exists():
-                yield Item(file, "lock", size_of(file), f"its owner, process {record_of(path).get('pid')}, is dead", run, row)
+                garbage.add(file, "lock", f"its owner, process {record_of(path).get('pid')}, is dead", run, row)
     for file in sorted(path.parent.glob(f"{path.name}.asked-*")):
-        yield Item(file, "lock", size_of(file), "remembers that a process was asked to end, which is over", run, row)
-
-
-def _ray(results: Path, sweeps: Sweeps) -> list[Item]:
-    """Ray's experiment folders, newest first, because `engines.ray.tune` numbers a new one by those that exist."""
-    folder = results / "ray"
-    if sweeps.live or not folder.is_dir() or folder.is_symlink():
-        return []
-    paths = [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
-    order = sorted(paths, key=lambda path: (path.name == "train", -_number(path.name), path.name))
-    return [Item(path, "ray", size_of(path), "Ray's own state of a sweep that is over: never read again") for path in order]
-
-
-def _number(name: str) -> int:
-    tail = name.rpartition("-")[2]
-    return int(tail) if tail.isdecimal() else -1
-
-
-def _key_of(run: Path, sweeps: Sweeps) -> str | None:
-    for name in ("train.json", "capsule.json"):
-        if (key := key_in(read_document(run / name), run.name)) is not None:
-            return key
-    return next((key for key in (*sweeps.rows, *sweeps.children) if key.startswith(run.name)), _recorded_row(run).get("key"))
+        garbage.add(file, "lock", "remembers that a process was asked to end, which is over", run, row)
 
 
 def _recorded_row(run: Path) -> dict[str, str]:
@@ -260,9 +231,7 @@ def _recorded_row(run: Path) -> dict[str, str]:
         text = (run / "spec.yaml").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return {}
-    fields = {match[1]: match[2] for match in re.finditer(r"^(key|id|seed): (\S+)$", text, re.MULTILINE)}
-    if not re.fullmatch(r"[0-9a-f]{64}", fields.get("key", "")):
-        fields.pop("key", None)
+    fields = dict(re.findall(r"^(key(?=: [0-9a-f]{64}$)|id|seed): (\S+)$", text, re.MULTILINE))
     return fields | {"name": f"{fields['id']} seed {fields.get('seed', '?')}"} if "id" in fields else fields
 
 

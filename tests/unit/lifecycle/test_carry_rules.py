@@ -210,7 +210,7 @@ def test_commands_that_are_under_way_keep_their_folders(fake_results):
         put(root / name / "x")
     with RunLock(root / ".repro-77-0123abcd" / "lock"), RunLock(root / garbage.LOCK):
         assert garbage.leftovers(root) == []
-    assert {item.path.name for item in garbage.leftovers(root)} == {".repro-77-0123abcd", ".import-77-0123abcd"}
+    assert {path.name for path in garbage.leftovers(root)} == {".repro-77-0123abcd", ".import-77-0123abcd"}
 
 
 def test_every_scoring_of_a_row_must_be_there_before_its_weights_go(fake_results):
