@@ -107,7 +107,7 @@ class FakeResults:
         return self.root / row["keys"]["train"][:16]
 
     def spec(self, row: Mapping[str, Any]) -> None:
-        self._write(self.run_dir(row) / "spec.yaml", json.dumps(row["spec"]))
+        self._write(self.run_dir(row) / "spec.yaml", _sealed({"key": row["keys"]["train"], **row["spec"]}))
         os.utime(self.run_dir(row) / "spec.yaml", (1_700_000_100, 1_700_000_100))
 
     def history(self, row: Mapping[str, Any], first: int, last: int, **extra: Any) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from orchestrator.data import subword
 from orchestrator.data.sentences import MARK, DocumentSegmenter, truncated
-from orchestrator.data.text import RawText
+from orchestrator.data.text import FileText
 from orchestrator.data.tokenize import Tokenizer
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import DataSpec, Truncate
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def build(
-    data: DataSpec, text: RawText, languages: list[str], out: Path, on_progress: Progress, *, documents: bool = False, form: Form = RAW
+    data: DataSpec, text: FileText, languages: list[str], out: Path, on_progress: Progress, *, documents: bool = False, form: Form = RAW
 ) -> dict[str, Any]:
     """Writes all files of a store except `about.json`. Returns its `stats`. Raises UserError for malformed text.
 
@@ -57,7 +57,7 @@ def build(
     return stats
 
 
-def _tokenise_train(data: DataSpec, text: RawText, tokenizers: list[Tokenizer], work: list[Path], on_progress: Progress) -> dict[str, int]:
+def _tokenise_train(data: DataSpec, text: FileText, tokenizers: list[Tokenizer], work: list[Path], on_progress: Progress) -> dict[str, int]:
     """Writes the tokenised pairs that pass `max_words`. Returns counts {kept, empty, max_words}."""
     counts = {"kept": 0, "empty": 0, "max_words": 0}
     done = 0
@@ -131,7 +131,7 @@ def _encode(
 
 
 def _held_out(
-    split: str, text: RawText, tokenizers: list[Tokenizer], segmenters: list[subword.Segmenter], out: Path, data: DataSpec
+    split: str, text: FileText, tokenizers: list[Tokenizer], segmenters: list[subword.Segmenter], out: Path, data: DataSpec
 ) -> dict[str, Any]:
     """Writes a held-out split, unfiltered and with its raw lines. Raises UserError for empty lines."""
     rows = list(text.rows(split))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import itertools
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
@@ -93,7 +94,7 @@ def content_of(path: Path) -> tuple[str, int]:
 def parallel(paths: list[Path]) -> Iterator[tuple[str, ...]]:
     """Yields the lines of several files in parallel. Raises UserError at the end of the shortest if their numbers of lines differ."""
     streams = [iter_lines(path) for path in paths]
-    for number in _count():
+    for number in itertools.count():
         row = [next(stream, None) for stream in streams]
         if all(line is None for line in row):
             return
@@ -166,10 +167,3 @@ def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> str:
 def _where(numbers: list[int]) -> str:
     shown = ", ".join(str(n) for n in numbers[:SHOWN])
     return f" (line{'s' * (len(numbers) > 1)} {shown}{', ...' if len(numbers) > SHOWN else ''})"
-
-
-def _count() -> Iterator[int]:
-    number = 0
-    while True:
-        yield number
-        number += 1

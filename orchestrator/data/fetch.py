@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from orchestrator.data import senteval, senteval_get
+from orchestrator.data import senteval
 from orchestrator.data.corpus import iter_lines
 from orchestrator.errors import UserError
 from orchestrator.specs.corpora import REQUIRED, CorpusEntry, Generated, HuggingFace, MtData, SacreBleu, Source, User, load_entry
@@ -35,7 +35,7 @@ def get(name: str, data_dir: Path | None, on_progress: Progress | None = None) -
     """
     log = on_progress or (lambda line: None)
     if name == senteval.NAME:
-        return senteval_get.get(data_dir, log)
+        return senteval.get(data_dir, log)
     entry = load_entry(name)
     if entry.generated is not None:
         log(f"{name} is generated; nothing to fetch")
@@ -68,23 +68,28 @@ def get(name: str, data_dir: Path | None, on_progress: Progress | None = None) -
 
 
 def _write(entry: CorpusEntry, data_dir: Path, split: str, rows: Rows) -> list[Path]:
-    """Writes the files of a split, each completely or not at all."""
-    if entry.csv is not None:
-        return _write_csv(entry, data_dir, split, rows)
-    paths = [data_dir / entry.folders[0] / file for file in entry.splits[split].files]
+    """Writes the files of a split, or its CSV file, each completely or not at all."""
+    names = entry.splits[split].files if entry.csv is None else [entry.splits[split].src]
+    paths = [data_dir / entry.folders[0] / name for name in names]
     paths[0].parent.mkdir(parents=True, exist_ok=True)
     temporary = [path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp") for path in paths]
     try:
         with contextlib.ExitStack() as stack:
-            outs = [stack.enter_context(tmp.open("w", encoding="utf-8", newline="\n")) for tmp in temporary]
-            count = 0
+            outs = [stack.enter_context(tmp.open("w", encoding="utf-8", newline="")) for tmp in temporary]
+            records = None if entry.csv is None else csv.writer(outs[0])
+            if records is not None and entry.csv is not None:
+                records.writerow([entry.csv.src, entry.csv.tgt])
+            delivered = False
             for row in rows:
-                if len(row) != len(outs):
+                delivered = True
+                if records is not None:
+                    records.writerow(row)
+                elif len(row) != len(outs):
                     raise UserError(f"found {len(row) - 1} references, expected {len(outs) - 1}")
-                count += 1
-                for out, text in zip(outs, row, strict=True):
-                    out.write(" ".join(text.replace("\0", " ").splitlines()) + "\n")
-            if not count:
+                else:
+                    for out, text in zip(outs, row, strict=True):
+                        out.write(" ".join(text.replace("\0", " ").splitlines()) + "\n")
+            if not delivered:
                 raise UserError("the source delivered no pairs")
         for tmp, path in zip(temporary, paths, strict=True):
             tmp.replace(path)
@@ -92,28 +97,6 @@ def _write(entry: CorpusEntry, data_dir: Path, split: str, rows: Rows) -> list[P
         for tmp in temporary:
             tmp.unlink(missing_ok=True)
     return paths
-
-
-def _write_csv(entry: CorpusEntry, data_dir: Path, split: str, rows: Rows) -> list[Path]:
-    """Writes the CSV file of a split, completely or not at all."""
-    assert entry.csv is not None
-    path = data_dir / entry.folders[0] / entry.splits[split].src
-    path.parent.mkdir(parents=True, exist_ok=True)
-    tmp = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with tmp.open("w", encoding="utf-8", newline="") as out:
-            writer = csv.writer(out)
-            writer.writerow([entry.csv.src, entry.csv.tgt])
-            count = 0
-            for row in rows:
-                writer.writerow(row)
-                count += 1
-            if not count:
-                raise UserError("the source delivered no pairs")
-        tmp.replace(path)
-    finally:
-        tmp.unlink(missing_ok=True)
-    return [path]
 
 
 def _rows(entry: CorpusEntry, source: Source, split: str) -> Iterator[tuple[str, ...]]:

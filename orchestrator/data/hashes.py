@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-import secrets
 from pathlib import Path
 
 from orchestrator.data.corpus import content_of
 from orchestrator.errors import UserError
+from orchestrator.files import atomic
 from orchestrator.paths import user_cache
 
 MIN_CACHED_BYTES = 16 << 20
@@ -36,31 +36,15 @@ def _content(path: Path) -> tuple[str, int]:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     stamp = str(path.resolve()), status.st_size, status.st_mtime_ns
     if stamp not in _cache:
-        cache_path = _cache_path(stamp) if status.st_size >= MIN_CACHED_BYTES else None
-        found = _read_cache(cache_path)
-        if found is None:
-            found = content_of(path)
-            _write_cache(cache_path, found)
-        _cache[stamp] = found
+        large = status.st_size >= MIN_CACHED_BYTES
+        cache = user_cache() / "hashes" / hashlib.sha256(repr(("text without its byte order mark", *stamp)).encode()).hexdigest()
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if large and re.fullmatch("[0-9a-f]{64} [0-9]{1,18}", text := cache.read_text(encoding="ascii")):
+                _cache[stamp] = text[:64], int(text[65:])
+                return _cache[stamp]
+        _cache[stamp] = content_of(path)
+        if large:
+            with contextlib.suppress(OSError):
+                cache.parent.mkdir(parents=True, exist_ok=True)
+                atomic.write_text(cache, f"{_cache[stamp][0]} {_cache[stamp][1]}")
     return _cache[stamp]
-
-
-def _cache_path(stamp: tuple[str, int, int]) -> Path:
-    return user_cache() / "hashes" / hashlib.sha256(repr(("text without its byte order mark", *stamp)).encode()).hexdigest()
-
-
-def _read_cache(path: Path | None) -> tuple[str, int] | None:
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        if path is not None and re.fullmatch("[0-9a-f]{64} [0-9]{1,18}", text := path.read_text(encoding="ascii")):
-            return text[:64], int(text[65:])
-    return None
-
-
-def _write_cache(path: Path | None, content: tuple[str, int]) -> None:
-    if path is None:
-        return
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        tmp = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-        tmp.write_text(f"{content[0]} {content[1]}", encoding="ascii")
-        tmp.replace(path)

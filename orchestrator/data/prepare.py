@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from orchestrator.data import sentences, store, toy
 from orchestrator.data.build import Progress, build
 from orchestrator.data.hashes import file_hash
 from orchestrator.data.integrity import DamagedError, sha256_of
 from orchestrator.data.store import Prepared
-from orchestrator.data.text import RawText, text_of
+from orchestrator.data.text import FileText, text_of
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import manifest_key, without_grown
 from orchestrator.safe_text import log
@@ -41,7 +41,8 @@ def manifest(data: DataSpec, data_dir: Path | None) -> dict[str, Any] | None:
     hashes = _hashes(entry, data_dir)
     if any(name not in hashes for name in REQUIRED):
         return None
-    if raw := _raw_hashes(entry, data_dir):
+    raw = {name: [file_hash(path) for path in entry.raw_references(name, data_dir)] for name in entry.splits}
+    if raw := {name: sums for name, sums in raw.items() if sums}:
         found["raw"] = raw
     return found | {"text": {name: hashes.pop(name) for name in ("train", "valid")}, "tests": hashes}
 
@@ -73,16 +74,14 @@ def prepare(
     with contextlib.suppress(DamagedError):
         if (prepared := _load_prepared(folder, key, verify)) is not None:
             return prepared
-    with _locked(cache_dir / f".{key[:16]}.lock") as locked:
+    with _locked(cache_dir / f".{key[:16]}.lock"):
         try:
             if (prepared := _load_prepared(folder, key, verify)) is not None:
                 return prepared
         except DamagedError as error:
             log(f"warning: {error.about}; it is prepared again from its source")
-            folder.rename(folder.with_name(f".{folder.name}.{os.getpid()}-damaged.tmp"))
-        if locked:
-            for leftover in cache_dir.glob(f".{key[:16]}.*.tmp"):
-                shutil.rmtree(leftover, ignore_errors=True)
+        for leftover in cache_dir.glob(f".{key[:16]}.*.tmp"):
+            shutil.rmtree(leftover, ignore_errors=True)
         return _build(data, text_of(entry, data_dir, list(source_manifest["tests"])), source_manifest, key, folder, on_progress)
 
 
@@ -97,9 +96,9 @@ def _load_prepared(folder: Path, key: str, verify: bool) -> Prepared | None:
 
 
 def _build(
-    data: DataSpec, text: RawText, source_manifest: dict[str, Any], key: str, folder: Path, on_progress: Progress | None
+    data: DataSpec, text: FileText, source_manifest: dict[str, Any], key: str, folder: Path, on_progress: Progress | None
 ) -> Prepared:
-    tmp = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    tmp, old = (folder.with_name(f".{folder.name}.{os.getpid()}{name}.tmp") for name in ("", "-old"))
     tmp.mkdir()
     documents, form = "documents" in source_manifest, source_manifest.get("form", RAW)
     try:
@@ -108,71 +107,44 @@ def _build(
         sizes = {path.name: path.stat().st_size for path in sorted(tmp.iterdir())}
         sums = {name: sha256_of(tmp / name) for name in sizes}
         content: dict[str, Any] = {"key": key, "manifest": source_manifest, "stats": stats, "files": sizes, "sha256": sums}
-        content[store.OWN_SHA256] = store.own_sha256(json.loads(json.dumps(content)))
+        content = json.loads(json.dumps(content))
+        content[store.OWN_SHA256] = store.own_sha256(content)
         (tmp / store.ABOUT).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         for path in (*tmp.iterdir(), tmp):
             _fsync(path)
-        _publish(tmp, folder, key)
+        if folder.exists():  # damaged, incomplete, or of an earlier version
+            folder.rename(old)
+        tmp.rename(folder)
         _fsync(folder.parent)
     finally:
-        shutil.rmtree(tmp, ignore_errors=True)
-    prepared = store.load(folder, key)
-    if prepared is None:
-        raise UserError(f"{folder}: the prepared data vanished or changed while it was written; is something else cleaning that directory?")
-    return prepared
-
-
-def _publish(tmp: Path, folder: Path, key: str) -> None:
-    """Renames `tmp` to `folder`. A complete store of another process stays; a damaged one is replaced."""
-    try:
-        tmp.rename(folder)
-    except OSError:
-        if store.load(folder, key) is not None:
-            return
-        old = folder.with_name(f"{tmp.name.removesuffix('.tmp')}-old.tmp")
-        folder.rename(old)
-        tmp.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
+        for path in (tmp, old):
+            shutil.rmtree(path, ignore_errors=True)
+    return Prepared(folder, content)
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Excludes other processes of this machine. Yields False if the file system has no locks; then the rename decides.
-
-    Creates the folder. Raises UserError if it cannot be written.
-    """
+def _locked(path: Path) -> Iterator[None]:
+    """Excludes other processes; creates the folder. Raises UserError if it cannot be written."""
+    lock = FileLock(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        opened = path.open("wb")
+        lock.acquire()
     except OSError as error:
         raise UserError(f"--cache-dir {path.parent}: cannot be written: {error.strerror}; expected a folder for prepared corpora") from None
-    with opened as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError:
-            yield False
-            return
-        yield True
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _hashes(entry: CorpusEntry, data_dir: Path | None) -> dict[str, list[str]]:
     """Hashes of source and references of each complete split; for CSV files also the columns and records."""
     found = {}
     for name, split in entry.splits.items():
-        paths = [entry.find(file, data_dir) for file in split.files]
-        if None not in paths:
-            found[name] = [file_hash(path) for path in paths if path is not None]
+        if not entry.lacks([name], data_dir):
+            found[name] = [file_hash(path) for path in entry.locate(name, data_dir)]
             if entry.csv is not None:
                 found[name] += [entry.csv.src, entry.csv.tgt, *(str(n) for n in split.records or ())]
-    return found
-
-
-def _raw_hashes(entry: CorpusEntry, data_dir: Path | None) -> dict[str, list[str]]:
-    """Hashes of the raw references of each split that has all of them."""
-    found = {}
-    for name in entry.splits:
-        if paths := entry.raw_references(name, data_dir):
-            found[name] = [file_hash(path) for path in paths]
     return found
 
 

@@ -76,14 +76,10 @@ def write(address: str, corpus: str, data_dir: Path | None) -> Path:
     entry = load_entry(corpus)
     if entry.generated is None and entry.lacks(["train"], data_dir):
         raise UserError(entry.missing_message(["train"], data_dir))
-    source: set[str] = set()
-    target: set[str] = set()
-    rows, pairs = text_of(entry, data_dir, []).rows("train"), 0
-    for row in islice(rows, SAMPLE):
-        source |= {letter for letter in row[0].lower() if letter.isalpha()}
-        target |= {letter for letter in row[1].lower() if letter.isalpha()}
-        pairs += 1
-    pairs += sum(1 for _ in rows)
+    rows = text_of(entry, data_dir, []).rows("train")
+    sample = list(islice(rows, SAMPLE))
+    source, target = ({letter for row in sample for letter in row[side].lower() if letter.isalpha()} for side in (0, 1))
+    pairs = len(sample) + sum(1 for _ in rows)
     joint = 2 * len(source & target) > len(source | target)
     size = 8000 if pairs >= 100_000 or len(source | target) > 1000 else 4000 if pairs >= 10_000 else 1000
     text = TEMPLATE.format(

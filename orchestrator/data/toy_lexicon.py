@@ -20,13 +20,12 @@ UNIT = 10**9
 
 @dataclass(frozen=True)
 class Noun:
-    """A noun. gender: 0-2 on side A; targets: (stem, class 0-1) on side B, by topic of the clause; name: a proper name."""
+    """A noun. gender: 0-2 on side A; targets: (stem, class 0-1) on side B, by topic of the clause."""
 
     stem: str
     gender: int
     targets: tuple[tuple[str, int], tuple[str, int]]
     animate: bool
-    name: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ class Lexicon:
     def _name(self, rank: int) -> Noun:
         stem = self.a.word(self.rng, 2).capitalize()
         target = stem, self.rng.randrange(2)
-        return Noun(stem, 0, (target, target), animate=True, name=True)
+        return Noun(stem, 0, (target, target), animate=True)
 
     def _verb(self, rank: int, ambiguous: bool = True) -> Verb:
         return Verb(*self._pair(rank, ambiguous), self.rng.randrange(2))

@@ -12,7 +12,7 @@ import pandas as pd
 
 from orchestrator.data import toy
 from orchestrator.data.senteval import SPLITS, split_up
-from orchestrator.data.toy_grammar import FUTURE, PLURAL, Grammar
+from orchestrator.data.toy import FUTURE, PLURAL, Grammar
 from orchestrator.data.toy_lexicon import Lexicon
 from orchestrator.specs.corpora import ToyParams
 

@@ -156,7 +156,7 @@ class Ledger:
         self._write(train_key, "capsule.json", train_key, record, "capsule")
 
     def read_spec(self, train_key: str) -> Record | None:
-        """The row that trained this run, as passed to `write_spec`. Files of earlier versions lack `digest` (see `data.recorded_spec`)."""
+        """The row that trained this run, as passed to `write_spec`; None, and reported as damaged, if its digest is wrong."""
         return self._first(train_key, self.reader.spec)
 
     def write_spec(self, train_key: str, spec: Mapping[str, Any]) -> None:

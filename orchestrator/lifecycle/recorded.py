@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from orchestrator.data.recorded_spec import read_spec
 from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
@@ -84,14 +83,14 @@ def _runs_called(ledger: Ledger, address: str, seed: int) -> list[str]:
 
 def _specs_called(ledger: Ledger, address: str, seed: int) -> Iterator[str]:
     for run in ledger.runs():
-        spec = read_spec(ledger, run.key) or {}
+        spec = ledger.read_spec(run.key) or {}
         if (spec.get("id"), spec.get("seed")) == (address, seed):
             yield run.key
 
 
 def _from_spec(ledger: Ledger, key: str, seen: tuple[str, ...]) -> Recorded:
     """A run and its parents, from their spec.yaml files. seen: keys of runs that start from it, to exclude cycles."""
-    recorded = read_spec(ledger, key)
+    recorded = ledger.read_spec(key)
     if recorded is None:
         raise UserError(f"{key[:16]}: has no spec.yaml in {ledger.root}, so that nothing says what to run")
     address, seed = str(recorded.get("id")), recorded.get("seed")
@@ -112,7 +111,7 @@ def _from_spec(ledger: Ledger, key: str, seen: tuple[str, ...]) -> Recorded:
 def _parent_of(ledger: Ledger, key: str, address: str, seed: int, seen: tuple[str, ...]) -> str:
     """Train key of the run that a run starts from: the one in its own record, else the only one of that address and seed."""
     started = ((ledger.read_train(key) or {}).get("parent") or {}).get("key")
-    if started is not None and read_spec(ledger, str(started)) is not None:
+    if started is not None and ledger.read_spec(str(started)) is not None:
         return str(started)
     swept = {named.parent for named in read_sweeps(ledger.root).rows.get(key, []) if named.parent is not None}
     found = sorted(swept) or list(_specs_called(ledger, address, seed))

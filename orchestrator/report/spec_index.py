@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from orchestrator.data.recorded_spec import read_spec
 from orchestrator.files.canonical import digest
 from orchestrator.ledger import packed, superseded, sweep_files
 from orchestrator.ledger.index import Index
@@ -74,7 +73,7 @@ def _of_run(ledger: Ledger, run: Path, said: set[frozenset[str]]) -> list[Any] |
     whole = re.search(rb"^key: '?([0-9a-f]{64})'?$", text, re.MULTILINE)
     if whole is None or not whole[1].decode().startswith(run.name):
         return None
-    record = read_spec(ledger, whole[1].decode())
+    record = ledger.read_spec(whole[1].decode())
     return None if record is None else [keys, _entry(record) or []]
 
 

@@ -15,7 +15,6 @@ from models.transformer import Transformer, build, count_parameters
 from orchestrator import cpu
 from orchestrator.data import expected_text
 from orchestrator.data.prepare import Prepared, prepare
-from orchestrator.data.recorded_spec import read_spec
 from orchestrator.decoding.forced import reference_nll
 from orchestrator.decoding.length_penalty import tune, with_alpha
 from orchestrator.decoding.translate import decode_corpus
@@ -141,7 +140,7 @@ def _train(
 
 
 def spec_is_damaged(task: Task, ledger: Ledger) -> bool:
-    return (task.run_dir / "spec.yaml").is_file() and read_spec(ledger, task.train_key) is None
+    return (task.run_dir / "spec.yaml").is_file() and ledger.read_spec(task.train_key) is None
 
 
 def _write_spec(task: Task, ledger: Ledger) -> None:

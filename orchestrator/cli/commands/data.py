@@ -9,12 +9,11 @@ from typing import Any
 import typer
 
 from orchestrator.cli.output import print_json
-from orchestrator.data import fetch, own_corpus, senteval_get
+from orchestrator.data import fetch, own_corpus, senteval
 from orchestrator.data.check import check as check_corpus
-from orchestrator.data.check import empty_files, equal_sides
-from orchestrator.data.corpus import inspect, unequal
+from orchestrator.data.check import problems_of
+from orchestrator.data.corpus import inspect
 from orchestrator.data.prepare import prepare as prepare_corpus
-from orchestrator.data.senteval import NAME as SENTEVAL
 from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
 from orchestrator.files.no_file import no_file
@@ -50,12 +49,12 @@ def get(name: str, data_dir: Path | None) -> None:
 
 def check(names: list[str], data_dir: Path | None, as_json: bool) -> None:
     """Checks corpora by name, or parallel files by path. UserError with everything that is wrong."""
-    entries, paths = (*list_entries(), SENTEVAL), [Path(name) for name in names]
+    entries, paths = (*list_entries(), senteval.NAME), [Path(name) for name in names]
     if any("/" in str(path) or path.is_file() or (str(path) not in entries and no_file(path)) for path in paths):
         reports = [_check_files(paths)]
     else:
         reports = [
-            senteval_get.check(data_dir) if name == SENTEVAL else check_corpus(load_entry(name), data_dir).to_json() for name in names
+            senteval.check(data_dir) if name == senteval.NAME else check_corpus(load_entry(name), data_dir).to_json() for name in names
         ]
     if as_json:
         print_json(reports if len(reports) > 1 else reports[0])
@@ -76,14 +75,9 @@ def _print_report(report: dict[str, Any]) -> None:
 def _check_files(files: list[Path]) -> dict[str, Any]:
     """The report of parallel files, which must have equally many lines."""
     reports = [inspect(path) for path in files]
-    problems = [*(line for report in reports for line in report.errors), *empty_files(reports)]
-    counts = [report.lines for report in reports]
-    if not problems and len(set(counts)) > 1:
-        problems.append(unequal(files, counts))
-    if not problems:
-        problems += equal_sides(files)
     splits = {str(r.path): {"lines": r.lines, "words": r.words, "longest": r.longest} for r in reports}
-    return {"corpus": "files", "splits": splits, "problems": problems, "warnings": [r.empty_message() for r in reports if r.empty]}
+    empty = [report.empty_message() for report in reports if report.empty]
+    return {"corpus": "files", "splits": splits, "problems": problems_of(reports), "warnings": empty}
 
 
 def prepare(target: str, data_dir: Path | None, cache_dir: Path, profile: str | None, sets: list[str] | None, as_json: bool) -> None:

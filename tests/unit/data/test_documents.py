@@ -7,10 +7,10 @@ import gzip
 
 import pytest
 
-from orchestrator.data import csv_text
 from orchestrator.data.prepare import manifest, prepare
 from orchestrator.data.sentences import MARK_ID, line_of, sentences_of, split, truncated
 from orchestrator.data.subword import EOS
+from orchestrator.data.text import csv_rows
 from orchestrator.errors import UserError
 from orchestrator.specs import corpora
 from orchestrator.specs.positions import Document
@@ -115,13 +115,13 @@ def test_the_manifest_knows_what_was_read(corpus):
 def test_bad_files(tmp_path, text, columns, records, message):
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(UserError, match=message):
-        list(csv_text.rows(tmp_path / "x.csv", columns, records))
+        list(csv_rows(tmp_path / "x.csv", columns, records))
 
 
 def test_not_utf8(tmp_path):
     (tmp_path / "x.csv").write_bytes(b"a,b\n\xff,2\n")
     with pytest.raises(UserError, match="not UTF-8"):
-        list(csv_text.rows(tmp_path / "x.csv", ("a", "b")))
+        list(csv_rows(tmp_path / "x.csv", ("a", "b")))
 
 
 def test_a_split_of_a_csv_corpus_is_one_file(corpus):

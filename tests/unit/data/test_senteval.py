@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.data import senteval_get, toy, toy_probing
+from orchestrator.data import senteval, toy, toy_probing
 from orchestrator.data.senteval import NAME, TASKS, load, read, split_up
 from orchestrator.data.toy_lexicon import Lexicon, ToyParams
 
@@ -78,7 +78,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     for task in TASKS.values():
         (folder / task.file).write_text(GOOD)
-    monkeypatch.setattr(senteval_get, "BASE", folder.as_uri())
+    monkeypatch.setattr(senteval, "BASE", folder.as_uri())
     return folder
 
 
