@@ -70,7 +70,11 @@ class Measured:
             self.once(name, beam)
         self.flops[name] = counter.get_total_flops()
         if name == "train":
-            self.kept = self.case.kept(allocated)
+            before = allocated()
+            loss = self.case.loss(self.case.updates[0], self.case.updates[0].micro_batches[0])
+            self.kept = allocated() - before
+            loss.backward()
+            self.case.optimizer.zero_grad(set_to_none=True)
 
 
 def tables() -> list[str]:

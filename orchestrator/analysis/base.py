@@ -139,8 +139,8 @@ class AnalysisContext:
         return values[0]
 
     def limit(self, name: str = "limit") -> int | None:
-        """Parses a positive integer; returns None for `all`."""
-        return None if self.options[name] == "all" else self.integer(name, 1)
+        """Parses a positive integer; returns None for `all` and `own`."""
+        return None if self.options[name] in ("all", "own") else self.integer(name, 1)
 
     def choice(self, name: str, *choices: str) -> str:
         """Returns the value of an option. Raises UserError if it is not one of the choices."""

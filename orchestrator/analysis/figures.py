@@ -6,7 +6,8 @@ The palette can be told apart in print and by colour-blind readers; no figure gi
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,29 +93,37 @@ def model_of(label: str) -> tuple[str, str]:
 
 
 def styles(records: Records) -> dict[tuple[str, int], Style]:
-    """Maps (row, seed) to its style: a colour a model, a marker a variant (a model, if it has no variants).
+    """Maps (row, seed) to its style: a colour a model, and a marker a variant of it; each row its own of both if no model has variants.
 
-    If all rows are of one model, each variant has a colour too. Two rows of one label are told apart by their address.
+    Rows of one label are told apart by their address, runs of one row by their seed.
     """
     rows = {key: own[0]["label"] for key, own in by_row(records).items()}
-    seeds = len({seed for _, seed in rows}) > 1
-    split = {key: model_of(label) for key, label in rows.items()}
-    if len(rows) > 1:  # what all labels say distinguishes none
-        common = set.intersection(*(set(v.split(", ")) for _, v in split.values()))
-        split = {key: (m, ", ".join(part for part in v.split(", ") if part not in common)) for key, (m, v) in split.items()}
-    split = {key: (m, ", ".join(filter(None, (v, f"seed {key[1]}" if seeds else "")))) for key, (m, v) in split.items()}
-    if len(set(split.values())) < len(rows):
-        split = {key: (f"{m} [{key[0].partition('/')[2]}]", v) for key, (m, v) in split.items()}
+    names = {row: label for (row, _), label in rows.items()}
+    shared = {label for label, count in Counter(names.values()).items() if count > 1}
+    split = {}
+    for (row, seed), label in rows.items():
+        model, variant = model_of(label)
+        model += f" [{row.partition('/')[2]}]" if label in shared else ""
+        split[row, seed] = model, ", ".join(filter(None, (variant, f"seed {seed}" if len(rows) > len(names) else "")))
     models, variants = (list(dict.fromkeys(pair[i] for pair in split.values())) for i in (0, 1))
-    coloured: Sequence[Hashable] = models if len(models) > 1 else list(dict.fromkeys(split.values()))
-    palette = dict(zip(coloured, colours(len(coloured)), strict=True))
-    place = {(m, v): variants.index(v) for m, v in split.values()}
-    alone = [m for m in models if [v for model, v in place if model == m] == [""]] if len(variants) > 1 else models
-    place |= {(m, v): models.index(m) for m, v in place if m in alone}
-    return {
-        (row, seed): Style(m, v, palette[m if len(models) > 1 else (m, v)], marker(place[m, v]), HATCHES[variants.index(v) % len(HATCHES)])
-        for (row, seed), (m, v) in split.items()
-    }
+    each = list(dict.fromkeys(split.values()))
+    palette = colours(len(models) if len(models) > 1 else len(each))
+    found = {}
+    for key, (model, variant) in split.items():
+        mine = models.index(model) if len(models) > 1 else each.index((model, variant))
+        mark = models.index(model) if len(each) == len(models) else variants.index(variant)
+        found[key] = Style(model, variant, palette[mine], marker(mark), HATCHES[variants.index(variant) % len(HATCHES)])
+    return found
+
+
+def plot_curve(axes: Axes, x: Sequence[float], y: Sequence[float], style: Style, **look: Any) -> None:
+    """Draws one curve, with a marker a point if there are few."""
+    axes.plot(x, y, **style.line() | {"marker": style.marker if len(x) <= MOST_MARKERS else None} | look)
+
+
+def both_curves() -> list[Line2D]:
+    """Returns the entries of a legend that tell training from validation."""
+    return [Line2D([], [], color="0.25", linestyle=line, label=data) for data, line in (("training", "--"), ("validation", "-"))]
 
 
 def width_of(rows: int) -> str:
@@ -242,13 +251,3 @@ def without_note(label: str) -> str:
 def dodged(places: Sequence[float], index: int, count: int, width: float) -> list[float]:
     """Moves the points of curve `index` of `count` aside, so that bars at one place do not cover each other; width: of the axis."""
     return [place + 0.012 * width * (index - (count - 1) / 2) for place in places]
-
-
-def plot_ratios(axes: Axes, ours: Sequence[float], paper: Sequence[float | None]) -> None:
-    """Draws ratios to the first row: ours as dots, the paper's as crosses, with a line at 1."""
-    axes.plot(ours, range(len(ours)), "o", color=COLOURS[0], label="here")
-    reported = [(value, place) for place, value in enumerate(paper) if value is not None]
-    if reported:
-        axes.plot(*zip(*reported, strict=True), "x", color=COLOURS[1], label="paper")
-    axes.axvline(1.0, color="black", linewidth=0.8)
-    axes.set_xlabel("ratio to the first row")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -75,16 +75,6 @@ class Case:
             self._step(update)
         return self._now() - started
 
-    def kept(self, allocated: Callable[[], int]) -> int:
-        """Returns how much more is `allocated` between the forward and the backward pass of the first update than before."""
-        self.model.train()
-        before = allocated()
-        loss = self._loss(self.updates[0], self.updates[0].micro_batches[0])
-        kept = allocated() - before
-        loss.backward()
-        self.optimizer.zero_grad(set_to_none=True)
-        return kept
-
     def decode(self) -> float:
         """Translates all sentences and returns the seconds."""
         cpu.use(self.subject.spec.train.threads)
@@ -100,11 +90,12 @@ class Case:
         """Runs one update as in the training loop."""
         self.optimizer.zero_grad(set_to_none=True)
         for batch in update.micro_batches:
-            self._loss(update, batch).backward()
+            self.loss(update, batch).backward()
         clip_gradients(self.model, self.subject.spec.optim.clip_norm)
         self.optimizer.step()
 
-    def _loss(self, update: Update, batch: Batch) -> Tensor:
+    def loss(self, update: Update, batch: Batch) -> Tensor:
+        """Returns the loss of one micro-batch as in the training loop."""
         tensors = (t.to(self.device, non_blocking=True) for t in (batch.src, batch.tgt_in, batch.tgt_out))
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.subject.spec.train.precision == "bf16"):
             loss, _ = self.objective(*tensors, Normalizer(update.src_tokens, update.tgt_tokens, 1.0))
@@ -162,18 +153,6 @@ def _model(context: AnalysisContext, subject: Subject, prepared: Prepared, devic
             pass  # a run in a mirror has no tensors
     model: Transformer = build(subject.spec.model.model_dump(), prepared.src_size, prepared.tgt_size, subject.spec.seed)
     return model.to(device).eval(), False
-
-
-def clock_option(context: AnalysisContext, device: torch.device) -> str:
-    """Resolves the option `clock`: wall, cpu (CPU seconds of this process, less sensitive to other load), or auto.
-
-    auto means cpu if all rows use one CPU thread, for which both clocks agree on an idle machine. Raises UserError for cpu on a GPU.
-    """
-    name = context.choice("clock", "auto", "wall", "cpu")
-    if name == "cpu" and device.type != "cpu":
-        raise UserError(f"--option clock='cpu': the device is {device.type}; expected wall")
-    alone = device.type == "cpu" and all(subject.spec.train.threads == 1 for subject in context.subjects)
-    return ("cpu" if alone else "wall") if name == "auto" else name
 
 
 def machine(device: torch.device) -> str:

@@ -9,14 +9,12 @@ from __future__ import annotations
 from functools import partial
 
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
 from orchestrator.analysis.registry import register
 
 METRICS = {"training": "train/accuracy", "validation": "valid/accuracy"}
-LINES = {"training": "--", "validation": "-"}
 
 
 @register("accuracy")
@@ -45,11 +43,9 @@ def draw(records: Records, figure: Figure) -> None:
     styles = figures.styles(records)
     for row, own in by_row(records).items():
         for data, curve in group_by(own, "data").items():
-            mark = {"marker": styles[row].marker if data == "validation" and len(curve) <= figures.MOST_MARKERS else None}
-            look = styles[row].line(LINES[data]) | mark
-            axes.plot([r["step"] for r in curve], [r["accuracy"] for r in curve], **look)
+            look = {} if data == "validation" else {"marker": None, "linestyle": "--"}
+            figures.plot_curve(axes, [r["step"] for r in curve], [r["accuracy"] for r in curve], styles[row], **look)
     figures.integer_ticks(axes)
     axes.set(xlabel="updates", ylabel="token accuracy [%]")
     axes.grid()
-    kinds = [Line2D([], [], color="0.25", linestyle=line, label=data) for data, line in LINES.items()]
-    figures.legend(figure, [*figures.handles(styles), *kinds])
+    figures.legend(figure, [*figures.handles(styles), *figures.both_curves()])

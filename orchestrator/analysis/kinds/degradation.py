@@ -7,19 +7,16 @@ subwords. With `points` above 1, weight snapshots give BLEU by update.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.progress import Progress
 
 from models.initialise import stream_seed
 from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
-from orchestrator.analysis.figures import Style
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row
 from orchestrator.analysis.progress import progress_bars
 from orchestrator.analysis.registry import register
 from orchestrator.analysis.snapshots import load, snapshots_of, step_of
@@ -124,55 +121,12 @@ def summary(records: Records) -> list[str]:
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """Draws BLEU above losses, if any; training left, validation right. BLEU is by depth where methods have several depths (one line a
-    method), else by update, or a bar a row if each row has one point. Losses are one colour a method, one marker a depth.
-    """
+    """Draws BLEU above losses by update, training left and validation right; a row without other snapshots has one point of BLEU."""
     styles = figures.styles(records)
-    measures = [m for m in ("bleu", "nll") if any(r["measure"] == m for r in records)]
-    scores = [r for r in records if r["measure"] == "bleu"]
-    one_point = max(len(own) for own in group_by(scores, "row", "seed", "data").values()) == 1
-    methods = {key: style.model for key, style in styles.items()}
-    depths = group_by([{"method": methods[r["row"], r["seed"]], "layers": r["layers"]} for r in scores], "method")
-    by_depth = one_point and any(len({r["layers"] for r in own}) > 1 for own in depths.values())
-    draw_bleu = _draw_depths if by_depth else _draw_bars if one_point else _draw_curves
-    panels = figures.panels(figure, 2 * len(measures), height=2.2, most=2)
-    for place, axes in enumerate(panels):
-        measure, data = measures[place // 2], ("training", "validation")[place % 2]
-        own = [r for r in records if (r["measure"], r["data"]) == (measure, data)]
-        (draw_bleu if measure == "bleu" else _draw_curves)(axes, own, styles)
-        axes.set_title(TITLES[measure, data])
-        axes.grid(axis="x" if measure == "bleu" and draw_bleu is _draw_bars else "both")
-    if one_point and not by_depth:
-        panels[1].set_yticklabels([])
+    for axes, (measure, data) in zip(figures.panels(figure, len(TITLES), height=2.2, most=2), TITLES, strict=True):
+        for key, own in by_row(r for r in records if (r["measure"], r["data"]) == (measure, data)).items():
+            figures.plot_curve(axes, [r["step"] for r in own], [r["value"] for r in own], styles[key])
+        axes.set(title=TITLES[measure, data], xlabel="updates", ylabel="BLEU [%]" if measure == "bleu" else "nll per target token [nats]")
+        figures.integer_ticks(axes)
+        axes.grid()
     figures.legend(figure, figures.handles(styles))
-
-
-def _draw_depths(axes: Axes, records: Records, styles: Mapping[tuple[str, int], Style]) -> None:
-    depths = sorted({r["layers"] for r in records})
-    for own in group_by([r | {"method": styles[r["row"], r["seed"]].model} for r in records], "method").values():
-        own.sort(key=lambda r: r["layers"])
-        colour = styles[own[0]["row"], own[0]["seed"]].colour
-        axes.plot([r["layers"] for r in own], [r["value"] for r in own], color=colour)
-        for r in own:
-            axes.plot([r["layers"]], [r["value"]], **styles[r["row"], r["seed"]].line("none", color=colour))
-    axes.set_xticks(depths, [str(depth) for depth in depths])
-    axes.set(xlabel="encoder layers", ylabel="BLEU [%]")
-
-
-def _draw_bars(axes: Axes, records: Records, styles: Mapping[tuple[str, int], Style]) -> None:
-    last = [own[-1] for own in by_row(records).values()]
-    for place, r in enumerate(last):
-        style = styles[r["row"], r["seed"]]
-        axes.barh(place, r["value"], color=style.colour, hatch=style.hatch, edgecolor="white", height=0.65)
-        axes.text(r["value"], place, f" {r['value']:.2f}", va="center", fontsize=7)
-    figures.label_rows(axes, [figures.short(r["label"], 32) for r in last])
-    axes.set_xlim(0.0, max(1.0, 1.18 * max(r["value"] for r in last)))
-    axes.set_xlabel("BLEU [%]")
-
-
-def _draw_curves(axes: Axes, records: Records, styles: Mapping[tuple[str, int], Style]) -> None:
-    for key, own in by_row(records).items():
-        mark = styles[key].marker if len(own) <= figures.MOST_MARKERS else None
-        axes.plot([r["step"] for r in own], [r["value"] for r in own], **styles[key].line() | {"marker": mark})
-    figures.integer_ticks(axes)
-    axes.set(xlabel="updates", ylabel="BLEU [%]" if records and records[0]["measure"] == "bleu" else "nll per target token [nats]")

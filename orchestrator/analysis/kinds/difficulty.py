@@ -1,34 +1,28 @@
-"""BLEU by the difficulty of a sentence for a baseline (Wei et al. 2020, section 4.4, Eq. 14-15, Fig. 3).
+"""BLEU gained by difficulty of a sentence (Wei et al. 2020, section 4.4, Eq. 14-15, Fig. 3). The first row is the baseline.
 
     score(x, y) = mean_k l_k + std_k l_k,    l_k = -log P_k(y | x) / (|y| + 1)
 
-over the last K snapshots of the scoring model. l is per token (EOS included), because the released quartiles differ little in length while
-a summed log-probability would sort by length. std divides by K (the paper does not say). The test set is sorted by score and split into
-four quartiles.
-
-`split=DIR` adds the four parts released by the authors, which were sorted by their model.
+over the last K snapshots of the scoring model. l is per token (EOS included), because the quartiles that the authors released differ little
+in length while a summed log-probability would sort by length. std divides by K (the paper does not say). The test set is sorted by score
+and split into four quartiles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from rich.progress import Progress
 
 from models.transformer import Transformer
 from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
-from orchestrator.analysis.figures import Style
 from orchestrator.analysis.progress import progress_bar, progress_bars
 from orchestrator.analysis.registry import register
-from orchestrator.analysis.released_split import analyse_released, read
 from orchestrator.analysis.snapshots import load, missing_snapshots, snapshots_of
 from orchestrator.analysis.translations import part_bleu
 from orchestrator.data.batching import Batches, collate
@@ -41,46 +35,31 @@ from orchestrator.training.validation import BATCH
 Floats = npt.NDArray[np.float64]
 
 QUARTILES = ("simple", "ordinary", "difficult", "challenging")
-SPLITS = {"own": "own test set", "released": "released split"}
 
 
-@register("difficulty", options={"snapshots": "20", "scorer": "first", "split": "", "limit": "all", "device": "auto"})
+@register("difficulty", options={"snapshots": "20", "scorer": "first", "device": "auto"})
 def analyse(context: AnalysisContext) -> Analysis:
-    """Returns one record per row and quartile, and one for all quartiles. `gain` is relative to the first row, the baseline; `words` is the
-    mean length of the sources.
+    """Returns one record per row and quartile, and one for all quartiles. `gain` is relative to the first row; `words` is the mean length
+    of the sources.
 
-    Options: `snapshots`, K; `scorer`, the address (or its last part) of the scoring row; `split`, folder of the released parts; `limit`,
-    sentences of each released part. Raises UserError if there is neither a snapshot of the scoring model nor a released split.
+    Options: `snapshots`, K; `scorer`, the address (or its last part) of the scoring row. Raises UserError without its snapshots.
     """
-    count, scorer, split, limit = context.integer("snapshots", 1), _scorer(context), context.options["split"], context.limit()
+    count, scorer = context.integer("snapshots", 1), _scorer(context)
     context.device()
     paths = snapshots_of(context, scorer)[-count:]
-    notes: list[str] = []
-    records: Records = []
     if not paths:
-        if not split:
-            raise UserError(missing_snapshots(scorer, count))
-        notes.append(missing_snapshots(scorer, count) + "; the row's own test set is left out")
-    with progress_bars() as bars:
-        if paths:
-            records += analyse_test_set(context, scorer, paths, bars, notes)
-        if split:
-            parts = [(sources[:limit], references[:limit]) for sources, references in read(Path(split))]
-            notes += [] if limit is None else [f"released split: the first {limit} sentences of each part"]
-            records += analyse_released(context, dict(zip(QUARTILES, parts, strict=True)), bars, notes)
-    if not records:
-        raise UserError(*notes)
-    if paths and len(paths) < count:
+        raise UserError(missing_snapshots(scorer, count))
+    notes = [f"baseline and first row: {context.subjects[0].row.id}; sentences are scored by {scorer.row.id}"]
+    records = analyse_test_set(context, scorer, paths, notes)
+    if len(paths) < count:
         notes.append(f"{scorer.row.id} has {len(paths)} snapshots: difficulty is over K = {len(paths)}, not {count}")
-    few = {f"{r['sentences']} of {r['quartile']} ({r['split']})": None for r in records if r["sentences"] < 100 and r["quartile"] != "all"}
-    if few:
-        notes.append(f"few sentences: {', '.join(few)}; their BLEU says little")
-    for group in group_by(records, "split", "quartile").values():
+    if (fewest := min(r["sentences"] for r in records)) < 100:
+        notes.append(f"few sentences: {fewest} in a quartile; their BLEU says little")
+    for group in group_by(records, "quartile").values():
         base = group[0]["bleu"]
         for record in group:
             record["gain"] = None if base is None or record["bleu"] is None else round(record["bleu"] - base, 4)
-    first = f"baseline and first row: {context.subjects[0].row.id}; sentences are scored by {scorer.row.id}"
-    return Analysis("difficulty", records, partial(draw, records), [first, *dict.fromkeys(notes)], summary(records))
+    return Analysis("difficulty", records, partial(draw, records), notes, summary(records))
 
 
 def _scorer(context: AnalysisContext) -> Subject:
@@ -94,12 +73,12 @@ def _scorer(context: AnalysisContext) -> Subject:
     return matches[0]
 
 
-def analyse_test_set(context: AnalysisContext, scorer: Subject, paths: Sequence[Path], bars: Progress, notes: list[str]) -> Records:
+def analyse_test_set(context: AnalysisContext, scorer: Subject, paths: Sequence[Path], notes: list[str]) -> Records:
     """Returns the quartiles of the scoring row's own test set. Rows with another test set are left out with a note."""
     prepared, test, device = context.prepared(scorer), scorer.spec.score.test, context.device()
     model, pairs, sources = context.model(scorer).to(device), prepared.pairs(test), prepared.sources(test)
     losses = []
-    with progress_bar(bars, f"{scorer.row.id} difficulty", len(paths), "snapshots") as advance:
+    with progress_bars() as bars, progress_bar(bars, f"{scorer.row.id} difficulty", len(paths), "snapshots") as advance:
         for weights in load(scorer, paths):
             copy_into(model, weights)
             losses.append(nll(model, pairs, device))
@@ -115,7 +94,7 @@ def analyse_test_set(context: AnalysisContext, scorer: Subject, paths: Sequence[
             continue
         decoded = context.decoded(subject)
         for name, indices in parts:
-            record = subject.columns | {"split": "own", "quartile": name, "sentences": len(indices), "metric": score.metric}
+            record = subject.columns | {"quartile": name, "sentences": len(indices), "metric": score.metric}
             if indices:
                 record |= {
                     "words": round(float(np.mean([words[i] for i in indices])), 2),
@@ -152,56 +131,26 @@ def quartiles(scores: Floats) -> list[list[int]]:
 
 
 def summary(records: Records) -> list[str]:
-    """Returns a line per row and split with BLEU and gain of each quartile."""
+    """Returns a line per row with BLEU and gain of each quartile."""
     lines = []
-    for (split, _, _, label), own in group_by(records, "split", "row", "seed", "label").items():
+    for (_, _, label), own in group_by(records, "row", "seed", "label").items():
         cells = [f"{r['quartile']} " + ("-" if r["bleu"] is None else f"{r['bleu']:.2f} ({r['gain']:+.2f})") for r in own]
-        lines.append(f"{split}: {label}: {', '.join(cells)}")
+        lines.append(f"{label}: {', '.join(cells)}")
     return lines
 
 
 def draw(records: Records, figure: Figure) -> None:
-    """Draws gains over the baseline (left) and BLEU (right), one line of panels per split, one colour per row."""
-    rows = list(by_row(records))
-    splits = group_by((r for r in records if r["quartile"] != "all"), "split")
-    styles = figures.styles(records)
-    panels = figures.panels(figure, 2 * len(splits), most=2)
-    for (left, right), (split, own) in zip(zip(panels[::2], panels[1::2], strict=True), splits.items(), strict=True):
-        _draw_gains(left, own, rows, styles)
-        _draw_bleu(right, own, rows, styles)
-        left.set_title(f"gain over the baseline, {SPLITS[split]}")
-        right.set_title(f"BLEU, {SPLITS[split]}")
-    figures.legend(figure, figures.handles(styles))
-
-
-def _quartile_axis(axes: Axes, records: Records) -> list[str]:
-    counts = {r["quartile"]: r["sentences"] for r in reversed(records)}
-    names = list(group_by(records, "quartile"))
-    axes.set_xticks(range(len(names)), [f"{name}\n{counts[name]} sent." for name in names])
-    axes.set_xlim(-0.5, len(names) - 0.5)
-    axes.grid(axis="y")
-    return names
-
-
-def _values(records: Records, names: Sequence[str], column: str) -> list[float]:
-    values = {r["quartile"]: r[column] for r in records}
-    return [float("nan") if values.get(name) is None else values[name] for name in names]
-
-
-def _draw_gains(axes: Axes, records: Records, rows: Sequence[tuple[str, int]], styles: Mapping[tuple[str, int], Style]) -> None:
-    names = _quartile_axis(axes, records)
-    width = 0.8 / max(1, len(rows) - 1)
-    for index, row in enumerate(rows[1:], start=1):
-        gains = _values(by_row(records).get(row, []), names, "gain")
-        places = [x - 0.4 + width * (index - 0.5) for x in range(len(names))]
-        axes.bar(places, gains, width * 0.92, color=styles[row].colour, hatch=styles[row].hatch, edgecolor="white")
+    """Draws the gains over the baseline, one colour per row."""
+    (axes,) = figures.panels(figure, 1)
+    rows, styles = list(by_row(records).items())[1:], figures.styles(records)
+    width = 0.8 / max(1, len(rows))
+    for index, (key, own) in enumerate(rows):
+        gains = [float("nan") if r["gain"] is None else r["gain"] for r in own if r["quartile"] in QUARTILES]
+        places = [x - 0.4 + width * (index + 0.5) for x in range(len(QUARTILES))]
+        axes.bar(places, gains, width * 0.92, color=styles[key].colour, hatch=styles[key].hatch, edgecolor="white", label=styles[key].name)
+    sizes = {r["quartile"]: r["sentences"] for r in records}
+    axes.set_xticks(range(len(QUARTILES)), [f"{name}\n{sizes[name]} sent." for name in QUARTILES])
     axes.axhline(0.0, color="black", linewidth=0.8)
     axes.set_ylabel("gain [BLEU]")
-
-
-def _draw_bleu(axes: Axes, records: Records, rows: Sequence[tuple[str, int]], styles: Mapping[tuple[str, int], Style]) -> None:
-    names = _quartile_axis(axes, records)
-    for row in rows:
-        if own := by_row(records).get(row):
-            axes.plot(range(len(names)), _values(own, names, "bleu"), **styles[row].line())
-    axes.set_ylabel(f"BLEU [%], {records[0]['metric']}")
+    axes.grid(axis="y")
+    figures.legend(figure, axes.get_legend_handles_labels()[0])

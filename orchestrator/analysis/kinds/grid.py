@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 
 from models import build
-from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject
+from orchestrator.analysis.base import Analysis, AnalysisContext, Subject
 from orchestrator.analysis.registry import register
 
 NAMES = ("encoder_layers", "decoder_layers", "blocks", "layers_per_block")
@@ -24,7 +21,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row with its grid and the paper's. A model without blocks counts as one block."""
     records = [analyse_row(subject) for subject in context.subjects]
     notes = [f"{r['label']}: the paper says otherwise" for r in records if r["agrees"] is False]
-    return Analysis("grid", records, partial(draw, records), notes, shown=SHOWN)
+    return Analysis("grid", records, notes=notes, shown=SHOWN)
 
 
 def analyse_row(subject: Subject) -> dict[str, Any]:
@@ -37,14 +34,3 @@ def analyse_row(subject: Subject) -> dict[str, Any]:
     agrees = None if None in paper.values() else paper == ours
     about = {"row": subject.row.id, "label": subject.label}
     return about | ours | {f"paper_{name}": value for name, value in paper.items()} | {"agrees": agrees}
-
-
-def draw(records: Records, figure: Figure) -> None:
-    """Draws a bar per row with N segments of M layers."""
-    (axes,) = figures.panels(figure, 1, height=0.6 + 0.25 * len(records))
-    for i, record in enumerate(records):
-        for block in range(record["blocks"]):
-            left = block * record["layers_per_block"]
-            axes.barh(i, record["layers_per_block"], left=left, color=figures.COLOURS[0], edgecolor="white", linewidth=1.0)
-    figures.label_rows(axes, [record["label"] for record in records])
-    axes.set_xlabel("encoder layers, in blocks")

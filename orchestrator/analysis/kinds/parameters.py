@@ -6,12 +6,8 @@ analysis row, under the address without the paper (`table5/row5: 80`); otherwise
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from matplotlib.figure import Figure
-
-from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject
 from orchestrator.analysis.registry import register
 from orchestrator.errors import UserError
@@ -34,7 +30,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     if not records:
         raise UserError(*missing)
     notes = [*missing, "params_pct: in percent of the first row on the same corpus with as many encoder layers"]
-    return Analysis("parameters", records, partial(draw, records), notes, summary(records), SHOWN)
+    return Analysis("parameters", records, notes=notes, summary=summary(records), shown=SHOWN)
 
 
 def _vocabularies(context: AnalysisContext, subject: Subject, missing: list[str]) -> tuple[int, int] | None:
@@ -81,17 +77,3 @@ def summary(records: Records) -> list[str]:
 
 def _paper(record: dict[str, Any]) -> str:
     return "" if record["paper_pct"] is None else f" (paper {record['paper_pct']:g}%)"
-
-
-def draw(records: Records, figure: Figure) -> None:
-    """Draws a bar per row in millions, baselines grey, labelled with our and the paper's percentage of the baseline."""
-    (axes,) = figures.panels(figure, 1, height=0.6 + 0.25 * len(records))
-    colours = ["0.6" if r["baseline"] is None else figures.COLOURS[0] for r in records]
-    axes.barh(range(len(records)), [r["params"] / 1e6 for r in records], color=colours, height=0.65)
-    for place, r in enumerate(records):
-        share = "" if r["params_pct"] is None else f", {r['params_pct']:.0f}%"
-        axes.text(r["params"] / 1e6, place, f" {r['params'] / 1e6:.3g}M{share}{_paper(r)}", va="center", fontsize=7)
-    figures.label_rows(axes, [figures.short(r["label"], 48) for r in records])
-    axes.set_xlim(0.0, 1.45 * max(r["params"] for r in records) / 1e6)
-    axes.set_title("parameters, and percent of the baseline's")
-    axes.set_xlabel("parameters [millions]; grey: the baseline of those below it")

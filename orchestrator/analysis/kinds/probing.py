@@ -13,12 +13,10 @@ from typing import Any
 
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from rich.progress import Progress
 from sklearn.preprocessing import LabelEncoder
 
 from models.transformer import Transformer
-from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
 from orchestrator.analysis.probing.classifier import ClassifierSetting, Fitted, fit, search, share
 from orchestrator.analysis.probing.features import features
@@ -48,8 +46,6 @@ files in SentEval's format. language: language of these files."""
 SHOWN = ["label", "task", "accuracy", "paper", "delta", "majority", "classes", "train", "test"]
 LEAST_VALID = 200
 """Minimum number of va instances to compare settings on; with fewer, the best of twelve settings is mostly luck."""
-ROW_WIDTH = 0.7
-"""Fraction of a task's width in the figure that its rows occupy."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +107,7 @@ def analyse(context: AnalysisContext) -> Analysis:
     options = parse_options(context)
     with progress_bars() as bars:
         records, notes = context.each_row(partial(analyse_row, context, options, bars))
-    return Analysis("probing", records, partial(draw, records), notes + _notes(records, options), summary(records), SHOWN)
+    return Analysis("probing", records, notes=notes + _notes(records, options), summary=summary(records), shown=SHOWN)
 
 
 def analyse_row(context: AnalysisContext, options: Options, bars: Progress, subject: Subject, notes: list[str]) -> Records:
@@ -196,24 +192,3 @@ def _notes(records: Records, options: Options) -> list[str]:
         notes.append(f"no settings are compared on fewer than {LEAST_VALID} validation sentences: the first ones asked for are taken")
     few = sorted({f"{r['test']} of {r['task']}" for r in records if r["test"] < 1000})
     return notes + ([f"few test sentences: {', '.join(few)}; their accuracy says little"] if few else [])
-
-
-def draw(records: Records, figure: Figure) -> None:
-    """Draws one column per task and one colour per row: ours filled, the paper's hollow, the most frequent label's accuracy grey."""
-    (axes,) = figures.panels(figure, 1, height=2.4)
-    styles = figures.styles(records)
-    columns, rows = group_by(records, "column"), by_row(records)
-    names = list(columns)
-    for index, (key, own) in enumerate(rows.items()):
-        places = [names.index(r["column"]) + ROW_WIDTH * ((index + 0.5) / len(rows) - 0.5) for r in own]
-        look = styles[key].line("none")
-        axes.plot(places, [r["accuracy"] for r in own], label=styles[key].name, **look)
-        axes.plot(places, [float("nan") if r["paper"] is None else r["paper"] for r in own], **look, markerfacecolor="none")
-    for place, own in enumerate(columns.values()):
-        low = sum(r["majority"] for r in own) / len(own)
-        axes.hlines(low, place - 0.45, place + 0.45, color="0.6", linewidth=1.0, label="_" if place else "commonest label")
-    axes.set_xticks(range(len(columns)), names)
-    axes.set_xlim(-0.5, len(columns) - 0.5)
-    axes.set_ylabel("accuracy [%]" + ("; hollow: the paper" if any(r["paper"] is not None for r in records) else ""))
-    axes.grid(axis="y")
-    figures.legend(figure, axes.get_legend_handles_labels()[0])

@@ -10,23 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from models.config import ModelConfig, options
 from models.registry import AGGREGATIONS, CONNECTIONS
 from models.site import Flow, History, Site
-from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject
 from orchestrator.analysis.registry import register
 from orchestrator.specs.schema import ModelSpec
 
-NAMES = {"low_level_accessible": "access to\nlower layers", "parametric": "parametric", "representation_2d": "two-\ndimensional"}
+NAMES = ("low_level_accessible", "parametric", "representation_2d")
 SHOWN = ["label", "side", "fusion", *NAMES, "agrees"]
 ATOL = 1e-9
 
@@ -54,7 +50,7 @@ def analyse(context: AnalysisContext) -> Analysis:
         for r in records
         if r["agrees"] is False
     ]
-    return Analysis("properties", records, partial(draw, records), notes, shown=SHOWN)
+    return Analysis("properties", records, notes=notes, shown=SHOWN)
 
 
 def analyse_row(subject: Subject) -> Records:
@@ -134,32 +130,3 @@ def _redraw(module: nn.Module, generator: torch.Generator) -> None:
     for parameter in module.parameters():
         scale = 1.0 if parameter.dim() < 2 else parameter.shape[-1] ** -0.5
         parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype) * scale)
-
-
-def draw(records: Records, figure: Figure) -> None:
-    """Draws the properties, the paper's in brackets (left), and the shares of the states z^0..z^L in the output (right)."""
-    names = _layers(records)
-    shares: list[list[float | None]] = [[r.get(name) for name in names] for r in records]
-    width = len(names)
-    figure.set_size_inches(5.2 + 0.42 * width, 1.5 + 0.45 * len(records))
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3.0, 0.5 * width])
-    left.imshow([[1.0 if r[name] else 0.0 for name in NAMES] for r in records], cmap="Greens", vmin=-0.2, vmax=2.2, aspect="auto")
-    yes_no = {True: "yes", False: "no"}
-    for y, r in enumerate(records):
-        for x, name in enumerate(NAMES):
-            paper = "" if r[f"paper_{name}"] is None else f" ({yes_no[r[f'paper_{name}']]})"
-            left.text(x, y, yes_no[r[name]] + paper, ha="center", va="center", fontsize=8)
-    left.set_xticks(range(len(NAMES)), list(NAMES.values()))
-    left.set_yticks(range(len(records)), [f"{figures.short(r['label'], 28)}\n({r['side']})" for r in records])
-    left.set_title("ours (the paper's)")
-    high = max(share for row in shares for share in row if share is not None)
-    image = right.imshow(np.array(shares, dtype=float), vmin=0.0, vmax=high, aspect="auto", interpolation="nearest")
-    right.set_xticks(range(width), names)
-    right.set(xlabel="layer", title="share of each state")
-    figure.colorbar(image, ax=right, label="share of the gradient")
-
-
-def _layers(records: Records) -> list[str]:
-    """Returns the columns l0..lL of the deepest row."""
-    depth = max(len([name for name in record if name[0] == "l" and name[1:].isdigit()]) for record in records)
-    return [f"l{i}" for i in range(depth)]

@@ -8,13 +8,10 @@ the subjects.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
-from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject
 from orchestrator.analysis.registry import register
 from orchestrator.errors import UserError
@@ -70,7 +67,7 @@ def analyse(context: AnalysisContext) -> Analysis:
         raise UserError(*(missing or [f"{context.subjects[0].row.id}: found no row to compare with it; name both rows"]))
     used = [rules[row] for row in dict.fromkeys(record["row"] for record in records)]
     notes, summary = _notes(records, samples, used) + missing, [_line(record) for record in records]
-    return Analysis("significance", records, partial(draw, records), notes, summary, kept=kept)
+    return Analysis("significance", records, notes=notes, summary=summary, kept=kept)
 
 
 def _rule(subject: Subject, context: AnalysisContext) -> Rule:
@@ -163,15 +160,3 @@ def _notes(records: list[dict[str, Any]], samples: int, rules: list[Rule]) -> li
     if len({record["seed"] for record in records}) == 1:
         notes.append(f"one seed ({records[0]['seed']}): nothing here says how much another one would change")
     return notes
-
-
-def draw(records: Records, figure: Figure) -> None:
-    """Draws the difference to the baseline with its 95 % interval, one line per row and seed."""
-    (axes,) = figures.panels(figure, 1, height=0.6 + 0.22 * len(records))
-    several = len({record["seed"] for record in records}) > 1
-    for place, record in enumerate(records):
-        axes.plot([record["low"], record["high"]], [place, place], color=figures.COLOURS[0])
-        axes.plot([record["delta"]], [place], "o", color=figures.COLOURS[0])
-    axes.axvline(0.0, color="black", linewidth=0.8)
-    figures.label_rows(axes, [f"{r['label']}{', seed ' + str(r['seed']) if several else ''} {r['mark']}".rstrip() for r in records])
-    axes.set_xlabel("BLEU over the baseline, 95 % interval")

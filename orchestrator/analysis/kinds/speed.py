@@ -1,50 +1,62 @@
 """Speed of training and decoding relative to the first row. All rows are measured in one run, interleaved: A, B, C, B, C, A, ...
 
 Each row trains its real model on batches of its corpus (forward, backward, update, with learning rate 0 so that the weights do not change)
-and decodes sentences of its test set with its own search. The rates of all rounds are saved in RESULTS/speed, for tables.
+and decodes sentences of its test set with its own search. Wei et al. 2020, Table 2: batch=32, beam=5. The rates of all rounds are saved in
+RESULTS/speed, for tables.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
-from orchestrator.analysis import figures
-from orchestrator.analysis.base import Analysis, AnalysisContext, Records
+from orchestrator.analysis.base import Analysis, AnalysisContext
 from orchestrator.analysis.registry import register
-from orchestrator.analysis.timing import Case, clock_option, first_updates, machine, make_case, measure, paper_speed
+from orchestrator.analysis.timing import Case, first_updates, machine, make_case, measure, paper_speed
 from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
 from orchestrator.ledger.keys import short
-from orchestrator.report.figures import short_id
 from orchestrator.report.speeds import FOLDER, SPEEDS, ratio_of
 
 FORMAT = 1
+WORKS = ("train", "decode")
+UNLIMITED = 1 << 40
+OPTIONS = {"rounds": "5", "steps": "4", "sentences": "64", "batch": "own", "beam": "own", "device": "auto"}
+"""rounds: the median is over them. steps, sentences: updates and translations per row and round. batch: sentences per decoding batch; beam:
+beam size; `own` for the row's."""
+SHOWN = ["label", *(f"{work}_{name}" for work in WORKS for name in ("ratio", "low", "high", "paper")), "decode_tokens_per_second"]
 
 
-@register("speed", options={"rounds": "5", "steps": "4", "sentences": "64", "device": "auto", "clock": "auto"}, needs_runs=False)
+@register("speed", options=OPTIONS, needs_runs=False)
 def analyse(context: AnalysisContext) -> Analysis:
-    """Returns one record per row with ratios to the first one. Raises UserError if a corpus is missing.
-
-    Options: `rounds`, over which the median is taken; `steps` and `sentences`, updates and translations per row and round.
-    """
+    """Returns one record per row with ratios to the first one. Raises UserError if a corpus is missing."""
     rounds, steps, sentences = (context.integer(name, 1) for name in ("rounds", "steps", "sentences"))
+    batch, beam = context.limit("batch"), context.limit("beam")
     device = context.device()
-    clock = clock_option(context, device)
+    clock = "cpu" if device.type == "cpu" and all(s.spec.train.threads == 1 for s in context.subjects) else "wall"
     cases = [make_case(context, subject, sentences, device, clock) for subject in context.subjects]
     for case in cases:
         case.updates = first_updates(context, case.subject, steps)
-    forced = measure(cases, rounds, ("train", "decode"))
-    records = [_record(case, cases[0]) for case in cases]
+        if batch is not None:
+            case.batching = {"batch_tokens": UNLIMITED, "batch_sentences": batch}
+        if beam is not None:
+            case.search = case.search.model_copy(update={"beam_size": beam})
+    forced = measure(cases, rounds, WORKS)
     about = {"rounds": rounds, "steps": steps, "sentences": sentences, "device": machine(device), "clock": clock, "forced_length": forced}
     path = _save(context, cases, about)
-    notes, summary = _notes(cases, about, path), [_line(record) for record in records]
-    return Analysis("speed", records, partial(draw, records), notes, summary, kept=[path])
+    notes = [
+        f"measured in one run, rows in turns: {rounds} rounds of {steps} updates and {sentences} sentences, median (low, high: range over "
+        f"rounds); {clock} clock of {about['device']}",
+        f"ratios are to {cases[0].subject.row.id}; above 1 is faster. Kept in {path.name} for tables",
+    ]
+    if forced:
+        notes.append("not every row has trained weights here: every output is made as long as its source")
+    lowest, highest = (pick(case.output_tokens for case in cases) for pick in (min, max))
+    if lowest != highest:
+        notes.append(f"outputs have {lowest:,} to {highest:,} tokens: a row that writes longer outputs decodes fewer sentences a second")
+    return Analysis("speed", [_record(case, cases[0]) for case in cases], notes=notes, shown=SHOWN, kept=[path])
 
 
 def rates(case: Case, work: str) -> list[float]:
@@ -54,14 +66,16 @@ def rates(case: Case, work: str) -> list[float]:
 
 
 def _record(case: Case, base: Case) -> dict[str, Any]:
+    decoding = statistics.median(rates(case, "decode"))
     record: dict[str, Any] = case.subject.columns | {
         "weights": "trained" if case.trained else "fresh",
         "params": case.params,
         "output_tokens": case.output_tokens,
         "train_steps_per_second": round(statistics.median(rates(case, "train")), 4),
-        "decode_sentences_per_second": round(statistics.median(rates(case, "decode")), 4),
+        "decode_sentences_per_second": round(decoding, 4),
+        "decode_tokens_per_second": round(decoding * case.output_tokens / len(case.sources), 1),
     }
-    for work in ("train", "decode"):
+    for work in WORKS:
         ours, theirs = rates(case, work), rates(base, work)
         ratios = [own / other for own, other in zip(ours, theirs, strict=True)]
         paper, base_paper = (paper_speed(each.subject, f"{work}_speed") for each in (case, base))
@@ -85,44 +99,3 @@ def _save(context: AnalysisContext, cases: list[Case], about: dict[str, Any]) ->
     path = context.ledger.root / FOLDER / f"{short(key)}.json"
     atomic.write_json(path, {"key": key, "measured": time.strftime("%Y-%m-%dT%H:%M:%S"), **about, "rows": rows})
     return path
-
-
-def _line(record: dict[str, Any]) -> str:
-    """Formats `row2  train 0.95 (paper 0.93)  decode 0.97 (paper 0.96)  dense connection`."""
-    parts = []
-    for work in ("train", "decode"):
-        paper = "" if record[f"{work}_paper"] is None else f"(paper {record[f'{work}_paper']:.2f})"
-        parts.append(f"{work} {record[f'{work}_ratio']:.2f} {paper:12}")
-    return f"{short_id(record['row']):20} {'  '.join(parts)}  {record['label']}".rstrip()
-
-
-def _notes(cases: list[Case], about: dict[str, Any], path: Path) -> list[str]:
-    threads = sorted({case.subject.spec.train.threads for case in cases})
-    precision = sorted({case.subject.spec.train.precision for case in cases})
-    notes = [
-        f"measured in one run, rows in turns: {about['rounds']} rounds of {about['steps']} updates and {about['sentences']} sentences, "
-        f"median (low, high: range over rounds); {about['clock']} clock of {about['device']}, threads {', '.join(map(str, threads))}, "
-        f"{', '.join(precision)}",
-        f"ratios are to {cases[0].subject.row.id}; above 1 is faster. Kept in {path.name} for tables",
-    ]
-    if about["forced_length"]:
-        notes.append(
-            "not every row has trained weights here: every output is made as long as its source, so that outputs are of equal length"
-        )
-    lowest, highest = (pick(case.output_tokens for case in cases) for pick in (min, max))
-    if lowest != highest:
-        notes.append(f"outputs have {lowest:,} to {highest:,} tokens: a row that writes longer outputs decodes fewer sentences a second")
-    return notes
-
-
-def draw(records: Records, figure: Figure) -> None:
-    """Draws the ratios of every row: ours with their range over the rounds, the paper's as crosses."""
-    panels = figures.panels(figure, 2, height=0.7 + 0.22 * len(records), most=2, sharey=True)
-    for axes, work in zip(panels, ("train", "decode"), strict=True):
-        for place, record in enumerate(records):
-            axes.plot([record[f"{work}_low"], record[f"{work}_high"]], [place, place], color=figures.COLOURS[0], linewidth=2)
-        figures.plot_ratios(axes, [r[f"{work}_ratio"] for r in records], [r[f"{work}_paper"] for r in records])
-        axes.set_title("training, updates/s" if work == "train" else "decoding, sentences/s")
-    figures.label_rows(axes, [r["label"] for r in records])
-    labelled = {h.get_label(): h for panel in panels for h in panel.get_legend_handles_labels()[0]}
-    figures.legend(figure, list(labelled.values()))

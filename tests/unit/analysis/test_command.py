@@ -33,8 +33,6 @@ def analyse(lab: Any, cli: Any, tmp_path: Path) -> Any:
         ("length", ["base", "hier"]),
         ("exploitation", ["hier", "iter"]),
         ("hops", ["base", "hop1", "hop3"]),
-        ("accuracy", ["base", "iter"]),
-        ("layer-attention", ["hop3"]),
         ("properties", ["base", "hop3"]),
     ],
 )
@@ -43,16 +41,16 @@ def test_data_and_figure_of_each_kind(kind: str, rows: list[str], lab: Any, anal
     assert code == 0, err
     said = json.loads(out)
     assert set(said) == {"kind", "columns", "records", "files", "notes"} and said["kind"] == kind
-    assert {ending: Path(path).name for ending, path in said["files"].items()} == {
-        e: f"{kind}.{e}" for e in ("json", "csv", "png", "svg", "pdf")
-    }
+    endings = ("json", "csv") if kind == "properties" else ("json", "csv", "png", "svg", "pdf")
+    assert {ending: Path(path).name for ending, path in said["files"].items()} == {e: f"{kind}.{e}" for e in endings}
     kept = json.loads((tmp_path / "out" / f"{kind}.json").read_text())
     assert kept["records"] == said["records"] != [] and [s["id"] for s in kept["subjects"]] == [f"demo/small/{row}" for row in rows]
     with (tmp_path / "out" / f"{kind}.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     assert list(lines[0]) == said["columns"] and len(lines) == len(said["records"])
-    assert (tmp_path / "out" / f"{kind}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert "<svg" in (tmp_path / "out" / f"{kind}.svg").read_text()[:400]
+    if "png" in endings:
+        assert (tmp_path / "out" / f"{kind}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+        assert "<svg" in (tmp_path / "out" / f"{kind}.svg").read_text()[:400]
 
 
 def test_the_same_analysis_gives_the_same_bytes(lab: Any, analyse: Any, tmp_path: Path) -> None:

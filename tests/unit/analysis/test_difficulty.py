@@ -1,4 +1,4 @@
-"""Difficulty of a sentence (Wei et al. 2020, Eq. 14-15), quartiles, BLEU of quartiles, the released split."""
+"""Difficulty of a sentence (Wei et al. 2020, Eq. 14-15), quartiles, BLEU of quartiles."""
 
 from __future__ import annotations
 
@@ -13,14 +13,10 @@ import torch
 
 from orchestrator.analysis.files import write
 from orchestrator.analysis.kinds.difficulty import QUARTILES, analyse, difficulty, nll, quartiles
-from orchestrator.analysis.released_split import detokenised, join_subwords, read
 from orchestrator.decoding.beam import BOS, EOS
 from orchestrator.decoding.translate import pad
 from orchestrator.errors import UserError
 from orchestrator.ledger.run_files import Store
-
-DATA = Path("shared", "data", "msc-difficulty-split")
-RELEASED = next((up / DATA for up in Path(__file__).resolve().parents if (up / DATA).is_dir()), Path())
 
 
 def with_snapshots(lab: Any, name: str, count: int, noise: float = 0.3) -> None:
@@ -115,49 +111,3 @@ def test_a_damaged_snapshot_is_told(own: Any) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match=r"step-00000001.safetensors: "):
         analyse(own.context("difficulty", "base"))
-
-
-# ------------------------------------------------------------ the released split
-
-
-def written(folder: Path, sizes: tuple[int, ...] = (3, 2, 2, 2), *, targets: int = 0) -> Path:
-    folder.mkdir()
-    for part, size in enumerate(sizes):
-        sides = {"src": ["d@@ k : 6@@ 0,000 &apos;s ."] * size, "tgt": ["dk : 60.000 ."] * (size + targets)}
-        for side, lines in sides.items():
-            (folder / f"test.{side}.part{part}").write_text("\n".join(lines), encoding="utf-8")  # no final newline
-    return folder
-
-
-def test_lines_of_the_release(tmp_path: Path) -> None:
-    assert join_subwords("d@@ k : 6@@ 0,000 &apos;s .") == "dk : 60,000 's ." and join_subwords("a@@") == "a"
-    parts = read(written(tmp_path / "split"))
-    assert [len(sources) for sources, _ in parts] == [3, 2, 2, 2] and parts[3] == (["dk : 60,000 's ."] * 2, ["dk : 60.000 ."] * 2)
-    assert detokenised(["well , that 's it ."], "en") == ["well, that's it."]
-    with pytest.raises(UserError, match="part 0 has 3 sources and 4 references"):
-        read(written(tmp_path / "odd", targets=1))
-    with pytest.raises(UserError, match=r"test\.src\.part0: no such file"):
-        read(tmp_path)
-
-
-@pytest.mark.skipif(Path() == RELEASED, reason=f"no ../{DATA} beside the checkout")
-def test_the_release_itself() -> None:
-    parts = read(RELEASED)
-    assert [len(sources) for sources, _ in parts] == [1676, 1675, 1675, 1668]
-    assert not any("@@" in line or "&apos;" in line for part in parts for side in part for line in side)
-    assert parts[0][0][9] == "that 's very good ." and parts[0][1][9] == "das ist sehr gut ."
-
-
-def test_the_released_split_needs_weights_and_no_snapshots(own: Any, tmp_path: Path) -> None:
-    split = written(tmp_path / "split")
-    (own.ledger.run_dir(own.subject("hier").train_key) / "weights" / "last.json").unlink()
-    made = analyse(own.context("difficulty", "base", "hier", options=[f"split={split}", "limit=2", "device=cpu"]))
-    assert [(r["row"], r["split"], r["quartile"], r["sentences"]) for r in made.records] == [
-        ("demo/small/base", "released", name, n) for name, n in zip((*QUARTILES, "all"), (2, 2, 2, 2, 8), strict=True)
-    ]
-    said = " | ".join(made.notes)
-    assert "own test set is left out" in said and "demo/small/hier: its weights are not in" in said and "the first 2 sentences" in said
-    assert "the released split is en-de" in said
-    with_snapshots(own, "base", 1)
-    both = analyse(own.context("difficulty", "base", options=[f"split={split}", "device=cpu"]))
-    assert [r["split"] for r in both.records] == ["own"] * 5 + ["released"] * 5

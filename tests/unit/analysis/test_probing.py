@@ -248,7 +248,7 @@ def test_the_built_in_language_needs_no_files(lab: Any, cli: Any, tmp_path: Path
     assert len(said["records"]) == 8 and {r["data"] for r in said["records"]} == {"toy"}
     assert any("not made for it: WordContent, Depth, TopConstituents" in note for note in said["notes"])
     assert any("at most 100 instances" in note for note in said["notes"])
-    assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".csv", ".json", ".pdf", ".png", ".svg"]
+    assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".csv", ".json"]
     assert "demo/small/base seed 1 Length: " in err
 
 
