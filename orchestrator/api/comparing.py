@@ -1,4 +1,4 @@
-"""The verdict on the difference of two rows."""
+"""The verdict on the difference of two rows, and trained models."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Unpack
 
 from orchestrator.api.targets import Target, Where, find
 from orchestrator.errors import UserError
-from orchestrator.report.claims import NOT_COMPARED, NOT_RUN, Comparisons
+from orchestrator.lifecycle.loader import Translator
+from orchestrator.lifecycle.translator import load_translator
+from orchestrator.report.claims import Comparisons, reported_claims
 from orchestrator.scoring.significance.reader import StatisticsReader
+from orchestrator.specs.claims import RowClaim
 
 
 @dataclass(frozen=True)
@@ -52,28 +55,32 @@ def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[
         raise UserError(f"{a}: compared with itself; expected two rows")
     finder, rows = first.finder, [base, ours]
     outcomes = {row.id: finder.outcomes(row, seeds or [1]) for row in rows}
-    reader = StatisticsReader(finder.ledger, finder.prepared)
-    compared = Comparisons(rows, outcomes, {ours.id: base.id}, reader, setting=first.options.profile or "")
-    known = compared.of_rows().get(ours.id)
-    done = {row.id: sum(o.status == "done" for o in outcomes[row.id]) for row in rows}
-    seeds = (done[ours.id], done[base.id])
-    if known is None:
-        lacking = [row_id for row_id, count in done.items() if not count]
-        if lacking:
-            return Comparison(ours.id, base.id, NOT_RUN, f"no finished run of {' and '.join(lacking)}", seeds=seeds)
-        return Comparison(ours.id, base.id, NOT_COMPARED, "the same run, scored in another way, or no sentence statistics", seeds=seeds)
-    about, effect = known["verdict"], known.get("effect") or {}
+    starts = {ours.id: base.id}
+    stated = reported_claims(rows, starts) or [RowClaim(ours.id, base.id, None)]
+    compared = Comparisons(rows, outcomes, starts, StatisticsReader(finder.ledger, finder.prepared), stated)
+    (found,) = (record for record in compared.of_claims() if record["row"] == ours.id)
+    effect = found["effect"] or {}
     answer = effect.get("other_seeds_and_sentences") or {}
+    done = [sum(o.status == "done" for o in outcomes[row.id]) for row in (ours, base)]
     return Comparison(
         ours.id,
         base.id,
-        about["word"],
-        about["reason"],
+        found["verdict"],
+        found["reason"],
         delta=effect.get("delta"),
         low=answer.get("low"),
         high=answer.get("high"),
         p=effect.get("p"),
-        claim=about.get("claim"),
-        seeds=seeds,
-        seeds_needed=about["seeds_needed"],
+        claim=found["claim"],
+        seeds=(done[0], done[1]),
+        seeds_needed=found["seeds_needed"],
     )
+
+
+def load(target: Target, seed: int = 1, **where: Unpack[Where]) -> Translator:
+    """The trained model of one row; its `translate` takes a list of sentences and returns their translations.
+
+    Raises UserError where the row was not trained with this seed, its weights are gone, or its corpus is absent.
+    """
+    found = find(target, where, seed)
+    return load_translator(found.one(target), found.options)

@@ -1,21 +1,25 @@
-"""Results, learning curves and translations as data frames."""
+"""Results, learning curves and translations as data frames; and running what is not done yet."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, Unpack
 
 import pandas as pd
 
-from orchestrator.api.targets import Target, Where, as_text, find
+from orchestrator.api.targets import Target, Where, as_text, find, row_options
+from orchestrator.cli.commands.run import checked, prepare_run, prepare_sweep
+from orchestrator.engines.execute import execute
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import SeedResult
 from orchestrator.report.shipped import is_shipped
+from orchestrator.specs import index
 from orchestrator.specs.row import Row
-from orchestrator.specs.rows import sweep_of
 from orchestrator.specs.table import number as reported_number
+from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.tracking.history import flatten, number
 
 
@@ -34,9 +38,7 @@ def results(target: Target, *, seeds: Sequence[int] | None = None, spec: bool = 
     with the product. Figures are missing where a run is not done. Raises UserError for an unknown target or an invalid spec.
     """
     found = find(target, where)
-    if seeds is None:
-        with as_text(target) as text:
-            seeds = sweep_of(text, found.options.profile).seeds
+    seeds = found.seeds if seeds is None else seeds
     lines: list[dict[str, Any]] = []
     for row in found.rows:
         reported = {f"reported.{name}": reported_number(value) for name, value in row.expect.items()}
@@ -96,6 +98,41 @@ def hypotheses(target: Target, seed: int = 1, **where: Unpack[Where]) -> pd.Data
         for i, stream in enumerate(prepared.references(row.spec.score.test)):
             columns["reference" if i == 0 else f"reference{i + 1}"] = stream
     return pd.DataFrame(columns | {"hypothesis": record["hypotheses"]})
+
+
+def run(
+    target: Target,
+    *,
+    seeds: Sequence[int] | None = None,
+    engine: str = "local",
+    jobs: int | str = 1,
+    tracking: bool = True,
+    tracking_uri: str | None = None,
+    **where: Unpack[Where],
+) -> pd.DataFrame:
+    """Trains, decodes and scores what is not done yet, as `nmt-ablate sweep` does, and returns the `results` of the target.
+
+    Args:
+        target: A table under its scheduler and seeds, or one row, by default with seed 1 and to its end; a mapping holds what a table's
+            file does.
+        seeds: Default: those of the file's sweep section.
+        engine: `local` or `ray`.
+        jobs: Runs side by side with the local engine: a number or `auto`.
+        tracking: Write to MLflow. tracking_uri: its address; default: a file in the results folder.
+        where: See `Where`.
+
+    Equal work is done once, and an interrupted call goes on where it stopped. A failed run has its status and reason in the result.
+    Rows that a `retrain` section would train again are left to the command. Raises UserError for bad input before anything starts.
+    """
+    places = asdict(row_options(where))
+    options = ExecutionOptions(**places, engine=engine, jobs=str(jobs), no_tracking=not tracking, tracking_uri=tracking_uri)
+    with as_text(target) as text:
+        (first, *more) = index.find_all(text)
+        prepare = prepare_run if not more and (first.row is not None or first.table.is_single) else prepare_sweep
+        rows, chosen, options = prepare(text, None if seeds is None else list(seeds), options)
+        rows, options = checked(rows, chosen, options)
+        execute(rows, chosen, options)
+        return results(text, seeds=chosen, **where)
 
 
 def _figures(one: SeedResult, ledger: Ledger) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from orchestrator.files.folders import checked, need_folder
 from orchestrator.ledger.bucket import attach
 from orchestrator.report.find import Finder
 from orchestrator.specs.row import Row
+from orchestrator.specs.rows import sweep_of
 from orchestrator.specs.show import dumped
 from orchestrator.sweeps.options import CACHE, RESULTS, RowOptions
 from orchestrator.sweeps.plan import Data
@@ -58,9 +59,10 @@ def row_options(where: Where) -> RowOptions:
 
 @dataclass(frozen=True)
 class Found:
-    """Resolved rows, and what finds their results."""
+    """Resolved rows, and what finds their results. seeds: of the target's sweep section."""
 
     rows: list[Row]
+    seeds: list[int]
     finder: Finder
     options: RowOptions
 
@@ -77,8 +79,8 @@ def find(target: Target, where: Where, seed: int | None = None) -> Found:
     options = row_options(where)
     data = Data(options.data_dir, options.cache_dir)
     with as_text(target) as text:
-        rows = resolve_rows(text, options, seed=seed, data=data)
-    return Found(rows, Finder(open_ledger(options.results), data), options)
+        rows, seeds = resolve_rows(text, options, seed=seed, data=data), sweep_of(text, options.profile).seeds
+    return Found(rows, list(seeds), Finder(open_ledger(options.results), data), options)
 
 
 @contextmanager

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from orchestrator.cli.options import AsJson, CacheDir, DataDir, Profile, Sets
+from orchestrator.cli.output import print_json
+from orchestrator.errors import UserError
+from orchestrator.files.folders import make, need_folder
+from orchestrator.safe_text import log, visible
+from orchestrator.specs.positions import display
 from orchestrator.sweeps.options import CACHE
 
 app = typer.Typer(
@@ -34,9 +39,22 @@ def add(
 
     Example:  nmt-ablate data add talks --src-lang ja --tgt-lang en --train a.ja a.en --valid b.ja b.en --test c.ja c.en
     """
-    from orchestrator.cli.commands.data import add
+    from orchestrator.data import own_corpus
+    from orchestrator.specs.bleu_tokenizer import check_installed, tokenizer_of
+    from orchestrator.specs.schema import ScoreSpec
 
-    add(name, src_lang, tgt_lang, {"train": train, "valid": valid, "test": test}, as_json)
+    path, report = own_corpus.add(name, src_lang, tgt_lang, {"train": train, "valid": valid, "test": test})
+    found = report.to_json()
+    if as_json:
+        print_json(found | {"file": str(path)})
+    _print_report(found)
+    log(f"BLEU of {tgt_lang} is of the tokens of sacreBLEU's {tokenizer_of(ScoreSpec(), tgt_lang)}")
+    try:
+        check_installed(ScoreSpec(), tgt_lang)
+    except UserError as error:
+        log(f"warning: {error}")
+    log(f"written: {display(path)}")
+    log(f"next: nmt-ablate new mine/{name} --corpus {name}")
 
 
 @app.command()
@@ -48,9 +66,12 @@ def get(
 
     Example:  nmt-ablate data get iwslt14-de-en --data-dir DIR
     """
-    from orchestrator.cli.commands.data import get
+    from orchestrator.data import fetch
 
-    get(name, data_dir)
+    written = fetch.get(name, data_dir, log)
+    for path in written:
+        typer.echo(visible(str(path)))
+    log(f"{name}: {len(written)} files written" if written else f"{name}: nothing to fetch")
 
 
 @app.command()
@@ -63,9 +84,41 @@ def check(
 
     Example:  nmt-ablate data check multi30k-de-en --data-dir DIR
     """
-    from orchestrator.cli.commands.data import check
+    from orchestrator.data import check, senteval
+    from orchestrator.files.no_file import no_file
+    from orchestrator.specs.corpora import list_entries, load_entry
 
-    check(names, data_dir, as_json)
+    entries, paths = (*list_entries(), senteval.NAME), [Path(name) for name in names]
+    if any("/" in str(path) or path.is_file() or (str(path) not in entries and no_file(path)) for path in paths):
+        reports = [_check_files(paths)]
+    else:
+        reports = [
+            senteval.check(data_dir) if name == senteval.NAME else check.check(load_entry(name), data_dir).to_json() for name in names
+        ]
+    if as_json:
+        print_json(reports if len(reports) > 1 else reports[0])
+    for report in reports:
+        _print_report(report)
+    if problems := [line for report in reports for line in report["problems"]]:
+        raise UserError(*problems)
+
+
+def _print_report(report: dict[str, Any]) -> None:
+    for split, size in report["splits"].items():
+        log(f"{report['corpus']} {split}: {', '.join(f'{name} {value:,}' for name, value in size.items())}")
+    for line in report["warnings"]:
+        log(f"warning: {line}")
+
+
+def _check_files(files: list[Path]) -> dict[str, Any]:
+    """The report of parallel files, which must have equally many lines."""
+    from orchestrator.data.check import problems_of
+    from orchestrator.data.corpus import inspect
+
+    reports = [inspect(path) for path in files]
+    splits = {str(r.path): {"lines": r.lines, "words": r.words, "longest": r.longest} for r in reports}
+    empty = [report.empty_message() for report in reports if report.empty]
+    return {"corpus": "files", "splits": splits, "problems": problems_of(reports), "warnings": empty}
 
 
 @app.command()
@@ -81,6 +134,21 @@ def prepare(
 
     Example:  nmt-ablate data prepare quickstart/fusion
     """
-    from orchestrator.cli.commands.data import prepare
+    from orchestrator.data.prepare import prepare
+    from orchestrator.specs.corpora import list_entries
+    from orchestrator.specs.rows import resolve
+    from orchestrator.specs.schema import DataSpec
 
-    prepare(target, data_dir, cache_dir, profile, sets, as_json)
+    need_folder(data_dir, "--data-dir")
+    if target in list_entries():
+        specs = [DataSpec(corpus=target)]
+    else:
+        rows = resolve(target, sets=sets, profile=profile)
+        specs = list({row.spec.data.model_dump_json(): row.spec.data for row in rows if row.spec is not None}.values())
+    make(cache_dir, "--cache-dir")
+    for spec in specs:
+        prepared = prepare(spec, data_dir, cache_dir, verify=True)
+        sizes = {"src_size": prepared.src_size, "tgt_size": prepared.tgt_size}
+        if as_json:
+            print_json({"corpus": spec.corpus, "key": prepared.key, "path": str(prepared.path), **sizes})
+        log(f"{spec.corpus}: vocabularies {prepared.src_size:,} and {prepared.tgt_size:,}, in {prepared.path}")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from orchestrator.cli.options import AsJson, Results, Seed, TrackingUri, expand_options
-from orchestrator.files.folders import parser
+from orchestrator.cli.output import print_json
+from orchestrator.errors import UserError
+from orchestrator.files.folders import need_folder, new_folder, parser
+from orchestrator.ledger import object_store
+from orchestrator.safe_text import log
 from orchestrator.sweeps.options import RESULTS, RowOptions
 
 
@@ -26,14 +31,12 @@ def status(
 
     Example:  nmt-ablate status --watch
     """
+    from orchestrator.cli.commands import jobs, status
+
     if address is not None:
-        from orchestrator.cli.commands.jobs import list_jobs
-
-        list_jobs(address, as_json)
+        jobs.list_jobs(address, as_json)
     else:
-        from orchestrator.cli.commands.status import status
-
-        status(name, results, every=every, as_json=as_json, watch=watch)
+        status.status(name, results, every=every, as_json=as_json, watch=watch)
 
 
 @expand_options()
@@ -46,9 +49,14 @@ def translate(
 
     Example:  nmt-ablate translate sweeps/multi30k-first/baseline --data-dir DIR < source.de > target.en
     """
-    from orchestrator.cli.commands.translate import translate
+    from orchestrator.cli.commands.rows import resolve_one
+    from orchestrator.decoding.translate import lines_of
+    from orchestrator.lifecycle.translator import load_translator
 
-    translate(row, seed, options)
+    need_folder(options.data_dir, "--data-dir")
+    translator = load_translator(resolve_one(row, seed, options), options)
+    for line in translator.translate(lines_of(sys.stdin.buffer.read()), log):
+        sys.stdout.write(line + "\n")
 
 
 def ui(
@@ -60,9 +68,11 @@ def ui(
 
     Example:  nmt-ablate ui --port 5001
     """
-    from orchestrator.cli.commands.tracking import ui
+    from orchestrator.tracking.environment import checked_uri
+    from orchestrator.tracking.ui import serve_ui
 
-    ui(results, port, tracking_uri)
+    need_folder(results, "--results")
+    serve_ui(results, port, checked_uri(tracking_uri))
 
 
 def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_json: AsJson = False) -> None:
@@ -70,9 +80,34 @@ def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_j
 
     Example:  nmt-ablate reconcile --tracking-uri http://mlflow:5000
     """
-    from orchestrator.cli.commands.tracking import reconcile
+    from orchestrator.cli.commands.rows import published_ledgers
+    from orchestrator.cli.console import console
+    from orchestrator.tracking import sweeps
+    from orchestrator.tracking.environment import checked_uri, default_uri, reason, redact
 
-    reconcile(results, tracking_uri, as_json)
+    need_folder(results, "--results")
+    uri = checked_uri(tracking_uri)
+    if uri is not None:
+        sweeps.check(results, uri)
+    try:
+        with console(stderr=True).status("updating MLflow") as status:
+
+            def progress(runs: int) -> None:
+                status.update(f"updating MLflow: {runs} runs written")
+
+            counts, problems = sweeps.reconcile(results, uri, mirrors=published_ledgers(), progress=progress)
+    except UserError:
+        raise
+    except Exception as error:
+        log(f"error: MLflow at {redact(uri or default_uri(results))}: {reason(error)}")
+        raise typer.Exit(1) from error
+    if as_json:
+        print_json({"rows": dict(counts), "problems": problems})
+    log(", ".join(f"{count} {state}" for state, count in counts.items()) or "no sweeps")
+    for line in problems:
+        log(f"warning: {line}")
+    if problems:
+        raise typer.Exit(1)
 
 
 def stop(
@@ -92,9 +127,20 @@ def stop(
 
     Example:  nmt-ablate stop quickstart/fusion
     """
-    from orchestrator.cli.commands.stop import stop
+    from orchestrator.lifecycle import stopping
+    from orchestrator.sweeps.names import as_address
 
-    stop(results, name, every=every, now=now, timeout=timeout, as_json=as_json)
+    need_folder(results, "--results")
+    sweeps = stopping.stop(results, None if name is None else as_address(name), every=every, now=now, timeout=timeout)
+    if as_json:
+        print_json({"results": str(results), "stopped": [sweep.as_json() for sweep in sweeps]})
+    for sweep in sweeps:
+        for line in sweep.lines():
+            log(line)
+    if not sweeps:
+        log(f"nothing runs in {results}")
+    if timeout > 0 and any(sweep.action == "stopping" for sweep in sweeps):
+        raise typer.Exit(1)
 
 
 def gc(
@@ -112,9 +158,41 @@ def gc(
 
     Example:  nmt-ablate gc --results results
     """
-    from orchestrator.cli.commands.gc import gc
+    from rich.filesize import decimal
 
-    gc(results, delete=delete, weights=weights, as_json=as_json)
+    from orchestrator.cli.console import console
+    from orchestrator.lifecycle import garbage, references
+    from orchestrator.lifecycle.collect import collect
+    from orchestrator.tables import cell, make_table
+
+    need_folder(results, "--results")
+    referenced = references.of_tables()
+    plan = garbage.find(results, weights=weights, references=referenced)
+    removed, kept = plan.items, plan.kept
+    if delete:
+        removed, late = collect(results, plan, weights=weights, references=referenced)
+        kept = [*plan.kept, *late]
+    size = sum(item.size for item in removed)
+    if as_json:
+        record = {"results": object_store.display_path(results), "deleted": delete, "bytes": size, "notes": plan.notes}
+        print_json(record | {"items": [item.as_json() for item in removed], "kept": [item.as_json() for item in kept]})
+    else:
+        gone = [(i, i.kind) for i in removed]
+        for title, word, items in (
+            ("removed" if delete else "would be removed", "kind", gone),
+            ("kept", "rule", [(i, i.rule) for i in kept]),
+        ):
+            table = make_table(("what", word, "size", "row", "why"), title=title, numeric=("size",))
+            for i, why in items:  # the folder of the run or kind, and the name
+                table.add_row(cell("/".join(i.path.parts[-2:])), why, decimal(i.size), cell(i.row), cell(i.why))
+            if items:
+                console().print(table)
+    for line in plan.notes:
+        log(f"warning: {line}")
+    if delete:
+        log(f"removed {len(removed)} things, {decimal(size)}")
+    else:
+        log(f"{len(removed)} things, {decimal(size)}, would go; nothing was changed" + ("; --delete removes them" if removed else ""))
 
 
 @expand_options()
@@ -131,9 +209,24 @@ def export(
 
     Example:  nmt-ablate export sweeps/multi30k-first/baseline --data-dir DIR --to baseline-model
     """
-    from orchestrator.cli.commands.export import export
+    from orchestrator.cli.commands.rows import open_ledger, resolve_one
+    from orchestrator.data.prepare import prepare
+    from orchestrator.lifecycle.export_row import export_row
+    from orchestrator.lifecycle.translator import task_of
 
-    export(row, seed, to, options, as_json)
+    need_folder(options.data_dir, "--data-dir")
+    need_folder(options.results, "--results")
+    new_folder(to, "--to")
+    found = resolve_one(row, seed, options)
+    assert found.spec is not None
+    task = task_of(found, options)
+    prepared = prepare(found.spec.data, options.data_dir, options.cache_dir)
+    exported = export_row(found, task, prepared, open_ledger(options.results), to)
+    if as_json:
+        record = {"folder": str(to), "id": found.id, "seed": task.seed, "weights_sha256": exported.weights_sha256, "files": exported.files}
+        print_json(record | {"scores": exported.metadata["scores"], "keys": task.keys.as_dict()})
+    log(f"{to}: {len(exported.files)} files, {sum(exported.files.values())} bytes; weights {exported.weights_sha256}")
+    log(f"try:  python {to / 'translate.py'} < source.txt")
 
 
 @expand_options()

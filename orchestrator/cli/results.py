@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from orchestrator.cli.options import AsJson, Results
+from orchestrator.cli.output import print_json, version
+from orchestrator.errors import UserError
+from orchestrator.files.folders import make, need_folder, need_place
+from orchestrator.ledger import object_store
+from orchestrator.safe_text import log
+from orchestrator.specs.positions import nearest, shown
 from orchestrator.sweeps.options import RESULTS
 
 app = typer.Typer(
@@ -36,9 +43,27 @@ def export(
 
     Example:  nmt-ablate results export ledger.tar --weights
     """
-    from orchestrator.cli.commands.results import export
+    from orchestrator.lifecycle.transfer import export_ledger, export_packed
 
-    export(file, results, sweep or [], weights=weights, packed=packed, as_json=as_json)
+    need_folder(results, "--results")
+    if packed:
+        if weights:
+            raise UserError("--packed: packed runs have no weights; expected one of --packed and --weights")
+        make(file, "FILE.tar")
+        tables, left_out = export_packed(results, file, sweep or [])
+        record: dict[str, Any] = {"folder": str(file), "tables": tables}
+        line = f"{sum(tables.values())} runs of {len(tables)} tables, packed"
+    else:
+        need_place(file, "FILE.tar")
+        manifest, left_out = export_ledger(results, file, weights=weights, only=sweep or [], version=version())
+        record = {"file": str(file), "manifest_sha256": manifest.sha256, "bytes": manifest.size, "files": len(manifest.files)}
+        record |= manifest.model_dump(include={"created_by", "runs", "weights"})
+        line = f"{manifest.runs} runs, {len(manifest.files)} files, {manifest.size} bytes; manifest sha256 {manifest.sha256}"
+    if as_json:
+        print_json(record | {"left_out": left_out})
+    log(f"{file}: {line}")
+    for run in left_out:
+        log(f"left out: {run}: a process is at work on it")
 
 
 @app.command("import")
@@ -58,6 +83,22 @@ def import_(
 
     Example:  nmt-ablate results import ledger.tar --results results
     """
-    from orchestrator.cli.commands.results import import_
+    from orchestrator.lifecycle.transfer import CHOICES, import_ledger
 
-    import_(file, results, on_conflict, int(max_gb * 10**9), sha256, dry_run=dry_run, as_json=as_json)
+    if on_conflict not in CHOICES:
+        raise UserError(f"--on-conflict {shown(on_conflict)}: {nearest(on_conflict, list(CHOICES))}")
+    merged = import_ledger(file, results, conflicts=on_conflict, max_bytes=int(max_gb * 10**9), sha256=sha256, dry_run=dry_run)
+    if not dry_run:
+        object_store.push(results)
+    if as_json:
+        print_json({"results": object_store.display_path(results), "dry_run": dry_run, **merged.as_json()})
+    counts = {
+        "added": merged.added,
+        "completed": merged.completed,
+        "kept as here": merged.kept,
+        "the same": merged.same,
+    }
+    line = ", ".join(f"{len(runs)} {word}" for word, runs in counts.items() if runs)
+    log(f"{'would be: ' if dry_run else ''}runs: {line or 'none'}; sweeps: {len(merged.sweeps)}")
+    if not dry_run and merged.files:
+        log(f"MLflow:  nmt-ablate reconcile --results {shlex.quote(object_store.display_path(results))}")

@@ -38,14 +38,6 @@ def shipped(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return runs
 
 
-def test_importing_is_cheap() -> None:
-    code = "import sys, orchestrator.api as nmt; print(sorted({'torch', 'pandas', 'ray', 'mlflow', 'pydantic'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout == "[]\n"
-    assert set(nmt.__all__) <= {"UserError", *nmt._PLACES}
-    with pytest.raises(AttributeError, match="no attribute 'result'"):
-        nmt.result  # noqa: B018
-
-
 def test_results_have_a_line_per_row_and_seed(shipped: Path) -> None:
     frame = nmt.results("dou2018/table1", seeds=[1, 2, 9], spec=True, **WHERE).set_index(["row", "seed"])
     ours = frame.loc[(ROWS[1], 2)]
