@@ -132,13 +132,16 @@ def test_few_modules_stand_at_the_top() -> None:
     assert len(modules) <= 8
 
 
-MAX_FUNCTION_IMPORTS = 60
+MAX_FUNCTION_IMPORTS = 40
 
 
 def test_imports_in_functions_are_few() -> None:
-    """They keep heavy libraries out of `--help` and out of the commands that only read; all others stand at the top."""
+    """They keep heavy libraries out of the commands that only read; all others stand at the top.
+
+    The modules that declare the commands import what a command needs when it is called, so that `--help` is fast.
+    """
     bad = []
-    for path in SOURCE:
+    for path in (path for path in SOURCE if path.parent != ROOT / "orchestrator" / "cli"):
         functions = [
             n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
         ]

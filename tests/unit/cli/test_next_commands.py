@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from orchestrator.cli import results as results_command
 from orchestrator.cli.commands import jobs
-from orchestrator.cli.commands import results as results_command
 from orchestrator.cli.commands.run import _print_next_commands
 from orchestrator.errors import Detached
 from orchestrator.sweeps.options import ExecutionOptions
@@ -39,8 +39,8 @@ def test_after_a_run(monkeypatch: Any) -> None:
 
 def test_after_an_import_and_detached(monkeypatch: Any, capsys: Any) -> None:
     merged = SimpleNamespace(added=[1], completed=[], replaced=[], kept=[], same=[], sweeps=[], files=1)
-    monkeypatch.setattr(results_command, "import_ledger", lambda *given, **more: merged)
-    results_command.import_(Path("x"), PLACE, "keep", None, None, dry_run=False, as_json=False)
+    monkeypatch.setattr("orchestrator.lifecycle.transfer.import_ledger", lambda *given, **more: merged)
+    results_command.import_(Path("x"), PLACE, "keep")
     assert words(capsys.readouterr().err.splitlines()[-1]) == ["reconcile", "--results", str(PLACE)]
 
     def detach(*given: Any) -> Any:
