@@ -31,12 +31,14 @@ def status(
 
     Example:  nmt-ablate status --watch
     """
-    from orchestrator.cli.commands import jobs, status
-
     if address is not None:
-        jobs.list_jobs(address, as_json)
+        from orchestrator.cli.commands.jobs import list_jobs
+
+        list_jobs(address, as_json)
     else:
-        status.status(name, results, every=every, as_json=as_json, watch=watch)
+        from orchestrator.cli.commands.status import status
+
+        status(name, results, every=every, as_json=as_json, watch=watch)
 
 
 @expand_options()
