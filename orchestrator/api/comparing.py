@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from orchestrator.api.targets import Target, Where, find
+from orchestrator.cli.commands.rows import only
 from orchestrator.errors import UserError
 from orchestrator.lifecycle.loader import Translator
 from orchestrator.lifecycle.translator import load_translator
 from orchestrator.report.claims import Comparisons, reported_claims
-from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.claims import RowClaim
 
 
@@ -50,14 +50,14 @@ def compare(a: Target, b: Target, *, seeds: Iterable[int] = (), **where: Unpack[
     seeds: also searched for, besides those in the ledger. Raises UserError for rows that are the same, unknown or not valid.
     """
     first, second = find(a, where), find(b, where)
-    ours, base = first.one(a), second.one(b)
+    ours, base = only(a, first.rows), only(b, second.rows)
     if ours.id == base.id:
         raise UserError(f"{a}: compared with itself; expected two rows")
     finder, rows = first.finder, [base, ours]
     outcomes = {row.id: finder.outcomes(row, seeds or [1]) for row in rows}
     starts = {ours.id: base.id}
     stated = reported_claims(rows, starts) or [RowClaim(ours.id, base.id, None)]
-    compared = Comparisons(rows, outcomes, starts, StatisticsReader(finder.ledger, finder.prepared), stated)
+    compared = Comparisons(rows, outcomes, starts, finder.reader, stated)
     (found,) = (record for record in compared.of_claims() if record["row"] == ours.id)
     effect = found["effect"] or {}
     answer = effect.get("other_seeds_and_sentences") or {}
@@ -83,4 +83,4 @@ def load(target: Target, seed: int = 1, **where: Unpack[Where]) -> Translator:
     Raises UserError where the row was not trained with this seed, its weights are gone, or its corpus is absent.
     """
     found = find(target, where, seed)
-    return load_translator(found.one(target), found.options)
+    return load_translator(only(target, found.rows), found.options)

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import pandas as pd
 
 from orchestrator.api.targets import Target, Where, as_text, find, row_options
+from orchestrator.cli.commands.rows import only
 from orchestrator.cli.commands.run import checked, prepare_run, prepare_sweep
 from orchestrator.engines.execute import execute
 from orchestrator.errors import UserError
@@ -18,6 +19,7 @@ from orchestrator.report.find import SeedResult
 from orchestrator.report.shipped import is_shipped
 from orchestrator.specs import index
 from orchestrator.specs.row import Row
+from orchestrator.specs.rows import sweep_of
 from orchestrator.specs.table import number as reported_number
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.tracking.history import flatten, number
@@ -38,7 +40,7 @@ def results(target: Target, *, seeds: Sequence[int] | None = None, spec: bool = 
     with the product. Figures are missing where a run is not done. Raises UserError for an unknown target or an invalid spec.
     """
     found = find(target, where)
-    seeds = found.seeds if seeds is None else seeds
+    seeds = sweep_of(found.found, found.options.profile).seeds if seeds is None else seeds
     lines: list[dict[str, Any]] = []
     for row in found.rows:
         reported = {f"reported.{name}": reported_number(value) for name, value in row.expect.items()}
@@ -81,7 +83,7 @@ def hypotheses(target: Target, seed: int = 1, **where: Unpack[Where]) -> pd.Data
     `results`, and for a row that was not decoded with this seed.
     """
     found = find(target, where, seed)
-    row = found.one(target)
+    row = only(target, found.rows)
     keys = found.finder.keys(row)
     record = None
     if keys is not None and keys.train is not None and keys.decode is not None:
@@ -129,8 +131,8 @@ def run(
     with as_text(target) as text:
         (first, *more) = index.find_all(text)
         prepare = prepare_run if not more and (first.row is not None or first.table.is_single) else prepare_sweep
-        rows, chosen, options = prepare(text, None if seeds is None else list(seeds), options)
-        rows, options = checked(rows, chosen, options)
+        request, chosen, options = prepare(text, None if seeds is None else list(seeds), options)
+        rows, options = checked(request.rows, chosen, options)
         execute(rows, chosen, options)
         return results(text, seeds=chosen, **where)
 

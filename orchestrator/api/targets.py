@@ -8,20 +8,15 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
-from orchestrator.cli.commands.rows import open_ledger, resolve_rows
+from orchestrator.cli.commands.request import Request
 from orchestrator.errors import UserError
 from orchestrator.files.folders import checked, need_folder
 from orchestrator.ledger.bucket import attach
-from orchestrator.report.find import Finder
-from orchestrator.specs.row import Row
-from orchestrator.specs.rows import sweep_of
 from orchestrator.specs.show import dumped
 from orchestrator.sweeps.options import CACHE, RESULTS, RowOptions
-from orchestrator.sweeps.plan import Data
 
 Target = str | Path | Mapping[str, Any]
 """A table, row, file or folder as commands take it, or the content of a table's file as a mapping."""
@@ -57,30 +52,10 @@ def row_options(where: Where) -> RowOptions:
     return options
 
 
-@dataclass(frozen=True)
-class Found:
-    """Resolved rows, and what finds their results. seeds: of the target's sweep section."""
-
-    rows: list[Row]
-    seeds: list[int]
-    finder: Finder
-    options: RowOptions
-
-    def one(self, target: Target) -> Row:
-        """The only row that runs. UserError for none or several."""
-        rows = [row for row in self.rows if row.spec is not None]
-        if len(rows) != 1:
-            raise UserError(f"{target}: found {len(rows)} rows that run; expected one: {', '.join(row.id for row in rows[:24])}")
-        return rows[0]
-
-
-def find(target: Target, where: Where, seed: int | None = None) -> Found:
-    """UserError for an unknown target, or one whose specs are not valid."""
-    options = row_options(where)
-    data = Data(options.data_dir, options.cache_dir)
+def find(target: Target, where: Where, seed: int | None = None) -> Request:
+    """The rows, and what finds their results. UserError for an unknown target, or one whose specs are not valid."""
     with as_text(target) as text:
-        rows, seeds = resolve_rows(text, options, seed=seed, data=data), sweep_of(text, options.profile).seeds
-    return Found(rows, list(seeds), Finder(open_ledger(options.results), data), options)
+        return Request.of(text, row_options(where), seed=seed)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from orchestrator.sweeps.plan import Data
 
 
 def resolve(
-    target: str,
+    target: str | list[index.Target],
     data: Data,
     *,
     sets: list[str] | None = None,
@@ -39,6 +39,7 @@ def resolve(
     seed: int | None = None,
     given: Sequence[str] | None = None,
     preparing: bool = False,
+    named: list[Row] | None = None,
 ) -> tuple[list[Row], list[str]]:
     """Resolves rows as `specs.rows.resolve` does, matched controls too. Returns rows, and a line for controls that could not be resolved.
 
@@ -48,11 +49,13 @@ def resolve(
         data: vocabulary sizes and lengths, on which controls depend.
         given: kinds of controls in place of those in the files.
         preparing: prepare corpora that controls need, as a command does that trains afterwards.
+        named: the rows of `target` without controls, where they are resolved already.
 
     Raises UserError as `specs.rows.resolve` does, and if `target` is a control that cannot be resolved.
     """
-    resolved = lambda text: rows.resolve(text, sets=sets, profile=profile, seed=seed)  # noqa: E731
-    first, matcher = index.find_all(target)[0], Matcher(data, preparing=preparing)
+    resolved = lambda asked: rows.resolve(asked, sets=sets, profile=profile, seed=seed)  # noqa: E731
+    found, matcher = index.find_all(target), Matcher(data, preparing=preparing)
+    first = found[0]
     if first.control is not None:
         (of,), (against,) = (resolved(f"{first.table.path}#{first.control[place]}") for place in (0, 2))
         control = Control(first.control[1], of.id, against.id)
@@ -62,10 +65,10 @@ def resolve(
             return [matcher.row(control, of, against)], []
         except UserError as error:
             raise UserError(*(f"{control.name}: {line}" for line in error.lines)) from error
-    named = resolved(target)
+    named = resolved(found) if named is None else named
     if first.row is not None and given is None:
         return named, []
-    whole = named if not first.rows else resolved(str(first.table.path))
+    whole = named if not first.rows else resolved(first.table.path)
     return _beside(named, whole, wanted(whole, given), matcher)
 
 

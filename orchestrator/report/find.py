@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from orchestrator.ledger.results import Ledger, Record
 from orchestrator.ledger.run_view import RunView
 from orchestrator.report.spec_index import entries, meaning_of, search_of, training_of
 from orchestrator.scoring.rouge import figures_of, principal
+from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import DataSpec, ScoreSpec
 from orchestrator.sweeps.plan import Data, keys_for
@@ -60,6 +62,11 @@ class Finder:
         self._by_spec: dict[str, dict[int, Keys]] | None = None
         self._searches: dict[str, dict[int, list[tuple[str | None, Keys]]]] = {}  # with the row that each starts from
         self._seeds: dict[str, set[int]] = {}
+
+    @cached_property
+    def reader(self) -> StatisticsReader:
+        """Reads the sentence statistics of these results."""
+        return StatisticsReader(self.ledger, self.prepared)
 
     def outcomes(self, row: Row, seeds: Iterable[int] = ()) -> list[SeedResult]:
         """Every seed of the row that has a record, sorted. `seeds`: also searched for, besides those in the ledger."""

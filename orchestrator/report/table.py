@@ -10,7 +10,7 @@ from orchestrator.ledger import component_sources
 from orchestrator.report import equal_loss, looks, shipped, speeds
 from orchestrator.report.claims import Comparisons
 from orchestrator.report.figures import OURS, against, figures, short_id
-from orchestrator.report.find import Finder
+from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.notes import changed_since_training, claim_note, earlier_results, metric_doubts, notes, parameter_differences
 from orchestrator.report.pareto import front
 from orchestrator.scoring.rouge import FIGURES as ROUGE
@@ -40,7 +40,7 @@ class Table:
     """A whole table.
 
     base: the row that speeds are relative to. scores: BLEU and ROUGE columns besides `bleu`. warnings: messages about rows whose code
-    changed, which are among the notes too. claims: see `Comparisons.of_table`.
+    changed, which are among the notes too. claims: see `Comparisons.of_table`. outcomes: the results of each row.
     """
 
     table: str
@@ -51,6 +51,7 @@ class Table:
     scores: frozenset[str] = frozenset()
     warnings: list[str] = field(default_factory=list)
     claims: list[dict[str, Any]] = field(default_factory=list)
+    outcomes: Mapping[str, Sequence[SeedResult]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """{"table", "columns", "rows": [{"id", "label", "kind", "reported", "ours"}], "claims", "notes"}. Reported figures are numbers."""
@@ -143,7 +144,7 @@ def make(
     if full_size:  # the paper's added parameters are relative to its own baseline, not to `base`
         made += parameter_differences(rows, finder, starts(rows, None))
     made += [*(claim_note(claim) for claim in claims if not claim["own"]), *_untested(rows, ours, start, reader)]
-    return Table(name, list(dict.fromkeys(order)), lines, made, first, frozenset(scores), warned, claims)
+    return Table(name, list(dict.fromkeys(order)), lines, made, first, frozenset(scores), warned, claims, outcomes)
 
 
 def _untested(

@@ -101,12 +101,15 @@ def _by_file_name(paper: str, name: str) -> TableFile | None:
     return table if table.address == f"{paper}/{name}" else None
 
 
-def find_all(text: str) -> list[Target]:
-    """Returns the result of `find`, or every table in the folder that `text` names, sorted by file name. Raises UserError if there is none.
+def find_all(target: str | Path | list[Target]) -> list[Target]:
+    """Returns the result of `find`, or every table in the folder that `target` names, sorted by file name. UserError if there is none.
 
-    Subfolders are not searched. Files that have only shared sections, or a single resolved row, are skipped.
+    Subfolders are not searched. Files that have only shared sections, or a single resolved row, are skipped. What was found before is
+    returned as it is.
     """
-    folder = Path(text)
+    if isinstance(target, list):
+        return target
+    text, folder = str(target), Path(target)
     if not text or "\0" in text or "#" in text or not folder.is_dir() or text in tables()[0]:
         return [find(text)]
     found: dict[str, Target] = {}

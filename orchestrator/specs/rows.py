@@ -18,7 +18,7 @@ MAX_RUNS = 20_000
 
 
 def resolve(
-    address_or_file: str | Path, *, sets: list[str] | None = None, profile: str | None = None, seed: int | None = None
+    address_or_file: str | Path | list[index.Target], *, sets: list[str] | None = None, profile: str | None = None, seed: int | None = None
 ) -> list[Row]:
     """Returns the row, or all rows of a table, file or folder of tables. Raises UserError with one line per problem.
 
@@ -27,12 +27,14 @@ def resolve(
     resolver = Resolver(overrides.parse(list(sets or [])), profile, 1 if seed is None else seed)
     problems: list[str] = []
     rows: list[Row] = []
-    for target in index.find_all(str(address_or_file)):
+    for target in index.find_all(address_or_file):
         if target.table.is_single:
             rows.append(read_single(target.table, resolver if sets or profile else None, seed))
             continue
         if target.control is not None:
-            raise UserError(f"{shown(str(address_or_file), 200)}: a matched control; expected a row, such as {target.control[0]}")
+            raise UserError(
+                f"{shown(f'{target.table.address}/{target.row}', 200)}: a matched control; expected a row, such as {target.control[0]}"
+            )
         try:
             rows += _rows(target, resolver)
         except UserError as error:
@@ -70,13 +72,13 @@ def validate(table: TableFile) -> None:
         refuse(grid_rows.assemble(table, Resolver([], None, 1)).problems)
 
 
-def sweep_of(address_or_file: str | Path, profile: str | None = None) -> SweepSpec:
+def sweep_of(address_or_file: str | Path | list[index.Target], profile: str | None = None) -> SweepSpec:
     """Returns the sweep section of a file, or the default: seed 1, every row with its full budget.
 
     Rungs beyond the steps of the profile are dropped. For a folder, returns all seeds of its tables; raises UserError if a table has a
     scheduler other than fifo.
     """
-    tables = [target.table for target in index.find_all(str(address_or_file))]
+    tables = [target.table for target in index.find_all(address_or_file)]
     if len(tables) > 1:
         return _union(tables)
     sweep = tables[0].sweep or SweepSpec()

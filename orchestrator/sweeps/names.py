@@ -14,13 +14,13 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.table import SEGMENT
 
 
-def address_of(target: str, rows: Sequence[Row]) -> str:
+def address_of(target: str, rows: Sequence[Row], found: list[index.Target] | None = None) -> str:
     """The table's address, with a digest where the target names several of its rows; the folder's name if there are several tables."""
     tables = list(dict.fromkeys("/".join(row.id.split("/")[:2]) for row in rows))
     folder = Path(target).resolve().name if len(tables) > 1 or Path(target).is_dir() else ""
     if folder:
         return folder if SEGMENT.fullmatch(folder) else "folder"
-    chosen = index.find_all(target)[0].rows
+    chosen = index.find_all(found or target)[0].rows
     return tables[0] + (f"+{_digest(chosen)}" if len(chosen) > 1 else "")
 
 

@@ -16,7 +16,6 @@ from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder
 from orchestrator.report.looks import BASELINE, Look
 from orchestrator.safe_text import log
-from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.verdicts import DECIDED, UNDECIDED, UNDERPOWERED
 from orchestrator.specs.baselines import starts
 from orchestrator.specs.claims import of_data
@@ -89,11 +88,10 @@ def _print(look: Look, number: int) -> None:
 def take(rows: Sequence[Row], some: Sequence[int], seeds: Sequence[int], options: ExecutionOptions, ended: Sequence[str] = ()) -> Look:
     """A look at the rows that have not `ended`, with the finished runs of the seeds `some`, the first ones or all of `seeds`."""
     finder = Finder(Ledger(options.results, list(options.mirrors)), Data(options.data_dir, options.cache_dir))
-    reader = StatisticsReader(finder.ledger, finder.prepared)
     found: dict[str, Any] = {}
     for address, own in by_table(rows).items():
         outcomes = {row.id: [o for o in finder.outcomes(row, some) if o.seed in some] for row in own}
-        compared = Comparisons(own, outcomes, starts(own), reader, of_data(options.claims, address), level=LEVEL)
+        compared = Comparisons(own, outcomes, starts(own), finder.reader, of_data(options.claims, address), level=LEVEL)
         decisions = _decide(own, _judge(compared), compared.starts, len(seeds), last=len(some) == len(seeds))
         for row in own:
             keys = finder.keys(row.at(seeds[0]))

@@ -12,7 +12,6 @@ from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
 from orchestrator.report import noise_floor
 from orchestrator.report.find import Finder
-from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.scoring.significance.sentence_statistics import TITLES
 from orchestrator.specs.row import table_of
 from orchestrator.specs.rows import resolve, sweep_of
@@ -34,7 +33,7 @@ def noise(target: str, seeds: int, options: ExecutionOptions) -> None:
     finder = Finder(open_ledger(options.results), Data(options.data_dir, options.cache_dir))
     table = [other for other in resolve(_table(target, row.id), sets=options.sets, profile=options.profile) if other.kind == "run"]
     outcomes = {other.id: finder.outcomes(other, wanted if other.id == row.id else ()) for other in table}
-    record = noise_floor.measure(row, table, outcomes, StatisticsReader(finder.ledger, finder.prepared))
+    record = noise_floor.measure(row, table, outcomes, finder.reader)
     if not record["metrics"]:
         raise UserError(f"{row.id}: found no two finished seeds; expected at least two")
     noise_floor.save(finder.ledger, record)

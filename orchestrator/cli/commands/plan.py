@@ -69,11 +69,12 @@ def plan(
         raise UserError(f"{shown(twice[0])}: found twice; expected each target once")
     for target in targets:
         try:
-            rows += resolve_rows(target, options, data=data, preparing=max_probes > 0)
-            section = sweep_of(target, options.profile)
+            found = find_all(target)
+            rows += resolve_rows(found, options, data=data, preparing=max_probes > 0)
+            section = sweep_of(found, options.profile)
             default_seeds |= set(section.seeds)
             scheduler = section.model_dump()["scheduler"]
-            grids += [found.table for found in find_all(target) if not found.rows and found.table.grid is not None]
+            grids += [each.table for each in found if not each.rows and each.table.grid is not None]
         except UserError as error:
             errors += error.lines
     if errors:

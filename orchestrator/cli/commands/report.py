@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.cli.commands.table import sections, sections_of
+from orchestrator.cli.commands.request import Request
+from orchestrator.cli.commands.table import sections
 from orchestrator.cli.output import version
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
@@ -15,14 +16,11 @@ from orchestrator.report.page import markdown, render
 from orchestrator.report.page.section import Section
 from orchestrator.report.page.vega_script import script
 from orchestrator.safe_text import log, visible
-from orchestrator.specs import index
 from orchestrator.specs.controls import parse
 from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.positions import shown
-from orchestrator.specs.row import Row
 from orchestrator.sweeps.names import address_of, sweep_name
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
-from orchestrator.sweeps.plan import Data
 from orchestrator.tracking.environment import reason
 from orchestrator.tracking.pages import log_page, page_of
 
@@ -63,9 +61,10 @@ def report(targets: Sequence[str], options: RowOptions, page: PageOptions) -> No
     found: dict[tuple[tuple[str, str], ...], Section] = {}  # a table that several targets name stands there once
     names = []
     for target in dict.fromkeys(targets):
-        own = _with_second(target, sections(target, page.baseline, options), page, options)
+        request = Request.of(target, options)
+        own = _with_second(request, sections(request, page.baseline), page)
         found |= {tuple((row.id, row.source_file) for row in section.rows): section for section in own}
-        names.append(_address(target, [row for section in own for row in section.rows]))
+        names.append(_address(request))
     name = sweep_name("+".join(dict.fromkeys(names)), options.profile, options.sets, parse(options.controls))
     made = list(found.values())
     path = _write_markdown(made, options, _file_name(name), to, text) if page.markdown else _write_page(made, options, _file_name(name), to)
@@ -79,23 +78,23 @@ def _read(path: Path) -> str:
         raise UserError(f"--text {shown(str(path))}: {reason(error)}") from None
 
 
-def _with_second(target: str, found: list[Section], page: PageOptions, options: RowOptions) -> list[Section]:
+def _with_second(request: Request, found: list[Section], page: PageOptions) -> list[Section]:
     """The sections, each with its table on the second corpora that are asked for."""
     for corpus in page.second_corpora:
-        there = replace(options, sets=[*(options.sets or []), f"data.corpus={corpus}"])
-        tables = {section.table.table: section.table for section in sections(target, page.baseline, there)}
+        there = replace(request.options, sets=[*(request.options.sets or []), f"data.corpus={corpus}"])
+        second = Request.of(request.target, there, data=request.finder.data)
+        tables = {section.table.table: section.table for section in sections(second, page.baseline)}
         found = [replace(section, second={**section.second, corpus: tables[section.table.table]}) for section in found]
     return found
 
 
-def write_sweep_page(target: str, rows: list[Row], options: ExecutionOptions) -> Path | None:
+def write_sweep_page(request: Request, options: ExecutionOptions) -> Path | None:
     """Writes the page of a sweep that has ended, in MLflow too. None, with one line, if it has too many rows or cannot be written."""
-    if len(rows) > MOST_ROWS:
+    if len(request.rows) > MOST_ROWS:
         log(f"no page is written of more than {MOST_ROWS} rows; `nmt-ablate report` makes one of any tables")
         return None
     try:
-        own = sections_of(target, rows, None, options, Data(options.data_dir, options.cache_dir))
-        path = _write_page(own, options, options.slug)
+        path = _write_page(sections(request, None, quiet=True), options, options.slug)
     except Exception as error:  # the results are there, whatever becomes of the page
         log(f"warning: the page of the results could not be written ({reason(error)})")
         return None
@@ -104,10 +103,10 @@ def write_sweep_page(target: str, rows: list[Row], options: ExecutionOptions) ->
     return path
 
 
-def _address(target: str, rows: list[Row]) -> str:
+def _address(request: Request) -> str:
     """The folder, table or row that the target names."""
-    found = index.find_all(target)
-    return address_of(target, rows) if len(found) > 1 or found[0].row is None else rows[0].id
+    found = request.found
+    return address_of(request.target, request.rows, found) if len(found) > 1 or found[0].row is None else request.rows[0].id
 
 
 def _file_name(name: str) -> str:

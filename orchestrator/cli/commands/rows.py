@@ -11,6 +11,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.paths import PUBLISHED_LEDGER
 from orchestrator.safe_text import log
 from orchestrator.specs.controls import parse
+from orchestrator.specs.index import Target, find_all
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.options import RowOptions
@@ -30,12 +31,13 @@ def open_ledger(results: Path) -> Ledger:
 
 
 def resolve_rows(
-    target: str, options: RowOptions, *, seed: int | None = None, data: Data | None = None, preparing: bool = False
+    target: str | list[Target], options: RowOptions, *, seed: int | None = None, data: Data | None = None, preparing: bool = False
 ) -> list[Row]:
     """The rows of `target` with their matched controls; prints which of these could not be resolved. See `cost.controls.resolve`."""
-    given = parse(options.controls)
-    if "@" not in target:  # else perhaps the address of a control
-        rows = resolve(target, sets=options.sets, profile=options.profile, seed=seed)
+    given, found = parse(options.controls), find_all(target)
+    rows = None
+    if found[0].control is None:
+        rows = resolve(found, sets=options.sets, profile=options.profile, seed=seed)
         if given is None and not any(row.controls for row in rows):
             return rows
     # deferred: they import torch and numpy, which `show` and `list` do without
@@ -46,7 +48,9 @@ def resolve_rows(
     if preparing:
         make(options.cache_dir, "--cache-dir")
     data = data or Data(options.data_dir, options.cache_dir)
-    rows, left_out = controls.resolve(target, data, sets=options.sets, profile=options.profile, seed=seed, given=given, preparing=preparing)
+    rows, left_out = controls.resolve(
+        found, data, sets=options.sets, profile=options.profile, seed=seed, given=given, preparing=preparing, named=rows
+    )
     for line in left_out:
         log(line)
     return rows
@@ -54,7 +58,12 @@ def resolve_rows(
 
 def resolve_one(target: str, seed: int | None, options: RowOptions) -> Row:
     """The only row of `target` that runs. UserError for none or several."""
-    rows = [row for row in resolve_rows(target, options, seed=seed) if row.kind == "run"]
-    if len(rows) != 1 or rows[0].spec is None:
-        raise UserError(f"{target}: found {len(rows)} rows that run; expected one: {', '.join(row.id for row in rows[:24])}")
-    return rows[0]
+    return only(target, resolve_rows(target, options, seed=seed))
+
+
+def only(target: object, rows: list[Row]) -> Row:
+    """The only one of `rows`, those of `target`, that runs. UserError for none or several."""
+    found = [row for row in rows if row.spec is not None]
+    if len(found) != 1:
+        raise UserError(f"{target}: found {len(found)} rows that run; expected one: {', '.join(row.id for row in found[:24])}")
+    return found[0]

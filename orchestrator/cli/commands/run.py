@@ -18,7 +18,8 @@ from rich.console import Console
 
 from orchestrator.cli.commands.looks import execute_looks
 from orchestrator.cli.commands.report import write_sweep_page
-from orchestrator.cli.commands.rows import published_ledgers, resolve_rows
+from orchestrator.cli.commands.request import Request
+from orchestrator.cli.commands.rows import published_ledgers
 from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json, stdout_to_stderr
 from orchestrator.engines.execute import check_engine, execute
@@ -31,7 +32,6 @@ from orchestrator.report.claims import Comparisons
 from orchestrator.report.find import Finder
 from orchestrator.report.summary import reasons, summary
 from orchestrator.safe_text import log, visible
-from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs import claims, index, resources
 from orchestrator.specs.baselines import baseline, starts
 from orchestrator.specs.controls import parse
@@ -48,61 +48,65 @@ from orchestrator.tracking.environment import checked_uri
 
 def run(target: str, seed: int | None, options: ExecutionOptions) -> None:
     """Runs every row of `target` with its own seed, or with `seed`."""
-    execute_rows(*prepare_run(target, None if seed is None else [seed], options))
+    request, seeds, options = prepare_run(target, None if seed is None else [seed], options)
+    execute_rows(request.rows, seeds, options)
 
 
-def prepare_run(target: str, seeds: list[int] | None, options: ExecutionOptions) -> tuple[list[Row], list[int], ExecutionOptions]:
+def prepare_run(target: str, seeds: list[int] | None, options: ExecutionOptions) -> tuple[Request, list[int], ExecutionOptions]:
     """Rows, seeds and options of `run`. seeds: None for the rows' own."""
-    rows = resolve_rows(target, options, seed=seeds[0] if seeds else None, preparing=True)
+    request = Request.of(target, options, seed=seeds[0] if seeds else None, preparing=True)
+    rows = request.rows
     seeds = seeds or sorted({row.spec.seed for row in rows if row.spec is not None} or {1})
-    address = rows[0].id if len(rows) == 1 else address_of(target, rows)
+    address = rows[0].id if len(rows) == 1 else address_of(target, rows, request.found)
     name = sweep_name(address, options.profile, options.sets) + "".join(f":{s}" for s in seeds)
     section = None if options.resources is None else {"resources": resources.parse(options.resources)}
-    return rows, seeds, replace(options, name=name, sweep=section)
+    return request, seeds, replace(options, name=name, sweep=section)
 
 
 def sweep(target: str, seeds: str | None, options: ExecutionOptions) -> None:
     """Runs every row of `target` with every seed, under the scheduler of its sweep section."""
-    execute_rows(*prepare_sweep(target, parse_seeds(seeds), options), target)
+    request, chosen, options = prepare_sweep(target, parse_seeds(seeds), options)
+    execute_rows(request.rows, chosen, options, request)
 
 
-def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> tuple[list[Row], list[int], ExecutionOptions]:
+def prepare_sweep(target: str, requested: list[int] | None, options: ExecutionOptions) -> tuple[Request, list[int], ExecutionOptions]:
     """Rows, seeds and options of `sweep`. requested: seeds, None for those of the sweep section."""
     limits = resources.parse(options.resources)
-    section = sweep_of(target, options.profile)
-    rows = resolve_rows(target, options, preparing=True)
+    found = index.find_all(target)
+    section = sweep_of(found, options.profile)
+    request = Request.of(target, options, preparing=True, found=found)
     if options.until_decided:
         looks.check(target, section, requested or section.seeds, options.max_hours)
     settings = section.model_dump() | {"resources": section.resources.model_dump() | limits}
-    name = sweep_name(address_of(target, rows), options.profile, options.sets, parse(options.controls))
-    tables = {found.table.path: found.table for found in index.find_all(target) if found.table.claims}
+    name = sweep_name(address_of(target, request.rows, found), options.profile, options.sets, parse(options.controls))
+    tables = {each.table.path: each.table for each in found if each.table.claims}
     stated = [claims.as_data(table.address, path, table.claims) for path, table in tables.items()]
     options = replace(options, name=name, sweep=settings, claims=stated)
     if section.scheduler.kind == "asha" and section.scheduler.tolerance == "noise":
-        settings["scheduler"]["tolerance"] = _tolerance(target, rows, options)
-    return rows, requested or section.seeds, options
+        settings["scheduler"]["tolerance"] = _tolerance(request, options)
+    return request, requested or section.seeds, options
 
 
-def _tolerance(target: str, rows: list[Row], options: ExecutionOptions) -> dict[str, float]:
+def _tolerance(request: Request, options: ExecutionOptions) -> dict[str, float]:
     """Rung -> tolerance: those that the sweep's file has, so that a resumed sweep decides alike, else those of the noise floor."""
     scheduler = options.scheduler
     known = SweepFile.of(options.results, options.slug).record().get("scheduler") or {}
     recorded = known.get("tolerance")
     if isinstance(recorded, dict) and (known.get("metric"), {*recorded}) == (scheduler["metric"], {str(r) for r in scheduler["rungs"]}):
         return recorded
-    base = next(row for row in rows if row.id == baseline(rows))
-    ledger, command = Ledger(options.results, published_ledgers()), f"{shlex.quote(as_targets(base)[1])}{options.arguments}"
+    base = next(row for row in request.rows if row.id == baseline(request.rows))
+    ledger, command = request.finder.ledger, f"{shlex.quote(as_targets(base)[1])}{options.arguments}"
     try:
         return noise_floor.tolerance(ledger, base, scheduler["metric"], scheduler["rungs"], command)
     except UserError as error:
-        (table,) = (found.table for found in index.find_all(target))
+        (table,) = (each.table for each in request.found)
         raise UserError(table.document.at(("sweep", "scheduler", "tolerance")).line(f"found noise: {error}")) from None
 
 
-def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions, target: str | None = None) -> None:
+def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions, request: Request | None = None) -> None:
     """Runs rows and prints their records. Exit code 1 (typer.Exit) where one failed that was not expected to.
 
-    target: of a sweep, whose page is written at the end.
+    request: of a sweep, whose page is written at the end.
     """
     trainable, options = checked(rows, seeds, options)
     retrained = options.scheduler.get("retrain")
@@ -115,7 +119,7 @@ def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions, t
     if retrained and all(record["status"] in ("done", "stopped", "diverged") for record in records):
         records += _retrain(records, trainable, out, options)
     with phase("writing the page"):
-        page = None if target is None else write_sweep_page(target, rows, options)
+        page = None if request is None else write_sweep_page(request, options)
     _print_next_commands(trainable, out, options, page)
     failed = [record for record in records if record["status"] not in ("done", "stopped") and not record.get("failed_as_stated")]
     _notify_end(records, failed, options)
@@ -189,12 +193,11 @@ def _effects(records: list[dict[str, Any]], rows: list[Row], options: ExecutionO
         return {}
     finder = Finder(Ledger(options.results, list(options.mirrors)), Data(options.data_dir, options.cache_dir))
     seeds = {record["seed"] for record in records}
-    reader = StatisticsReader(finder.ledger, finder.prepared)
     found: dict[str, dict[str, Any]] = {}
     for address, own in by_table(rows).items():
         outcomes = {row.id: [o for o in finder.outcomes(row, seeds) if o.seed in seeds] for row in own}
         stated = claims.of_data(options.claims, address)
-        found |= Comparisons(own, outcomes, starts(own), reader, stated, setting=options.profile or "").of_rows()
+        found |= Comparisons(own, outcomes, starts(own), finder.reader, stated, setting=options.profile or "").of_rows()
     return found
 
 

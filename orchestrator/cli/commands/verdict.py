@@ -6,50 +6,39 @@ from typing import Any
 
 import typer
 
-from orchestrator.cli.commands.rows import open_ledger, resolve_rows
+from orchestrator.cli.commands.request import Request
 from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
-from orchestrator.files.folders import need_folder
 from orchestrator.ledger import sweep_files
 from orchestrator.report import looks
 from orchestrator.report.claims import Comparisons, exit_code
 from orchestrator.report.effect_text import interval, named_verdict
 from orchestrator.report.figures import short_id
-from orchestrator.report.find import Finder
 from orchestrator.safe_text import log
-from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs import claims
 from orchestrator.specs.baselines import starts
 from orchestrator.specs.gc_pause import no_garbage_collection
-from orchestrator.specs.index import find_all
-from orchestrator.specs.row import by_table
 from orchestrator.specs.table import SweepSpec
 from orchestrator.sweeps.options import RowOptions
-from orchestrator.sweeps.plan import Data
 from orchestrator.tables import cell, make_table
 
 
 @no_garbage_collection(freeze=True)
 def verdict(target: str, options: RowOptions, *, as_json: bool) -> None:
     """Prints one record or line per claim. Exit codes: `report.claims.exit_code`."""
-    need_folder(options.data_dir, "--data-dir")
-    data = Data(options.data_dir, options.cache_dir)
-    tables = by_table(resolve_rows(target, options, data=data))
-    files = {found.table.address: found.table for found in find_all(target)}
-    finder = Finder(open_ledger(options.results), data)
+    request = Request.of(target, options)
+    finder = request.finder
     roots = [finder.ledger.root, *finder.ledger.mirrors]
-    reader = StatisticsReader(finder.ledger, finder.prepared)
     setting = ", ".join([*([options.profile] if options.profile else []), *(f"--set {text}" for text in options.sets or [])])
     records: list[dict[str, Any]] = []
     notes: list[str] = []
-    for address, rows in tables.items():
-        file = files.get(address) or next(iter(files.values()))
+    for address, file, rows in request.tables():
         seeds = (file.sweep or SweepSpec()).seeds
         outcomes = {row.id: finder.outcomes(row, seeds) for row in rows}
         notes += looks.notes(finder.ledger, outcomes)
         stated = claims.of_table(address, file.claims)
-        found = Comparisons(rows, outcomes, starts(rows), reader, stated, setting=setting).of_claims()
+        found = Comparisons(rows, outcomes, starts(rows), finder.reader, stated, setting=setting).of_claims()
         records += _with_history(found, address, file.claims, sweep_files.recorded_claims(roots, address))
     if not records:
         raise UserError(f"{target}: found no claim: no row of it reports a difference to another row, and no file has `claims`")

@@ -1,0 +1,55 @@
+"""What a command was asked for, resolved once: files of tables, rows with their matched controls, and where their results are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.cli.commands.rows import open_ledger, resolve_rows
+from orchestrator.files.folders import need_folder
+from orchestrator.report.find import Finder
+from orchestrator.specs import index
+from orchestrator.specs.parsed_table import TableFile
+from orchestrator.specs.row import Row, by_table
+from orchestrator.sweeps.options import RowOptions
+from orchestrator.sweeps.plan import Data
+
+
+@dataclass(frozen=True)
+class Request:
+    """Tables and rows that a target names, and what finds their results.
+
+    Args:
+        target: As the user wrote it.
+        found: The tables, with the rows that the target names.
+        rows: With their matched controls.
+    """
+
+    target: str
+    options: RowOptions
+    found: list[index.Target]
+    rows: list[Row]
+    finder: Finder
+
+    @classmethod
+    def of(
+        cls,
+        target: str,
+        options: RowOptions,
+        *,
+        seed: int | None = None,
+        preparing: bool = False,
+        data: Data | None = None,
+        found: list[index.Target] | None = None,
+    ) -> Request:
+        """UserError for an unknown target, an invalid spec or a folder that does not exist."""
+        need_folder(options.data_dir, "--data-dir")
+        data = data or Data(options.data_dir, options.cache_dir)
+        found = index.find_all(target) if found is None else found
+        rows = resolve_rows(found, options, seed=seed, data=data, preparing=preparing)
+        return cls(target, options, found, rows, Finder(open_ledger(options.results), data))
+
+    def tables(self) -> list[tuple[str, TableFile, list[Row]]]:
+        """Address, file and rows of each table."""
+        files = {each.table.address: each.table for each in self.found}
+        first = self.found[0].table
+        return [(address, files.get(address, first), rows) for address, rows in by_table(self.rows).items()]
