@@ -1,12 +1,13 @@
-"""Losses of one run, read from its history: for each validation its loss, the training loss since the previous one, epochs and seconds."""
+"""Losses of one run, read from its history: for each validation its loss, the training loss since the previous one, and the epochs."""
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from orchestrator.tracking.history import number
 
@@ -17,14 +18,13 @@ Report = Mapping[str, Any]
 class LossPoint:
     """One validation: `valid` is its nll per target token, `train` the mean of the updates since the previous validation.
 
-    epochs, seconds: since the start of the run.
+    epochs: since the start of the run; None without a whole epoch.
     """
 
     step: int
     valid: float
     train: float | None
     epochs: float | None
-    seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -55,46 +55,34 @@ class Losses:
 def losses_of(history: Sequence[Report], record: Report) -> Losses:
     """Reads the losses from a history in order of updates and the training's `record`, whose `rate_cuts` list the cuts of the rate."""
     ends = epoch_ends(history)
-    start = next((t for report in history if (t := number(report.get("t"))) is not None), None)
     points: list[LossPoint] = []
     bad, total, updates, last = 0, 0.0, 0, 0
     for report in history:
         step = int(report["step"])
-        train, valid, now = (number(report.get(name)) for name in ("train/nll", "valid/nll", "t"))
+        train, valid = (number(report.get(name)) for name in ("train/nll", "valid/nll"))
         bad += sum(value is not None and not math.isfinite(value) for value in (train, valid))
         if train is not None:
             if math.isfinite(train):
                 total, updates = total + train * (step - last), updates + step - last
             last = step
         if valid is not None and math.isfinite(valid):
-            seconds = None if now is None or start is None else now - start
-            points.append(LossPoint(step, valid, total / updates if updates else None, epochs_at(ends, step), seconds))
+            epochs = float(np.interp(step, *np.array(ends).T)) if len(ends) > 1 else None
+            points.append(LossPoint(step, valid, total / updates if updates else None, epochs))
             total, updates = 0.0, 0
     cuts = record.get("rate_cuts") or []
     cut = next((p for p in points if p.step == cuts[0]["step"]), None) if cuts else None
     return Losses(points, cut, bad)
 
 
-def epoch_ends(history: Sequence[Report]) -> list[tuple[int, float]]:
-    """Returns (update, finished epochs) for each report with a newly finished epoch; exact if each is validated, else within 50 updates."""
-    ends: list[tuple[int, float]] = [(0, 0.0)]
+def epoch_ends(history: Sequence[Report]) -> list[tuple[float, float]]:
+    """Returns (update, finished epochs) for each report with a newly finished epoch; exact if each is validated, else within 50 updates.
+
+    The last one stands for the epoch that was not finished, of the mean length.
+    """
+    ends = [(0.0, 0.0)]
     for report in history:
         finished = number(report.get("train/epoch"))
         if finished is not None and finished > ends[-1][1]:
-            ends.append((int(report["step"]), finished))
-    return ends
-
-
-def epochs_at(ends: Sequence[tuple[int, float]], step: int) -> float | None:
-    """Returns the epochs at an update, or None without a whole epoch.
-
-    Interpolates linearly between two ends, and extrapolates past the last one by the mean length of the epochs.
-    """
-    if len(ends) == 1:
-        return None
-    place = bisect_right(ends, (step, math.inf))
-    low_step, low = ends[place - 1]
-    if place == len(ends):
-        return low + min((step - low_step) * low / low_step, 1.0)
-    high_step, high = ends[place]
-    return low + (high - low) * (step - low_step) / (high_step - low_step)
+            ends.append((float(report["step"]), finished))
+    step, epochs = ends[-1]
+    return [*ends, (step + step / epochs, epochs + 1.0)] if epochs else ends

@@ -2,28 +2,29 @@
 convergence: epochs to the baseline's best validation loss and to the first cut of the learning rate, and time saved, ours and the paper's.
 
 There is one panel per analysis row, else per corpus; its baseline is the first row. Losses are nll in nats per target token.
+
+The time saved is computed as in the paper (sections 5.1-5.2): one minus the ratio of epochs divided by the ratio of words per second. For
+example, 13 epochs instead of 20 at 1571 instead of 1710 words/s save 1 - (13 / 20) / (1571 / 1710) = 29.3% of the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by
-from orchestrator.analysis.loss_figure import draw
-from orchestrator.analysis.loss_history import Losses, losses_of
-from orchestrator.analysis.loss_measures import Measure, RowCurves, measures
+import numpy as np
+from matplotlib.figure import Figure
+
+from orchestrator.analysis import figures
+from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
+from orchestrator.analysis.loss_history import Losses, LossPoint, losses_of
 from orchestrator.analysis.registry import register
 from orchestrator.errors import UserError
 from orchestrator.report.figures import short_id
 from orchestrator.report.speeds import ratios
-from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.table import number
-
-ENDS = {"to_baseline_loss": "to the baseline's best loss", "to_first_cut": "to the first cut of the rate", "to_end": "to the end"}
-UNITS = {"updates": "", "epochs": "", "epochs_saved": "_pct", "time_saved": "_pct"}
 
 
 @dataclass(frozen=True)
@@ -34,30 +35,47 @@ class Panel:
     subjects: list[Subject]
 
 
-@register("loss-curves", options={"baseline": "auto", "until": "end", "x": "auto"})
+@dataclass(frozen=True)
+class RowCurves:
+    """Losses of one row. part: the part that is compared. speed: training speed relative to the baseline, None if unknown.
+
+    limited: whether the run ended at `max_steps` or `max_epochs` instead of by its schedule.
+    """
+
+    whole: Losses
+    part: Losses
+    words_per_second: float | None
+    speed: float | None
+    limited: bool = False
+
+
+ENDS: dict[str, tuple[Callable[[RowCurves, float], LossPoint | None], str]] = {
+    "baseline_loss": (lambda row, goal: row.part.reaches(goal), "not reached"),
+    "first_cut": (lambda row, goal: row.whole.cut, "no cut within the run"),
+    "end": (lambda row, goal: None if row.limited else row.whole.points[-1], "ended at its limit of updates or epochs"),
+}
+"""Name of an end -> (the validation where a row reaches it, given the baseline's best loss; why there is none)."""
+
+
+@register("loss-curves", options={"until": "end"})
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per measure of each row, then one per point of the curves. Raises UserError if no row has a history of losses.
 
-    Options: `baseline`, a row's address, or auto for the first of each panel; `until`, end or first-cut (the curves of Fig. 4); `x`,
-    epochs, steps or seconds, or auto for epochs if every run has a whole one, else steps.
+    Options: `until`, end or first-cut (the curves of Fig. 4).
     """
     until = context.choice("until", "end", "first-cut")
-    axis = context.choice("x", "auto", "epochs", "steps", "seconds")
     notes: list[str] = []
     losses = {s.row.id: found for s in context.subjects if (found := _losses(context, s, notes)) is not None}
     if not losses:
         raise UserError(*notes)
-    groups = panels([s for s in context.subjects if s.row.id in losses], _baseline(context))
-    axis = _axis(axis, losses, notes)
     measured: Records = []
     curves: Records = []
-    for panel in groups:
+    for panel in panels([s for s in context.subjects if s.row.id in losses]):
         rows = _row_curves(context, panel, losses, until, notes)
         for subject, row in zip(panel.subjects, rows, strict=True):
             columns = subject.columns | {"panel": panel.title}
-            is_baseline = subject is panel.subjects[0]
-            for measure in measures(row, rows[0], is_baseline=is_baseline):
-                measured.append(columns | _measure_record(measure, paper(measure.name, subject, panel)))
+            for measure in measures(row, rows[0], is_baseline=subject is panel.subjects[0]):
+                measured.append(columns | measure | {"paper": paper(measure["measure"], subject, panel)})
             curves += [columns | point for point in _point_records(row.part)]
             if until == "first-cut" and row.whole.cut is None:
                 notes.append(f"{subject.name}: no cut of the rate within its run; its curves are whole")
@@ -65,14 +83,11 @@ def analyse(context: AnalysisContext) -> Analysis:
         "training nll: mean over the updates since the validation before, with dropout; validation nll is without",
         "time saved, as the paper reckons it: 1 - (share of the baseline's epochs) / speed_ratio",
     ]
-    if axis == "seconds":
-        notes.append("seconds are by the wall clock of the reports: validations, pauses and other work on the machine count")
-    records = measured + curves
-    return Analysis("loss-curves", records, partial(draw, records, axis), list(dict.fromkeys(notes)), summary(measured))
+    return Analysis("loss-curves", measured + curves, partial(draw, curves), list(dict.fromkeys(notes)), summary(measured))
 
 
-def panels(subjects: Sequence[Subject], baseline: str | None = None) -> list[Panel]:
-    """Groups subjects by analysis row, in the order of its `of`, and the others by corpus. `baseline` comes first in its panel."""
+def panels(subjects: Sequence[Subject]) -> list[Panel]:
+    """Groups subjects by analysis row, in the order of its `of`, and the others by corpus."""
     analysis_rows = {s.analysis_row.id: s.analysis_row for s in subjects if s.analysis_row is not None}
     found: dict[str, Panel] = {}
     for subject in subjects:
@@ -82,8 +97,54 @@ def panels(subjects: Sequence[Subject], baseline: str | None = None) -> list[Pan
         found.setdefault(key, Panel(title, [])).subjects.append(subject)
     for key, panel in found.items():
         order = analysis_rows[key].of if key in analysis_rows else []
-        panel.subjects.sort(key=lambda s: (s.row.id != baseline, order.index(s.row.id) if s.row.id in order else len(order)))
+        panel.subjects.sort(key=lambda s: order.index(s.row.id) if s.row.id in order else len(order))
     return list(found.values())
+
+
+def measures(row: RowCurves, base: RowCurves, *, is_baseline: bool) -> Records:
+    """Returns the measures of a row against the baseline. The baseline itself has no measures of savings.
+
+    Savings are in percent of the baseline's epochs and of its time; negative if the row needs more.
+    """
+    best, goal = row.part.best(), base.part.best().valid
+    found = [_measure("best_valid_nll", best.valid, step=best.step)]
+    for name, (end, missing) in ENDS.items():
+        ours, theirs = end(row, goal), end(base, goal)
+        why = missing if ours is None else "no whole epoch"
+        step, epochs = (None, None) if ours is None else (ours.step, ours.epochs)
+        base_epochs = None if theirs is None else theirs.epochs
+        found.append(_measure(f"epochs_to_{name}", epochs, why, step))
+        if not is_baseline:
+            share = None if epochs is None or not base_epochs else epochs / base_epochs
+            why = f"the baseline: {missing}" if ours is not None and theirs is None else why
+            found.append(_measure(f"epochs_saved_to_{name}_pct", None if share is None else 100.0 * (1.0 - share), why))
+            time = None if share is None or not row.speed else 100.0 * (1.0 - share / row.speed)
+            found.append(_measure(f"time_saved_to_{name}_pct", time, why if share is None else "no speed of both"))
+    found.append(_measure("words_per_second", row.words_per_second, "not in its record"))
+    if not is_baseline:
+        found.append(_measure("speed_ratio", row.speed, "no speed of both"))
+        for data in ("train", "valid"):
+            found.append(_measure(f"{data}_below_baseline_pct", below(row.part.points, base.part.points, data), "nothing in common"))
+    return found
+
+
+def _measure(name: str, value: float | None, why: str = "", step: int | None = None) -> dict[str, Any]:
+    """why: the note if there is no value. step: the update at which it was reached."""
+    return {"measure": name, "step": step, "value": None if value is None else round(value, 6), "note": why if value is None else None}
+
+
+def below(row: Sequence[LossPoint], base: Sequence[LossPoint], data: str) -> float | None:
+    """Returns the percentage of the row's validations whose loss is below the baseline's curve, interpolated by epochs, else by updates.
+
+    Validations outside the range of the baseline's curve do not count. Returns None if there are no others.
+    """
+    axis = "epochs" if row[0].epochs is not None and base[0].epochs is not None else "step"
+    ours, theirs = ([(getattr(p, axis), y) for p in points if (y := getattr(p, data)) is not None] for points in (row, base))
+    if not theirs:
+        return None
+    base_x, base_y = zip(*theirs, strict=True)
+    lower = [bool(y < np.interp(x, base_x, base_y)) for x, y in ours if base_x[0] <= x <= base_x[-1]]
+    return 100.0 * sum(lower) / len(lower) if lower else None
 
 
 def paper(name: str, subject: Subject, panel: Panel) -> float | None:
@@ -99,30 +160,19 @@ def paper(name: str, subject: Subject, panel: Panel) -> float | None:
 
 
 def summary(records: Records) -> list[str]:
-    """Returns lines per row: its cost to reach each end, then its other measures, with the paper's figures in brackets."""
+    """Returns lines per row: its measures with the paper's in brackets, or why there is none."""
     lines = []
-    for (row, seed, panel), row_records in group_by(records, "row", "seed", "panel").items():
-        own = {r["measure"]: r for r in row_records}
-        lines.append(f"{panel}: {short_id(row)} seed {seed}, {row_records[0]['label']}")
-        for end, words in ENDS.items():
-            parts = [own.pop(name) for name in (f"{unit}_{end}{rest}" for unit, rest in UNITS.items()) if name in own]
-            known = [r for r in parts if r["value"] is not None or r["paper"] is not None]
-            texts = [f"{r['measure'].replace(f'_{end}', '').removesuffix('_pct').replace('_', ' ')} {_value(r)}" for r in known]
-            missing = [parts[0]["note"]] if parts[0]["value"] is None else []
-            lines.append(f"  {words}: {', '.join(missing + texts)}")
-        lines += [f"  {name.replace('_', ' ').removesuffix(' pct')}: {_value(r)}" for name, r in own.items()]
+    for (row, seed, panel), own in group_by(records, "row", "seed", "panel").items():
+        lines.append(f"{panel}: {short_id(row)} seed {seed}, {own[0]['label']}")
+        lines += [f"  {r['measure'].removesuffix('_pct').replace('_', ' ')}: {_value(r)}" for r in own]
     return lines
 
 
 def _value(record: Mapping[str, Any]) -> str:
-    """Formats a value as in `34.9% (paper 35%)` or `- (paper 35%)`."""
-    percent = record["measure"].endswith("_pct")
-    ours, theirs = ("-" if value is None else _format(value, percent=percent) for value in (record["value"], record["paper"]))
-    return ours if record["paper"] is None else f"{ours} (paper {theirs})"
-
-
-def _format(value: float, *, percent: bool) -> str:
-    return f"{value:.1f}%" if percent else f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    """Formats a value as in `34.9% (paper 35%)` or `no cut within the run (paper 35%)`."""
+    unit, form = ("%", ".1f") if record["measure"].endswith("_pct") else ("", ",.4g")
+    ours = record["note"] if record["value"] is None else f"{record['value']:{form}}{unit}"
+    return ours if record["paper"] is None else f"{ours} (paper {record['paper']:{form}}{unit})"
 
 
 def _losses(context: AnalysisContext, subject: Subject, notes: list[str]) -> Losses | None:
@@ -136,30 +186,6 @@ def _losses(context: AnalysisContext, subject: Subject, notes: list[str]) -> Los
     return losses
 
 
-def _baseline(context: AnalysisContext) -> str | None:
-    """Returns the baseline's address, None for auto. Raises UserError if it is not among the rows."""
-    text, known = context.options["baseline"], [s.row.id for s in context.subjects]
-    if text != "auto" and text not in known:
-        raise UserError(f"--option baseline={shown(text)}: {nearest(text, known)}; it must be among the targets")
-    return None if text == "auto" else text
-
-
-def _axis(axis: str, losses: Mapping[str, Losses], notes: list[str]) -> str:
-    """Resolves auto to an axis. Raises UserError if no row has the requested axis."""
-    if axis == "steps":
-        return axis
-    name = "epochs" if axis == "auto" else axis
-    missing = [row for row, found in losses.items() if all(getattr(p, name) is None for p in found.points)]
-    why = "its history has no whole epoch" if name == "epochs" else "its history has no times"
-    if missing and axis == "auto":
-        notes.append(f"not every history has a whole epoch ({missing[0]}): the figure is by updates")
-        return "steps"
-    if len(missing) == len(losses):
-        raise UserError(f"--option x={axis}: {missing[0]}: {why}; expected x=steps")
-    notes += [f"{row}: {why}: it is not in the figure; with x=steps it is" for row in missing]
-    return name
-
-
 def _row_curves(context: AnalysisContext, panel: Panel, losses: Mapping[str, Losses], until: str, notes: list[str]) -> list[RowCurves]:
     """Returns the curves of each subject. Speed ratios come from a joint measurement if there is one, else from the runs, with a note."""
     base = panel.subjects[0]
@@ -167,41 +193,52 @@ def _row_curves(context: AnalysisContext, panel: Panel, losses: Mapping[str, Los
     rates = {s.row.id: float(context.train_record(s).get("tokens_per_second") or 0.0) or None for s in panel.subjects}
     rows = []
     for subject in panel.subjects:
-        row, whole = subject.row.id, losses[subject.row.id]
+        row, record, whole = subject.row.id, context.train_record(subject), losses[subject.row.id]
         rate, base_rate = rates[row], rates[base.row.id]
         speed = measured.get(row, {}).get("train_speed")
         if speed is None and rate and base_rate:
             speed = rate / base_rate
             if subject is not base:
-                notes.append(
-                    "speed_ratio is of what the runs happened to reach, which does not compare; analyse them with --kind speed first"
-                )
-        part = whole.until_cut() if until == "first-cut" else whole
-        rows.append(RowCurves(whole, part, rate, speed, _limited(context.train_record(subject), subject)))
+                notes.append("speed_ratio is of the runs themselves, which does not compare; analyse them with --kind speed first")
+        limited = record.get("ended_by") in ("max_steps", "max_epochs")
+        rows.append(RowCurves(whole, whole.until_cut() if until == "first-cut" else whole, rate, speed, limited))
     return rows
-
-
-def _limited(record: Mapping[str, Any], subject: Subject) -> bool:
-    """Returns whether a limit of updates or epochs ended the run, inferred from the limits for older records without `ended_by`."""
-    train, ended_by = subject.spec.train, record.get("ended_by")
-    if ended_by:
-        return ended_by in ("max_steps", "max_epochs")
-    bounds = ((train.max_steps, record.get("steps", 0)), (train.max_epochs, record.get("epochs", 0)))
-    return any(limit is not None and done >= limit for limit, done in bounds)
-
-
-def _measure_record(measure: Measure, paper: float | None) -> dict[str, Any]:
-    value = None if measure.value is None else round(measure.value, 6)
-    return {"measure": measure.name, "step": measure.step, "value": value, "paper": paper, "note": measure.why or None}
 
 
 def _point_records(losses: Losses) -> Records:
     """Returns one record per loss; `note` marks the validation that caused the first cut."""
-    records: Records = []
-    for data, name in (("training", "train"), ("validation", "valid")):
-        for p in losses.points:
-            if (value := getattr(p, name)) is not None:
-                axes = {key: None if (at := getattr(p, key)) is None else round(at, 4) for key in ("epochs", "seconds")}
-                cut = "first cut" if losses.cut is not None and p.step == losses.cut.step else None
-                records.append({"measure": "nll", "data": data, "step": p.step, **axes, "value": round(value, 6), "note": cut})
-    return records
+    return [
+        {
+            "measure": "nll",
+            "data": data,
+            "step": p.step,
+            "epochs": None if p.epochs is None else round(p.epochs, 4),
+            "value": round(value, 6),
+            "note": "first cut" if losses.cut is not None and p.step == losses.cut.step else None,
+        }
+        for data, name in (("training", "train"), ("validation", "valid"))
+        for p in losses.points
+        if (value := getattr(p, name)) is not None
+    ]
+
+
+def draw(records: Records, figure: Figure) -> None:
+    """Draws one panel per comparison, by epochs if every run has a whole one, else by updates: one colour a model, training dashed,
+    validation solid with markers, and dotted the first cut of the learning rate.
+    """
+    groups, styles = group_by(records, "panel"), figures.styles(records)
+    axis = "epochs" if all(r["epochs"] is not None for r in records) else "step"
+    panels = figures.panels(figure, len(groups), height=2.3)
+    for axes, (title, points) in zip(panels, groups.items(), strict=True):
+        for row, own in by_row(points).items():
+            for data, curve in group_by(own, "data").items():
+                look = {} if data == "validation" else {"marker": None, "linestyle": "--", "linewidth": 0.9}
+                figures.plot_curve(axes, [r[axis] for r in curve], [r["value"] for r in curve], styles[row], **look)
+            for r in own:
+                if r["note"] == "first cut" and r["data"] == "validation":
+                    axes.axvline(r[axis], color=styles[row].colour, linestyle=":")
+        figures.integer_ticks(axes, integer=axes.get_xlim()[1] > 4)
+        axes.set(title=figures.short(title, 60), xlabel="updates" if axis == "step" else axis)
+        axes.grid()
+    panels[0].set_ylabel("nll per target token [nats]")
+    figures.legend(figure, [*figures.handles(styles), *figures.both_curves()])

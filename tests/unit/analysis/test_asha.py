@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 from orchestrator.analysis.kinds.asha import analyse
 from orchestrator.errors import UserError
-from orchestrator.report import noise_floor
 
 FINALS = {"base": 3.0, "hier": 1.0, "iter": 2.0, "hop1": 4.0}
 
@@ -30,14 +29,14 @@ def grid(own: Any) -> Any:
 
 
 def values(made: Any, name: str) -> dict[Any, Any]:
-    return {r.get("reduction_factor") or r["rungs"]: r["value"] for r in made.records if r["measure"] == name}
+    return {r["reduction_factor"] or r["rungs"]: r[name] for r in made.records if name in r and "row" not in r}
 
 
 def test_what_is_spent_and_what_is_kept(grid, tmp_path):
     made = analyse(grid.context("asha", *FINALS, options=["orders=200", "top=2", "reduction_factor=2,4"]))
     assert values(made, "best_kept") == {2: 1.0, 4: 1.0}  # no curve crosses another
     assert 0.25 < values(made, "share")[4] <= values(made, "share")[2] + 0.25 < 1.25
-    survived = {r["row"].rpartition("/")[2]: r["value"] for r in made.records if r["measure"] == "survived" and r["reduction_factor"] == 2}
+    survived = {r["row"].rpartition("/")[2]: r["survived"] for r in made.records if "row" in r and r["reduction_factor"] == 2}
     assert survived["hier"] == 1.0 > survived["iter"] > survived["hop1"]
     assert "the best 2: small/hier, small/iter" in " ".join(made.notes)
     assert "reduction factor 2, rungs 2 4: " in made.summary[0]
@@ -45,7 +44,7 @@ def test_what_is_spent_and_what_is_kept(grid, tmp_path):
     assert made.draw is not None
     made.draw(figure)
     figure.savefig(tmp_path / "asha.png")
-    assert len(figure.axes) == 2
+    assert [len(axes.lines) for axes in figure.axes] == [4]
 
 
 def test_a_training_that_rows_share_is_one_run(grid, about):
@@ -62,21 +61,10 @@ def test_a_sweep_of_its_own_is_judged_by_the_full_runs(grid, tmp_path):
     file.write_text(json.dumps({"rungs": {"2": [{"run": run, "value": 1.0, "cutoff": None, "continue": on} for run, on in asked.items()]}}))
     context = grid.context("asha", *FINALS, options=["orders=5", "top=2", "reduction_factor=2", f"decisions={file}"])
     made = analyse(context)
-    assert values(made, "share_real") == {"demo.asha.json": (8 + 8 + 2 + 2) / 32}
-    assert values(made, "best_kept_real") == {"demo.asha.json": 1.0} and values(made, "top_kept_real") == {"demo.asha.json": 0.0}
+    assert values(made, "share")["demo.asha.json"] == (8 + 8 + 2 + 2) / 32
+    assert [values(made, f"{name}_kept")["demo.asha.json"] for name in ("best", "top")] == [1.0, 0.0]
     with pytest.raises(UserError, match="it is of other rows: demo/small/hop1"):
         analyse(grid.context("asha", "base", "hier", "iter", options=[f"decisions={file}", "top=2"]))
-
-
-def test_a_replay_has_a_tolerance(grid):
-    strict, wide = (analyse(grid.context("asha", *FINALS, options=["orders=20", *more])) for more in ([], ["tolerance=9"]))
-    assert min(values(strict, "share").values()) < 1.0 and set(values(wide, "share").values()) == {1.0}
-    with pytest.raises(UserError, match="no noise floor of demo/small/base has valid/nll"):
-        analyse(grid.context("asha", *FINALS, options=["orders=2", "tolerance=noise"]))
-    grid.ledger.root.joinpath("noise").mkdir()
-    record = {"row": "x", "family": noise_floor.family(grid.rows["base"].spec), "rungs": {"valid/nll": dict.fromkeys("2468", 6.5)}}
-    (grid.ledger.root / "noise" / "x.json").write_text(json.dumps(record))
-    assert values(analyse(grid.context("asha", *FINALS, options=["orders=20", "tolerance=noise"])), "share") == values(wide, "share")
 
 
 @pytest.mark.parametrize(
@@ -87,9 +75,6 @@ def test_a_replay_has_a_tolerance(grid):
         ("top=9", "expected at most 4"),
         ("decisions=nowhere.json", "found no decisions of ASHA"),
         ("reduction_factor=1", "expected whole numbers >= 2"),
-        ("tolerance=-1", "expected a number >= 0, or noise"),
-        ("tolerance=nan", "expected a number >= 0, or noise"),
-        ("tolerance=much", "expected a number >= 0, or noise"),
     ],
 )
 def test_bad_options(grid, option, message):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +12,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from orchestrator.analysis.files import write
-from orchestrator.analysis.kinds.loss_curves import analyse
+from orchestrator.analysis.kinds.loss_curves import RowCurves, analyse, below, measures
 from orchestrator.analysis.loss_history import losses_of
-from orchestrator.analysis.loss_measures import RowCurves, below, measures
-from orchestrator.errors import UserError
 
 EPOCH = 10
 """Updates."""
@@ -71,12 +68,12 @@ def test_the_training_loss_of_a_point_is_the_mean_since_the_validation_before() 
     ]
     points = losses_of(reports, {}).points
     assert [p.train for p in points] == [pytest.approx((4 * 5.0 + 6 * 3.0) / 10), 2.0, 1.0]
-    assert [p.epochs for p in points] == [0.5, 1.0, 1.25] and [p.seconds for p in points] == [0.0, 2.5, 3.0]
+    assert [p.epochs for p in points] == [0.5, 1.0, 1.25]
 
 
 def test_a_history_without_a_whole_epoch_or_with_bad_losses() -> None:
     found = losses_of([{"step": 5, "train/nll": "nan", "train/epoch": 0, "valid/nll": 2.0}, {"step": 9, "valid/nll": "inf"}], {})
-    assert found.bad == 2 and [(p.step, p.train, p.epochs, p.seconds) for p in found.points] == [(5, None, None, None)]
+    assert found.bad == 2 and [(p.step, p.train, p.epochs) for p in found.points] == [(5, None, None)]
 
 
 def test_the_cut_belongs_to_the_validation_that_rose() -> None:
@@ -92,7 +89,7 @@ def test_time_saved_is_reckoned_as_in_the_paper(own: Any) -> None:
     trained(own, "hier", falling(17, 13), words=1571.0, cuts=(13, 14, 15, 16))
     made = analyse(own.context("loss-curves", "base", "hier", options=["until=first-cut"]))
     found = values(made, "hier")
-    assert (found["epochs_to_first_cut"], found["updates_to_first_cut"]) == (13.0, 130)
+    assert found["epochs_to_first_cut"] == 13.0
     assert found["epochs_saved_to_first_cut_pct"] == pytest.approx(35.0)
     assert found["speed_ratio"] == pytest.approx(1571 / 1710, abs=1e-6)
     assert found["time_saved_to_first_cut_pct"] == pytest.approx(29.3, abs=0.06)
@@ -127,16 +124,7 @@ def test_what_never_happens_is_said(own: Any) -> None:
     assert said["epochs_to_first_cut"] == (None, "no cut within the run")
     assert said["epochs_saved_to_end_pct"] == (None, "ended at its limit of updates or epochs")
     assert sum("no cut of the rate within its run" in note for note in made.notes) == 2
-    assert any(line == "  to the baseline's best loss: not reached" for line in made.summary)
-
-
-def test_a_run_of_before_ends_at_its_limit(own: Any) -> None:
-    """Records without `ended_by`: the demo trains for 4 updates."""
-    trained(own, "base", [4.0, 3.0])
-    key = own.subject("base").train_key
-    for steps, expected in ((4, None), (3, 20)):
-        own.ledger.write_train(key, {"status": "done", "steps": steps})
-        assert values(analyse(own.context("loss-curves", "base")), "base")["updates_to_end"] == expected
+    assert any(line == "  epochs to baseline loss: not reached" for line in made.summary)
 
 
 def test_lower_throughout_or_not() -> None:
@@ -154,8 +142,10 @@ def test_epochs_decide_not_updates() -> None:
     """A row with batches of half the size makes twice the updates an epoch."""
     base = losses_of(history([4.0, 3.0, 2.0, 1.0]), {})
     row = losses_of([r | {"step": 2 * r["step"]} for r in history([2.0, 1.0])], {})
-    found = {m.name: m.value for m in measures(RowCurves(row, row, None, None), RowCurves(base, base, None, None), is_baseline=False)}
-    assert found["updates_to_baseline_loss"] == 40 and found["epochs_saved_to_baseline_loss_pct"] == 50.0
+    found = {
+        m["measure"]: m["value"] for m in measures(RowCurves(row, row, None, None), RowCurves(base, base, None, None), is_baseline=False)
+    }
+    assert found["epochs_saved_to_baseline_loss_pct"] == 50.0
     assert found["time_saved_to_baseline_loss_pct"] is None and found["speed_ratio"] is None
 
 
@@ -197,44 +187,32 @@ def test_a_panel_for_each_analysis_row_with_the_papers_figures(own: Any, about: 
     ]
     assert papers(made, "hier") == expect | {"speed_ratio": 0.9187} and papers(made, "base") == {"words_per_second": 1710}
     assert papers(made, "iter") == {}
-    assert "  to the first cut of the rate: no cut within the run, epochs - (paper 13)" in made.summary
+    assert "  epochs to first cut: no cut within the run (paper 13)" in made.summary
     figure = Figure()
     made.draw(figure)
-    assert [axes.get_title() for axes in figure.axes] == ["left panel, seed 1", "right panel, seed 1"]
+    assert [axes.get_title() for axes in figure.axes] == ["left panel", "right panel"]
     assert [text.get_text() for text in figure.legends[0].get_texts()][:4] == ["baseline", "hierarchical", "one hop", "iterative"]
 
 
-def test_the_figure_has_both_curves_of_each_row_the_cut_and_the_goal(own: Any) -> None:
+def test_the_figure_has_both_curves_of_each_row_and_the_cut(own: Any) -> None:
     trained(own, "base", falling(8, 5), cuts=(5,))
     trained(own, "hier", [9.0] * 8)
-    made = analyse(own.context("loss-curves", "base", "hier", options=["x=steps"]))
+    made = analyse(own.context("loss-curves", "base", "hier"))
     figure = Figure()
     made.draw(figure)
     (axes,) = figure.axes
-    lines = [(line.get_linestyle(), line.get_marker(), list(line.get_xdata())) for line in axes.lines]
-    steps = [10 * epoch for epoch in range(1, 9)]
-    assert [data for style, _, data in lines if style == "--"] == [steps, steps]
-    assert [data for style, mark, data in lines if style == "-" and mark != "*"] == [steps, steps]
-    assert [data for style, _, data in lines if style == ":"] == [[50, 50]], "the second row has no cut"
-    assert [data for _, mark, data in lines if mark == "*"] == [[60]], "nor does it reach the baseline's loss"
+    assert axes.get_xlabel() == "epochs"
+    lines = {style: [list(line.get_xdata()) for line in axes.lines if line.get_linestyle() == style] for style in ("-", "--", ":")}
+    epochs = list(range(1, 9))
+    assert lines == {"-": [epochs] * 2, "--": [epochs] * 2, ":": [[5, 5]]}, "the second row has no cut"
 
 
-@pytest.mark.parametrize(("axis", "field", "last"), [("epochs", "epochs", 3.0), ("steps", "updates", 30.0), ("seconds", "seconds", 6.0)])
-def test_each_axis(own: Any, axis: str, field: str, last: float) -> None:
-    trained(own, "base", [4.0, 3.0, 2.0])
-    made = analyse(own.context("loss-curves", "base", options=[f"x={axis}"]))
+def test_without_a_whole_epoch_the_figure_is_by_updates(lab: Any) -> None:
+    made = analyse(lab.context("loss-curves", "base"))
+    assert {r["step"] for r in made.records if r["measure"] == "nll"} == {2, 4}
     figure = Figure()
     made.draw(figure)
-    assert figure.axes[0].get_xlabel() == field and max(figure.axes[0].lines[0].get_xdata()) == last
-
-
-def test_rows_of_the_demo_have_neither_epochs_nor_times(lab: Any) -> None:
-    made = analyse(lab.context("loss-curves", "base"))
-    assert any("not every history has a whole epoch" in note and "by updates" in note for note in made.notes)
-    assert {r["step"] for r in made.records if r["measure"] == "nll"} == {2, 4}
-    for axis, said in (("epochs", "its history has no whole epoch"), ("seconds", "its history has no times")):
-        with pytest.raises(UserError, match=f"--option x={axis}: demo/small/base: {said}; expected x=steps"):
-            analyse(lab.context("loss-curves", "base", options=[f"x={axis}"]))
+    assert figure.axes[0].get_xlabel() == "updates"
 
 
 def test_rows_without_losses_are_left_out(own: Any) -> None:
@@ -245,22 +223,12 @@ def test_rows_without_losses_are_left_out(own: Any) -> None:
     assert "demo/small/hier seed 1: its history has no validation loss; left out" in made.notes
 
 
-def test_the_baseline_may_be_chosen(own: Any) -> None:
-    trained(own, "base", [4.0, 3.0])
-    trained(own, "hier", [3.0, 2.0])
-    made = analyse(own.context("loss-curves", "base", "hier", options=["baseline=demo/small/hier"]))
-    assert values(made, "base")["epochs_to_baseline_loss"] is None and values(made, "hier")["epochs_to_baseline_loss"] == 2.0
-    assert math.isclose(values(made, "base")["valid_below_baseline_pct"], 0.0)
-
-
 def test_bad_input_is_one_line_and_exit_2(own: Any, cli: Any, tmp_path: Path) -> None:
     where = ["--results", own.results, "--cache-dir", own.cache, "--out", tmp_path / "out", "--no-tracking", "--kind", "loss-curves"]
     (own.ledger.run_dir(own.subject("hier").train_key) / "history.jsonl").unlink()
     for row, option, message in (
         ("base", "untill=end", "untill is no option of loss-curves; .*did you mean until"),
         ("base", "until=cut", "--option until=cut"),
-        ("base", "x=hours", "--option x=hours"),
-        ("base", "baseline=demo/small/hier", "--option baseline=demo/small/hier: .*must be among the targets"),
         ("hier", "until=end", "demo/small/hier seed 1: its history has no validation loss"),
         ("later", "until=end", "found no run"),
     ):
