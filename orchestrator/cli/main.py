@@ -10,6 +10,7 @@ implementation from `cli.commands` when it is called.
 from __future__ import annotations
 
 import errno
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -96,6 +97,7 @@ for _each in (*app.registered_commands, *data.app.registered_commands, *results.
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits the process."""
     open_streams()
+    gc.set_threshold(100_000, 50, 1000)  # a plan makes millions of small objects that live until the end
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 

@@ -17,7 +17,6 @@ from orchestrator.cli.output import print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.safe_text import log, visible
-from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.positions import display, nearest, shown
 from orchestrator.sweeps.options import CACHE, RowOptions
 
@@ -26,7 +25,6 @@ NOT_IN_GRID = 4
 
 
 @expand_options()
-@no_garbage_collection(freeze=True)  # the imports too
 def plan(
     targets: Annotated[list[str], typer.Argument(metavar="SPEC|ROW..", help="Files, folders, tables or rows.")],
     options: RowOptions,

@@ -106,7 +106,7 @@ class Matcher:
         """The control. UserError if it cannot be resolved."""
         make = self._widened if control.kind == "params" else self._trained
         spec, parent, how = make(of, against)
-        checked, problems = check.check(
+        checked, problems, _ = check.check(
             Located(spec.model_dump(exclude={"seed", "init_from"}), Position(control.name, ())), seed=spec.seed, init_from=spec.init_from
         )
         if checked is None:

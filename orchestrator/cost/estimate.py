@@ -9,7 +9,6 @@ from orchestrator.cost import probes
 from orchestrator.cost.flops import work
 from orchestrator.cost.lengths import Lengths
 from orchestrator.data.store import Prepared
-from orchestrator.specs.memoise import memoised
 from orchestrator.specs.row import Row
 from orchestrator.sweeps import memory, parameters
 from orchestrator.sweeps.cost import Cost
@@ -40,7 +39,7 @@ class Costs:
     def prepared(self, row: Row) -> Prepared | None:
         """The prepared data of a row, or None; memoised."""
         assert row.spec is not None
-        key = memoised("manifest", row.spec.data, row.spec.data.model_dump_json)
+        key = row.spec.data.model_dump_json()
         if key not in self._prepared:
             self._prepared[key] = self.data.prepared(row.spec.data)
         return self._prepared[key]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from models.flops import Work
 from models.registry import AGGREGATIONS, CONNECTIONS, HEADS, LAYERS
-from orchestrator.ledger.keys import defaults_of, model_text
+from orchestrator.ledger.keys import defaults_of
 from orchestrator.specs.schema import EncoderSpec, ModelSpec
 from orchestrator.sweeps import parameters
 
@@ -17,7 +17,7 @@ _memoised: dict[tuple[str, int, int], Work] = {}
 
 def work(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Work:
     """Work of the model per token, memoised for each distinct model and vocabulary."""
-    key = (model_text(model, without="regularizers"), src_vocab, tgt_vocab)
+    key = (model.model_dump_json(exclude={"regularizers"}), src_vocab, tgt_vocab)
     if key not in _memoised:
         _memoised[key] = _work(model, src_vocab, tgt_vocab)
     return _memoised[key]

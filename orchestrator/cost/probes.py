@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from orchestrator.files import atomic
-from orchestrator.files.canonical import digest
-from orchestrator.ledger.keys import model_text, short, training_key
+from orchestrator.files.canonical import canonical, digest
+from orchestrator.ledger.keys import model_meaning, short, training_key
 from orchestrator.ledger.provenance import processor
 from orchestrator.specs.components import WHOLE_SLOTS
 from orchestrator.specs.schema import RunSpec
@@ -47,7 +47,7 @@ def conditions(spec: RunSpec, manifest: Mapping[str, Any], sizes: tuple[int, int
         "precision": train.precision,
         "compile": train.compile,
         "recompute": train.recompute,
-        "model": json.loads(model_text(spec.model)),
+        "model": json.loads(canonical(model_meaning(spec.model))),
         "vocab": list(sizes),
         "data": training_key(dict(manifest)),
         "batch": spec.batch.model_dump(mode="json"),

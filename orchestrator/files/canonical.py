@@ -14,11 +14,6 @@ def canonical(value: Any) -> str:
     return json.dumps(_normal(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def canonical_object(**parts: str) -> str:
-    """Returns the canonical JSON of a mapping whose values are already canonical JSON."""
-    return "{" + ",".join(f'"{name}":{parts[name]}' for name in sorted(parts)) + "}"
-
-
 def digest(value: Any) -> str:
     """Returns the sha256 of the canonical JSON of a value, as hex digits."""
     return sha256(canonical(value))

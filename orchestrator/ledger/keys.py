@@ -16,16 +16,14 @@ import functools
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from operator import attrgetter
 from typing import Any
 
 from models.registry import REGISTRIES
 from orchestrator.errors import UserError
-from orchestrator.files.canonical import canonical, canonical_object, digest, sha256
+from orchestrator.files.canonical import canonical, digest
 from orchestrator.ledger.grown import GROWN
-from orchestrator.specs.bleu_tokenizer import score_fields, target_language
+from orchestrator.specs.bleu_tokenizer import score_fields
 from orchestrator.specs.components import WHOLE_SLOTS
-from orchestrator.specs.memoise import memoised, memoised_by_value
 from orchestrator.specs.schema import ModelSpec, RunSpec, ScoreSpec
 
 FORMAT = 1
@@ -58,28 +56,16 @@ def keys_of(spec: RunSpec, manifest: Mapping[str, Any] | None, parent_train_key:
     if (spec.init_from is None) != (parent_train_key is None):
         raise ValueError(f"init_from is {spec.init_from!r} but the parent's train key is {parent_train_key!r}")
 
-    def of_split(name: str) -> str:
-        key: str = memoised(f"split/{name}", manifest, lambda: canonical(split_key(dict(manifest), name)))
-        return key
-
-    data_key = memoised("data", manifest, lambda: training_key(dict(manifest)))
-    train = sha256(_train_text(spec, data_key, parent_train_key))
-    of_decode = memoised(f"decode/{spec.score.beam_size}", spec.decode, lambda: canonical(_decode_meaning(spec)))
-    judged = f"score/{target_language(manifest)}/{manifest.get('raw')}"
-    of_score = memoised(judged, spec.score, lambda: canonical(_score_meaning(spec.score, manifest)))
-    about = {"format": canonical(FORMAT), "train": canonical(train), "decode": of_decode}
+    train = digest(_train_meaning(spec, training_key(dict(manifest)), parent_train_key))
+    about = {"format": FORMAT, "train": train, "decode": _decode_meaning(spec)}
     tune = None
     if spec.decode.length_penalty.alpha == "tuned":
         metric = _score_meaning(spec.score.model_copy(update={"test": "valid"}), manifest)
-        tune = sha256(canonical_object(**about, valid=of_split("valid"), score=canonical({n: v for n, v in metric.items() if n != "test"})))
-    decode = sha256(
-        canonical_object(
-            **about,
-            test=f"[{canonical(spec.score.test)},{of_split(spec.score.test)}]",
-            **({} if tune is None else {"tune": canonical(tune)}),
-        )
-    )
-    score = sha256(canonical_object(format=canonical(FORMAT), decode=canonical(decode), score=of_score))
+        del metric["test"]
+        tune = digest(about | {"valid": split_key(dict(manifest), "valid"), "score": metric})
+    test = [spec.score.test, split_key(dict(manifest), spec.score.test)]
+    decode = digest(about | {"test": test} | ({} if tune is None else {"tune": tune}))
+    score = digest({"format": FORMAT, "decode": decode, "score": _score_meaning(spec.score, manifest)})
     return Keys(train, decode, score, tune)
 
 
@@ -113,30 +99,24 @@ def short(key: str) -> str:
     return key[:16]
 
 
-def model_text(model: ModelSpec, without: str = "") -> str:
-    """Canonical JSON of a ModelSpec, optionally `without` one of its keys. Parts that several models share are memoised."""
-    parts: dict[str, str] = memoised("model", model, lambda: _model_parts(model))
-    return canonical_object(**{name: text for name, text in parts.items() if name != without})
-
-
 def component_versions(model: Any) -> dict[str, int]:
     """The declared version of each component class that a ModelSpec uses: `{"connection/dense": 1, ...}`."""
     used = {(registry, component["kind"]) for registry, component in _components(model)}
     return {f"{registry}/{kind}": int(_class(registry, kind).version) for registry, kind in sorted(used)}
 
 
-def _train_text(spec: RunSpec, data: str, parent: str | None) -> str:
-    return canonical_object(
-        format=canonical(FORMAT),
-        data=canonical(data),
-        batch=memoised("batch", spec.batch, lambda: canonical(_dump("batch", spec.batch))),
-        model=model_text(spec.model),
-        components=memoised("components", spec.model, lambda: canonical(component_versions(spec.model))),
-        optim=memoised("optim", spec.optim, lambda: canonical(_optim_meaning(spec))),
-        train=memoised("train", spec.train, lambda: canonical(_length_meaning(spec))),
-        seed=canonical(spec.seed),
-        parent=canonical(parent),
-    )
+def _train_meaning(spec: RunSpec, data: str, parent: str | None) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "data": data,
+        "batch": _dump("batch", spec.batch),
+        "model": model_meaning(spec.model),
+        "components": component_versions(spec.model),
+        "optim": _optim_meaning(spec),
+        "train": _length_meaning(spec),
+        "seed": spec.seed,
+        "parent": parent,
+    }
 
 
 def _optim_meaning(spec: RunSpec) -> dict[str, Any]:
@@ -176,43 +156,31 @@ def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in schedule.items() if name != "factor" or schedule["kind"] == "noam"}
 
 
-def _model_parts(model: ModelSpec) -> dict[str, str]:
-    """Canonical JSON of each part of a model section, by its key."""
-    names = _scalar_names()
-    dumped = lambda: without_grown("model", model.model_dump(mode="json", include=set(names)))  # noqa: E731
-    make = lambda: {name: canonical(value) for name, value in dumped().items()}  # noqa: E731
-    parts = dict(memoised_by_value(("scalars", attrgetter(*names)(model)), make))
-    for side in ("encoder", "decoder"):
-        section = getattr(model, side)
-        parts[side] = memoised(f"model.{side}", section, lambda side=side, section=section: canonical(_side_meaning(side, section)))  # type: ignore[misc]
-    for name in WHOLE_SLOTS:
-        component = getattr(model, name)
-        if component is not None:
-            parts[name] = _component(f"model.{name}", name, component)
-        elif not _as_before(f"model.{name}", None):
-            parts[name] = canonical(None)
-    listed = [_component("model.regularizers", "regularizer", component) for component in model.regularizers]
-    return parts | {"regularizers": f"[{','.join(listed)}]"}
+def model_meaning(model: ModelSpec) -> dict[str, Any]:
+    """The model section as plain data, with the defaults of its components, without what is as before (GROWN)."""
+    found = {name: value for name, value in model.model_dump(mode="json").items() if not _as_before(f"model.{name}", value)}
+    for name, value in found.items():
+        if name in ("encoder", "decoder"):
+            found[name] = _side_meaning(name, value)
+        elif name in WHOLE_SLOTS and value is not None:
+            found[name] = _component_meaning(f"model.{name}", name, value)
+        elif name == "regularizers":
+            found[name] = [_component_meaning("model.regularizers", "regularizer", each) for each in value]
+        elif isinstance(value, dict):
+            found[name] = without_grown(f"model.{name}", value)
+    return found
 
 
-@functools.cache
-def _scalar_names() -> tuple[str, ...]:
-    return tuple(name for name in ModelSpec.model_fields if name not in ("encoder", "decoder", "regularizers", *WHOLE_SLOTS))
-
-
-def _side_meaning(side: str, section: Any) -> dict[str, Any]:
-    dumped = _dump(f"model.{side}", section)
+def _side_meaning(side: str, section: dict[str, Any]) -> dict[str, Any]:
+    dumped = without_grown(f"model.{side}", section)
     for name in _SIDE:
         if name in dumped:
             dumped[name] = _with_defaults(name, dumped[name])
     return dumped
 
 
-def _component(path: str, registry: str, component: Mapping[str, Any]) -> str:
-    """Canonical JSON of one component, defaults included."""
-    make = lambda: canonical(_with_defaults(registry, without_grown(path, dict(component))))  # noqa: E731
-    text: str = memoised_by_value((path, repr(component), _class(registry, component["kind"])), make)
-    return text
+def _component_meaning(path: str, registry: str, component: Mapping[str, Any]) -> dict[str, Any]:
+    return _with_defaults(registry, without_grown(path, dict(component)))
 
 
 def _components(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from orchestrator.errors import UserError
 from orchestrator.specs import corpora, precision
 from orchestrator.specs.components import check_components
 from orchestrator.specs.corpus_files import CorpusFiles
@@ -26,35 +27,33 @@ def defaults() -> dict[str, Any]:
     return {name: section.model_dump() for name, section in sections.items()}
 
 
-def check(row: Located, *, seed: int = 1, init_from: str | None = None, cross_checks: bool = True) -> tuple[RunSpec | None, list[str]]:
-    """Validates a merged row and fills in the defaults of its components.
+class Checked(NamedTuple):
+    """spec: None if there are problems, one line each. unfit: components refuse their sites or each other, and nothing else is wrong."""
 
-    Returns (spec, []) if the row is valid, else (None, one line per problem). With cross_checks=False each section and component is
-    checked on its own, without `whole` and without the compatibility of components.
-    """
+    spec: RunSpec | None
+    problems: list[str]
+    unfit: bool = False
+
+
+def check(row: Located, *, seed: int = 1, init_from: str | None = None) -> Checked:
+    """Validates a merged row and fills in the defaults of its components."""
     problems: list[Problem] = []
-    data = dict(row.data)
+    data, unfit = dict(row.data), False
     if isinstance(data.get("model"), dict):
-        filled, found = check_components(data["model"], cross_checks=cross_checks)
+        data["model"], found, unfit = check_components(data["model"])
         problems += [Problem(("model", *p.path), p.message) for p in found]
-        for path, options in filled.items():
-            _place(data["model"], path, options)
     spec: RunSpec | None = None
     try:
         spec = RunSpec.model_validate(data | {"seed": seed, "init_from": init_from})
     except ValidationError as error:
         known = {p.path for p in problems}
         problems += [p for p in problems_of(error, RunSpec) if not any(k[: len(p.path)] == p.path for k in known)]
-    if spec is not None and cross_checks:
-        problems += whole(spec) + precision.refused(spec)
-    return (None, [row.line(p.path, p.message) for p in problems]) if problems else (spec, [])
-
-
-def _place(model: dict[str, Any], path: KeyPath, options: dict[str, Any]) -> None:
-    target: Any = model
-    for part in path[:-1]:
-        target = target[part]
-    target[path[-1]] = options
+    if spec is not None:
+        wrong, too_few_bits = whole(spec), precision.refused(spec)
+        unfit = not wrong and bool(unfit or too_few_bits)
+        problems += wrong + too_few_bits
+    lines = [row.line(p.path, p.message) for p in problems]
+    return Checked(None, lines, spec is not None and unfit) if lines else Checked(spec, [])
 
 
 def whole(spec: RunSpec) -> list[Problem]:
@@ -122,11 +121,14 @@ def whole(spec: RunSpec) -> list[Problem]:
         )
     tuned = spec.decode.length_penalty.alpha == "tuned"
     unless(not tuned or spec.score.metric != "rouge", ("decode", "length_penalty", "alpha"), "found tuned; expected a number with rouge")
-    own = isinstance(data.corpus, CorpusFiles)
-    known = [] if own else corpora.list_entries()
-    splits = _splits(data.corpus) if own or data.corpus in known else ()
-    unless(not known or data.corpus in known, ("data", "corpus"), f"found {data.corpus!r}; {nearest(str(data.corpus), known)}")
-    unless(not splits or spec.score.test in splits, ("score", "test"), f"found {spec.score.test!r}; {nearest(spec.score.test, splits)}")
+    try:
+        splits = _splits(data.corpus)
+    except UserError:
+        if not isinstance(data.corpus, str) or corpora.has_entry(data.corpus):
+            raise
+        return [*found, Problem(("data", "corpus"), f"found {data.corpus!r}; {nearest(data.corpus, corpora.list_entries())}")]
+    if spec.score.test not in splits:
+        found.append(Problem(("score", "test"), f"found {spec.score.test!r}; {nearest(spec.score.test, splits)}"))
     return found
 
 

@@ -88,35 +88,46 @@ def refusal(registry: str, component: dict[str, Any], site: dict[str, Any]) -> s
     return None if own is None else own(site, **{k: v for k, v in component.items() if k != "kind"})
 
 
-def check_components(model: dict[str, Any], *, cross_checks: bool = True) -> tuple[dict[KeyPath, dict[str, Any]], list[Problem]]:
+def check_components(model: dict[str, Any]) -> tuple[dict[str, Any], list[Problem], bool]:
     """Checks every component of a model section.
 
-    Returns path -> component with its defaults filled in, and the problems; all paths are below `model`. With cross_checks=False each
-    component is checked on its own, without its site and the other components.
+    Returns the section with the components' defaults filled in, the problems with paths below `model`, and whether all of them are
+    refusals: of a component by its site, or of components by each other.
     """
     filled: dict[KeyPath, dict[str, Any]] = {}
     problems: list[Problem] = []
-    for path, registry, value in slots(model):
-        options, found = check_component(registry, value, site_info(model, path) if cross_checks else None, path)
-        problems += found
+    sites = {side: site_info(model, side) for side in ("encoder", "decoder", "both")}
+    found = list(slots(model))
+    for path, registry, value in found:
+        options, own = check_component(registry, value, sites[side_of(path)], path)
+        problems += own
         if options is not None:
             filled[path] = options
-    return filled, problems or (check_compatibility(filled) if cross_checks else [])
+    refusals = len(filled) == len(found)
+    problems = problems or check_compatibility(filled)
+    made = {name: dict(part) if isinstance(part, dict) else list(part) if isinstance(part, list) else part for name, part in model.items()}
+    for path, options in filled.items():
+        parent: Any = made
+        for part in path[:-1]:
+            parent = parent[part]
+        parent[path[-1]] = options
+    return made, problems, refusals and bool(problems)
 
 
-def site_info(model: dict[str, Any], path: KeyPath) -> dict[str, Any] | None:
-    """Returns the site passed to a class's `check`, or None if its numbers are invalid."""
-    depth = {}
-    for side in ("encoder", "decoder"):
-        section = model.get(side)
-        depth[side] = section.get("num_layers") if isinstance(section, dict) else None
-    of = {"bridge": "decoder", "head": "decoder", "regularizers": "both"}
-    side = str(path[0]) if path[0] in depth else of.get(str(path[0]), "encoder")
-    site = {"side": side, "num_layers": depth["encoder" if side == "both" else side]}
-    site |= {f"{name}_layers": number for name, number in depth.items()}
-    site |= {name: model.get(name) for name in ("d_model", "num_heads")}
-    sound = all(isinstance(v, int) and not isinstance(v, bool) and v > 0 for name, v in site.items() if name != "side")
-    return site | {"norm": model.get("norm")} if sound else None
+def side_of(path: KeyPath) -> str:
+    """Returns the side of the component at `path`: encoder, decoder or both."""
+    of = {"decoder": "decoder", "bridge": "decoder", "head": "decoder", "regularizers": "both"}
+    return of.get(str(path[0]), "encoder")
+
+
+def site_info(model: dict[str, Any], side: str) -> dict[str, Any] | None:
+    """Returns the site on a side that is passed to a class's `check`, or None if its numbers are invalid."""
+    sections = {name: model.get(name) for name in ("encoder", "decoder")}
+    depth = {name: section.get("num_layers") if isinstance(section, dict) else None for name, section in sections.items()}
+    numbers = {"num_layers": depth["encoder" if side == "both" else side]}
+    numbers |= {f"{name}_layers": number for name, number in depth.items()} | {name: model.get(name) for name in ("d_model", "num_heads")}
+    sound = all(isinstance(v, int) and not isinstance(v, bool) and v > 0 for v in numbers.values())
+    return {"side": side, **numbers, "norm": model.get("norm")} if sound else None
 
 
 def _bounded(hint: Any, default: Any) -> Any:

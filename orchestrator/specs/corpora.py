@@ -262,12 +262,22 @@ def load_entry(corpus: str | CorpusFiles) -> CorpusEntry:
 
 def entry_file(corpus: str) -> Path:
     """Returns the file of an entry. Raises UserError for an unknown name, with the closest one."""
-    path = next((found for folder in folders() if (found := folder / f"{corpus}.yaml").is_file()), None)
-    if not re.fullmatch(NAME, corpus) or path is None:
+    path = _entry_file(corpus)
+    if path is None:
         near = difflib.get_close_matches(corpus, list_entries(), n=1, cutoff=0.4)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UserError(f"unknown corpus {corpus!r}; {hint}known: {', '.join(list_entries())}")
     return path
+
+
+def has_entry(corpus: str) -> bool:
+    """Whether there is an entry of this name."""
+    return _entry_file(corpus) is not None
+
+
+def _entry_file(corpus: str) -> Path | None:
+    found = (folder / f"{corpus}.yaml" for folder in folders() if re.fullmatch(NAME, corpus))
+    return next((path for path in found if path.is_file()), None)
 
 
 def parse_entry(document: Document, name: str) -> CorpusEntry:

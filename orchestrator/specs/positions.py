@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -75,17 +74,19 @@ class Located:
         value: Any = document.data
         for part in path:
             value = value[part]
-        data = {name: copy.deepcopy(item) for name, item in (value or {}).items() if keep(name)}
+        data = {name: item for name, item in (value or {}).items() if keep(name)}
         positions = {p[len(path) :]: m for p, m in document.positions.items() if len(p) > len(path) and p[: len(path)] == path}
         return cls(data, document.at(path), {p: m for p, m in positions.items() if p[0] in data})
 
     def merged(self, over: Located) -> Located:
-        """Returns a copy with `over` on top. Mappings merge; other values, and a component or schedule of another `kind`, are replaced."""
-        data = copy.deepcopy(self.data)
-        replaced: list[KeyPath] = []
-        _merge(data, over.data, (), replaced)
-        positions = {p: m for p, m in self.positions.items() if not any(p[: len(r)] == r for r in replaced)}
-        return Located(data, over.home, positions | over.positions)
+        """Returns a layer with `over` on top, which shares the parts that stay. Nothing may change them in place.
+
+        Mappings merge; other values, and a component or schedule of another `kind`, are replaced.
+        """
+        replaced: set[KeyPath] = set()
+        data = _merge(self.data, over.data, (), replaced)
+        kept = {p: m for p, m in self.positions.items() if not any(p[:cut] in replaced for cut in range(1, len(p) + 1))}
+        return Located(data, over.home, kept | over.positions)
 
     def at(self, path: KeyPath) -> Position:
         """Returns the position of `path`, or of its nearest written ancestor."""
@@ -103,14 +104,16 @@ class Located:
         return self.at(path).line(message)
 
 
-def _merge(base: dict[str, Any], over: dict[str, Any], path: KeyPath, replaced: list[KeyPath]) -> None:
+def _merge(base: dict[str, Any], over: dict[str, Any], path: KeyPath, replaced: set[KeyPath]) -> dict[str, Any]:
+    merged = dict(base)
     for name, value in over.items():
         here, old = (*path, name), base.get(name)
         if isinstance(value, dict) and isinstance(old, dict) and not _other_kind(name, old, value):
-            _merge(old, value, here, replaced)
+            merged[name] = _merge(old, value, here, replaced)
         else:
-            replaced.append(here)
-            base[name] = copy.deepcopy(value)
+            replaced.add(here)
+            merged[name] = value
+    return merged
 
 
 def _other_kind(name: str, old: dict[str, Any], new: dict[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from models.registry import REGISTRIES
-from orchestrator.specs.components import SLOTS, site_info
+from orchestrator.specs.components import SLOTS, side_of, site_info
 from orchestrator.specs.messages import Problem
 from orchestrator.specs.positions import KeyPath
 from orchestrator.specs.schema import ModelSpec, RunSpec
@@ -16,7 +16,8 @@ from orchestrator.specs.schema import ModelSpec, RunSpec
 def needs_fp32(model: ModelSpec) -> str | None:
     """Returns the first component that needs fp32 at its site and why, or None if the model may run in any precision."""
     for path, cls, component in _with_fp32_rule(model):
-        reason = cls.needs_fp32(site_info(model.model_dump(), path), **{name: value for name, value in component.items() if name != "kind"})
+        options = {name: value for name, value in component.items() if name != "kind"}
+        reason = cls.needs_fp32(site_info(model.model_dump(), side_of(path)), **options)
         if reason is not None:
             return f"{'.'.join(map(str, path))} {component['kind']}: {reason}"
     return None

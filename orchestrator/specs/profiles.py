@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -86,8 +85,8 @@ def load(name: str) -> tuple[Profile, Document]:
 
 
 def apply(row: Located, profile: Profile, document: Document) -> Located:
-    """Returns a row at the profile's scale. `row` must be valid and fully written out."""
-    data = copy.deepcopy(row.data)
+    """Returns a row at the profile's scale, and changes `row`, which must be valid and fully written out."""
+    data = row.data
     corpus = data["data"]["corpus"]
     corpus = corpus if isinstance(corpus, str) else ""
     profile = profile.of(corpus)

@@ -15,12 +15,17 @@ from orchestrator.specs.schema import RunSpec, ScoreSpec
 from orchestrator.specs.scorings import Figures
 
 
+class UnfitError(UserError):
+    """Components refuse the row's other settings, which themselves are valid."""
+
+
 class Resolver:
     """Resolves rows under given overrides, profile and seed."""
 
     def __init__(self, sets: list[Override], profile: str | None, seed: int) -> None:
         self.sets, self.seed = sets, seed
         self.profile = None if profile is None else profiles.load(profile)
+        self._parents: dict[tuple[str, ...], Row] = {}
 
     def row(self, table: TableFile, name: str, sets: list[Override] | None = None, chain: tuple[str, ...] = ()) -> Row:
         """Returns a resolved row. Raises UserError if overrides or profile make it invalid, or if its parents form a cycle."""
@@ -37,9 +42,12 @@ class Resolver:
                     raise UserError(parsed.position.under("init_from").line(f"found a circle: {' -> '.join((*chain, row_id))}"))
                 home, parent_name = row_references.parent(table, parsed)
                 address = f"{home.address}/{parent_name}"
-                check_written(home) if home is not table else None
                 reach = overrides.for_parent(sets, parsed.spec.data, home.rows[parent_name].spec.data)
-                parent = self.row(home, parent_name, reach, (*chain, row_id))
+                wanted = (str(home.path), parent_name, *(override.text for override in reach))
+                if wanted not in self._parents:
+                    check_written(home) if home is not table else None
+                    self._parents[wanted] = self.row(home, parent_name, reach, (*chain, row_id))
+                parent = self._parents[wanted]
             spec = self.spec(parsed.spec, sets, address)
             also = self.also(parsed.figures, spec)
         assumed = list(dict.fromkeys([*table.assumed, *parsed.head.assumed])) if spec is not None else parsed.head.assumed
@@ -67,9 +75,9 @@ class Resolver:
             compare_with=row_references.compared_with(table, parsed),
         )
 
-    def spec(self, row: Located, sets: list[Override], init_from: str | None, *, cross_checks: bool = True) -> RunSpec:
-        """Returns the spec of a row after profile and overrides, in this order. cross_checks: see `specs.check.check`."""
-        spec, problems = check.check(row, seed=self.seed, init_from=init_from, cross_checks=cross_checks)
+    def spec(self, row: Located, sets: list[Override], init_from: str | None) -> RunSpec:
+        """Returns the spec of a row after profile and overrides, in this order. Raises UnfitError if components refuse it."""
+        spec, problems, unfit = check.check(row, seed=self.seed, init_from=init_from)
         if spec is not None and (self.profile is not None or sets):
             data = spec.model_dump(exclude={"seed", "init_from"})
             scaled = Located(data, row.home, row.positions)
@@ -77,9 +85,9 @@ class Resolver:
                 scaled = profiles.apply(scaled, *self.profile)
             scaled, problems = overrides.apply(scaled, sets)
             if not problems:
-                spec, problems = check.check(scaled, seed=self.seed, init_from=init_from, cross_checks=cross_checks)
+                spec, problems, unfit = check.check(scaled, seed=self.seed, init_from=init_from)
         if spec is None or problems:
-            raise UserError(*problems)
+            raise (UnfitError if unfit else UserError)(*problems)
         return spec
 
     def bound(self, stated: float | None) -> float | None:
@@ -101,7 +109,7 @@ def check_written(table: TableFile) -> None:
     problems = list(table.problems)
     for parsed in written(table).values():
         if parsed.head.kind == "run":
-            spec, found = check.check(parsed.spec)
+            spec, found, _ = check.check(parsed.spec)
             problems += found if spec is None else scorings.resolve(parsed.figures.also, spec)[1]
         problems += row_references.problems_of(table, parsed)
     problems += templates.misspelt(table.templates, {name: parsed.head.use for name, parsed in written(table).items()}, table.shared)

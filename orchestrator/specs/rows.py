@@ -45,7 +45,7 @@ def resolve(
 
 
 def _rows(target: index.Target, resolver: Resolver) -> list[Row]:
-    validate(target.table)
+    check_written(target.table)
     grid = target.table.grid
     names = target.rows or list(written(target.table))
     if not names and grid is None:

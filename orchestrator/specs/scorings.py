@@ -64,7 +64,7 @@ def resolve(also: Located, spec: RunSpec, profile_test: str | None = None) -> tu
             continue
         positions: dict[KeyPath, Position] = {("score", key): also.at((name, key)) for key in differences}
         data = spec.model_dump(exclude={"seed", "init_from"}) | {"score": score}
-        other, lines = check.check(Located(data, also.at((name,)), positions))
+        other, lines, _ = check.check(Located(data, also.at((name,)), positions))
         problems += lines
         if other is not None:
             found[name] = other.score

@@ -90,7 +90,7 @@ def _spec(table: TableFile, path: tuple[str, ...], problems: list[str]) -> RunSp
         init_from = None
     home = table.document.at(path)
     base = Located(check.defaults(), home, {})
-    spec, found = check.check(base.merged(Located(located.data, home, located.positions)), seed=whole or 0, init_from=init_from)
+    spec, found, _ = check.check(base.merged(Located(located.data, home, located.positions)), seed=whole or 0, init_from=init_from)
     problems += found
     return spec
 

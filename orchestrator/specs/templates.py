@@ -79,5 +79,5 @@ def misspelt(templates: Mapping[str, Template], rows: Mapping[str, list[str]], s
     for name in templates.keys() - used_names:
         own = templates[name].spec
         places = tuple(f"{position.where}: " for position in own.positions.values())
-        lines += [line for line in check(shared.merged(own))[1] if line.startswith(places) and ": unknown " in line]
+        lines += [line for line in check(shared.merged(own)).problems if line.startswith(places) and ": unknown " in line]
     return lines

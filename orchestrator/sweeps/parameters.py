@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from models.config import ModelConfig
 from orchestrator.errors import UserError
-from orchestrator.ledger.keys import model_text
 from orchestrator.specs.schema import ModelSpec, RunSpec
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def counts(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> Counts:
 
 def _counted(model: ModelSpec, src_vocab: int, tgt_vocab: int) -> tuple[ModelConfig, Counts]:
     """The model without its regularizers, and its counts."""
-    key = (model_text(model, without="regularizers"), src_vocab, tgt_vocab)
+    key = (model.model_dump_json(exclude={"regularizers"}), src_vocab, tgt_vocab)
     if key not in _known:
         config = ModelConfig.of(model.model_dump(exclude={"regularizers"}))
         _known[key] = config, _parts().count(config, src_vocab, tgt_vocab)

@@ -16,8 +16,6 @@ from orchestrator.ledger.run_files import Store
 from orchestrator.ledger.run_view import RunView
 from orchestrator.specs import precision
 from orchestrator.specs.corpora import load_entry
-from orchestrator.specs.gc_pause import no_garbage_collection
-from orchestrator.specs.memoise import memoised
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import runs
 from orchestrator.specs.schema import DataSpec, RunSpec
@@ -114,7 +112,7 @@ class Data:
 
     def manifest(self, data: DataSpec) -> dict[str, Any] | None:
         """The manifest of a data section; None if the data is absent."""
-        key = memoised("manifest", data, data.model_dump_json)
+        key = data.model_dump_json()
         if key not in self._manifests:
             self._manifests[key] = prepare.manifest(data, self.data_dir)
         return self._manifests[key]
@@ -124,10 +122,11 @@ class Data:
         manifest = self.manifest(data)
         if self.cache_dir is None or manifest is None:
             return None
-        key = memoised("manifest key", manifest, lambda: manifest_key(manifest))
-        if self._prepared.get(key) is None:
-            self._prepared[key] = store.load(self.cache_dir / key[:16], key)
-        return self._prepared[key]
+        section = data.model_dump_json()
+        if self._prepared.get(section) is None:
+            key = manifest_key(manifest)
+            self._prepared[section] = store.load(self.cache_dir / key[:16], key)
+        return self._prepared[section]
 
     def unexpected(self, rows: Sequence[Row]) -> list[str]:
         """Differences between the corpora and what the catalogue expects for their names."""
@@ -153,7 +152,6 @@ class Data:
         return parameters.declared(spec) if prepared is None else (prepared.src_size, prepared.tgt_size)
 
 
-@no_garbage_collection()
 def plan(
     rows: Sequence[Row],
     seeds: Sequence[int],
@@ -175,7 +173,7 @@ def plan(
         seeded = row.at(seed)
         for each in (row, *_ancestors(row)):
             if each.spec is not None:
-                result.rates[each.id] = memoised("summary", each.spec.optim, each.spec.optim.summary)
+                result.rates[each.id] = each.spec.optim.summary()
         for parent in _ancestors(seeded):
             if (parent.id, seed) not in requested | added:
                 added.add((parent.id, seed))

@@ -17,7 +17,6 @@ from orchestrator.report.page.section import Section
 from orchestrator.report.page.vega_script import script
 from orchestrator.safe_text import log, visible
 from orchestrator.specs.controls import parse
-from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.positions import shown
 from orchestrator.sweeps.names import address_of, sweep_name
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
@@ -49,7 +48,6 @@ class PageOptions:
     markdown: bool = False
 
 
-@no_garbage_collection(freeze=True)
 def report(targets: Sequence[str], options: RowOptions, page: PageOptions) -> None:
     """Writes the page and prints its path."""
     to, suffix = page.to, ".md" if page.markdown else ".html"

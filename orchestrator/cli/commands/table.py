@@ -16,7 +16,6 @@ from orchestrator.report.page.section import Section
 from orchestrator.report.table import make
 from orchestrator.safe_text import log
 from orchestrator.specs.claims import of_table
-from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import nearest, shown
 from orchestrator.specs.row import Row
@@ -26,7 +25,6 @@ from orchestrator.sweeps.options import RowOptions, quoted
 TERMINAL = "terminal"
 
 
-@no_garbage_collection(freeze=True)
 def table(target: str, form: str | None, columns: str | None, baseline: str | None, options: RowOptions) -> None:
     """form: None for a table to read in a terminal, and Markdown elsewhere. columns: names with commas between."""
     known = [*FORMATS, TERMINAL]

@@ -18,13 +18,11 @@ from orchestrator.report.figures import short_id
 from orchestrator.safe_text import log
 from orchestrator.specs import claims
 from orchestrator.specs.baselines import starts
-from orchestrator.specs.gc_pause import no_garbage_collection
 from orchestrator.specs.table import SweepSpec
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.tables import cell, make_table
 
 
-@no_garbage_collection(freeze=True)
 def verdict(target: str, options: RowOptions, *, as_json: bool) -> None:
     """Prints one record or line per claim. Exit codes: `report.claims.exit_code`."""
     request = Request.of(target, options)

@@ -134,7 +134,7 @@ def _smallest(row: Row, model: dict[str, Any], piece: Piece, pieces: list[Piece]
 def _refusals(row: Row, model: dict[str, Any]) -> list[str]:
     assert row.spec is not None
     data = row.spec.model_dump(exclude={"seed", "init_from"}) | {"model": copy.deepcopy(model)}
-    return check.check(Located(data, Position(row.id, ())), init_from=row.spec.init_from)[1]
+    return check.check(Located(data, Position(row.id, ())), init_from=row.spec.init_from).problems
 
 
 def _scalars(model: dict[str, Any]) -> dict[str, Any]:

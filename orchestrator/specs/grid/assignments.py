@@ -34,8 +34,9 @@ def assignments(values: Combination) -> list[Assignment]:
 
 def apply(sets: Iterable[Assignment], base: Located) -> Located:
     """Merges the assignments onto `base` like the keys of a row. Raises ConflictError if one overwrites an earlier one."""
-    over = Located({}, base.home)
+    over: dict[str, Any] = {}
     done: dict[tuple[str, ...], Position] = {}
+    positions: dict[KeyPath, Position] = {}
     listed: list[Assignment] = []
     for path, value, position in sets:
         clash = next((other for other in done if other[: len(path)] == path), None)
@@ -45,28 +46,29 @@ def apply(sets: Iterable[Assignment], base: Located) -> Located:
         done[path] = position
         if path[:2] == REGULARIZERS and len(path) > 2:
             listed.append((path[2:], value, position))
-            continue
-        over = over.merged(Located(_nest(path, value), base.home, {path: position}))
-    merged = base.merged(Located(over.data, base.home, over.positions))
+        else:
+            over, positions[path] = _with(over, path, value), position
+    merged = base.merged(Located(over, base.home, positions))
     return _with_regularizers(merged, listed) if listed else merged
 
 
 def _with_regularizers(row: Located, sets: list[Assignment]) -> Located:
     """Applies `regularizers.KIND.OPTION` to the list item of that kind, which is appended if absent."""
-    items: list[Any] = [dict(item) if isinstance(item, dict) else item for item in row.data["model"].get("regularizers") or []]
+    items: list[Any] = list(row.data["model"].get("regularizers") or [])
     positions: dict[KeyPath, Position] = {}
     for (kind, *rest), value, position in sets:
         place = next((i for i, item in enumerate(items) if isinstance(item, dict) and item.get("kind") == kind), len(items))
         if place == len(items):
             items.append({"kind": kind})
             positions[(*REGULARIZERS, place)] = position
-        items[place] = items[place] | (_nest(tuple(rest), value) if rest else (value or {}))
+        items[place] = _with(items[place], tuple(rest), value) if rest else items[place] | (value or {})
         if rest:
             positions[(*REGULARIZERS, place, *rest)] = position
     return row.merged(Located({"model": {"regularizers": items}}, row.home, positions))
 
 
-def _nest(path: tuple[str, ...], value: Any) -> Any:
-    for part in reversed(path):
-        value = {part: value}
-    return value
+def _with(tree: Any, path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """Returns a copy of nested mappings with a value at a path."""
+    first, *rest = path
+    below = tree if isinstance(tree, dict) else {}
+    return {**below, first: _with(below.get(first), tuple(rest), value) if rest else value}

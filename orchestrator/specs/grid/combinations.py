@@ -50,10 +50,10 @@ class Grid:
     _names: dict[str, Combination] | None = None
     counts: Counter[int] = field(default_factory=Counter)
     """Index of an exclusion -> number of combinations excluded by it; only the first matching exclusion counts."""
+    refused: dict[str, str] | None = None
+    """Name of each combination that components refuse -> error line, once `grid.rows` has resolved the rows."""
     repeated: int = 0
     """Number of draws equal to an earlier one."""
-    assembled: Any = None
-    """The rows without profile and overrides, once `grid.rows` has assembled them."""
 
     @property
     def position(self) -> Position:

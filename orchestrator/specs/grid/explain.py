@@ -9,13 +9,11 @@ from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.specs import index
-from orchestrator.specs.grid import rows as grid_rows
 from orchestrator.specs.grid.axes import CompiledAxis, Value
 from orchestrator.specs.grid.combinations import Combination, Grid, row_name
 from orchestrator.specs.grid.conditions import text, words
 from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import nearest, shown
-from orchestrator.specs.resolver import Resolver
 from orchestrator.specs.rows import validate
 
 EXAMPLES = 5
@@ -32,7 +30,7 @@ def explain(target: str, given: list[str]) -> dict[str, Any]:
     validate(table)
     grid = table.grid
     only = _given(grid, given)
-    refused = grid_rows.assemble(table, Resolver([], None, 1)).refused
+    refused = grid.refused or {}
     rows: list[str] = []
     reasons: Counter[str] = Counter()
 
@@ -68,9 +66,11 @@ def summary(table: TableFile) -> dict[str, Any]:
     """Returns the numbers of combinations, rows and repeated draws of a grid, and what excludes the other combinations."""
     grid = table.grid
     assert grid is not None
-    found = grid_rows.assemble(table, Resolver([], None, 1))
-    lines = {grid.excluded[i].line: number for i, number in sorted(grid.counts.items())} | found.unfit
-    rows = len(found.rows)
+    if grid.refused is None:
+        validate(table)
+    refused = grid.refused or {}
+    rows = len(grid.combinations()) - len(refused)
+    lines = {grid.excluded[i].line: number for i, number in sorted(grid.counts.items())} | Counter(refused.values())
     return {
         "table": table.address,
         "combinations": rows + sum(lines.values()),

@@ -20,7 +20,6 @@ class GridRows(dict[str, Any]):
     def __init__(self, table: TableFile, grid: Grid) -> None:
         super().__init__()
         self.table, self.grid, self.written = table, grid, table.rows
-        self._made: dict[str, ParsedRow] = {}
 
     def __contains__(self, name: object) -> bool:
         return name in self.written or name in self.grid.combinations()
@@ -28,9 +27,7 @@ class GridRows(dict[str, Any]):
     def __getitem__(self, name: str) -> ParsedRow:
         if name in self.written:
             return self.written[name]
-        if name not in self._made:
-            self._made[name] = parsed(self.table, name, self.grid.combinations()[name])
-        return self._made[name]
+        return parsed(self.table, name, self.grid.combinations()[name])
 
     def __iter__(self) -> Iterator[str]:
         yield from self.written
@@ -120,5 +117,5 @@ def parsed(table: TableFile, name: str, values: Combination) -> ParsedRow:
         merged = apply(assignments(values), table.shared)
     except ConflictError as error:
         raise UserError(str(error)) from None
-    merged.home = Position(table.grid.position.where, ("grid", name))
+    merged.home = Position(table.grid.position.where, ("grid",))
     return ParsedRow(name, head(table.grid, values), merged, table.grid.position, table.figures if table.figures is not None else Figures())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import weakref
 from typing import Any
 
 import pytest
@@ -11,11 +10,10 @@ import pytest
 from models.registry import REGISTRIES
 from orchestrator.data import prepare, sentences
 from orchestrator.data.prepare import manifest
-from orchestrator.files.canonical import canonical, canonical_object
+from orchestrator.files.canonical import canonical
 from orchestrator.ledger import keys
 from orchestrator.ledger.keys import component_versions, keys_of, training_key
 from orchestrator.specs import corpora
-from orchestrator.specs.memoise import memoised
 from orchestrator.specs.schema import DataSpec, RunSpec
 
 MANIFEST = {
@@ -145,18 +143,6 @@ def test_lists_have_an_order():
 def test_what_belongs_to_adam_names_no_run_of_another_optimiser():
     nag = spec(optim={"kind": "nag", "schedule": {"kind": "fixed", "lr": 0.1}})
     assert not {"betas", "eps"} & set(keys._optim_meaning(nag)) and {"betas", "eps"} <= set(keys._optim_meaning(spec()))
-
-
-def test_equal_parts_are_joined_in_one_order_and_objects_keep_their_own():
-    assert canonical_object(b="2", a="1") == canonical_object(a="1", b="2") == '{"a":1,"b":2}'
-    one, other = object(), object()
-    assert [memoised("x", each, lambda each=each: each) for each in (one, other, one)] == [one, other, one]
-    assert memoised("x/1", one, lambda: 1) == 1 and memoised("x/2", one, lambda: 2) == 2
-    section = type("Section", (), {})()
-    held = weakref.ref(section)
-    memoised("x", section, lambda: 1)
-    del section
-    assert held() is not None, "else another object would get its id, and what was worked out of this one"
 
 
 def test_what_a_manifest_holds(monkeypatch):
