@@ -15,10 +15,9 @@ from torch.nn import functional as F
 from models import native
 from models.cache import Cache
 from models.dropout import Dropout
-from models.memory import Memory
 from models.packing import Packing
 from models.paths import PATHS
-from models.site import Flow, Site
+from models.site import Flow, Memory, Site
 
 
 class MultiHeadAttention(nn.Module):

@@ -9,16 +9,14 @@ from torch import Tensor, nn
 from models import native
 from models.attention import MultiHeadAttention
 from models.cross_attention.single import SingleCrossAttention
-from models.feed_forward import FeedForward
 from models.layers.transformer import TransformerLayer
 from models.lazy_map import AtFirstUse
-from models.memory import Memory
 from models.native.decoder import DecoderLayer, Scratch
 from models.native.linear import Linear
 from models.residuals.plain import Plain
 from models.self_attention.single import SingleSelfAttention
-from models.site import Flow
-from models.sublayer import SubLayer
+from models.site import Flow, Memory
+from models.sublayer import FeedForward, SubLayer
 
 
 def stands_alone(module: nn.Module) -> bool:

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from models.dropout import Dropout
-from models.linear import linear
+from models.linear import linear, output_dim
 from models.site import Site
-from models.widths import output_dim
 
 
 def sinusoids(start: int, stop: int, d_model: int, device: torch.device) -> Tensor:

@@ -20,12 +20,12 @@ from models import native
 from models.attention import MultiHeadAttention
 from models.decoder_step import DecoderStep, stands_alone
 from models.embedding import InputEmbedding, Sinusoids
-from models.feed_forward import FeedForward
 from models.lazy_map import AtFirstUse, Make, Map
 from models.linear import NormedLinear
 from models.native.decoder import Scratch
 from models.native.linear import Linear
-from models.rounded_bf16 import operand, rounds
+from models.precision import operand, rounds
+from models.sublayer import FeedForward
 from models.transformer import Transformer
 
 Precision = Literal["fp32", "bf16", "int8"]

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from models.paths import PATHS
-from models.rounded_bf16 import operand
+from models.precision import operand
 
 CHUNK = 512
 """Positions at a time: their logits stay in a CPU's last-level cache; `CHUNK_CUDA` keeps a GPU's multiprocessors full."""

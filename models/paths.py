@@ -20,7 +20,7 @@ class Paths:
     products in place of torch's fused kernel on a CPU. joint_maps: queries, keys and values in one product. chunked_loss: no full logits
     (models.loss). fused_optimizer: its update in one kernel. matmul: fp32
     products by oneDNN where it is faster and still fp32. bf16: bf16 products in fp32 on CPUs without instructions for them
-    (models.rounded_bf16). native: decoding's small steps in C where there is a compiler (models.native).
+    (models.precision). native: decoding's small steps in C where there is a compiler (models.native).
     """
 
     packing: bool = True

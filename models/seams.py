@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from models.component import Component
 from models.dropout import Dropout
-from models.memory import Memory
-from models.site import Flow, History, Site
+from models.site import Flow, History, Memory, Site
 
 
 class Connection(Component):

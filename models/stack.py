@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from models.config import options
-from models.memory import Memory
 from models.registry import AGGREGATIONS, CONNECTIONS, LAYERS, RESIDUALS
 from models.seams import Aggregation, Connection, Context, Layer, Residual
-from models.site import Flow, History, Site
+from models.site import Flow, History, Memory, Site
 
 
 class Stack(nn.Module):

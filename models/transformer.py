@@ -20,12 +20,10 @@ from models.config import ModelConfig
 from models.embedding import Embeddings
 from models.initialise import initialise
 from models.loss import label_smoothed_loss
-from models.memory import Encoded
-from models.packing import Packing, may_pack, worth_packing
+from models.packing import Packing, Sentences, may_pack, worth_packing
 from models.registry import BRIDGES, CONTEXTS, ENCODERS, HEADS, REGULARIZERS, construct
 from models.seams import Bridge, ExtraEncoder, Head, Regularizer, WeightPenalty
-from models.sentences import Sentences
-from models.site import Flow, History, Site
+from models.site import Encoded, Flow, History, Site
 from models.stack import Stack
 
 PAD = 0

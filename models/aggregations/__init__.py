@@ -1,1 +1,1 @@
-"""What a stack returns: one registered class a file."""
+"""What a stack returns: registered classes."""

@@ -1,8 +1,8 @@
-"""Linear combination of layers, Dou et al. 2018."""
+"""Linear combinations of layers (Dou et al. 2018) and of groups of layers (Yang et al. 2022)."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -35,3 +35,45 @@ class LinearCombination(Aggregation):
 
     def forward(self, x_top: Tensor, history: History, flow: Flow) -> Tensor:
         return self.norm(self.combine(torch.cat(history.kept[1:], dim=-1)))
+
+
+@AGGREGATIONS.register("groups")
+class Groups(Aggregation):
+    """LN(1/G sum_g sigmoid(w_g) X_g), X_g the output of the last of each `size` layers (Yang et al. 2022, GTrans, section 3).
+
+    w = 0 at the start: the norm of the mean. In a decoder it is their `sparse-without-ensemble`; the paper's own decoder is `head: groups`.
+
+    Args:
+        size: layers of a group. A size for six layers is not stated: 2 is assumed.
+        members: what X_g is. last: the output of the group's last layer; mean: the mean over its layers (the authors' `dense`).
+    """
+
+    reads_top = False
+
+    def __init__(self, site: Site, *, size: int = 2, members: Literal["last", "mean"] = "last") -> None:
+        super().__init__(site)
+        self.size, self.mean = size, members == "mean"
+        self.weight = nn.Parameter(torch.zeros(site.num_layers // size))
+        self.norm = site.layer_norm()
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        return group_fault(options.get("size", 2), site["num_layers"])
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        return torch.zeros(self.weight.shape)
+
+    def forward(self, x_top: Tensor, history: History, flow: Flow) -> Tensor:
+        s, states = self.size, history.kept
+        total = torch.zeros_like(states[-1])
+        for g, w in enumerate(torch.sigmoid(self.weight), start=1):
+            x = sum(states[(g - 1) * s + 1 : g * s + 1]) / s if self.mean else states[g * s]
+            total = total + w * x
+        return self.norm(total / len(self.weight))
+
+
+def group_fault(size: int, num_layers: int) -> str | None:
+    """What is wrong with groups of so many layers, in one line."""
+    if num_layers % size == 0 and size < num_layers:
+        return None
+    return f"size is {size}; expected a part of num_layers {num_layers}, so that there are two groups or more"

@@ -1,1 +1,1 @@
-"""From encoder states to what each decoder layer attends to: one registered class a file."""
+"""From encoder states to what each decoder layer attends to: registered classes."""

@@ -11,11 +11,10 @@ from models.attention import padding_bias
 from models.config import StackConfig
 from models.dropout import Dropout
 from models.embedding import sinusoids
-from models.memory import Memory
 from models.packing import Packing
 from models.registry import BRIDGES
 from models.seams import Bridge
-from models.site import Flow, History, Site
+from models.site import Flow, History, Memory, Site
 from models.stack import Stack
 
 

@@ -7,10 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from models.contexts.multiscale import uneven
-from models.memory import Memory
 from models.registry import BRIDGES
 from models.seams import Bridge
-from models.site import Flow, History, Site
+from models.site import Flow, History, Memory, Site
 
 
 @BRIDGES.register("multiscale")

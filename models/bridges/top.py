@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from models.memory import Memory
 from models.registry import BRIDGES
 from models.seams import Bridge
-from models.site import Flow, History
+from models.site import Flow, History, Memory
 
 
 @BRIDGES.register("top")

@@ -1,1 +1,1 @@
-"""What each layer reads: one registered class a file."""
+"""What each layer reads: registered classes."""

@@ -1,1 +1,1 @@
-"""States over depth: one registered class a file."""
+"""States over depth: registered classes."""

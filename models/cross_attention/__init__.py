@@ -1,1 +1,1 @@
-"""Cross-attention sub-layers: one registered class a file."""
+"""Cross-attention sub-layers: registered classes."""

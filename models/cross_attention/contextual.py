@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from models.contextual import ContextFusion, CtxNorms, Gate
 from models.cross_attention.single import SingleCrossAttention
-from models.memory import Memory
 from models.registry import CROSS_ATTENTIONS
-from models.site import Flow, Site
+from models.self_attention.contextual import ContextFusion, CtxNorms, Gate
+from models.site import Flow, Memory, Site
 
 
 @CROSS_ATTENTIONS.register("contextual")

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from models.linear import linear
-from models.memory import Memory
 from models.registry import CROSS_ATTENTIONS
 from models.seams import CrossAttention
-from models.site import Flow, Site
+from models.site import Flow, Memory, Site
 
 
 @CROSS_ATTENTIONS.register("multistep")

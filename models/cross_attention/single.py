@@ -5,10 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from models.attention import MultiHeadAttention
-from models.memory import Memory
 from models.registry import CROSS_ATTENTIONS
 from models.seams import CrossAttention
-from models.site import Flow, Site
+from models.site import Flow, Memory, Site
 from models.sublayer import SubLayer
 
 

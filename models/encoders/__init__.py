@@ -1,1 +1,1 @@
-"""A second encoder beside the stack: one registered class a file."""
+"""A second encoder beside the stack: registered classes."""

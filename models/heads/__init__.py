@@ -1,1 +1,1 @@
-"""How a decoder's states become predictions: one registered class a file."""
+"""How a decoder's states become predictions: registered classes."""

@@ -1,1 +1,1 @@
-"""One layer of a stack: one registered class a file."""
+"""One layer of a stack: registered classes."""

@@ -7,11 +7,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from models.full_precision import full_precision
 from models.layers.transformer import TransformerLayer
-from models.memory import Memory
+from models.precision import full_precision
 from models.registry import LAYERS
-from models.site import Flow, Site
+from models.site import Flow, Memory, Site
 
 STEPS: dict[int, tuple[float, ...]] = {1: (), 2: (1.0,), 4: (0.5, 0.5, 1.0)}
 """By order: c_i of F_{i+1} = F(h + c_i F_i)."""

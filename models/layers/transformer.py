@@ -6,12 +6,10 @@ from torch import Tensor
 
 from models.attention import MultiHeadAttention
 from models.config import options
-from models.feed_forward import FeedForward
-from models.memory import Memory
 from models.registry import CROSS_ATTENTIONS, LAYERS, RESIDUALS, SELF_ATTENTIONS
 from models.seams import CrossAttention, Layer, SelfAttention
-from models.site import Flow, Site
-from models.sublayer import SubLayer
+from models.site import Flow, Memory, Site
+from models.sublayer import FeedForward, SubLayer
 
 
 @LAYERS.register("transformer")

@@ -1,1 +1,1 @@
-"""Terms of the loss on hidden states: one registered class a file."""
+"""Terms of the loss on hidden states: registered classes."""

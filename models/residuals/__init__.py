@@ -1,1 +1,1 @@
-"""How sub-layers read the stack's stream and join it: one registered class a file."""
+"""How sub-layers read the stack's stream and join it: registered classes."""

@@ -1,1 +1,1 @@
-"""Self-attention sub-layers: one registered class a file."""
+"""Self-attention sub-layers: registered classes."""

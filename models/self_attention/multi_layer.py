@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from models.aggregations.iterative import AggregationNode
 from models.attention import MultiHeadAttention
-from models.node import AggregationNode
 from models.registry import SELF_ATTENTIONS
 from models.seams import SelfAttention
 from models.site import Flow, Site

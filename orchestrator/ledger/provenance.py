@@ -125,7 +125,7 @@ def _matmul() -> dict[str, Any] | None:
     torch = sys.modules.get("torch")
     if torch is None:
         return None
-    from models.rounded_bf16 import rounds
+    from models.precision import rounds
     from orchestrator import cpu
 
     return {

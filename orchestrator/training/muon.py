@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.rounded_bf16 import operand
+from models.precision import operand
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 STEPS = 5

@@ -15,7 +15,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from models.aggregations.mlrf_self_attention import MlrfSelfAttention
+from models.aggregations.mlrf import MlrfSelfAttention
 from orchestrator.analysis import figures
 from orchestrator.analysis.attention import attention, pairs_of, pieces
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, group_by

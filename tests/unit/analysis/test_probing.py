@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.memory import Memory
+from models.site import Memory
 from orchestrator.analysis.kinds.probing import analyse, parse_options
 from orchestrator.analysis.probing import classifier
 from orchestrator.analysis.probing.classifier import ClassifierSetting, Examples, Fitted, Probe, fit, search, share

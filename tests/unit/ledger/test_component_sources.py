@@ -30,11 +30,11 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_components_files_are_its_own_and_what_it_alone_imports(tree: Path) -> None:
     linear, mlrf = sources.hashes(model("linear")), sources.hashes(model("mlrf-fnn"))
     assert linear.keys() - mlrf.keys() == {"models/aggregations/linear.py"}
-    assert mlrf.keys() - linear.keys() == {"models/aggregations/mlrf_fnn.py", "models/mlrf.py"}
-    assert {"models/layers/transformer.py", "models/sublayer.py", "models/feed_forward.py"} <= linear.keys()
+    assert mlrf.keys() - linear.keys() == {"models/aggregations/mlrf.py"}
+    assert {"models/layers/transformer.py", "models/sublayer.py"} <= linear.keys()
     assert not {"models/attention.py", "models/transformer.py", "models/stack.py"} & linear.keys(), "what every row has"
     recurrent = sources.hashes(model("top", bridge={"kind": "extra"}, extra_encoder={"kind": "birnn"}))
-    assert {"models/encoders/birnn.py", "models/gru_scan.py"} <= recurrent.keys(), "helpers of helpers too"
+    assert {"models/encoders/recurrent.py", "models/gru.py"} <= recurrent.keys(), "helpers of helpers too"
 
 
 def test_what_counts_as_a_change(tree: Path) -> None:
@@ -42,7 +42,7 @@ def test_what_counts_as_a_change(tree: Path) -> None:
     ledger, file = Ledger(tree / "results"), tree / "models/aggregations/linear.py"
     text = file.read_text()
     for same in (
-        "# a comment\n" + text.replace(",", ", \\\n"),  # layout
+        "# a comment\n" + text.replace("self, ", "self, \\\n"),  # layout
         text.replace('"""', '"""Other words. ', 1),
     ):
         assert same != text
@@ -55,8 +55,8 @@ def test_what_counts_as_a_change(tree: Path) -> None:
     file.unlink()
     assert sources.changed(linear, ledger) == ["models/aggregations/linear.py"], "gone"
     file.write_text(text)
-    (tree / "models/mlrf.py").write_text((tree / "models/mlrf.py").read_text() + "\nX = 1\n")
-    assert sources.changed(linear, ledger) == [] and sources.changed(mlrf, ledger) == ["models/mlrf.py"]
+    (tree / "models/aggregations/mlrf.py").write_text((tree / "models/aggregations/mlrf.py").read_text() + "\nX = 1\n")
+    assert sources.changed(linear, ledger) == [] and sources.changed(mlrf, ledger) == ["models/aggregations/mlrf.py"]
     assert sources.changed({"status": "done"}, ledger) == sources.changed(None, ledger) == [], "records of before know nothing"
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from models import build
-from models.bridges.depth_attention import DepthAttentionBridge
-from models.bridges.mudd import MuddBridge
+from models.bridges.mixtures import DepthAttentionBridge, MuddBridge
 from models.registry import REGISTRIES
 from models.seams import Residual
 

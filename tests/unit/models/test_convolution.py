@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from models import Cache, build
 from models.config import ModelConfig
 from models.embedding import TooLongError
-from models.glu_conv import GluConv
 from models.inference import prepared
+from models.layers.convolution import GluConv
 from models.linear import NormedLinear
 from models.loss import label_smoothed_loss
 from models.site import Flow, Site

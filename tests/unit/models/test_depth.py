@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from models import build
-from models.running_mix import RunningMix
+from models.connections.weighted import RunningMix
 from tests.unit.models.model_cases import PRE, VOCAB, batch, config, fresh, variant
 from tests.unit.models.test_equations import different_values, layer_norm, same
 
@@ -136,7 +136,7 @@ def test_transparent_attention_drops_scalars_before_the_softmax():
 
 
 def test_transparent_mixtures_have_the_gradients_of_the_definition():
-    from models.bridges.transparent import _Mixtures
+    from models.bridges.mixtures import _Mixtures
 
     g = torch.Generator().manual_seed(3)
     weights = torch.randn(4, 3, generator=g, dtype=torch.float64).requires_grad_()

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 from models import build
 from models.config import DropoutConfig, ModelConfig
 from models.dropout import Dropout, draw_bits, keep_mask
-from models.feed_forward import FeedForward
 from models.loss import label_smoothed_loss
 from models.site import Site
+from models.sublayer import FeedForward
 from tests.unit.models.model_cases import VOCAB, batch, config
 
 

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from models import rounded_bf16
 from models.loss import label_smoothed_loss
 from models.paths import PATHS
-from models.rounded_bf16 import operand
+from models.precision import operand
 from orchestrator.training.muon import orthogonal
 from tests.unit.models.model_cases import PRE, batch, fresh
 

@@ -8,7 +8,7 @@ import torch
 from models import build
 from models.attention import padding_bias
 from models.embedding import sinusoids
-from models.sentences import Sentences
+from models.packing import Sentences
 from models.site import Flow
 from tests.unit.models.model_cases import VOCAB, config
 

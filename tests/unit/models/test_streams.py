@@ -12,12 +12,9 @@ import pytest
 import torch
 
 from models import build
-from models.depth_mix import DepthMix
-from models.residuals.depth_attention import State
-from models.residuals.hyper import Hyper
-from models.residuals.manifold_hyper import ManifoldHyper
-from models.sinkhorn import sinkhorn
-from models.stream_mix import normed_product, read, write
+from models.residuals.depth_attention import DepthMix, State
+from models.residuals.hyper import Hyper, normed_product, read, write
+from models.residuals.manifold import ManifoldHyper, sinkhorn
 from tests.unit.models.model_cases import VOCAB, batch, off_start
 from tests.unit.models.residual_cases import both, hidden, model_of, problems, sublayer, x_and_y
 

@@ -1,4 +1,7 @@
-"""Manifold-constrained hyper-connections of Xie et al. 2025."""
+"""Manifold-constrained hyper-connections of Xie et al. 2025: matrices made doubly stochastic, and two readings of the method.
+
+Shapes: n rows and columns, N matrices.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,74 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
-from models import stream_mix
 from models.dropout import Dropout
-from models.full_precision import full_precision
 from models.initialise import uniform_bound
+from models.precision import full_precision
 from models.registry import RESIDUALS
-from models.residuals.hyper import State, spread
+from models.residuals.hyper import Hyper, State, normed_product, read_streams, spread, write_streams
 from models.seams import Residual
-from models.sinkhorn import sinkhorn
 from models.site import Site
+
+
+def sinkhorn(logits: Tensor, iterations: int, axes: tuple[int, int]) -> Tensor:
+    """exp(logits) [.., n, n], `iterations` times divided by its sums over one axis, then over the other; -1: rows sum to 1, -2: columns.
+
+    (Sinkhorn and Knopp 1967.) The first iteration is done in logarithms. After it all sums lie between 1/n and n, however far apart the
+    logits are; before it a whole row or column of exponentials may be 0 in fp32.
+    """
+    r = _inner(logits)
+    for axis in axes:
+        r = r - r.logsumexp(axis - 1, keepdim=True)
+    r, others = r.exp(), (iterations - 1) * axes
+    if torch.compiler.is_compiling():
+        for axis in others:
+            r = r / r.sum(axis - 1, keepdim=True)
+        return _outer(r, logits.shape)
+    return _outer(_Balance.apply(r, others), logits.shape)
+
+
+class _Balance(torch.autograd.Function):
+    """[n, n, N]: the numbers of one place of all matrices lie side by side. Sums over four numbers at a time take several times as long."""
+
+    @staticmethod
+    def forward(ctx: Any, r: Tensor, axes: tuple[int, ...]) -> Tensor:
+        ctx.save_for_backward(r)
+        ctx.axes = axes
+        return _balance(r.clone(), axes)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (r,) = ctx.saved_tensors
+        sums: list[Tensor] = []
+        y = _balance(r.clone(), ctx.axes, sums)
+        grad = grad.clone(memory_format=torch.contiguous_format)
+        for axis, total in zip(reversed(ctx.axes), reversed(sums), strict=True):  # y = x / sum x
+            grad.sub_((grad * y).sum(axis - 1, keepdim=True)).div_(total)
+            y.mul_(total)
+        return grad, None
+
+
+def _balance(r: Tensor, axes: tuple[int, ...], sums: list[Tensor] | None = None) -> Tensor:
+    """In place; an axis is one of [.., n, n]."""
+    for axis in axes:
+        total = r.sum(axis - 1, keepdim=True)
+        r.div_(total)
+        if sums is not None:
+            sums.append(total)
+    return r
+
+
+def _inner(r: Tensor) -> Tensor:
+    """[.., n, n] -> [n, n, N], a copy"""
+    return r.flatten(0, -3).permute(1, 2, 0).clone(memory_format=torch.contiguous_format) if r.dim() > 2 else r[..., None].clone()
+
+
+def _outer(r: Tensor, shape: torch.Size) -> Tensor:
+    return r.permute(2, 0, 1).reshape(shape)
+
 
 MAX_PERMUTED = 5
 
@@ -139,7 +200,7 @@ class ManifoldHyper(Residual):
         with full_precision(s):
             p, q, r, s = self._coefficients(s.float())
             tokens = s.shape[:-2]
-            x, s = stream_mix.read(s, p.expand(*tokens, self.n))
+            x, s = read_streams(s, p.expand(*tokens, self.n))
             return x, (s, r.expand(*tokens, self.n, self.n), q.expand(*tokens, self.n))
 
     def _coefficients(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -156,7 +217,7 @@ class ManifoldHyper(Residual):
             return self.bias, s
         parts = [len(self.bias)] if self.reduces else [self.n, self.n, self.width]
         scale = torch.cat([a.expand(size) for a, size in zip(self.scale.split(1), parts, strict=True)])
-        product, flat = stream_mix.normed_product(s.flatten(-2), self.phi, self.eps)
+        product, flat = normed_product(s.flatten(-2), self.phi, self.eps)
         return scale * product + self.bias, flat.view(s.shape)
 
     def mixing(self, logits: Tensor) -> Tensor:
@@ -171,7 +232,7 @@ class ManifoldHyper(Residual):
 
     def write(self, s: State, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
         with full_precision(y):
-            return stream_mix.write(*s, drop(y))
+            return write_streams(*s, drop(y))
 
     def end(self, s: Tensor) -> Tensor:
         if not self.reduces:
@@ -185,3 +246,44 @@ class ManifoldHyper(Residual):
             return {"read": torch.sigmoid(self.logits(s.float())[0]) if self.reduces else s.new_ones(self.n), "spread": spread(s)}
         p, q, r, _ = self._coefficients(s.float())
         return {"read": p, "keep": r, "write": q, "spread": spread(s)}
+
+
+@RESIDUALS.register("manifold_streams")
+class ManifoldStreams(Hyper):
+    """Hyper-connections with m = s(l_m), R = Sinkhorn(l_R), w = 2 s_w s(h W_w) + b_w (lucidrains' reading of mHC).
+
+    l_m and l_R are s * h W + b of each stream a by itself, h = g * rms(H_a), where mHC has all streams before one map; row a of R is stream
+    a's. Sinkhorn: exp, then columns and rows in turn to sum 1. At the start W = 0, s = .01, b_m = 1 for stream i - 1 modulo n in sub-layer
+    i and 0 for others, b_R = I, b_w = 1: R is Sinkhorn(I), .475 on its diagonal for n = 4.
+
+    Args:
+        streams: n, 1 to 64.
+        iterations: how often Sinkhorn brings columns and rows to sum 1.
+        first: what i counts at the start: each sublayer, or each layer.
+        rate: factor of the learning rate of this component's own parameters.
+    """
+
+    norms = ("pre",)
+
+    def __init__(
+        self, site: Site, *, streams: int = 4, iterations: int = 20, first: Literal["sublayer", "layer"] = "sublayer", rate: float = 1.0
+    ) -> None:
+        super().__init__(site, streams=streams, tanh=False, first=first, stream_norm="rms", rate=rate)
+        self.iterations = iterations
+        if site.place:
+            self.scale = nn.Parameter(torch.zeros(3))  # of m, of R, of w
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        return super().check(site, **{name: value for name, value in options.items() if name != "iterations"})
+
+    def _coefficients(self, s: Tensor) -> tuple[Tensor, Tensor]:
+        """([B, T, n, n + 2]: of stream a m_a, R_a1 .. R_an, w_a; s as it goes on)"""
+        assert self.weight is not None and self.scale is not None and self.gain is not None
+        n = self.n
+        c, s = normed_product(s, self.gain[:, None] * self.weight, self.eps)
+        m, r, w = c.split((1, n, 1), dim=-1)
+        m = torch.sigmoid(self.scale[0] * m + self.static[:, :1])
+        r = sinkhorn(self.scale[1] * r + self.static[:, 1:-1], self.iterations, (-2, -1))
+        w = 2.0 * self.scale[2] * torch.sigmoid(w) + self.static[:, -1:]
+        return torch.cat((m, r, w), dim=-1), s

@@ -1,4 +1,4 @@
-"""Layers of a recurrence encoder: what the two encoders of Hao et al. 2019 share.
+"""Recurrent encoders beside the stack (Hao et al. 2019, section 3).
 
 Shapes: B sentences, S positions of the source, T slots of the memory (S, or a number of steps), d d_model.
 """
@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from models.attention import padding_bias
 from models.dropout import Dropout
-from models.feed_forward import FeedForward
-from models.memory import Memory
+from models.gru import GruKind
 from models.packing import Packing, may_pack, worth_packing
+from models.recurrence import BiArn, BiRnn
+from models.registry import ENCODERS
 from models.seams import ExtraEncoder
-from models.site import Flow, Site
-from models.sublayer import SubLayer
+from models.site import Flow, Memory, Site
+from models.sublayer import FeedForward, SubLayer
 
 MAX_LAYERS = 1000
 MAX_STEPS = 1000
@@ -103,3 +104,75 @@ class RecurrentEncoder(ExtraEncoder):
     def _packing(self, mask: Tensor) -> Packing | None:
         """Where the recurrence keeps to positions, padding leaves in training on a CPU, as it does in the stack."""
         return worth_packing(mask) if self.aligned and self.training and may_pack(mask.device) else None
+
+
+@ENCODERS.register("birnn")
+class BiRnnEncoder(RecurrentEncoder):
+    """C^1 = LN(BiRNN(H^0)), C^n = LN(BiRNN(H^{n-1}) + H^{n-1}), H^n = LN(FFN(C^n) + C^n); 2d wide (Hao et al. 2019, section 3.1).
+
+    H^0: word embeddings. Both directions start from the mean of the sentence's inputs.
+    norm pre (not in the paper): C^1 = BiRNN(LN(H^0)), C^n = BiRNN(LN(H^{n-1})) + H^{n-1}, H^n = FFN(LN(C^n)) + C^n, at the end LN.
+
+    Args:
+        num_layers: recurrent layers.
+        rec_input_pos: whether positions are added to the words.
+        gru: form of the GRU cell. recipe: THUMT's legacy cell, with a bias for the candidate alone; torch: torch.nn.GRU's, with biases on
+            all maps and the reset gate behind the product.
+    """
+
+    aligned = True
+
+    def __init__(self, site: Site, *, num_layers: int = 1, rec_input_pos: bool = False, gru: GruKind = "recipe") -> None:
+        super().__init__(site, lambda at, width: BiRnn(at, width, gru), num_layers=num_layers, positions=rec_input_pos)
+
+
+@ENCODERS.register("biarn")
+class BiArnEncoder(RecurrentEncoder):
+    """C^1 = LN(BiARN(H^0)), C^n = LN(BiARN(H^{n-1}) + H^{n-1}), H^n = LN(FFN(C^n) + C^n); T slots, 2d wide (Hao et al. 2019, section 3.2).
+
+    The first layer reads J inputs, one for each token, the others T. H^0: word embeddings. norm pre: as in `birnn`.
+
+    Args:
+        num_layers: recurrent layers.
+        steps: T, the slots of the memory; J: as many as the sentence has tokens, its own ones whatever its batch.
+        rec_input_pos: whether positions are added to the words (without, the network reads a bag of words).
+        gru: form of the GRU cell. recipe: THUMT's legacy cell, with a bias for the candidate alone; torch: torch.nn.GRU's, with biases on
+            all maps and the reset gate behind the product.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        num_layers: int = 1,
+        steps: int | Literal["J"] = 8,
+        rec_input_pos: bool = False,
+        gru: GruKind = "recipe",
+    ) -> None:
+        super().__init__(site, lambda at, width: BiArn(at, width, gru, steps), num_layers=num_layers, positions=rec_input_pos)
+
+
+@ENCODERS.register("multi_column")
+class MultiColumnEncoder(RecurrentEncoder):
+    """H^1 = LN(BiRNN(H^0)), H^n = LN(BiRNN(H^{n-1}) + H^{n-1}): layers of bidirectional GRUs over the word embeddings, d units a
+    direction, from zero states, without feed-forward networks (Chen et al. 2018, RNN column; compared with in Hao et al. 2019, Table 4).
+
+    Width and number of units are assumed. norm pre: H^n = BiRNN(LN(H^{n-1})) + H^{n-1}, at the end LN.
+
+    Args:
+        num_layers: recurrent layers.
+        rec_input_pos: whether positions are added to the words.
+        gru: form of the GRU cell. recipe: THUMT's legacy cell, with a bias for the candidate alone; torch: torch.nn.GRU's, with biases on
+            all maps and the reset gate behind the product.
+    """
+
+    aligned = True
+
+    def __init__(self, site: Site, *, num_layers: int = 6, rec_input_pos: bool = False, gru: GruKind = "recipe") -> None:
+        super().__init__(
+            site,
+            lambda at, width: BiRnn(at, width, gru, start="zero"),
+            num_layers=num_layers,
+            positions=rec_input_pos,
+            feed_forward=False,
+        )

@@ -1,8 +1,9 @@
-"""Products of bf16 numbers on a CPU without instructions for them: inputs are rounded to bf16, fp32 does the rest, the result is rounded.
+"""Where a model computes in fp32, and products of bf16 numbers on a CPU without instructions for them.
 
-Such a processor multiplies bf16 numbers some fifteen times slower than fp32 numbers. Sums are fp32 in both forms: the numbers differ only
-by the order of summation. Gradients are rounded where autocast would round them. The module replaces autocast's products on a CPU (by
-their dispatch key); outside of autocast nothing changes. `NMT_SLOW=bf16` takes the replacement out.
+There inputs are rounded to bf16, fp32 does the rest, the result is rounded. Such a processor multiplies bf16 numbers some fifteen times
+slower than fp32 numbers. Sums are fp32 in both forms: the numbers differ only by the order of summation. Gradients are rounded where
+autocast would round them. The module replaces autocast's products on a CPU (by their dispatch key); outside of autocast nothing changes.
+`NMT_SLOW=bf16` takes the replacement out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,18 @@ from torch.library import Library
 
 from models.paths import PATHS
 from models.processor import has_bf16_units
+
+
+def full_precision(x: Tensor) -> torch.autocast:
+    """A context without autocast, for coefficients that few bits would spoil."""
+    return torch.autocast(x.device.type, enabled=False)
+
+
+def rms(x: Tensor, eps: float = 1e-6) -> Tensor:
+    """x / sqrt(mean x^2 + eps) over the last axis, in fp32, without a gain."""
+    x = x.float()
+    return x * (x.square().mean(-1, keepdim=True) + eps).rsqrt()
+
 
 PRODUCTS = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "addbmm", "conv1d", "scaled_dot_product_attention")
 """What autocast computes in bf16 and models use; torch makes other products, such as einsum's, of these."""

@@ -1,0 +1,166 @@
+"""Each decoder layer attends to its own mixture of encoder layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.dropout import Dropout
+from models.precision import full_precision, rms
+from models.registry import BRIDGES
+from models.seams import Bridge
+from models.site import Flow, History, Memory, Site
+
+
+class _Mixtures(torch.autograd.Function):
+    """z_m = sum_i w_{i,m} h_i for all m at once; of the states only references are kept."""
+
+    @staticmethod
+    def forward(ctx: Any, weights_KN: Tensor, *states: Tensor) -> Tensor:
+        ctx.save_for_backward(weights_KN, *states)
+        with torch.autocast(weights_KN.device.type, enabled=False):
+            return torch.tensordot(weights_KN.to(states[0].dtype), torch.stack(states), dims=([0], [0]))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        weights_KN, *states = ctx.saved_tensors
+        with torch.autocast(grad.device.type, enabled=False):
+            d_weights = torch.mm(torch.stack(states).flatten(1), grad.flatten(1).t())
+            d_states = torch.tensordot(weights_KN.to(grad.dtype), grad, dims=([1], [0]))
+        return d_weights, *d_states.unbind(0)
+
+
+@BRIDGES.register("transparent")
+class TransparentBridge(Bridge):
+    """memories_m = (LN(sum_{i=0}^{L} softmax_i(drop(s_m + 1/(L+1))) h_i),) for decoder layer m (Bapna et al. 2018, section 4).
+
+    s starts at 0, that is from the average; dropout and the constant 1/(L+1), which matters under dropout alone, are Lingvo's
+    (WeightedSumLayer). h_0: the embedded source. In pre-norm the mixtures share one norm, in place of the encoder's final one, which is
+    not built; post-norm has none.
+
+    Args:
+        dropout: probability of dropout of the scores s_m + 1/(L+1).
+    """
+
+    needs_output = False
+    reads_layers = True
+
+    def __init__(self, site: Site, *, dropout: float = 0.1) -> None:
+        super().__init__(site)
+        states = site.config.encoder.num_layers + 1
+        self.scalars = nn.Parameter(torch.zeros(states, site.num_layers))
+        self.dropout = Dropout(dropout)
+        self.norm = site.layer_norm() if site.norm == "pre" else nn.Identity()
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        return torch.zeros(self.scalars.shape)
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        dropout = options.get("dropout", 0.1)
+        return None if 0.0 <= dropout < 1.0 else f"dropout is {dropout}; expected at least 0 and below 1"
+
+    def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
+        weights = self.dropout(self.scalars + 1.0 / len(self.scalars)).softmax(dim=0)
+        mixtures = self.norm(_Mixtures.apply(weights, *history.kept))
+        return [(flow.memory(z),) for z in mixtures.unbind(0)]
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """softmax s_m; a reader is a decoder layer, a source h_0 .. h_L."""
+        return {"layers": self.scalars.softmax(0).T}
+
+
+@BRIDGES.register("mudd")
+class MuddBridge(Bridge):
+    """K_m = LN_k(sum_{j<=L} (a^k_mj + A^k_mj) X_j), V_m = LN_v(sum_j (a^v_mj + A^v_mj) X_j), of decoder layer m: the equations of Xiao et
+    al. 2025 (MUDD) for the two ways of cross-attention, unpublished.
+
+    X_j: outputs of encoder layers, X_0 = h_0; A = GELU(rms(X_L) W1) W2 at each source position, of inner width 2 M (L + 1) for M decoder
+    layers. At the start W2 = 0, a_mL = 1, others 0: the encoder's output; W1 N(0, 1 / sqrt(D)). Two norms in place of the encoder's final
+    one in pre-norm, none in post-norm. Coefficients and sums in fp32.
+
+    Args:
+        dynamic: whether A is there; else the weights are a alone.
+        rate: factor of the learning rate of this component's own parameters.
+    """
+
+    needs_output = False
+    reads_layers = True
+
+    def __init__(self, site: Site, *, dynamic: bool = True, rate: float = 1.0) -> None:
+        super().__init__(site)
+        self.rate, self.eps = rate, site.config.norm_eps
+        layers, states = site.num_layers, site.config.encoder.num_layers + 1
+        inner = 2 * layers * states
+        self.static = nn.Parameter(torch.zeros(layers, 2, states))
+        self.inner = nn.Parameter(torch.zeros(site.d_model, inner)) if dynamic else None
+        self.outer = nn.Parameter(torch.zeros(inner, inner)) if dynamic else None
+        pre = site.norm == "pre"
+        self.key_norm, self.value_norm = (site.layer_norm() if pre else nn.Identity() for _ in range(2))
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        value = torch.zeros(getattr(self, name).shape)
+        if name == "inner":
+            return value.normal_(0.0, value.shape[0] ** -0.5, generator=generator)
+        if name == "static":
+            value[..., -1] = 1.0
+        return value
+
+    def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
+        keys, values = self.mix(history.kept)
+        both = zip(self.key_norm(keys).unbind(-2), self.value_norm(values).unbind(-2), strict=True)
+        return [(flow.memory(k, v),) for k, v in both]
+
+    def mix(self, states: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """X_0 .. X_L [B, S, D] -> keys and values [B, S, M, D], before their norms"""
+        with full_precision(states[0]):
+            weights: Tensor = self.static
+            if self.inner is not None and self.outer is not None:
+                own = F.gelu(rms(states[-1], self.eps) @ self.inner) @ self.outer
+                weights = weights + own.unflatten(-1, self.static.shape)
+            below = torch.stack(states, dim=-2).float()
+            return weights[..., 0, :] @ below, weights[..., 1, :] @ below
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """a of keys and values; a reader is a decoder layer, a source X_0 .. X_L."""
+        return {"k": self.static[:, 0], "v": self.static[:, 1]}
+
+
+@BRIDGES.register("depth_attention")
+class DepthAttentionBridge(Bridge):
+    """memories_m = (LN(sum_j a_mj v_j),), a_m = softmax_j(w_m^T (g_m * rms(v_j))), for decoder layer m: the equation of the Kimi team 2026
+    (AttnRes) over all sources v_j of the encoder with residual depth_attention; unpublished.
+
+    w = 0 at the start: the uniform mean, as the encoder's output has it. That output is not built; the mixtures share a norm in its place.
+    In fp32.
+
+    Args:
+        rate: factor of the learning rate of this component's own parameters.
+    """
+
+    needs_output = False
+    reads_residual = "depth_attention"
+
+    def __init__(self, site: Site, *, rate: float = 1.0) -> None:
+        super().__init__(site)
+        self.rate, self.eps = rate, site.config.norm_eps
+        self.query, self.gain = (nn.Parameter(torch.zeros(site.num_layers, site.d_model)) for _ in range(2))
+        self.norm = site.layer_norm()
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        shape = self.gain.shape
+        return torch.ones(shape) if name == "gain" else torch.zeros(shape)
+
+    def forward(self, encoded: Tensor, history: History, extra: Memory | None, flow: Flow) -> list[tuple[Memory, ...]]:
+        mixtures = self.norm(self.mix(history.outputs[-1].sources))  # type: ignore[attr-defined]
+        return [(flow.memory(z),) for z in mixtures.unbind(-2)]
+
+    def mix(self, sources: tuple[Tensor, ...]) -> Tensor:
+        """J sources [B, S, D] -> [B, S, M, D], a mixture for each of M decoder layers"""
+        with full_precision(sources[0]):
+            v = torch.stack(sources, dim=-2).float()
+            shares = (rms(v, self.eps) @ (self.query * self.gain).T).softmax(-2)
+            return shares.mT @ v

@@ -1,0 +1,272 @@
+"""Learned weights over all layers below: DLCL of Wang et al. 2019, DenseFormer of Pagliardini et al. 2024, PCformer of Li et al. 2024."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from models.registry import CONNECTIONS
+from models.seams import Connection
+from models.site import Flow, History, Site
+
+
+class RunningMix:
+    """x_l = sum_{k<l} W_{l,k} y_k, for growing l; the y_k are put in turn.
+
+    The states lie side by side in one [K, M] tensor, so that a sum is one product and reads every state once. Backwards, the gradient of
+    y_k is the sum over l > k of W_{l,k} dx_l: it is made at one time, when the first x_l that y_k is in asks for it, and by then all dx_l
+    above are there. Memory is 2 K states; autograd by itself would hold or pass down something of every state for every x_l above it.
+    """
+
+    def __init__(self, weights: Tensor) -> None:
+        """weights [K, K]: row l-1 is of x_l."""
+        self.weights = weights
+        self._states = _States(weights)
+        self._new: list[Tensor] = []
+        self._above: Tensor | None = None
+
+    @staticmethod
+    def of(connection: nn.Module, history: History, weights: Callable[[], Tensor]) -> RunningMix | None:
+        """The connection's, of this pass, with h_0 in its place; None under torch.compile, which is given the plain sum. weights: asked for
+        once a pass."""
+        if connection not in history.memo:
+            mix = None if torch.compiler.is_compiling() else RunningMix(weights())
+            history.memo[connection] = mix
+            if mix is not None:
+                history.kept[0] = mix.put(history.kept[0], 0)
+        found: RunningMix | None = history.memo[connection]
+        return found
+
+    def put(self, y: Tensor, k: int) -> Tensor:
+        """y_k, from now on in its place among the others; the tensor given is not needed any more."""
+        placed: Tensor = _Put.apply(y, self._states, k)
+        self._new.append(placed)
+        return placed
+
+    def read(self, row: Tensor) -> Tensor:
+        """x_l from row [l] of the weights, l the number of states so far."""
+        x: Tensor
+        x, self._above = _Read.apply(row, self._states, self._above, *self._new)
+        self._new = []
+        return x
+
+
+class _States:
+    """What both passes share; it holds nothing that autograd made, so that no cycle keeps a graph alive."""
+
+    def __init__(self, weights: Tensor) -> None:
+        self.weights = weights.detach().clone()
+        self.y: Tensor | None = None
+        self.dx: Tensor | None = None
+        self.last = 0
+
+    def place(self, y: Tensor, k: int) -> Tensor:
+        if self.y is None:
+            self.y = y.new_empty(len(self.weights), y.numel())
+        # `data`: a version of its own, for that the rows above are written later changes nothing here
+        return self.y.data[k].view(y.shape).copy_(y)
+
+    def sum(self, l: int, like: Tensor) -> Tensor:
+        assert self.y is not None
+        return torch.mv(self.y[:l].t(), self.weights[l - 1, :l].to(like.dtype)).view(like.shape)
+
+    def arrived(self, dx: Tensor | None, l: int) -> Tensor | None:
+        """Note the gradient of x_l; the gradient of its row."""
+        assert self.y is not None
+        if self.dx is None or l >= self.last:  # a pass goes from the top down; this is its first step
+            self.dx = torch.zeros_like(self.y)
+        self.last = l
+        if dx is None:
+            return None
+        self.dx[l - 1] = dx.flatten()
+        return torch.mv(self.y[:l], self.dx[l - 1])
+
+    def gradient(self, k: int, l: int) -> Tensor:
+        """Of y_k, all of whose x are at l or above."""
+        assert self.dx is not None
+        return torch.mv(self.dx[l - 1 :].t(), self.weights[l - 1 :, k].to(self.dx.dtype))
+
+
+class _Put(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, states: _States, k: int) -> Tensor:
+        return states.place(y, k)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return grad, None, None
+
+
+class _Read(torch.autograd.Function):
+    """(x_l, an empty tensor that the next one takes): it makes x_{l+1} come before x_l in the backward pass, whatever lies between."""
+
+    @staticmethod
+    def forward(ctx: Any, row: Tensor, states: _States, above: Tensor | None, *new: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.states, ctx.l, ctx.shape = states, len(row), new[0].shape
+        ctx.set_materialize_grads(False)
+        with torch.autocast(row.device.type, enabled=False):
+            return states.sum(ctx.l, new[0]), new[0].new_empty(0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+        l, first = ctx.l, ctx.l - len(ctx.needs_input_grad) + 3
+        with torch.autocast(ctx.states.weights.device.type, enabled=False):
+            d_row = ctx.states.arrived(grad, l)
+            d_new = (ctx.states.gradient(k, l).view(ctx.shape) if ctx.needs_input_grad[3 + k - first] else None for k in range(first, l))
+            return d_row, None, None, *d_new
+
+
+@CONNECTIONS.register("dlcl")
+class Dlcl(Connection):
+    """x_{l+1} = sum_{k=0}^{l} W_{l+1,k} LN_k(h_k), LN_0 the identity (Wang et al. 2019, "Learning deep Transformer models", Eq. 5-6).
+
+    W is lower triangular, learned, not normalised; each row starts as the average. The stack's output is the last row's mixture. As in the
+    authors' code post-norm has its norms behind the sums instead: x_{l+1} = LN_l(sum_k W_{l+1,k} h_k), and W has L+1 squared entries, of
+    which those above the diagonal stay 0. y_k is kept once, whatever the number of layers that read it (models.connections.weighted).
+    """
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self.weight = nn.Parameter(torch.zeros(site.num_layers + 1, site.num_layers + 1))
+        self.norms = nn.ModuleList(site.layer_norm() for _ in range(site.num_layers))
+        self.pre = site.norm == "pre"
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        weight = torch.ones_like(self.weight, device="cpu").tril()
+        return weight / weight.sum(1, keepdim=True)
+
+    def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
+        y = self.norms[layer - 1](h) if self.pre else h
+        mix = RunningMix.of(self, history, lambda: self.weight)
+        return y if mix is None else mix.put(y, layer)
+
+    def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
+        mix, row = RunningMix.of(self, history, lambda: self.weight), self.weight[layer - 1, :layer]
+        x = torch.tensordot(row, torch.stack(history.kept), dims=1) if mix is None else mix.read(row)
+        return x if self.pre or layer == 1 else self.norms[layer - 2](x)
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """W; a reader is x_1 .. x_{L+1}, a source y_0 .. y_L."""
+        return {"layers": self.weight.masked_fill(torch.ones_like(self.weight).triu(1).bool(), torch.nan)}
+
+
+@CONNECTIONS.register("dwa")
+class Dwa(Connection):
+    """x_{l+1} = sum_{j<=l} a_lj h_j, h_j before it is mixed (Pagliardini et al. 2024, DenseFormer, Eq. 1): also behind the last layer.
+
+    The weights are learned, not normalised, and start as a_ll = 1, others 0: the plain network. A sum of one state is left out.
+
+    Args:
+        dilation: k of "k x p": a sum is over the states j = l modulo k.
+        period: p of "k x p": a sum stands behind every p-th layer alone.
+        keeps: all: a sum is over the outputs of all layers (the authors' package); units: over those of every p-th layer alone, counted so
+            for the dilation too (the authors' experiments).
+        where: all: a sum stands behind every layer that the period allows; top: behind the last layer alone.
+        rate: factor of the learning rate of the weights a.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        dilation: int = 1,
+        period: int = 1,
+        keeps: Literal["all", "units"] = "all",
+        where: Literal["all", "top"] = "all",
+        rate: float = 1.0,
+    ) -> None:
+        super().__init__(site)
+        layers, step = site.num_layers, period * dilation if keeps == "units" else dilation
+        self.rate, self.states = rate, layers + 1
+        mixed = [l for l in range(1, layers + 1) if l % period == 0 and (where == "all" or l == layers)]
+        self.sources = {l: list(range(l % step, l + 1, step)) for l in mixed if l >= step}
+        self.places = [l * self.states + j for l, js in self.sources.items() for j in js]
+        self.weight = nn.Parameter(torch.zeros(len(self.places)))
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        layers, k, p = site["num_layers"], options.get("dilation", 1), options.get("period", 1)
+        if options.get("where", "all") == "top" and (k, p) != (1, 1):
+            return f"found dilation {k} and period {p} with where top; expected 1 and 1"
+        step = k * p if options.get("keeps", "all") == "units" else k
+        if not any(l % p == 0 and l >= step for l in range(1, layers + 1)):
+            return f"found dilation {k} and period {p} in {layers} layers, where no sum has two states; expected less"
+        return cls.check_rate(options)
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        return torch.tensor([float(place % self.states == place // self.states) for place in self.places])
+
+    def rows(self) -> Tensor:
+        """a_lj as a matrix [L + 1, L + 1], 0 where there is none."""
+        zeros = self.weight.new_zeros(self.states**2)
+        return zeros.index_put((torch.tensor(self.places, device=zeros.device),), self.weight).unflatten(0, (self.states, self.states))
+
+    def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
+        mix = RunningMix.of(self, history, self.rows)
+        return h if mix is None else mix.put(h, layer)
+
+    def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
+        l, mix = layer - 1, RunningMix.of(self, history, self.rows)
+        if l not in self.sources:
+            return history.kept[l]
+        if mix is not None:
+            return mix.read(mix.weights[l, : l + 1])
+        rows = self.rows()
+        return torch.stack([rows[l, j] * history.kept[j] for j in self.sources[l]]).sum(0)
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """a; a reader is x_1 .. x_{L+1}, a source h_0 .. h_L."""
+        states, places = self.states, torch.tensor(self.places)
+        return {"layers": self.weight.new_full((states**2,), torch.nan).index_put((places,), self.weight).unflatten(0, (states, states))}
+
+
+@CONNECTIONS.register("corrector")
+class Corrector(Connection):
+    """c_l = L_l(sum_{j<l} A_lj y_j + A_ll LN'_l(p_l)), y_l = LN_l(c_l), y_0 = h_0, x_{l+1} = sum_{j<=l} B_lj y_j (Li et al. 2024).
+
+    p_l is what layer l predicts from x_l (in the paper by `layer: runge_kutta`, coefficients ema). The layer runs once more, with the same
+    weights, on its prediction beside the layers below; what it gives takes the prediction's place. A and B are [L+1, L+1] and their rows
+    start as averages; entries without a state stay. The authors' code reads B where its definition is commented out.
+    """
+
+    corrects = True
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        states = site.num_layers + 1
+        self.predicted, self.weight = nn.Parameter(torch.zeros(states, states)), nn.Parameter(torch.zeros(states, states))
+        self.prediction_norms = nn.ModuleList(site.layer_norm() for _ in range(site.num_layers))
+        self.norms = nn.ModuleList(site.layer_norm() for _ in range(site.num_layers))
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        return None if site["norm"] == "pre" else f"found norm {site['norm']}; expected pre with connection corrector"
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        weight = torch.ones(self.weight.shape).tril()
+        return weight / weight.sum(1, keepdim=True)
+
+    def corrected(self, layer: int, h: Tensor, history: History) -> Tensor:
+        return self._mixed(self.predicted[layer], [*history.kept, self.prediction_norms[layer - 1](h)])
+
+    def keep(self, layer: int, h: Tensor, history: History) -> Tensor:
+        y: Tensor = self.norms[layer - 1](h)
+        return y
+
+    def forward(self, layer: int, history: History, flow: Flow) -> Tensor:
+        return history.kept[0] if layer == 1 else self._mixed(self.weight[layer - 1], history.kept)
+
+    @staticmethod
+    def _mixed(row: Tensor, states: list[Tensor]) -> Tensor:
+        return torch.tensordot(row[: len(states)], torch.stack(states), dims=1)
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """A and B; a reader is c_l or x_{l+1}, a source y_0 .. y_L, of A the prediction for y_l."""
+        above = torch.ones_like(self.weight).triu(1).bool()
+        above[0] = True
+        return {name: w.masked_fill(above, torch.nan) for name, w in (("corrected", self.predicted), ("layers", self.weight))}

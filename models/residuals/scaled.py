@@ -1,0 +1,188 @@
+"""Residuals of one stream with factors of their own, and deep delta learning."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from models.dropout import Dropout
+from models.precision import full_precision
+from models.registry import RESIDUALS
+from models.seams import Residual
+from models.site import Site
+
+
+class Scale(nn.Module):
+    """A learned factor, 0 at the start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.zeros(1))
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        return torch.zeros(1)
+
+
+@RESIDUALS.register("rezero")
+class ReZero(Residual):
+    """x + a y, a = 0 at the start, without any norm, the stack's last one included (Bachlechner et al. 2020, Eq. 1).
+
+    Args:
+        per: sublayer: each sub-layer has its own a; layer: those of a layer share one (the authors' package).
+        norms: none: there is no norm; keep: the norms stay where the model has them (the Transformer-Clinic's "ReZero + Post-LN").
+        rate: factor of the learning rate of this component's own parameters.
+    """
+
+    starts_as_identity = True
+
+    def __init__(
+        self, site: Site, *, per: Literal["sublayer", "layer"] = "sublayer", norms: Literal["none", "keep"] = "none", rate: float = 1.0
+    ) -> None:
+        super().__init__(site)
+        self.rate = rate
+        self.scale = Scale() if per == "sublayer" else site.shared.setdefault(f"rezero.{site.side}.{site.layer}", Scale())
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        if options.get("norms", "none") == "none" and site["norm"] != "pre":
+            return f"found norms none with norm {site['norm']}; expected norm pre, which has none then, or norms keep"
+        return cls.check_rate(options)
+
+    @classmethod
+    def order(cls, norm: str, **options: Any) -> str:
+        return "none" if options.get("norms", "none") == "none" else norm
+
+    def write(self, s: Tensor, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
+        alpha: Tensor = self.scale.alpha  # type: ignore[assignment]
+        return s + alpha * drop(y)
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        alpha: Tensor = self.scale.alpha  # type: ignore[assignment]
+        one = torch.ones_like(alpha)
+        return {"read": one, "keep": one[:, None], "write": alpha}
+
+
+@RESIDUALS.register("deepnorm")
+class DeepNorm(Residual):
+    """LN(alpha x + y); initial values of the maps of values, attention's output and the FFN times beta (Wang et al. 2022, DeepNet, Fig. 2).
+
+    N encoder and M decoder layers: alpha = .81 (N^4 M)^(1/16), beta = .87 (N^4 M)^(-1/16) in the encoder, alpha = (3M)^(1/4),
+    beta = (12M)^(-1/4) in the decoder. The paper draws Xavier normal, the model's `init` stays here.
+
+    Args:
+        gain: the encoder's beta. paper: with the factor .87; torchscale: with 1.15, as the authors' code has it.
+    """
+
+    norms = ("post",)
+    starts_as_identity = True  # beta, a part of the method, would do nothing to maps of zero
+
+    def __init__(self, site: Site, *, gain: Literal["paper", "torchscale"] = "paper") -> None:
+        super().__init__(site)
+        n, m = site.config.encoder.num_layers, site.config.decoder.num_layers
+        both = (n**4 * m) ** (1 / 16)
+        encoder = site.side == "encoder"
+        self.alpha = 0.81 * both if encoder else (3 * m) ** 0.25
+        self.initial_gain = (0.87 if gain == "paper" else 1.15) / both if encoder else (12 * m) ** -0.25
+
+    def write(self, s: Tensor, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
+        return drop.add(self.alpha * s, y)
+
+
+@RESIDUALS.register("laurel")
+class Laurel(Residual):
+    """a y + b (x + B A x) (Menghani et al. 2025, LAuReL-RW, -LR and both; section 3).
+
+    (a, b) is `total` times the softmax or sigmoid of two logits, 0 at the start.
+
+    Args:
+        weights: whether a and b are learned; else they are 1.
+        rank: r of A [r, D] and B [D, r], B = 0 at the start (assumed); 0: neither is there.
+        squash: function of the two logits that a and b come from; the paper says "softmax or sigmoid".
+        total: factor of that function; 2 starts at a = b = 1 (the paper gives no scale).
+        rate: factor of the learning rate of this component's own parameters.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        weights: bool = True,
+        rank: int = 0,
+        squash: Literal["softmax", "sigmoid"] = "softmax",
+        total: float = 2.0,
+        rate: float = 1.0,
+    ) -> None:
+        super().__init__(site)
+        self.squash, self.total, self.rate = squash, total, rate
+        self.logits = nn.Parameter(torch.zeros(2)) if weights else None
+        self.inner = nn.Linear(site.d_model, rank, bias=False) if rank else None
+        self.outer = nn.Linear(rank, site.d_model, bias=False) if rank else None
+        if self.outer is not None:
+            self.outer.starts_at_zero = True  # type: ignore[assignment]
+
+    @classmethod
+    def check(cls, site: dict[str, Any], **options: Any) -> str | None:
+        if not options.get("weights", True) and not options.get("rank", 0):
+            return "found weights false and rank 0, which is residual plain; expected weights true or rank 1 or more"
+        total = options.get("total", 2.0)
+        return cls.check_rate(options) if total > 0 else f"total is {total}; expected more than 0"
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        return torch.zeros(2)
+
+    def write(self, s: Tensor, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
+        if self.inner is not None and self.outer is not None:
+            s = s + self.outer(self.inner(s))
+        if self.logits is None:
+            return drop.add(s, y)
+        a, b = self.total * (self.logits.softmax(0) if self.squash == "softmax" else self.logits.sigmoid())
+        return a * drop(y) + b * s
+
+    def weights(self, s: Any = None) -> dict[str, Tensor]:
+        """Of the form without a low-rank map, which is no number a source."""
+        if self.logits is None or self.inner is not None:
+            return {}
+        a, b = self.total * (self.logits.softmax(0) if self.squash == "softmax" else self.logits.sigmoid())
+        return {"read": torch.ones_like(a)[None], "keep": b[None, None], "write": a[None]}
+
+
+@RESIDUALS.register("delta")
+class Delta(Residual):
+    """x + beta (v - k^T x) k, k = y / |y|, beta = 2 s(w_b^T LN(x) + b), v = 4 s(w_v^T x + c) (Zhang 2026, deep delta learning, d_v = 1).
+
+    Of y only the direction counts. b = c = 0 at the start, so that beta is about 1; w N(0, .5 / sqrt(D)) (authors' code). Numbers in fp32.
+    The code's expanded state of d_v columns, read by a convolution over time, is not here.
+
+    Args:
+        value: learned: v = 4 s(w_v^T x + c); constant: v = 2.
+        rate: factor of the learning rate of this component's own parameters.
+    """
+
+    norms = ("pre",)
+
+    def __init__(self, site: Site, *, value: Literal["learned", "constant"] = "learned", rate: float = 1.0) -> None:
+        super().__init__(site)
+        self.rate = rate
+        d, learned = site.d_model, value == "learned"
+        self.step, self.step_bias = nn.Parameter(torch.zeros(d)), nn.Parameter(torch.zeros(1))
+        self.value = nn.Parameter(torch.zeros(d)) if learned else None
+        self.value_bias = nn.Parameter(torch.zeros(1)) if learned else None
+
+    def initialise(self, name: str, generator: torch.Generator) -> Tensor:
+        if name.endswith("bias"):
+            return torch.zeros(1)
+        d = len(self.step)
+        return torch.empty(d).normal_(0.0, 0.5 * d**-0.5, generator=generator)
+
+    def write(self, s: Tensor, y: Tensor, x: Tensor, drop: Dropout) -> Tensor:
+        y = drop(y)
+        with full_precision(s):
+            s, y, x = s.float(), y.float(), x.float()
+            k = y * (y.square().sum(-1, keepdim=True) + 1e-6).rsqrt()
+            beta = 2.0 * torch.sigmoid((x * self.step).sum(-1, keepdim=True) + self.step_bias)
+            v: Tensor | float = 2.0
+            if self.value is not None and self.value_bias is not None:
+                v = 4.0 * torch.sigmoid((s * self.value).sum(-1, keepdim=True) + self.value_bias)
+            return s + beta * (v - (k * s).sum(-1, keepdim=True)) * k
