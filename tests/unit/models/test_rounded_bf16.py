@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models import rounded_bf16
+from models import precision
 from models.loss import label_smoothed_loss
 from models.paths import PATHS
 from models.precision import operand
@@ -24,7 +24,7 @@ BF16 = torch.bfloat16
 def no_units(monkeypatch):
     """As on a processor without bf16 units, on any."""
     monkeypatch.setattr(rounded_bf16, "has_bf16_units", lambda: False)
-    library = rounded_bf16._install() if rounded_bf16._LIBRARY is None else None
+    library = precision._install() if precision._LIBRARY is None else None
     yield
     if library is not None:
         library._destroy()
