@@ -23,7 +23,7 @@ BF16 = torch.bfloat16
 @pytest.fixture(autouse=True)
 def no_units(monkeypatch):
     """As on a processor without bf16 units, on any."""
-    monkeypatch.setattr(rounded_bf16, "has_bf16_units", lambda: False)
+    monkeypatch.setattr(precision, "has_bf16_units", lambda: False)
     library = precision._install() if precision._LIBRARY is None else None
     yield
     if library is not None:

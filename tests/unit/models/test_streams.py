@@ -13,7 +13,7 @@ import torch
 
 from models import build
 from models.residuals.depth_attention import DepthMix, State
-from models.residuals.hyper import Hyper, normed_product, read, write
+from models.residuals.hyper import Hyper, normed_product, read_streams, write_streams
 from models.residuals.manifold import ManifoldHyper, sinkhorn
 from tests.unit.models.model_cases import VOCAB, batch, off_start
 from tests.unit.models.residual_cases import both, hidden, model_of, problems, sublayer, x_and_y
@@ -296,8 +296,8 @@ def numbers(*shape: int) -> torch.Tensor:
 PRODUCTS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "rms": (lambda s, w: normed_product(s, w, 1e-3), (numbers(2, 3, 5), numbers(5, 2))),
     "centred": (lambda s, w: normed_product(s, w, 1e-3, centred=True), (numbers(2, 3, 5), numbers(5, 2))),
-    "read": (read, (numbers(2, 3, 5), numbers(2, 3))),
-    "write": (write, (numbers(2, 3, 5), numbers(2, 3, 3), numbers(2, 3), numbers(2, 5))),
+    "read": (read_streams, (numbers(2, 3, 5), numbers(2, 3))),
+    "write": (write_streams, (numbers(2, 3, 5), numbers(2, 3, 3), numbers(2, 3), numbers(2, 5))),
     "rows": (lambda r: sinkhorn(r, 3, (-2, -1)), (numbers(2, 3, 3),)),
     "columns": (lambda r: sinkhorn(r, 2, (-1, -2)), (numbers(3, 3),)),
 }
