@@ -49,11 +49,6 @@ def of_component(cls: type) -> tuple[str, dict[str, str]]:
     return text, {name: " ".join(words.split()) for name, words in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def title_of(cls: type) -> str:
-    """Returns the first line of the docstring of a component's module, or else of its own."""
-    return ((sys.modules[cls.__module__].__doc__ or inspect.getdoc(cls) or "").strip().splitlines() or [""])[0]
-
-
 class _Described(GenerateJsonSchema):
     """Puts the description of every field of a section, and defaults that a factory makes, into its JSON schema."""
 

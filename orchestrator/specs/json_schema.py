@@ -59,8 +59,7 @@ def component_schema(registry: str, name: str) -> dict[str, Any]:
     cls, own = REGISTRIES[registry].get(name), schema(registry, name).model_json_schema()
     own["description"], texts = field_docs.of_component(cls)
     for option, key in own["properties"].items():
-        text = field_docs.title_of(cls) if option == "kind" else texts.get(option)
-        key |= {} if text is None else {"description": text}
+        key |= {"description": texts[option]} if option in texts else {}
     return own
 
 

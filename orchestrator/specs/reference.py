@@ -148,8 +148,8 @@ def _registry(registry: str, places: list[str], description: str) -> Iterator[st
     yield "| kind | option | type | default | description |\n|---|---|---|---|---|"
     for name in REGISTRIES[registry].names():
         found = component_schema(registry, name)
-        title, equation = (found["properties"]["kind"]["description"], found["description"].split("\n\n")[0])
-        yield f"| `{name}` | | | | {_text(title)} {_text(equation)} |"
+        equation = found["description"].split("\n\n")[0]
+        yield f"| `{name}` | | | | {_text(equation)} |"
         for option, key in found["properties"].items():
             if option != "kind":
                 default = "required" if option in found.get("required", []) else _default(key)
