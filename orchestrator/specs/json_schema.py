@@ -58,6 +58,7 @@ def component_schema(registry: str, name: str) -> dict[str, Any]:
     """Returns the JSON schema of a component, with the descriptions that its docstring gives."""
     cls, own = REGISTRIES[registry].get(name), schema(registry, name).model_json_schema()
     own["description"], texts = field_docs.of_component(cls)
+    texts["kind"] = own["description"].split("\n\n")[0]
     for option, key in own["properties"].items():
         key |= {"description": texts[option]} if option in texts else {}
     return own

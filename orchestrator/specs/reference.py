@@ -148,8 +148,7 @@ def _registry(registry: str, places: list[str], description: str) -> Iterator[st
     yield "| kind | option | type | default | description |\n|---|---|---|---|---|"
     for name in REGISTRIES[registry].names():
         found = component_schema(registry, name)
-        equation = found["description"].split("\n\n")[0]
-        yield f"| `{name}` | | | | {_text(equation)} |"
+        yield f"| `{name}` | | | | {_text(found['properties']['kind']['description'])} |"
         for option, key in found["properties"].items():
             if option != "kind":
                 default = "required" if option in found.get("required", []) else _default(key)
