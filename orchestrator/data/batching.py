@@ -65,12 +65,6 @@ class Batches:
             self._counts[size] = len(self._cut(self._sorted(_generator(self.seed, 0)), size))
         return self._counts[size]
 
-    def padding_share(self, e: int = 0) -> float:
-        """Share of padding among all positions of both sides in epoch e, in [0, 1)."""
-        batches = self.epoch(e)
-        padded = sum(len(b) * int(self.src[b].max() + self.tgt[b].max()) for b in batches)
-        return 1.0 - int(self.src.sum() + self.tgt.sum()) / padded if padded else 0.0
-
     def _sorted(self, rng: np.random.Generator) -> Indices:
         noise = rng.random((2, len(self.tgt)))
         tgt = np.floor(self.tgt + noise[0] * (1.0 + NOISE))

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def build(
     stats["vocab_sha256"] = {name: hashlib.sha256((out / f"{name}.vocab").read_bytes()).hexdigest() for name in names}
     if documents:
         segmenters = [DocumentSegmenter(segmenter, side) for segmenter, side in zip(segmenters, SIDES, strict=True)]
-    counts = _encode(_lines(work), segmenters, out, "train", data, True, lambda n: on_progress("encode", n, kept))
+    counts = _encode(zip(*map(_read, work), strict=True), segmenters, out, "train", data, True, lambda n: on_progress("encode", n, kept))
     if not counts["pairs"]:
         raise UserError(f"no training pair is left of {text.where('train')[0]} after filtering: {_counts(dropped | counts['dropped'])}")
     stats["splits"]["train"] = counts | {"dropped": dropped | counts["dropped"], "references": 1}
@@ -61,7 +61,8 @@ def _tokenise_train(data: DataSpec, text: FileText, tokenizers: list[Tokenizer],
     """Writes the tokenised pairs that pass `max_words`. Returns counts {kept, empty, max_words}."""
     counts = {"kept": 0, "empty": 0, "max_words": 0}
     done = 0
-    with _open_for_writing(work[0]) as src_out, _open_for_writing(work[1]) as tgt_out:
+    options: dict[str, Any] = {"mode": "w", "encoding": "utf-8", "newline": "\n"}
+    with work[0].open(**options) as src_out, work[1].open(**options) as tgt_out:
         for rows in _chunks(text.rows("train")):
             src, tgt = (t.tokenise(row[i] for row in rows) for i, t in enumerate(tokenizers))
             for s, t in zip(src, tgt, strict=True):
@@ -82,7 +83,7 @@ def _learn(data: DataSpec, languages: list[str], work: list[Path], count: int, u
     if subwords.joint:
         return [subword.learn(chain(_read(work[0]), _read(work[1])), 2 * count, subwords.kind, subwords.size, languages, user_symbols)] * 2
     if subwords.merges == "joint" and subwords.kind != "word":
-        both = subword.Pieces.learn(chain(_read(work[0]), _read(work[1])), 2 * count, subwords.kind, subwords.size, languages, user_symbols)
+        both = subword.learn(chain(_read(work[0]), _read(work[1])), 2 * count, subwords.kind, subwords.size, languages, user_symbols)
         return [subword.UsedPieces.from_text(both, _read(path), len(user_symbols)) for path in work]
     sides = zip(work, languages, strict=True)
     return [subword.learn(_read(path), count, subwords.kind, subwords.size, [language], user_symbols) for path, language in sides]
@@ -160,18 +161,10 @@ def _too_long(src: int, tgt: int, data: DataSpec) -> str | None:
     return None
 
 
-def _open_for_writing(path: Path) -> TextIO:
-    return path.open("w", encoding="utf-8", newline="\n")
-
-
 def _read(path: Path) -> Iterator[str]:
     with path.open(encoding="utf-8", newline="\n") as file:
         for line in file:
             yield line.removesuffix("\n")
-
-
-def _lines(work: list[Path]) -> Iterator[tuple[str, str]]:
-    return zip(_read(work[0]), _read(work[1]), strict=True)
 
 
 def _chunks(items: Iterable[T]) -> Iterator[list[T]]:

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.data import corpus, text_form
+from orchestrator.data import corpus, expected_text, text_form
 from orchestrator.data.hashes import file_hash
 from orchestrator.data.text import FileText, text_of
 from orchestrator.errors import UserError
-from orchestrator.specs.corpora import REQUIRED, CorpusEntry, Split
+from orchestrator.specs.corpora import REQUIRED, CorpusEntry
 
 
 @dataclass
@@ -59,6 +59,10 @@ def check(entry: CorpusEntry, data_dir: Path | None) -> Report:
     else:
         _check_files(entry, data_dir, report, sources)
     _check_overlap(report, sources)
+    lines = [] if report.problems or entry.csv is not None else [name for name in report.splits if name in entry.splits]
+    sums = {name: [file_hash(path) for path in entry.locate(name, data_dir)] for name in lines if entry.splits[name].sha256}
+    pairs = {name: split.pairs for name, split in report.splits.items()}
+    report.warnings += expected_text.differences(entry, {"pairs": pairs, "sha256": sums})
     report.warnings += text_form.warnings(entry, data_dir)
     return report
 
@@ -72,16 +76,16 @@ def _check_files(entry: CorpusEntry, data_dir: Path | None, report: Report, sour
             if name not in REQUIRED:
                 report.warnings.append(entry.missing_message([name], data_dir))
         elif entry.csv is not None:
-            _check_records(FileText(entry, data_dir, []), name, report, sources, split.pairs)
+            _check_records(FileText(entry, data_dir, []), name, report, sources)
         elif (same := seen.setdefault(tuple(split.files), name)) == name:
-            _check_lines(name, split, entry.locate(name, data_dir), report, sources)
+            _check_lines(name, entry.locate(name, data_dir), report, sources)
         else:
             report.splits[name] = report.splits[same]
             if same in ("train", "valid"):
                 sources[name] = sources[same]
 
 
-def _check_lines(name: str, split: Split, paths: list[Path], report: Report, sources: dict[str, set[bytes]]) -> None:
+def _check_lines(name: str, paths: list[Path], report: Report, sources: dict[str, set[bytes]]) -> None:
     """Checks a split in files with one sentence a line."""
     marks: set[bytes] = set()
     files = [corpus.inspect(path, (lambda line: marks.add(_hash(line))) if i == 0 else None) for i, path in enumerate(paths)]
@@ -92,16 +96,10 @@ def _check_lines(name: str, split: Split, paths: list[Path], report: Report, sou
             report.add_empty(name, file.empty_message())
     lines, source, target = files[0].lines, files[0].words, files[1].words
     report.splits[name] = SplitReport(lines, len(files) - 1, source, target, max(file.longest for file in files))
-    if split.pairs is not None and lines != split.pairs:
-        report.warnings.append(f"{paths[0]}: {lines:,} lines; {split.pairs:,} are usual for {report.corpus} {name}")
-    if split.sha256 is not None and not any(file.errors for file in files):
-        for path, expected in zip(paths, split.sha256, strict=True):
-            if (found := file_hash(path)) != expected:
-                report.warnings.append(f"{path}: sha256 {found[:16]}.. is not the usual {expected[:16]}..; figures may not compare")
 
 
-def _check_records(text: FileText, name: str, report: Report, sources: dict[str, set[bytes]], usual: int | None = None) -> None:
-    """Checks a split that is generated or in a CSV file. usual: number of records that the entry expects."""
+def _check_records(text: FileText, name: str, report: Report, sources: dict[str, set[bytes]]) -> None:
+    """Checks a split that is generated or in a CSV file."""
     path, words, marks, empty, equal = text.where(name)[0], [], set(), [], 0
     try:
         for number, (source, reference) in enumerate(text.rows(name), 1):
@@ -123,8 +121,6 @@ def _check_records(text: FileText, name: str, report: Report, sources: dict[str,
         report.add_empty(name, f"{path}: {len(empty):,} of the records of {name} have an empty text, {first}")
     sources[name] = marks
     report.splits[name] = SplitReport(len(words), 1, sum(a for a, _ in words), sum(b for _, b in words), max(map(max, words)))
-    if usual not in (None, len(words)):
-        report.warnings.append(f"{path}: {len(words):,} records; {usual:,} are usual for {report.corpus} {name}")
 
 
 def problems_of(files: Sequence[corpus.FileReport]) -> list[str]:

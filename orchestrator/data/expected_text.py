@@ -43,9 +43,14 @@ def of_files(entry: CorpusEntry, data_dir: Path | None, splits: Collection[str])
 def unexpected(corpus: str | CorpusFiles, text: Mapping[str, Any]) -> list[str]:
     """A line for each split that differs from its catalogue entry; none for a corpus without an entry."""
     try:
-        entry = load_entry(corpus)
+        return differences(load_entry(corpus), text)
     except UserError:
         return []
+
+
+def differences(entry: CorpusEntry, text: Mapping[str, Any]) -> list[str]:
+    """A line for each split of the text that differs from the entry."""
+    corpus = entry.name
     pairs, sums = text.get("pairs") or {}, text.get("sha256") or {}
     lines = []
     for name, split in entry.splits.items():

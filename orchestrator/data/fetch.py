@@ -1,6 +1,6 @@
-"""`nmt-ablate data get NAME`: fetches a corpus from HuggingFace, mtdata or sacreBLEU and writes it in the layout of its entry.
+"""`nmt-ablate data get NAME`: fetches a corpus from HuggingFace or sacreBLEU and writes it in the layout of its entry.
 
-The libraries of the first two are optional. Without them, or without a network, the error is one line.
+HuggingFace's library is optional. Without it, or without a network, the error is one line.
 """
 
 from __future__ import annotations
@@ -8,11 +8,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-import os
 import secrets
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,11 +16,10 @@ from typing import Any
 from orchestrator.data import senteval
 from orchestrator.data.corpus import iter_lines
 from orchestrator.errors import UserError
-from orchestrator.specs.corpora import REQUIRED, CorpusEntry, Generated, HuggingFace, MtData, SacreBleu, Source, User, load_entry
+from orchestrator.specs.corpora import REQUIRED, CorpusEntry, Generated, HuggingFace, SacreBleu, Source, User, load_entry
 
 Progress = Callable[[str], None]
 Rows = Iterable[tuple[str, ...]]
-THREE = {"de": "deu", "en": "eng", "zh": "zho", "fr": "fra", "tr": "tur"}
 
 
 def get(name: str, data_dir: Path | None, on_progress: Progress | None = None) -> list[Path]:
@@ -55,7 +50,7 @@ def get(name: str, data_dir: Path | None, on_progress: Progress | None = None) -
         for source in sources:
             try:
                 log(f"{name}: {split} from {source.kind}")
-                written += _write(entry, data_dir, split, _rows(entry, source, split))
+                written += _write(entry, data_dir, split, _rows(source, split))
                 reasons = []
                 break
             except UserError as error:
@@ -99,13 +94,11 @@ def _write(entry: CorpusEntry, data_dir: Path, split: str, rows: Rows) -> list[P
     return paths
 
 
-def _rows(entry: CorpusEntry, source: Source, split: str) -> Iterator[tuple[str, ...]]:
+def _rows(source: Source, split: str) -> Iterator[tuple[str, ...]]:
     """Yields source and references of each pair. Raises UserError if the library fails."""
     try:
         if isinstance(source, HuggingFace):
             yield from _huggingface(source, split)
-        elif isinstance(source, MtData):
-            yield from _mtdata(entry, source, split)
         elif isinstance(source, SacreBleu):
             yield from _sacrebleu(source, split)
     except UserError:
@@ -128,25 +121,6 @@ def _huggingface(source: HuggingFace, split: str) -> Iterator[tuple[str, ...]]:
     for record in table:
         texts = record[source.field] if source.field else record
         yield texts[source.columns["src"]], texts[source.columns["tgt"]]
-
-
-def _mtdata(entry: CorpusEntry, source: MtData, split: str) -> Iterator[tuple[str, ...]]:
-    """Uses the command line of mtdata, because its Python interface changes between versions."""
-    try:
-        import mtdata  # noqa: F401
-    except ImportError:
-        raise UserError("needs mtdata; install it with: pip install mtdata") from None
-    languages = [THREE.get(language, language) for language in (entry.src, entry.tgt)]
-    with tempfile.TemporaryDirectory(prefix="nmt-ablate-mtdata-") as folder:
-        command = [sys.executable, "-m", "mtdata", "get", "-l", "-".join(languages), "-tr", *source.splits[split], "--merge", "-o", folder]
-        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONUTF8": "1"}, check=False)
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise UserError(f"mtdata failed; is there a network? ({last[:200]})")
-        found = [next(iter(sorted(Path(folder).rglob(f"train.{language}"))), None) for language in languages]
-        if found[0] is None or found[1] is None:
-            raise UserError(f"mtdata wrote no train.{languages[0]} and train.{languages[1]}")
-        yield from zip(iter_lines(found[0]), iter_lines(found[1]), strict=True)
 
 
 def _sacrebleu(source: SacreBleu, split: str) -> Iterator[tuple[str, ...]]:

@@ -54,11 +54,6 @@ class Pairs:
         """Tokens of each target without BOS and EOS. [N]"""
         return np.diff(self.tgt_offsets)
 
-    @property
-    def lengths(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Source and target lengths, [N] each."""
-        return self.src_lengths, self.tgt_lengths
-
     def __getitem__(self, i: int) -> tuple[list[int], list[int]]:
         """Source and target ids of pair i."""
         if not 0 <= i < len(self):

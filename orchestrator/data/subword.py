@@ -9,8 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -54,47 +53,6 @@ class Pieces:
     def save(self, path: Path) -> None:
         path.write_bytes(self.proto)
 
-    @classmethod
-    def learn(
-        cls,
-        lines: Iterable[str],
-        count: int,
-        kind: Literal["bpe", "unigram"],
-        size: int,
-        languages: list[str],
-        user_symbols: Sequence[str] = (),
-    ) -> Pieces:
-        """Learns from `count` lines. user_symbols: extra pieces, ids from 4. Raises UserError for no words or `size` below the alphabet."""
-        import sentencepiece
-
-        interval = -(-count // MAX_LEARNED)
-        extra: dict[str, Any] = {"user_defined_symbols": list(user_symbols)} if user_symbols else {}
-        model = io.BytesIO()
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(_subsample(lines, max(interval, 1))),
-                model_writer=model,
-                model_type=kind,
-                vocab_size=size,
-                hard_vocab_limit=False,
-                character_coverage=0.9995 if any(language in LARGE_ALPHABETS for language in languages) else 1.0,
-                normalization_rule_name="identity",
-                pad_id=PAD,
-                unk_id=UNK,
-                bos_id=BOS,
-                eos_id=EOS,
-                **extra,
-                input_sentence_size=0,
-                shuffle_input_sentence=False,
-                num_threads=1,
-                max_sentence_length=65536,
-                minloglevel=3,
-            )
-        except (RuntimeError, OSError) as error:
-            reason = " ".join(str(error).split())
-            raise UserError(f"cannot learn a {kind} vocabulary of {size} pieces: {reason.rpartition(')] ')[2] or reason}") from None
-        return cls(model.getvalue())
-
 
 class UsedPieces:
     """The pieces of a model that occur in the text of one side, renumbered after the specials; other pieces are UNK.
@@ -102,7 +60,7 @@ class UsedPieces:
     Gives two sides with joint merges separate vocabularies (subword-nmt's joint codes, fairseq's dictionaries).
     """
 
-    def __init__(self, pieces: Pieces, piece_ids: Sequence[int]) -> None:
+    def __init__(self, pieces: Segmenter, piece_ids: Sequence[int]) -> None:
         """piece_ids: the model's id for each new id, the specials first."""
         self.pieces, self.piece_ids = pieces, list(piece_ids)
         self.ids = {old: new for new, old in enumerate(self.piece_ids)}
@@ -119,9 +77,9 @@ class UsedPieces:
         path.with_suffix(USED).write_text(json.dumps(self.piece_ids), encoding="utf-8")
 
     @classmethod
-    def from_text(cls, pieces: Pieces, lines: Iterable[str], user_symbols: int = 0) -> UsedPieces:
+    def from_text(cls, pieces: Segmenter, lines: Iterable[str], user_symbols: int = 0) -> UsedPieces:
         """Finds the pieces used in `lines`. user_symbols: number of pieces after the specials that are always included."""
-        used = {i for chunk in _chunks(lines, 4096) for line in pieces.encode(chunk) for i in line}
+        used = {i for text in lines for line in pieces.encode([text]) for i in line}
         return cls(pieces, sorted(used | set(range(len(SPECIALS) + user_symbols))))
 
 
@@ -163,8 +121,41 @@ def learn(
     languages: list[str],
     user_symbols: Sequence[str] = (),
 ) -> Segmenter:
-    """Learns a segmenter of at most `size` ids, including specials and `user_symbols` (ids from 4), from `count` training lines."""
-    return Words.learn(lines, size, user_symbols) if kind == "word" else Pieces.learn(lines, count, kind, size, languages, user_symbols)
+    """Learns a segmenter of at most `size` ids, including specials and `user_symbols` (ids from 4), from `count` training lines.
+
+    Raises UserError for no words or a `size` below the alphabet.
+    """
+    if kind == "word":
+        return Words.learn(lines, size, user_symbols)
+    import sentencepiece
+
+    interval = -(-count // MAX_LEARNED)
+    extra: dict[str, Any] = {"user_defined_symbols": list(user_symbols)} if user_symbols else {}
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(line for number, line in enumerate(lines) if number % max(interval, 1) == 0 and line),
+            model_writer=model,
+            model_type=kind,
+            vocab_size=size,
+            hard_vocab_limit=False,
+            character_coverage=0.9995 if any(language in LARGE_ALPHABETS for language in languages) else 1.0,
+            normalization_rule_name="identity",
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            **extra,
+            input_sentence_size=0,
+            shuffle_input_sentence=False,
+            num_threads=1,
+            max_sentence_length=65536,
+            minloglevel=3,
+        )
+    except (RuntimeError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"cannot learn a {kind} vocabulary of {size} pieces: {reason.rpartition(')] ')[2] or reason}") from None
+    return Pieces(model.getvalue())
 
 
 def load(path: Path, kind: Literal["bpe", "unigram", "word"]) -> Segmenter:
@@ -175,15 +166,5 @@ def load(path: Path, kind: Literal["bpe", "unigram", "word"]) -> Segmenter:
     return UsedPieces(pieces, json.loads(used.read_text(encoding="utf-8"))) if used.is_file() else pieces
 
 
-def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    source = iter(lines)
-    while chunk := list(islice(source, size)):
-        yield chunk
-
-
 def _without_specials(ids: list[int]) -> list[int]:
     return [i for i in ids if i not in (PAD, BOS, EOS)]
-
-
-def _subsample(lines: Iterable[str], interval: int) -> Iterator[str]:
-    return (line for number, line in enumerate(lines) if number % interval == 0 and line)

@@ -96,13 +96,6 @@ class HuggingFace(Strict):
     columns: dict[Literal["src", "tgt"], str]
 
 
-class MtData(Strict):
-    """Corpora from mtdata; `splits` maps each split to mtdata ids, concatenated in this order."""
-
-    kind: Literal["mtdata"]
-    splits: dict[Name, list[str]]
-
-
 class SacreBleu(Strict):
     """Test sets from sacreBLEU; `splits` maps our splits to its names, `langpair` uses its notation."""
 
@@ -125,7 +118,7 @@ class Generated(Strict):
     parameters: ToyParams = ToyParams()
 
 
-Source = Annotated[HuggingFace | MtData | SacreBleu | User | Generated, Field(discriminator="kind")]
+Source = Annotated[HuggingFace | SacreBleu | User | Generated, Field(discriminator="kind")]
 
 
 class Documents(Strict):

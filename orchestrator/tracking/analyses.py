@@ -16,7 +16,7 @@ from typing import Any
 from filelock import FileLock
 
 from orchestrator.files import atomic
-from orchestrator.tracking.store import MlflowStore, StoredRun
+from orchestrator.tracking.store import MlflowStore
 
 
 def record(results: Path, name: str, kind: str, files: Sequence[Path], params: Mapping[str, Any], tags: Mapping[str, str]) -> Path:
@@ -49,9 +49,8 @@ def project(results: Path, uri: str | None = None, selected: Path | None = None)
     if notes:
         store = MlflowStore(Path(results), uri)
         with FileLock(store.lock("analyses")):
-            stored = _stored_runs(store)
             for note in notes:
-                _project(store, note, stored.get(note["id"], []))
+                _project(store, note)
     return len(notes), problems
 
 
@@ -59,27 +58,20 @@ def notes_of(results: Path) -> Path:
     return Path(results) / ".tracking" / "analyses"
 
 
-def _project(store: MlflowStore, note: dict[str, Any], runs: list[Any]) -> None:
+def _project(store: MlflowStore, note: dict[str, Any]) -> None:
     """Writes the run's identity first and the tag `nmt.projected` last, so that the next call completes an interrupted one."""
+    runs = store.find({"nmt.kind": "analysis", "nmt.analysis": note["id"]})
     for duplicate in runs[1:]:
         store.delete(duplicate.info.run_id)
     content = str(note["content"])
     if runs and runs[0].data.tags.get("nmt.projected") == content:
         return
     tags = {"nmt.kind": "analysis", "nmt.analysis": note["id"], "nmt.analysis_kind": note["kind"]}
-    run: StoredRun = store.adopt(runs[0]) if runs else store.create(note["name"], tags, note["time"])
+    run = store.adopt(runs[0]) if runs else store.create(note["name"], tags, note["time"])
     store.write_artifacts(run, {path.name: path for path in map(Path, note["files"]) if path.is_file()})
     store.write_status(run, "FINISHED", note["time"])
     tags |= {f"nmt.{name}": value for name, value in note["tags"].items()}
     store.write(run, spec=note["params"], tags=tags | {"nmt.projected": content})
-
-
-def _stored_runs(store: MlflowStore) -> dict[str, list[Any]]:
-    """The runs of each analysis by identity, oldest first."""
-    found: dict[str, list[Any]] = {}
-    for run in store.find({"nmt.kind": "analysis"}):
-        found.setdefault(run.data.tags.get("nmt.analysis", ""), []).append(run)
-    return found
 
 
 def _read(paths: Sequence[Path]) -> tuple[list[dict[str, Any]], list[str]]:

@@ -5,8 +5,6 @@ All of it is a function of the finished runs in the order of their ends, so that
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -34,23 +32,14 @@ class Finished:
     figures: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Overview:
-    """Points and tags of the sweep's run, and its table as CSV."""
-
-    points: list[Point]
-    tags: dict[str, str]
-    table: str
-
-
 def row_names(sweep: SweepRecord) -> dict[str, str]:
     """Address -> name in the UI: the row, then its table where the sweep has several."""
     tables = {_table(row.id) for row in sweep.rows}
     return {row.id: "/".join(row.id.split("/")[2:]) + (f" ({_table(row.id)})" if len(tables) > 1 else "") for row in sweep.rows}
 
 
-def overview(sweep: SweepRecord, runs: Iterable[Finished], states: Iterable[str]) -> Overview:
-    """runs: those with a result; states: of every row and seed."""
+def overview(sweep: SweepRecord, runs: Iterable[Finished], states: Iterable[str]) -> tuple[list[Point], dict[str, str]]:
+    """Points and tags of the sweep's run. runs: those with a result; states: of every row and seed."""
     ended = sorted((run for run in runs if run.state in FINAL), key=lambda run: (run.end, run.row, run.seed))
     names = list(dict.fromkeys(row_names(sweep).values()))
     by_row: dict[str, list[Finished]] = {name: [] for name in names}
@@ -66,7 +55,7 @@ def overview(sweep: SweepRecord, runs: Iterable[Finished], states: Iterable[str]
             points.append(Point(f"rows/{run.row}", means[run.row], run.end, number))
     lines = [_line(row, own) for row, own in by_row.items()]
     tags = {"status": _progress(list(states)), "mlflow.note.content": _markdown(sweep, lines)}
-    return Overview(points, tags | ({"row": f"best: {best}"} if best else {}), _csv(lines))
+    return points, tags | ({"row": f"best: {best}"} if best else {})
 
 
 def rounded(value: float) -> float:
@@ -107,12 +96,6 @@ def _line(row: str, runs: list[Finished]) -> list[str]:
 
 def _markdown(sweep: SweepRecord, lines: list[list[str]]) -> str:
     rows = [HEADS, ["---"] + ["---:"] * 6 + ["---"], *(map(markdown, line) for line in lines[:MAX_ROWS])]
-    more = f"\n\n{len(lines) - MAX_ROWS} rows more: table.csv" if len(lines) > MAX_ROWS else ""
+    more = f"\n\n{len(lines) - MAX_ROWS} rows more" if len(lines) > MAX_ROWS else ""
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     return f"`{sweep.name}`: means over seeds, of finished runs\n\n{table}{more}"
-
-
-def _csv(lines: list[list[str]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([HEADS, *lines])
-    return text.getvalue()

@@ -1,8 +1,8 @@
 """MLflow as a projection of the ledger: a parent run per sweep, a child run per row and seed.
 
-Everything here is a function of files: writing is idempotent, and `reconcile` rebuilds what was deleted. Runs are found by their tags
-(`nmt.sweep`, `nmt.run`, `nmt.ledger`); of each metric only the points after the last logged step are written. The training loop only
-appends to its own files, from which a store that was down catches up later.
+Everything here is a function of the ledger's files and the store: writing is idempotent, and `reconcile` rebuilds what was deleted. Runs
+are found by their tags (`nmt.sweep`, `nmt.run`, `nmt.ledger`); of each metric only the points after the last logged step are written. The
+training loop only appends to its own files, from which a store that was down catches up later.
 
     state      done      stopped (ASHA)   diverged, failed   running   interrupted
     MLflow     FINISHED  FINISHED         FAILED             RUNNING   KILLED
@@ -12,23 +12,20 @@ The UI shows KILLED as a failure, which a run that ASHA stopped is not: the tag 
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from orchestrator.files import atomic
 from orchestrator.ledger.run_lock import owner
 from orchestrator.tracking.history import Point
 from orchestrator.tracking.overview import Finished, overview, rounded, row_names, words
 from orchestrator.tracking.pages import ARTIFACT, copy_page
-from orchestrator.tracking.source import FINAL, RunResult, SweepRecord, SweepRow, read_result, read_sweep, stamp
+from orchestrator.tracking.source import FINAL, RunResult, SweepRecord, SweepRow, read_result, read_sweep
 from orchestrator.tracking.store import MlflowStore, StoredRun
-from orchestrator.tracking.views import colours
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -50,21 +47,13 @@ FORMAT = 3
 
 
 @dataclass
-class _SweepRuns:
-    """A sweep's runs in the store. runs: as found; children: adopted or created by this process; finished: runs with a result, in any
-    state. All by `SweepRow.key`. names: of rows in the UI, by address; colours: by name.
-
-    fresh: searched in this call, so that no other writer of the ledger can have created more runs.
-    """
+class _Stored:
+    """A sweep's runs as found in the store, by `SweepRow.key`. names: of rows in the UI, by address; finished: runs with a result."""
 
     parent: StoredRun
+    names: dict[str, str]
     runs: dict[str, Run] = field(default_factory=dict)
-    children: dict[str, StoredRun] = field(default_factory=dict)
-    stamps: dict[str, Any] = field(default_factory=dict)
-    finished: dict[str, Finished] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
-    colours: dict[str, str] = field(default_factory=dict)
-    fresh: bool = True
+    finished: list[Finished] = field(default_factory=list)
 
 
 class Projector:
@@ -78,19 +67,13 @@ class Projector:
         self.results, self.roots = Path(results), [Path(results), *map(Path, mirrors)]
         self.store = MlflowStore(self.results, uri)
         self.written, self._progress = 0, progress
-        self._stored: dict[str, _SweepRuns] = {}
 
     def sync(self, sweep_id: str) -> Counter[str]:
         """Updates the store for a running sweep. Returns the number of rows in each state."""
         return self.project(read_sweep(self._file(sweep_id)), live=True)
 
     def finish_sweep(self, sweep_id: str) -> Counter[str]:
-        """Updates the store for a sweep that has ended: rows and parent get their final status.
-
-        On a server the runs are searched again, because a request repeated after a lost answer may have created a run twice.
-        """
-        if self.store.server:
-            self._stored.pop(sweep_id, None)
+        """Updates the store for a sweep that has ended: rows and parent get their final status."""
         return self.project(read_sweep(self._file(sweep_id)), live=False)
 
     def _file(self, sweep_id: str) -> Path:
@@ -100,19 +83,17 @@ class Projector:
         """`live`: a process runs the sweep. Rows without a final state are RUNNING if it is, or if a live process holds the run's lock."""
         try:
             with FileLock(self.store.lock(sweep.id)):
-                stored = self._stored.get(sweep.id) or self._look_up(sweep)
+                stored = self._look_up(sweep)
                 states = [self._row(sweep, stored, row, live=live) for row in sweep.rows]
                 self._parent(sweep, stored, states, live=live)
-                stored.fresh = False
                 return Counter(states)
         except BaseException:
-            self._stored.pop(sweep.id, None)
             self.store.close()
             raise
 
     # ------------------------------------------------------------ the parent
 
-    def _look_up(self, sweep: SweepRecord) -> _SweepRuns:
+    def _look_up(self, sweep: SweepRecord) -> _Stored:
         """Finds the sweep's runs, creates the parent, deletes duplicates, and marks runs of removed rows as superseded."""
         runs_found = self.store.search(sweep.id)
         parents = [run for run in runs_found if run.data.tags.get("nmt.kind") == "sweep"]
@@ -120,8 +101,7 @@ class Projector:
             parent = self.store.adopt(parents[0])
         else:
             parent = self.store.create(sweep.name, {"nmt.kind": "sweep", "nmt.sweep": sweep.id, "nmt.status": "running"}, sweep.started)
-        names = row_names(sweep)
-        stored = self._stored[sweep.id] = _SweepRuns(parent, names=names, colours=colours(names.values()))
+        stored = _Stored(parent, row_names(sweep))
         for run in parents[1:]:
             self.store.delete(run.info.run_id)
         row_keys = {row.key for row in sweep.rows}
@@ -140,62 +120,46 @@ class Projector:
                     self.store.write_status(superseded, "KILLED")
         return stored
 
-    def _parent(self, sweep: SweepRecord, stored: _SweepRuns, states: list[str], *, live: bool) -> None:
+    def _parent(self, sweep: SweepRecord, stored: _Stored, states: list[str], *, live: bool) -> None:
         counts = Counter(states)
         open_rows = sum(counts[state] for state in ("pending", "running", "interrupted"))
         state = "running" if live or counts["running"] else "interrupted" if open_rows else "done"
         tags = {f"nmt.{name}": str(counts[name]) for name in ("done", "stopped", "diverged", "failed")}
         tags |= {"nmt.status": state, "nmt.rows": str(len(sweep.rows)), "mlflow.source.name": "nmt-ablate"}
-        about = overview(sweep, stored.finished.values(), states)
-        tags["nmt.overview"] = hashlib.sha256(about.table.encode()).hexdigest()[:16]
-        if stored.parent.tags.get("nmt.overview") != tags["nmt.overview"]:
-            path = self.results / ".tracking" / sweep.id / "table.csv"
-            atomic.write_text(path, about.table)
-            self.store.write_artifacts(stored.parent, {path.name: path})
-        tags |= copy_page(self.store, stored.parent, sweep.id)
-        self.store.write(stored.parent, points=about.points, tags=tags | about.tags)
-        end = None if state == "running" else max((run.end for run in stored.finished.values()), default=sweep.started)
+        points, about = overview(sweep, stored.finished, states)
+        tags |= about | copy_page(self.store, stored.parent, sweep.id)
+        self.store.write(stored.parent, points=points, tags=tags)
+        end = None if state == "running" else max((run.end for run in stored.finished), default=sweep.started)
         if (stored.parent.status, stored.parent.end) != (STATUS[state], end):
             self.store.write_status(stored.parent, STATUS[state], end)
 
     # ------------------------------------------------------------ the children
 
-    def _row(self, sweep: SweepRecord, stored: _SweepRuns, row: SweepRow, *, live: bool) -> str:
+    def _row(self, sweep: SweepRecord, stored: _Stored, row: SweepRow, *, live: bool) -> str:
+        """Writes the run of a row. Returns the row's state."""
         if row.train is None:
             return "needs-data"
-        current = stamp(self.roots, row)
-        if current is None:
+        result = read_result(self.roots, row, sweep)
+        if result is None:
             return "pending"
-        active = live or self._is_active(row.train)
-        if stored.stamps.get(row.key) != (current, active):
-            result = read_result(self.roots, row, sweep)
-            if result is None:
-                return "pending"
-            state = result.state if result.state in FINAL or active else "interrupted"
-            self._write(sweep, stored, row, result, state)
-            note = words(state, result.tags.get("reason", ""))
-            figures = {name: value for name, value in result.figures.items() if state in FINAL}
-            stored.finished[row.key] = Finished(stored.names[row.id], row.seed, state, note, result.end or result.start, figures)
-            stored.stamps[row.key] = (current, active)
-        return stored.finished[row.key].state
+        active = live or owner(self.results / row.train[:16] / "lock") is not None
+        state = result.state if result.state in FINAL or active else "interrupted"
+        note = words(state, result.tags.get("reason", ""))
+        self._write(sweep, stored, row, result, state, note)
+        figures = {name: value for name, value in result.figures.items() if state in FINAL}
+        stored.finished.append(Finished(stored.names[row.id], row.seed, state, note, result.end or result.start, figures))
+        return state
 
-    def _is_active(self, train_key: str) -> bool:
-        return owner(self.results / train_key[:16] / "lock") is not None
-
-    def _write(self, sweep: SweepRecord, stored: _SweepRuns, row: SweepRow, result: RunResult, state: str) -> None:
+    def _write(self, sweep: SweepRecord, stored: _Stored, row: SweepRow, result: RunResult, state: str, note: str) -> None:
         """Writes `nmt.projected` with the last request and then the status, so that the next call completes an interrupted one."""
-        status = STATUS.get(state, "RUNNING")
+        status = STATUS[state]
         projected = f"{FORMAT}:{state}:{result.content}"
         run = stored.runs.get(row.key)
-        if (
-            run is not None
-            and row.key not in stored.children
-            and run.info.status == status
-            and run.data.tags.get("nmt.projected") == projected
-        ):
+        if run is not None and (run.info.status, run.data.tags.get("nmt.projected")) == (status, projected):
             return
-        child = self._child(sweep, stored, row, result)
-        store = self.store
+        store, name = self.store, stored.names[row.id]
+        tags = self._tags(sweep, stored, row)
+        child = store.create(f"{name} s{row.seed}", tags, result.start) if run is None else store.adopt(run)
         points = list(result.points)
         if status == "RUNNING":
             store.write_status(child, status)
@@ -203,11 +167,10 @@ class Projector:
             store.write_artifacts(child, result.artifacts)
         if state in FINAL:
             end = result.end or result.start  # without a step, so that the UI draws bars
-            points = [Point(name, rounded(value), end, 0) for name, value in result.metrics.items()] + points
+            points = [Point(figure, rounded(value), end, 0) for figure, value in result.metrics.items()] + points
         signature = {"signature": result.tags["signature"]} if "signature" in result.tags else {}
         extra = {"nonfinite": ", ".join(result.nonfinite)} if result.nonfinite else {}
-        result_tags = {f"nmt.{name}": value for name, value in (result.tags | extra).items()}
-        tags = self._tags(sweep, stored, row) | result_tags | {"nmt.status": state, "status": words(state, result.tags.get("reason", ""))}
+        tags |= {f"nmt.{name}": value for name, value in (result.tags | extra).items()} | {"nmt.status": state, "status": note}
         tags |= ({"mlflow.source.git.commit": result.commit} if result.commit else {}) | {"nmt.projected": projected}
         store.write(child, points=points, spec=row.spec | signature, tags=tags)
         if status != "RUNNING":
@@ -216,31 +179,23 @@ class Projector:
         if self._progress is not None:
             self._progress(self.written)
 
-    def _child(self, sweep: SweepRecord, stored: _SweepRuns, row: SweepRow, result: RunResult) -> StoredRun:
-        if row.key in stored.children:
-            return stored.children[row.key]
-        if row.key not in stored.runs and not stored.fresh and (others := self.store.search(sweep.id, row.key)):
-            stored.runs[row.key] = others[0]  # created by another process since the search
-        if row.key in stored.runs:
-            child = self.store.adopt(stored.runs[row.key])
-        else:
-            child = self.store.create(f"{stored.names[row.id]} s{row.seed}", self._tags(sweep, stored, row), result.start)
-        stored.children[row.key] = child
-        return child
-
-    def _tags(self, sweep: SweepRecord, stored: _SweepRuns, row: SweepRow) -> dict[str, str]:
+    def _tags(self, sweep: SweepRecord, stored: _Stored, row: SweepRow) -> dict[str, str]:
         report = f"#/experiments/{self.store.experiment}/runs/{stored.parent.run_id}/artifacts/{ARTIFACT}"
-        tags = {"mlflow.parentRunId": stored.parent.run_id, "nmt.kind": "run", "nmt.sweep": sweep.id, "nmt.run": row.key}
-        tags |= {
+        tags = {
+            "mlflow.parentRunId": stored.parent.run_id,
+            "mlflow.note.content": f"{row.label}\n\n[report of the sweep]({report})".strip(),
+            "mlflow.source.name": "nmt-ablate",
+            "row": stored.names[row.id],
+            "nmt.kind": "run",
+            "nmt.sweep": sweep.id,
+            "nmt.run": row.key,
             "nmt.row": row.id,
             "nmt.seed": str(row.seed),
             "nmt.paper": row.paper,
             "nmt.table": row.table,
             "nmt.label": row.label,
-            "mlflow.note.content": f"{row.label}\n\n[report of the sweep]({report})".strip(),
-            "mlflow.runColor": stored.colours[stored.names[row.id]],
-            "mlflow.source.name": "nmt-ablate",
-            "row": stored.names[row.id],
+            "nmt.train_key": row.train or "",
+            "nmt.decode_key": row.decode or "",
+            "nmt.score_key": row.score or "",
         }
-        tags |= {"nmt.train_key": row.train or "", "nmt.decode_key": row.decode or "", "nmt.score_key": row.score or ""}
         return {name: value for name, value in tags.items() if value}

@@ -9,12 +9,12 @@ The results come from `RunView`, as in every other command: what `table` refuses
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -107,25 +107,16 @@ def read_sweep(path: Path) -> SweepRecord:
         record = sweep_files.read(path)
         rows = [_row(item, path.parent.parent) for item in record["rows"]]
         sweep_id = str(record["sweep_id"])
-        return SweepRecord(sweep_id, str(record.get("name") or sweep_id), _milliseconds(record.get("started"), path), rows)
+        return SweepRecord(sweep_id, str(record.get("name") or sweep_id), int(record["started"] * 1000), rows)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path}: not a sweep file ({type(error).__name__}: {error})") from error
 
 
-def stamp(roots: Sequence[Path], row: SweepRow) -> tuple[Any, ...] | None:
-    """Modification times and sizes of the row's files; None if there are none."""
-    if row.train is None:
-        return None
-    names = [*_results(row), "history.jsonl", "spec.yaml"]
-    stats = [_stat(run / name) for run in Ledger(roots[0], roots[1:]).places(row.train) for name in names]
-    return tuple(stats) if any(mark is not None for mark in stats) else None
-
-
 def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> RunResult | None:
     """The results of a row; None if there are none, or, with a warning, if a file holds the record of another run."""
-    if row.train is None or stamp(roots, row) is None:
-        return None
     ledger = Ledger(roots[0], roots[1:])
+    if row.train is None or not any(times := [_modified(ledger, row.train, name) for name in _files(row)]):
+        return None
     try:
         view = RunView.read(ledger, row.scorings, row.failed_below)
         capsule, files = view.capsule or {}, view.files
@@ -135,13 +126,13 @@ def read_result(roots: Sequence[Path], row: SweepRow, sweep: SweepRecord) -> Run
         return None
     also = {name: record or {} for name, record in view.scores.items() if name}
     state = "running" if view.status in ("new", "trained") else view.status
-    start = _modified(ledger, row.train, "spec.yaml") or sweep.started
+    start = times[0] or sweep.started
     points, nonfinite = read_points(ledger.reports(row.train), start)
     result = RunResult(state, start, None, view.steps, _finals(train, decode, score, also), {}, points, nonfinite, files)
     if state == "stopped" and points:
         result.end = points[-1].time  # its record is written at the sweep's end
     elif state in FINAL:
-        result.end = max(filter(None, (_modified(ledger, row.train, name) for name in _results(row))), default=start)
+        result.end = max(filter(None, times[2:]), default=start)
     run_tags = {
         "reason": view.outcome.reason,
         "ended_by": train.get("ended_by"),
@@ -166,35 +157,20 @@ def _row(item: Mapping[str, Any], results: Path) -> SweepRow:
     return SweepRow(id=str(item["id"]), seed=int(item["seed"]), spec=dict(item.get("spec") or {}), **about, **names, **identity)
 
 
-def _milliseconds(value: Any, path: Path) -> int:
-    """Converts seconds since 1970 or ISO 8601 to milliseconds; by default the modification time of the file."""
-    if isinstance(value, (int, float)):
-        return int(value * 1000)
-    if isinstance(value, str):
-        return int(datetime.fromisoformat(value).timestamp() * 1000)
-    return int((_stat(path) or (0, 0))[0] / 1e6)
-
-
-def _results(row: SweepRow) -> list[str]:
-    """Names of the row's records in the folder of its run."""
+def _files(row: SweepRow) -> list[str]:
+    """Names of the row's files in the folder of its run: the spec, the reports, then the records."""
     scores = [keys.score for keys in row.scorings.values()]
-    return ["train.json", f"decode/{row.decode or '':.16}.json", *(f"score/{key or '':.16}.json" for key in scores)]
-
-
-def _stat(path: Path) -> tuple[int, int] | None:
-    """(modification time in ns, size) of a file, for a packed run of its table; None if there is none."""
-    table = table_of(path)
-    try:
-        status = (path if table is None else table.path).stat()
-        return status.st_mtime_ns, status.st_size
-    except OSError:
-        return None
+    records = ["train.json", f"decode/{row.decode or '':.16}.json", *(f"score/{key or '':.16}.json" for key in scores)]
+    return ["spec.yaml", "history.jsonl", *records]
 
 
 def _modified(ledger: Ledger, train_key: str, name: str) -> int | None:
-    """When a file of a run was written, in milliseconds."""
-    stats = (_stat(run / name) for run in ledger.places(train_key))
-    return next((int(found[0] / 1e6) for found in stats if found is not None), None)
+    """When a file of a run, or the table of a packed run, was written, in milliseconds; None if there is none."""
+    for run in ledger.places(train_key):
+        table = table_of(run / name)
+        with contextlib.suppress(OSError):
+            return int((run / name if table is None else table.path).stat().st_mtime_ns / 1e6)
+    return None
 
 
 def _finals(

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from orchestrator.errors import UserError
 from orchestrator.tracking import views
 from orchestrator.tracking.environment import ENVIRONMENT, default_uri, is_server, redact, sqlite_path, with_driver
-from orchestrator.tracking.store import EXPERIMENT, MlflowStore, artifacts_of
+from orchestrator.tracking.store import MlflowStore, artifacts_of
 from orchestrator.tracking.sweeps import reconcile
 
 HOST = "127.0.0.1"
@@ -43,21 +40,10 @@ def runs_page(server: str, experiment: str) -> str:
 
 
 class UiServer:
-    """A running server. It stops at the end of `with` or of this process, even by kill -9."""
+    """A running server; page: address of its list of runs. It stops at the end of `with` or of this process, even by kill -9."""
 
-    def __init__(self, url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-        self.url, self.process, self.log = url, process, log
-
-    @property
-    def page(self) -> str:
-        """Address of the list of runs."""
-        query = urllib.parse.urlencode({"experiment_name": EXPERIMENT})
-        with (
-            contextlib.suppress(OSError, ValueError, KeyError),
-            _open(f"{self.url}/api/2.0/mlflow/experiments/get-by-name?{query}") as answer,
-        ):
-            return runs_page(self.url, json.load(answer)["experiment"]["experiment_id"])
-        return self.url
+    def __init__(self, url: str, page: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.url, self.page, self.process, self.log = url, page, process, log
 
     def stop(self) -> None:
         """Kills the server and its workers."""
@@ -84,7 +70,7 @@ def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServe
     uri = uri or default_uri(results)
     if (path := sqlite_path(uri)) is not None and not path.exists():
         reconcile(results, uri)
-    assert MlflowStore(results, uri).client  # UserError for a database that cannot be used
+    experiment = MlflowStore(results, uri).experiment  # UserError for a database that cannot be used
     port = free_port(port)
     log = results / "mlflow-ui.log"
     hosts = f"localhost,{HOST},localhost:{port},{HOST}:{port}"
@@ -102,7 +88,8 @@ def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServe
             cwd=results,
             start_new_session=True,
         )
-    server = UiServer(f"http://{HOST}:{port}", process, log)
+    url = f"http://{HOST}:{port}"
+    server = UiServer(url, runs_page(url, experiment), process, log)
     try:
         _wait(server)
     except BaseException:
@@ -144,15 +131,11 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _open(url: str) -> Any:
-    """A response of the local server, without a proxy. OSError if there is none in time."""
-    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5)
-
-
 def _wait(server: UiServer) -> None:
+    local = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + START_LIMIT
     while time.monotonic() < deadline and server.process.poll() is None:
-        with contextlib.suppress(OSError), _open(f"{server.url}/health") as answer:
+        with contextlib.suppress(OSError), local.open(f"{server.url}/health", timeout=5) as answer:
             if answer.status == 200:
                 return
         time.sleep(0.2)

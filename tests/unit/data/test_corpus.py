@@ -113,9 +113,10 @@ def test_overlap_and_unusual_content_are_warnings(tiny, tiny_entry):
     folder = tiny / "tiny"
     (folder / "valid.a").write_bytes(b"".join((folder / "train.a").read_bytes().splitlines(keepends=True)[:6]))
     entry = tiny_entry()
-    usual = entry.splits["train"].model_copy(update={"pairs": 61, "sha256": ["0" * 64, "0" * 64]})
-    report = check(entry.model_copy(update={"splits": entry.splits | {"train": usual}}), tiny)
+    usual = {"train": {"pairs": 61}, "test": {"sha256": ["0" * 64, "0" * 64]}}
+    splits = {name: split.model_copy(update=usual.get(name, {})) for name, split in entry.splits.items()}
+    report = check(entry.model_copy(update={"splits": splits}), tiny)
     assert report.problems == []
     text = "\n".join(report.warnings)
     assert "6 sources of valid (100.0%) are in train too" in text
-    assert "60 lines; 61 are usual" in text and text.count("is not the usual") == 2
+    assert "tiny has 60 training pairs here, 61 expected" in text and "test here is not the expected one: test.a has sha256" in text

@@ -165,7 +165,8 @@ def test_filters_touch_the_training_text_only(tiny, tmp_path):
     assert train_stats["pairs"] + sum(dropped.values()) == 60
     pairs = ready.pairs("train")
     assert max(pairs.src_lengths.max(), pairs.tgt_lengths.max()) <= 14
-    longer, shorter = np.maximum(*pairs.lengths), np.minimum(*pairs.lengths)
+    both = pairs.src_lengths, pairs.tgt_lengths
+    longer, shorter = np.maximum(*both), np.minimum(*both)
     assert (longer <= 1.9 * shorter).all()
     assert len(ready.pairs("valid")) == len(ready.pairs("test")) == 6
 
@@ -178,7 +179,8 @@ def test_the_ratio_is_of_the_longer_to_the_shorter_side(tiny, tmp_path):
         lines[2:4] = ["haus baum hund", "haus baum hund rot"]
         path.write_text("\n".join(lines) + "\n")
     words = Subword(kind="word", size=300, joint=False)
-    lengths = zip(*prepare(spec(subword=words), tiny, tmp_path / "cache").pairs("train").lengths, strict=True)
+    pairs = prepare(spec(subword=words), tiny, tmp_path / "cache").pairs("train")
+    lengths = zip(pairs.src_lengths, pairs.tgt_lengths, strict=True)
     ratios = [max(pair) / min(pair) for pair in lengths]
     assert [r > 1 for r in ratios] == [True, True] + [False] * 58
     for limit in (min(ratios[:2]), max(ratios), min(ratios[:2]) - 0.01):

@@ -75,7 +75,6 @@ def test_without_a_network_the_error_is_one_line(tmp_path, monkeypatch):
         raise SystemExit(1)
 
     monkeypatch.setitem(sys.modules, "datasets", None)
-    monkeypatch.setitem(sys.modules, "mtdata", None)
     monkeypatch.setattr(sacrebleu.utils, "get_source_file", offline)
     with pytest.raises(UserError) as caught:
         fetch.get("wmt14-en-de", tmp_path)

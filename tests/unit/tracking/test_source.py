@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from orchestrator.ledger import sweep_files
 from orchestrator.tracking.environment import redact
 from orchestrator.tracking.history import flatten, number, read_points
 from orchestrator.tracking.names import text, valid_name
-from orchestrator.tracking.source import read_result, read_sweep, stamp
+from orchestrator.tracking.source import read_result, read_sweep
 
 
 def test_points_are_finite_numbers_told_once(tmp_path: Path) -> None:
@@ -48,7 +47,7 @@ def test_a_mirror_serves_where_the_root_has_nothing(fake_results: Any, tmp_path:
     roots = [tmp_path / "empty", fake_results.root]
     result = read_result(roots, sweep.rows[0], sweep)
     assert result is not None and result.state == "done" and result.metrics["bleu"] == 27.64
-    assert stamp(roots[:1], sweep.rows[0]) is None and read_result(roots[:1], sweep.rows[0], sweep) is None
+    assert read_result(roots[:1], sweep.rows[0], sweep) is None
 
 
 def test_foreign_keys_and_torn_files_count_as_absent(fake_results: Any) -> None:
@@ -62,18 +61,6 @@ def test_foreign_keys_and_torn_files_count_as_absent(fake_results: Any) -> None:
     assert result is not None and result.state == "running" and "bleu" not in result.metrics
     fake_results.train({**row, "keys": {**row["keys"], "train": row["keys"]["train"][:16] + "0" * 48}})
     assert read_result([fake_results.root], sweep.rows[0], sweep) is None, "the record of another run"
-
-
-def test_every_file_moves_the_stamp(fake_results: Any) -> None:
-    row = fake_results.row("dense")
-    sweep = read_sweep(fake_results.root / "sweeps" / f"{fake_results.sweep([row])}.json")
-    marks = [stamp([fake_results.root], sweep.rows[0])]
-    for write in (fake_results.spec, lambda r: fake_results.history(r, 1, 2), fake_results.train, fake_results.score):
-        write(row)
-        marks.append(stamp([fake_results.root], sweep.rows[0]))
-    assert marks[0] is None and len(set(marks)) == len(marks)
-    os.utime(fake_results.run_dir(row) / "history.jsonl", (1, 1))
-    assert stamp([fake_results.root], sweep.rows[0]) != marks[-1]
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"sweep_id": "a", "rows": [{"seed": 1}]}', '{"sweep_id": "a", "rows": 3}'])
