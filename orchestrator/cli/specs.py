@@ -33,7 +33,6 @@ def plan(
     force: Annotated[bool, typer.Option("--force", help="Allow more than 20,000 runs.")] = False,
     probe: Annotated[bool, typer.Option("--probe", help="Measure a few updates of each architecture on this machine.")] = False,
     probes: Annotated[int, typer.Option("--probes", min=1, help="Maximum number of new probes; other rows take the nearest's rate.")] = 12,
-    check: Annotated[bool, typer.Option("--check", help="Compare estimates with the seconds that finished runs took.")] = False,
     rows: Annotated[bool, typer.Option("--rows", help="Print every row of more than 50. Default: the first and the last five.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -46,7 +45,7 @@ def plan(
     from orchestrator.cli.commands.plan import plan
 
     options = replace(options, controls=controls)
-    plan(targets, options, seeds, force=force, max_probes=probes if probe else 0, check=check, every_row=rows, as_json=as_json)
+    plan(targets, options, seeds, force=force, max_probes=probes if probe else 0, every_row=rows, as_json=as_json)
 
 
 def new(

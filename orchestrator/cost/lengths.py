@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +23,6 @@ def tokens_of(src: Any, tgt: Any) -> Tokens:
     return Tokens(float(len(s)), *(float(value) for value in (s.sum(), t.sum(), (s * s).sum(), (t * t).sum(), (s * t).sum())))
 
 
-def of_pairs(pairs: Pairs) -> Tokens:
-    """`tokens_of` a whole split."""
-    return tokens_of(pairs.src_lengths + 1, pairs.tgt_lengths + 1)
-
-
 @dataclass(frozen=True)
 class Length:
     """Length of a training.
@@ -44,46 +40,39 @@ class Lengths:
     """Computes lengths of trainings and searches; memoises them per data, batch and search options."""
 
     def __init__(self) -> None:
-        self._loaders: dict[tuple[str, str], tuple[UpdateLoader, Tokens]] = {}
-        self._splits: dict[tuple[str, str], Tokens] = {}
-        self._steps: dict[tuple[str, str, float, int, int | None], int] = {}
+        self._known: dict[Any, Any] = {}
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
 
     def training(self, spec: RunSpec, prepared: Prepared) -> Length:
         """Length of a training with its own batches; those of a restart are ignored."""
-        loader, tokens = self._loader(spec, prepared)
-        train = spec.train
+        train, key = spec.train, (prepared.key, spec.batch.model_dump_json())
+        loader: UpdateLoader = self._once(key, lambda: UpdateLoader(prepared.pairs("train"), spec.batch, 1))
         updates = max(1, total_steps(loader, train, Progress()) if train.max_epochs is not None else train.max_steps or 1)
         epochs = loader.epochs_of(updates)
 
         def times(every: Any) -> int:
             return epochs if every == "epoch" else updates // int(every) + (updates % int(every) > 0)
 
-        mean = tokens.scaled(epochs / max(1, loader.updates_of(0, epochs)))
+        mean = self.split(prepared, "train").scaled(epochs / max(1, loader.updates_of(0, epochs)))
         return Length(updates, mean, times(train.validate_every), times(train.checkpoint_every))
-
-    def _loader(self, spec: RunSpec, prepared: Prepared) -> tuple[UpdateLoader, Tokens]:
-        """The updates of a training and the tokens of an epoch."""
-        key = (prepared.key, spec.batch.model_dump_json())
-        if key not in self._loaders:
-            pairs = prepared.pairs("train")
-            self._loaders[key] = UpdateLoader(pairs, spec.batch, 1), of_pairs(pairs)
-        return self._loaders[key]
 
     def split(self, prepared: Prepared, name: str) -> Tokens:
         """`tokens_of` a split of the prepared data."""
-        key = (prepared.key, name)
-        if key not in self._splits:
-            self._splits[key] = of_pairs(prepared.pairs(name))
-        return self._splits[key]
+        pairs = prepared.pairs(name)
+        tokens: Tokens = self._once((prepared.key, name), lambda: tokens_of(pairs.src_lengths + 1, pairs.tgt_lengths + 1))
+        return tokens
 
     def row_steps(self, prepared: Prepared, spec: RunSpec) -> int:
         """Hypotheses times steps of the search over the test set if outputs are as long as the references."""
-        search = spec.search
+        search, pairs = spec.search, prepared.pairs(spec.score.test)
         key = (prepared.key, spec.score.test, search.max_ratio, search.max_extra, search.max_length)
-        if key not in self._steps:
-            pairs = prepared.pairs(spec.score.test)
-            self._steps[key] = sum(len(b) * expected_steps(pairs, b, spec) for b in batches(pairs.src_lengths.tolist()))
-        return self._steps[key] * search.beam_size
+        groups = lambda: batches(pairs.src_lengths.tolist())  # noqa: E731
+        steps: int = self._once(key, lambda: sum(len(group) * expected_steps(pairs, group, spec) for group in groups()))
+        return steps * search.beam_size
 
 
 def expected_steps(pairs: Pairs, indices: list[int], spec: RunSpec) -> int:

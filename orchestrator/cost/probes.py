@@ -1,4 +1,4 @@
-"""Probes on disk, in RESULTS/probes/KEY16.json, which can be deleted at any time.
+"""Probes: made in processes of their own, and kept in RESULTS/probes/KEY16.json, which can be deleted at any time.
 
 The key covers the conditions of a probe: architecture, batch, data and machine.
 """
@@ -8,7 +8,10 @@ from __future__ import annotations
 import functools
 import json
 import math
+import multiprocessing
+import os
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +105,13 @@ def read_all(results: Path) -> dict[str, dict[str, Any]]:
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return probes
+
+
+def make(results: Path, conditions: dict[str, Any], spec: RunSpec, data_dir: Path | None, cache_dir: Path) -> None:
+    """Measures in a process of its own, so that its peak memory is its own, and writes the probe. Any exception where that fails."""
+    from orchestrator.cost.measure import measure  # deferred: imports the training loop
+
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn, initializer=os.dup2, initargs=(2, 1)) as pool:  # its output must not mix with --json
+        measures = pool.submit(measure, spec, data_dir, cache_dir, results / FOLDER).result()
+    write(results, conditions, measures)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,6 @@ from orchestrator.sweeps import parameters
 
 TOLERANCE = 0.005
 """Largest relative difference between a control and what it matches."""
-MAX_TRIES = 30
 Width = Callable[[ModelSpec, int], ModelSpec]
 """Sets one width of a model."""
 NEAR = 8
@@ -55,22 +55,10 @@ def _candidates(model: ModelSpec, inner: Width, count: Callable[[ModelSpec], int
 
 
 def nearest(count: Callable[[int], int], start: int, step: int, target: int) -> int:
-    """The width start + k * step, of 1 to MAX_WIDTH, whose count is nearest to `target`. `count` rises with the width (secant method)."""
-    known = {start: count(start), start + step: count(start + step)}
-    before, now = start, start + step
-    for _ in range(MAX_TRIES):
-        slope = (known[now] - known[before]) / (now - before)
-        steps = round((target - known[now]) / slope / step)
-        wanted = now + step * max(-((now - 1) // step), min(steps, (MAX_WIDTH - now) // step))
-        if wanted in known:
-            break
-        known[wanted] = count(wanted)
-        before, now = now, wanted
-    best = min(known, key=lambda width: abs(known[width] - target))
-    for width in (best - step, best + step):
-        if 1 <= width <= MAX_WIDTH and width not in known:
-            known[width] = count(width)
-    return min(known, key=lambda width: abs(known[width] - target))
+    """The width start + k * step, of 1 to MAX_WIDTH, whose count is nearest to `target`. `count` rises with the width."""
+    widths = range((start - 1) % step + 1, MAX_WIDTH + 1, step)
+    above = bisect.bisect_left(widths, target, key=count)
+    return min(widths[max(0, above - 1) : above + 1], key=lambda width: abs(count(width) - target))
 
 
 def _changes(count: Callable[[ModelSpec], int], model: ModelSpec, width: Width) -> bool:

@@ -16,7 +16,6 @@ class Cost:
     basis: probed (this architecture, here) | estimated (rate of the nearest probed one) | not probed | data absent | not prepared.
     train: seconds of updates only, as in the ledger; around: validations, checkpoints, start-up. devices: GPUs, or CPU cores.
     memory: peak bytes of the probe; room: peak bytes of a worker as estimated by `memory`, without a probe.
-    others: load per core of other processes while the probe ran.
     """
 
     basis: str
@@ -30,7 +29,6 @@ class Cost:
     memory: int | None = None
     room: int | None = None
     probe: str | None = None
-    others: float | None = None
 
     @property
     def training_seconds(self) -> float | None:

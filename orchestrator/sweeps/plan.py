@@ -171,10 +171,10 @@ def plan(
     without_weights: set[str | None] = set()
     for row, seed in runs(list(rows), list(seeds), force):
         seeded = row.at(seed)
-        for each in (row, *_ancestors(row)):
+        for each in (row, *ancestors(row)):
             if each.spec is not None:
                 result.rates[each.id] = each.spec.optim.summary()
-        for parent in _ancestors(seeded):
+        for parent in ancestors(seeded):
             if (parent.id, seed) not in requested | added:
                 added.add((parent.id, seed))
                 result.parents.append(_plan_row(parent, seed, data, ledger, first, []))
@@ -192,7 +192,7 @@ def plan(
     if lacking:
         result.notes.append(f"data absent: {', '.join(lacking)} (--data-dir, or nmt-ablate data get NAME)")
     result.notes += [f"warning: {line}" for line in data.unexpected(rows)]
-    result.notes += precision.warned((each.id, each.spec) for row in rows for each in (*_ancestors(row), row) if each.spec is not None)
+    result.notes += precision.warned((each.id, each.spec) for row in rows for each in (*ancestors(row), row) if each.spec is not None)
     return result
 
 
@@ -210,19 +210,15 @@ def also_keys(row: Row, data: Data) -> dict[str, Keys]:
     return {name: keys_for(replace(row, spec=row.spec.model_copy(update={"score": score})), data) for name, score in row.also.items()}
 
 
-def _ancestors(row: Row) -> list[Row]:
+def ancestors(row: Row) -> list[Row]:
     """The chain of rows from which the row starts, the first one first."""
-    ancestors: list[Row] = []
-    while row.parent is not None:
-        row = row.parent
-        ancestors.insert(0, row)
-    return ancestors
+    return [] if row.parent is None else [*ancestors(row.parent), row.parent]
 
 
 def _without_weights(row: Row, data: Data, ledger: Ledger) -> set[str | None]:
     """Train keys of the rows above `row` that must train, because results in a mirror have no weights. The nearest weights are enough."""
     keys: set[str | None] = set()
-    for ancestor in reversed(_ancestors(row)):
+    for ancestor in reversed(ancestors(row)):
         key = keys_for(ancestor, data).train
         if key is None or Store(ledger.run_dir(key), key).has_weights():
             break

@@ -10,10 +10,8 @@ from rich.table import Table
 from orchestrator.cli.commands.rows import open_ledger, resolve_rows
 from orchestrator.cli.console import console
 from orchestrator.cli.output import print_json
-from orchestrator.cost import check as cost_check
 from orchestrator.cost import plan_costs
 from orchestrator.cost.estimate import Costs
-from orchestrator.cost.probing import probed
 from orchestrator.errors import UserError
 from orchestrator.files.folders import make, need_folder
 from orchestrator.ledger.component_sources import warnings
@@ -52,7 +50,6 @@ def plan(
     *,
     force: bool,
     max_probes: int,
-    check: bool,
     every_row: bool,
     as_json: bool,
 ) -> None:
@@ -84,10 +81,9 @@ def plan(
     problems: list[str] = []
     if max_probes:
         make(options.results, "--results")
-        problems = probed(costs, rows, data_dir=options.data_dir, cache_dir=options.cache_dir, most=max_probes, tell=log)
+        problems = costs.probe(rows, options.cache_dir, max_probes, log)
     planned_rows = plan_rows(rows, requested or sorted(default_seeds), ledger=ledger, force=force, data=data)
     plan_costs.add_costs(planned_rows, rows, costs, ledger)
-    comparison = cost_check.check(planned_rows, rows, costs, ledger) if check else None
     power = _power(rows, requested or sorted(default_seeds), ledger)
     record = planned_rows.as_json()
     runs = (*planned_rows.parents, *planned_rows.rows)
@@ -95,9 +91,7 @@ def plan(
     for each in (*record["parents"], *record["rows"]):
         each["shipped"] = (each["id"], each["seed"]) in shipped
     if as_json:
-        print_json(
-            record | {"grids": [summary(grid) for grid in grids], "power": power} | ({} if comparison is None else {"check": comparison})
-        )
+        print_json(record | {"grids": [summary(grid) for grid in grids], "power": power})
     else:
         console().print(_table(planned_rows, shipped, every_row))
 
@@ -118,7 +112,6 @@ def plan(
         *planned_rows.notes,
         *plan_costs.lines(planned_rows, scheduler),
         *(line for table, found in power.items() for line in _power_lines(table, found)),
-        *([] if comparison is None else cost_check.lines(comparison)),
         *problems,
     ):
         log(line)
