@@ -1,156 +1,47 @@
-"""The device-hour budget of a sweep: measures the usage of its processes, and ends the sweep at the budget.
+"""The device-hours of a sweep: its driver adds them up in RESULTS/sweeps/SWEEP.hours, and ends the sweep at its cap.
 
-Each process that works for a sweep writes its own file, so that no usage is lost with a process:
-RESULTS/sweeps/SWEEP.used/HOST-PID-START.json holds {"device_seconds", "devices": in use now, "updated": Unix seconds, "open"}. An active
-process updates its file every HEARTBEAT seconds; a file left open counts for at most two more heartbeats. Time between runs and the
-start-up of processes and of Ray are not counted.
+A run counts while a process holds its lock. Time between runs and the start-up of processes and of Ray are not counted.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import signal
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 from orchestrator import interrupt
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.ledger import object_store
+from orchestrator.ledger.run_lock import owner, record_of
 from orchestrator.sweeps.options import ExecutionOptions
+from orchestrator.sweeps.task import Task
 from orchestrator.training.runtime import best_device
-
-T = TypeVar("T")
-
-HEARTBEAT = 2.0
-"""Seconds between two writes of an active process."""
 
 RESERVE = 60.0
 """Runs are requested to save when the budget has this many seconds left for all active devices, or a tenth of it if that is less.
 What cannot be interrupted in that time (decoding) is killed, and starts again when the sweep is resumed."""
 
-POLL = 0.2
+POLL, WRITE = 0.2, 2.0
+"""Seconds between two looks at the locks, and between two writes of the file."""
 
 
-def usage_folder(results: Path, sweep: str) -> Path:
-    return results / "sweeps" / f"{sweep}.used"
+def usage_file(results: Path, sweep: str) -> Path:
+    return results / "sweeps" / f"{sweep}.hours"
 
 
-def used_seconds(results: Path, sweep: str, now: float | None = None) -> float:
-    """Device-seconds used so far by all processes of the sweep; an upper bound if one was killed."""
-    now = time.time() if now is None else now
-    total = 0.0
-    for record in _records(results, sweep):
-        since = min(max(0.0, now - record["updated"]), 2 * HEARTBEAT) if record["open"] else 0.0
-        total += record["device_seconds"] + since * record["devices"]
-    return total
-
-
-def active_devices(results: Path, sweep: str, now: float | None = None) -> int:
-    """Number of devices that work for the sweep now."""
-    now = time.time() if now is None else now
-    return sum(r["devices"] for r in _records(results, sweep) if r["open"] and now - r["updated"] < 2 * HEARTBEAT)
-
-
-def _records(results: Path, sweep: str) -> Iterator[dict[str, Any]]:
-    for path in usage_folder(results, sweep).glob("*.json"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            record = json.loads(path.read_text(encoding="utf-8"))
-            yield {name: record[name] + 0 for name in ("device_seconds", "devices", "updated", "open")}
-
-
-def _remove_temporary_files(folder: Path) -> None:
-    """Removes temporary files of processes of this host that were killed while they wrote; those of live processes stay."""
-    host = f".{socket.gethostname()}-"
-    for path in folder.glob("*.tmp"):
-        pid = path.name.removeprefix(host).split("-")[0]
-        if path.name.startswith(host) and pid.isdigit() and not _exists(int(pid)):
-            path.unlink(missing_ok=True)
-
-
-def _exists(pid: int) -> bool:
+def used_seconds(results: Path, sweep: str) -> float:
+    """Device-seconds that the sweep has used so far; 0 where none were counted."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # a process of another user
-        return True
-    return True
-
-
-class _UsageFile:
-    """Usage of one sweep by this process. Concurrent runs count once, with the largest number of devices."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}.json"
-        _remove_temporary_files(folder)
-        self.running: list[int] = []
-        self.seconds = 0.0
-        self.updated = time.monotonic()
-        self.lock = threading.Lock()
-        self.closed = threading.Event()
-
-    def enter(self, devices: int) -> None:
-        with self.lock:
-            self._count()
-            self.running.append(devices)
-            self._write()
-            if len(self.running) == 1:
-                self.closed.clear()
-                threading.Thread(target=self._beat, name="usage", daemon=True).start()
-
-    def leave(self, devices: int) -> None:
-        with self.lock:
-            self._count()
-            self.running.remove(devices)
-            if not self.running:
-                self.closed.set()
-            with contextlib.suppress(OSError):  # a run that fails on a full disk must still report that
-                self._write()
-
-    def _beat(self) -> None:
-        while not self.closed.wait(HEARTBEAT):
-            with self.lock, contextlib.suppress(OSError):
-                if self.running:
-                    self._count()
-                    self._write()
-
-    def _count(self) -> None:
-        now = time.monotonic()
-        self.seconds += max(self.running, default=0) * (now - self.updated)
-        self.updated = now
-
-    def _write(self) -> None:
-        devices = max(self.running, default=0)
-        record = {"device_seconds": round(self.seconds, 3), "devices": devices, "updated": time.time(), "open": bool(self.running)}
-        atomic.write_json(self.path, record)
-
-
-_usage_files: dict[tuple[Path, int], _UsageFile] = {}
-
-
-@contextmanager
-def record_usage(results: Path, sweep: str | None, devices: int) -> Iterator[None]:
-    """Context: records `devices`, of this process and its workers, as working for the sweep."""
-    if sweep is None:
-        yield
-        return
-    folder = usage_folder(results, sweep)
-    file = _usage_files.setdefault((folder, os.getpid()), _UsageFile(folder))
-    file.enter(devices)
-    try:
-        yield
-    finally:
-        file.leave(devices)
+        return float(json.loads(usage_file(results, sweep).read_bytes())["device_seconds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0
 
 
 class BudgetExceeded(KeyboardInterrupt):
@@ -158,81 +49,92 @@ class BudgetExceeded(KeyboardInterrupt):
 
 
 class Budget:
-    """A thread that monitors the device-hours of `sweeps` together.
+    """A thread that counts the device-hours of a sweep's tasks. A search and the sweep that retrains its best rows share one cap.
 
-    Near the budget it calls `save` repeatedly, which requests the runs to save and end; at the budget it calls `stop` once, which ends them
-    immediately; `reset` undoes `save` at the end. margin: seconds that `stop` takes.
+    Near the cap it requests the runs to save and end, in this process or by the sweep's stop file; at the cap it ends them immediately, as
+    a second signal does.
     """
 
-    def __init__(
-        self,
-        results: Path,
-        sweeps: Sequence[str],
-        hours: float,
-        unit: str,
-        *,
-        save: Callable[[], object],
-        stop: Callable[[], object],
-        reset: Callable[[], object],
-        margin: float,
-        poll: float = POLL,
-    ) -> None:
-        self.results, self.sweeps, self.hours, self.unit, self.margin = results, list(sweeps), hours, unit, margin
-        self._save, self._stop, self._reset, self._poll = save, stop, reset, poll
+    def __init__(self, options: ExecutionOptions, tasks: Sequence[Task]) -> None:
+        self.options, self.on_gpu = options, best_device().type == "cuda"
+        self.cap = float("inf") if options.max_hours is None else options.max_hours * 3600
+        self.devices = {task.run_dir / "lock": task.workers * (1 if self.on_gpu else task.spec.train.threads) for task in tasks}
+        self._stale = {lock: record_of(lock) for lock in self.devices}  # of machines that were lost with an earlier cluster
+        search = replace(options, name=options.name.removesuffix(":retrain"))
+        both = (search.slug, replace(search, name=f"{search.name}:retrain").slug)
+        self.others = sum(used_seconds(options.results, sweep) for sweep in both if sweep != options.slug)
+        self.own = used_seconds(options.results, options.slug)
         self.reached = False
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="budget", daemon=True)
 
-    def used_hours(self) -> float:
-        return sum(used_seconds(self.results, sweep) for sweep in self.sweeps) / 3600
-
-    def exhausted(self) -> bool:
-        """Returns whether too little is left to start at all."""
-        return self.used_hours() >= self.hours - min(0.1 * self.hours, RESERVE / 3600)
+    def action(self, devices: int) -> Literal["continue", "save", "stop"]:
+        """What the sweep should do now that `devices` work for it."""
+        devices, left = max(1, devices), self.cap - self.own - self.others
+        if left <= min(0.05 * self.cap, devices * (5.0 if self.options.has_workers else 3 * POLL)):
+            return "stop"
+        return "save" if left <= min(0.1 * self.cap, devices * RESERVE) else "continue"
 
     def message(self) -> str:
-        used = f"{self.used_hours():.4g} of {self.hours:g} {self.unit} used"
+        unit, hours = "GPU-hours" if self.on_gpu else "core-hours", (self.own + self.others) / 3600
+        used = f"{hours:.4g} of {self.cap / 3600:g} {unit} used"
         return f"stopped at the cap: {used}; the same command with a larger --max-gpu-hours resumes"
+
+    def active(self) -> int:
+        """Number of devices that work for the sweep now."""
+        held = ((lock, owner(lock)) for lock in self.devices)
+        return sum(self.devices[lock] for lock, record in held if record is not None and record != self._stale[lock])
 
     def __enter__(self) -> Budget:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self._closed.set()
         self._thread.join(timeout=5)
-        self._reset()
+        if self.reached:
+            interrupt.stop_file(self.options.results, self.options.slug).unlink(missing_ok=True)
+            interrupt.forget()
 
     def _watch(self) -> None:
-        stopped = False
-        while not self._closed.wait(self._poll):
-            action = self.action()
-            if action != "continue":
+        last = written = time.monotonic()
+        wait, stopped = POLL, False
+        while not (closed := self._closed.wait(wait)):
+            now = time.monotonic()
+            devices = self.active()
+            self.own += devices * (now - last)
+            if now - written >= WRITE:
+                self._write()
+                written = now
+            action = self.action(devices)
+            if action != "continue" and not closed:
                 self.reached = True
                 self._save()
             if action == "stop" and not stopped:
                 stopped = True
-                self._stop()
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            last, wait = now, max(POLL, 50 * (time.monotonic() - now))  # the locks of many runs take time to read
+        self._write()
 
-    def action(self) -> Literal["continue", "save", "stop"]:
-        """What the sweep should do now."""
-        devices = max(1, sum(active_devices(self.results, sweep) for sweep in self.sweeps))
-        left = (self.hours - self.used_hours()) * 3600
-        if left <= min(0.05 * self.hours * 3600, devices * self.margin):
-            return "stop"
-        return "save" if left <= min(0.1 * self.hours * 3600, devices * RESERVE) else "continue"
+    def _save(self) -> None:
+        if self.options.has_workers:
+            interrupt.stop_file(self.options.results, self.options.slug).touch()
+        else:
+            interrupt.request()
+
+    def _write(self) -> None:
+        atomic.write_json(usage_file(self.options.results, self.options.slug), {"device_seconds": round(self.own, 3)})
 
 
-def within_budget(options: ExecutionOptions, work: Callable[[], T]) -> T:
-    """Returns the result of `work`. BudgetExceeded if the sweep's budget ends it, or leaves too little to start."""
-    if options.max_hours is None:
-        return work()
-    budget = budget_of(options, options.max_hours)
-    if budget.exhausted():
+@contextmanager
+def budgeted(options: ExecutionOptions, tasks: Sequence[Task]) -> Iterator[None]:
+    """Context: the device-hours of the tasks count. BudgetExceeded if the cap ends the sweep, or leaves too little to start."""
+    budget = Budget(options, tasks)
+    if budget.action(1) != "continue":
         raise BudgetExceeded(budget.message())
     try:
         with budget:
-            return work()
+            yield
     except KeyboardInterrupt:
         if budget.reached:
             raise BudgetExceeded(budget.message()) from None
@@ -247,25 +149,3 @@ def check(hours: float | None, results: Path) -> None:
         raise UserError(f"--max-gpu-hours {hours:g}: expected a number above 0")
     if object_store.url(results) is not None:
         raise UserError("--max-gpu-hours: hours are not added up in a bucket yet; expected --results in a folder that all machines share")
-
-
-def budgeted_sweeps(options: ExecutionOptions) -> list[str]:
-    """Slugs of a search and of the sweep that retrains its best rows, which share one budget."""
-    search = replace(options, name=options.name.removesuffix(":retrain"))
-    return [search.slug, replace(search, name=f"{search.name}:retrain").slug]
-
-
-def budget_of(options: ExecutionOptions, hours: float) -> Budget:
-    """Creates the budget of a sweep. Runs in this process are stopped here, workers by the sweep's stop file."""
-    unit = "GPU-hours" if best_device().type == "cuda" else "core-hours"
-    file, workers = interrupt.stop_file(options.results, options.slug), options.has_workers
-
-    def stop() -> None:
-        """Acts as the second signal, which ends the sweep immediately."""
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-    def reset() -> None:
-        file.unlink(missing_ok=True) if workers else interrupt.forget()
-
-    save, margin = (file.touch, 5.0) if workers else (interrupt.request, 3 * POLL)
-    return Budget(options.results, budgeted_sweeps(options), hours, unit, save=save, stop=stop, reset=reset, margin=margin)

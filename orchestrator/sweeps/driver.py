@@ -25,7 +25,7 @@ from orchestrator.specs.precision import warned
 from orchestrator.specs.row import Row
 from orchestrator.sweeps import notify, preflight
 from orchestrator.sweeps.asha import Asha
-from orchestrator.sweeps.budget import within_budget
+from orchestrator.sweeps.budget import budgeted
 from orchestrator.sweeps.live import LiveProgress
 from orchestrator.sweeps.options import ExecutionOptions
 from orchestrator.sweeps.parameters import check_initial
@@ -100,7 +100,8 @@ class Sweep:
         failures: dict[str, str] = {}
         if pending:
             with object_store.following(self.options.results), self._tracking():
-                failures = within_budget(self.options, lambda: self._run_pending(pending))
+                with budgeted(self.options, pending):
+                    failures = self._run_pending(pending)
                 object_store.pull(self.options.results)
                 self._record_stopped()
                 self._record_failed(failures)

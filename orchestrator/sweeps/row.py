@@ -32,7 +32,6 @@ from orchestrator.scoring.rouge import figures_of
 from orchestrator.scoring.scores import score
 from orchestrator.scoring.significance.sentence_statistics import of_translation, packed
 from orchestrator.specs.schema import RunSpec
-from orchestrator.sweeps.budget import record_usage
 from orchestrator.sweeps.metric_compatibility import metric_warnings
 from orchestrator.sweeps.task import Scoring, Task
 from orchestrator.training.reporters import HistoryReporter, RungReporter
@@ -66,10 +65,8 @@ def run_row(
             object_store.pull(task.run_dir)  # on another machine: the main worker has published the checkpoint
             _train(task, runtime, prepared, Ledger(Path(task.results)), None, reporters)
         return {}
-    devices = runtime.world_size * (1 if runtime.device.type == "cuda" else task.spec.train.threads)
     with (
         RunLock(task.run_dir / "lock", runtime.claim) as lock,
-        record_usage(Path(task.results), task.sweep, devices),
         closing(HistoryReporter(task.run_dir / "history.jsonl")) as history,
     ):
         ledger = ledger_of(task, lock)

@@ -51,7 +51,7 @@ def test_a_sweep_stops_at_its_cap_and_goes_on_with_the_same_bits(tmp_path: Path)
     assert [(record["id"], record["status"], record["weights_sha256"], record["bleu"]) for record in records] == bits
 
 
-def test_a_probe_is_made_once_and_checked_against_the_run(tmp_path: Path) -> None:
+def test_a_probe_is_made_once(tmp_path: Path) -> None:
     places = ("--profile", "smoke", "--results", tmp_path / "r", "--cache-dir", tmp_path / "c")
     row = "quickstart/fusion/mlrf-fnn"
     first = call("plan", row, *places, "--seeds", "1", "--probe", "--json")
@@ -60,7 +60,7 @@ def test_a_probe_is_made_once_and_checked_against_the_run(tmp_path: Path) -> Non
     assert cost["basis"] == "probed" and cost["seconds"]["all"] > 0 and cost["device_hours"] > 0 and cost["memory_bytes"] > 10**7
     assert "probe 1 of 1" in first.stderr
     call("run", row, *places, "--no-tracking")
-    second = call("plan", row, *places, "--seeds", "1", "--probe", "--check", "--json")
-    assert "probe 1" not in second.stderr and "median relative error of rows that were probed" in second.stderr
+    second = call("plan", row, *places, "--seeds", "1", "--probe", "--json")
+    assert "probe 1" not in second.stderr
     told = json.loads(second.stdout)
-    assert told["rows"][0]["status"] == "done" and len(told["check"]["runs"]) == 1 and told["cost"]["left"]["trainings"] == 0
+    assert told["rows"][0]["status"] == "done" and told["cost"]["left"]["trainings"] == 0

@@ -3,96 +3,88 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from orchestrator import interrupt
 from orchestrator.cli.main import run
 from orchestrator.errors import UserError
-from orchestrator.files import atomic
+from orchestrator.ledger.run_lock import RunLock
 from orchestrator.sweeps import budget
-from orchestrator.sweeps.budget import RESERVE, Budget, budgeted_sweeps, check
+from orchestrator.sweeps.budget import RESERVE, Budget, BudgetExceeded, budgeted, check
 from orchestrator.sweeps.options import ExecutionOptions
 
-SWEEP = "demo-cap"
+
+def use(results: Path, sweep: str, seconds: float) -> None:
+    path = budget.usage_file(results, sweep)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"device_seconds": seconds}))
 
 
-def process(results: Path, name: str, seconds: float, devices: int = 0, updated: float = 1000.0, *, alive: bool = False) -> None:
-    record = {"device_seconds": seconds, "devices": devices, "updated": updated, "open": alive}
-    place = budget.usage_folder(results, SWEEP)
-    place.mkdir(parents=True, exist_ok=True)
-    atomic.write_json(place / f"{name}.json", record)
+def options(results: Path, hours: float | None, **changes: Any) -> ExecutionOptions:
+    return ExecutionOptions(results=results, name="demo/cap", max_hours=hours, **changes)
 
 
-def cap(results: Path, hours: float, margin: float = 1.0, **calls: object) -> Budget:
-    told = {"save": lambda: None, "stop": lambda: None, "reset": lambda: None} | calls
-    return Budget(results, [SWEEP, "demo-cap-retrain"], hours, "core-hours", margin=margin, poll=0.01, **told)  # type: ignore[arg-type]
+def task(results: Path, name: str, workers: int = 1, threads: int = 1) -> Any:
+    (results / name).mkdir(parents=True, exist_ok=True)
+    return SimpleNamespace(run_dir=results / name, workers=workers, spec=SimpleNamespace(train=SimpleNamespace(threads=threads)))
 
 
-def test_every_process_counts_and_a_killed_one_as_long_as_it_may_have_lived(tmp_path: Path) -> None:
-    assert budget.used_seconds(tmp_path, SWEEP) == 0
-    process(tmp_path, "ended", 100.0)
-    process(tmp_path, "killed", 50.0, devices=3, updated=1000.0, alive=True)
-    assert budget.used_seconds(tmp_path, SWEEP, now=1001.0) == 153.0
-    assert budget.used_seconds(tmp_path, SWEEP, now=9999.0) == 150.0 + 3 * 2 * budget.HEARTBEAT
-    assert budget.used_seconds(tmp_path, SWEEP, now=900.0) == 150.0, "a clock that is behind takes nothing back"
-    assert (budget.active_devices(tmp_path, SWEEP, now=1001.0), budget.active_devices(tmp_path, SWEEP, now=9999.0)) == (3, 0)
-    (budget.usage_folder(tmp_path, SWEEP) / "torn.json").write_text('{"device_seconds": ')
-    assert budget.used_seconds(tmp_path, SWEEP, now=900.0) == 150.0
+@pytest.mark.parametrize(
+    ("hours", "devices", "left", "action"),
+    [
+        (10, 5, 301, "continue"),
+        (10, 5, 299, "save"),
+        (10, 5, 26, "save"),
+        (10, 5, 24, "stop"),
+        (10, 5, -5, "stop"),
+        (1, 0, RESERVE + 1, "continue"),
+        (1, 0, RESERVE - 1, "save"),
+        (0.01, 1, 3.7, "continue"),
+        (0.01, 1, 3.5, "save"),
+        (0.01, 1, 1.7, "stop"),
+    ],
+)
+def test_the_cap_asks_before_it_ends(tmp_path: Path, hours: float, devices: int, left: float, action: str) -> None:
+    """The hours are those of a search and of what it retrains together."""
+    use(tmp_path, "demo-cap", 3600 * hours / 2 - left)
+    use(tmp_path, "demo-cap-retrain", 3600 * hours / 2)
+    for name in ("demo/cap", "demo/cap:retrain"):
+        own = Budget(ExecutionOptions(results=tmp_path, name=name, max_hours=hours, jobs="2"), [])
+        assert own.action(devices) == action
 
 
-def test_a_killed_writers_temporary_file_goes_and_a_live_ones_stays(tmp_path: Path) -> None:
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    folder = budget.usage_folder(tmp_path, SWEEP)
-    folder.mkdir(parents=True)
-    killed, live = (folder / f".{socket.gethostname()}-{pid}-1.json.{pid}-0a.tmp" for pid in (ended.pid, os.getpid()))
-    elsewhere = folder / f".another-host-{ended.pid}-1.json.{ended.pid}-0a.tmp"
-    for path in (killed, live, elsewhere):
-        path.touch()
-    with budget.record_usage(tmp_path, SWEEP, 1):
-        assert set(folder.glob("*.tmp")) == {live, elsewhere}
+def test_runs_count_while_they_are_held_with_all_their_devices(tmp_path: Path) -> None:
+    one, two, stale = task(tmp_path, "one", 2, 3), task(tmp_path, "two"), task(tmp_path, "stale")
+    with RunLock(stale.run_dir / "lock"), RunLock(one.run_dir / "lock"):
+        lost = json.loads((stale.run_dir / "lock.json").read_text()) | {"host": "a-machine-that-was-lost"}
+    (stale.run_dir / "lock.json").write_text(json.dumps(lost | {"held": True}))
+    with budgeted(options(tmp_path, None), [one, two, stale]):
+        started = time.monotonic()
+        with RunLock(one.run_dir / "lock"), RunLock(two.run_dir / "lock"):
+            time.sleep(0.6)
+        most = 7 * (time.monotonic() - started + budget.POLL)
+    assert 7 * 0.3 < budget.used_seconds(tmp_path, "demo-cap") <= most
+    before = budget.used_seconds(tmp_path, "demo-cap")
+    with budgeted(options(tmp_path, 9.0), [one, two]):
+        time.sleep(0.3)
+    assert budget.used_seconds(tmp_path, "demo-cap") == before
+    budget.usage_file(tmp_path, "demo-cap").write_text("{")
+    assert budget.used_seconds(tmp_path, "demo-cap") == 0.0
 
 
-def test_runs_that_go_on_at_once_in_a_process_count_once(tmp_path: Path) -> None:
-    started = time.monotonic()
-    with budget.record_usage(tmp_path, SWEEP, 2), budget.record_usage(tmp_path, SWEEP, 1), budget.record_usage(tmp_path, None, 9):
-        assert budget.active_devices(tmp_path, SWEEP) == 2
-        threading.Event().wait(0.05)
-    most = 2 * (time.monotonic() - started)
-    found = budget.used_seconds(tmp_path, SWEEP)
-    assert 2 * 0.05 - 0.01 <= found <= most + 0.01
-    with budget.record_usage(tmp_path, SWEEP, 1):
-        pass
-    assert found <= budget.used_seconds(tmp_path, SWEEP) < found + 5
-    (record,) = (json.loads(path.read_text()) for path in budget.usage_folder(tmp_path, SWEEP).glob("*.json"))
-    assert not record["open"] and budget.active_devices(tmp_path, SWEEP) == 0
-
-
-def test_the_cap_asks_before_it_ends_and_reserves_for_every_device(tmp_path: Path) -> None:
-    process(tmp_path, "one", 0.0, devices=4, updated=time.time() + 1000, alive=True)
-    one = cap(tmp_path, 1.0)
-    for used, step in ((3600 - 4 * RESERVE - 1, "continue"), (3600 - 4 * RESERVE + 1, "save"), (3597, "stop"), (9999, "stop")):
-        process(tmp_path, "before", used)
-        assert one.action() == step, used
-    small = cap(tmp_path, 0.01)
-    for used, step in ((30.0, "continue"), (33.0, "save"), (34.9, "stop")):
-        process(tmp_path, "before", used)
-        assert small.action() == step, used
-
-
-def test_a_search_and_what_it_retrains_have_one_cap(tmp_path: Path) -> None:
-    for name in ("a/b", "a/b:retrain"):
-        assert budgeted_sweeps(ExecutionOptions(name=name, results=tmp_path)) == ["a-b", "a-b-retrain"]
-    one = cap(tmp_path, 1.0)
-    process(tmp_path, "search", 1800.0)
-    with budget.record_usage(tmp_path, "demo-cap-retrain", 1):
-        assert 0.5 < one.used_hours() < 0.6
+def test_it_tells_its_runs_and_forgets(tmp_path: Path) -> None:
+    tiny, one = options(tmp_path, 1e-5), task(tmp_path, "a")
+    told = r"stopped at the cap: .* core-hours used"
+    with pytest.raises(BudgetExceeded, match=told), budgeted(tiny, [one]), RunLock(one.run_dir / "lock"):
+        time.sleep(20)
+    assert not interrupt.requested()
+    with pytest.raises(BudgetExceeded), budgeted(tiny, []):
+        raise AssertionError("started with nothing left")
 
 
 def test_hours_in_a_bucket_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,18 +92,6 @@ def test_hours_in_a_bucket_are_refused(tmp_path: Path, monkeypatch: pytest.Monke
     check(None, tmp_path)
     with pytest.raises(UserError, match="in a bucket"):
         check(1.0, tmp_path)
-
-
-def test_it_tells_its_runs_and_forgets(tmp_path: Path) -> None:
-    told: list[str] = []
-    ended = threading.Event()
-    one = cap(tmp_path, 1.0, save=lambda: told.append("save"), stop=ended.set, reset=lambda: told.append("reset"))
-    assert not one.exhausted()
-    process(tmp_path, "before", 3600.0)
-    assert one.exhausted() and "stopped at the cap: 1 of 1 core-hours used" in one.message()
-    with one:
-        assert ended.wait(20)
-    assert one.reached and told[0] == "save" and told[-1] == "reset" and told.count("reset") == 1
 
 
 @pytest.mark.parametrize("hours", ["0", "-1", "nan", "inf"])
