@@ -50,12 +50,11 @@ class Intervals:
 
     def notes(self, found: Sequence[str | None]) -> list[str]:
         """What the bars are over, from the second values of `half`, and that some rows have none."""
-        kinds = [name for name in (SEEDS, SENTENCES) if name in found]
-        notes = [f"bars: 95 % interval over {' (rows of one seed: over '.join(kinds)}{')' * (len(kinds) - 1)}"] if kinds else []
+        notes = [f"bars: 95 % interval over {name}" for name in (SEEDS, SENTENCES) if name in found]
         if SENTENCES in found:
             notes.append("an interval over sentences does not say what other seeds would give")
         if None in found:
             notes.append(
-                "rows without an interval: their corpus is not prepared here (--data-dir, --cache-dir) or their translations are missing"
+                "rows without an interval: their corpus is not prepared here (--data-dir, --cache-dir) or translations are missing"
             )
         return notes

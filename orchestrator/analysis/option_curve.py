@@ -29,20 +29,17 @@ Point = tuple[Any, int | str]
 class OptionCurve:
     """An analysis of one option. `option` and `group` name the columns for its value and for the group of rows that forms a line.
 
-    kind: the kind of analysis. point: maps a subject to its point, None for a baseline. no_group: group of the baselines. component,
-    varied, example (of a baseline; None if there are none): words for messages. axis, legend: texts of the figure.
+    kind: the kind of analysis. point: maps a subject to its point, None for a baseline. component: what rows with the option have; example:
+    of a baseline, None if there are none; both for messages. axis: text of the figure.
     """
 
     kind: str
     option: str
     group: str
-    no_group: str | None
     point: Callable[[Subject], Point | None]
     component: str
-    varied: str
     axis: str
-    legend: Callable[[Any], str]
-    example: str | None
+    example: str | None = None
 
     def analyse(self, context: AnalysisContext) -> Analysis:
         """Returns one record per row and figure; the option is null for a baseline. Raises UserError if no row has the component."""
@@ -51,7 +48,7 @@ class OptionCurve:
         records = [record for subject in context.subjects for record in self._analyse_row(subject, intervals, starts)]
         values = {r[self.option] for r in records if r[self.option] is not None}
         if not values:
-            raise UserError(f"{self.kind}: found no row with {self.component}; expected some with different {self.varied}")
+            raise UserError(f"{self.kind}: found no row with {self.component}; expected some with different {self.option}")
         words = list(dict.fromkeys(r[self.group] for r in records))  # numbers are sorted, words stay in the order of the rows
         place = {group: words.index(group) if isinstance(group, str) else group or 0 for group in words}
         records.sort(key=lambda r: (r[self.option] is not None, place[r[self.group]], sort_key(r[self.option])))
@@ -64,15 +61,15 @@ class OptionCurve:
         if len(signatures) > len({figure for figure, _ in signatures}):
             notes.append("rows are scored differently: see signature")
         notes += intervals.notes([r["over"] for r in records if r["signature"]])
-        columns = ["row", "label", "seeds", self.group, self.option, "figure", "bleu", "half_width", "over", "is_start", "signature"]
-        return Analysis(self.kind, records, partial(self.draw, records), notes, shown=columns[:-2], width="column")
+        columns = ["row", "label", "seeds", self.group, self.option, "figure", "bleu", "half_width", "over"]
+        return Analysis(self.kind, records, partial(self.draw, records), notes, shown=columns, width="column")
 
     def _analyse_row(self, subject: Subject, intervals: Intervals, starts: set[str | None]) -> Records:
         """Returns the figures of one row over its seeds: its own test set, then those of `also` and `means`."""
         ours = figures_of(subject.row, intervals.outcomes[subject.row.id])
         if ours is None or "bleu" not in ours:
             return []
-        group, value = self.point(subject) or (self.no_group, None)
+        group, value = self.point(subject) or (None, None)
         columns = {"row": subject.row.id, "label": subject.label, "seeds": len(ours["seeds"]), self.group: group, self.option: value}
         columns["is_start"] = value is None and subject.row.id in starts
         half, over = intervals.half(subject.row.id)
@@ -82,7 +79,7 @@ class OptionCurve:
         return [columns | each for each in (own, *others)]
 
     def draw(self, records: Records, figure: Figure) -> None:
-        """Draws one colour per group, one marker and dash per figure, and a dashed line with a band per baseline.
+        """Draws one colour per group, one dash per figure, and a dashed line with a band per baseline.
 
         A baseline that others start from was trained for fewer updates; it is left out if there is another one.
         """
@@ -93,45 +90,25 @@ class OptionCurve:
         groups, names = list(group_by(points, self.group)), list(group_by(records, "figure"))
         span = max(places.values()) - min(places.values())
         (axes,) = figures.panels(figure, 1)
-        palette = figures.colours(len(groups) + len({r["row"] for r in baselines}))
-        for mark, name in enumerate(names):
-            prefix = f"{name}, " if len(names) > 1 else ""
-            for index, (colour, group) in enumerate(zip(palette, groups, strict=False)):
-                own = sorted((places[r[self.option]], r["bleu"], r["half_width"] or 0.0) for r in points if self._is(r, name, group))
-                if own:
-                    x, y, half = zip(*own, strict=True)
-                    bars: dict[str, Any] = {"yerr": half, "capsize": 2, "elinewidth": 0.8} if any(half) else {}
-                    look: dict[str, Any] = {
-                        "color": colour,
-                        "marker": figures.marker(mark or index),
-                        "linestyle": DASHES[mark % len(DASHES)],
-                    }
-                    axes.errorbar(figures.dodged(x, index, len(groups), span), y, **bars, **look, label=prefix + self.legend(group))
-            reference = list(group_by(baselines, "row"))
-            for r in (r for r in baselines if r["figure"] == name):
-                colour = palette[len(groups) + reference.index(r["row"])]
-                seen = self._is_near(r["bleu"], [p for p in points if p["figure"] == name])
-                label = f"{prefix}{figures.short(figures.without_note(r['label']))}: {r['bleu']:.2f}{'' if seen else ' (off the axis)'}"
-                axes.plot([], [], color=colour, linestyle="--", label=label)
-                if seen:
-                    axes.axhline(r["bleu"], color=colour, linestyle="--", linewidth=1.0)
-                    if r["half_width"]:
-                        axes.axhspan(r["bleu"] - r["half_width"], r["bleu"] + r["half_width"], color=colour, alpha=0.12, linewidth=0)
+        rows = list(group_by(baselines, "row"))
+        palette = figures.colours(len(groups) + len(rows))
+        prefixes = {name: f"{name}, " if len(names) > 1 else "" for name in names}
+        for (name, group), own in group_by(points, "figure", self.group).items():
+            index, dash = groups.index(group), DASHES[names.index(name) % len(DASHES)]
+            x, y, half = zip(*sorted((places[r[self.option]], r["bleu"], r["half_width"] or 0.0) for r in own), strict=True)
+            label = prefixes[name] + (group if isinstance(group, str) else f"{self.group}: {group}")
+            look: dict[str, Any] = {"yerr": half if any(half) else None, "color": palette[index], "marker": figures.marker(index)}
+            axes.errorbar(figures.dodged(x, index, len(groups), span), y, **look, linestyle=dash, capsize=2, elinewidth=0.8, label=label)
+        for r in baselines:
+            colour, half = palette[len(groups) + rows.index(r["row"])], r["half_width"] or 0.0
+            label = f"{prefixes[r['figure']]}{figures.short(figures.without_note(r['label']))}: {r['bleu']:.2f}"
+            axes.axhline(r["bleu"], color=colour, linestyle="--", linewidth=1.0, label=label)
+            axes.axhspan(r["bleu"] - half, r["bleu"] + half, color=colour, alpha=0.12, linewidth=0)
         axes.set_xticks(list(places.values()), [str(value) for value in places])
         over = list(dict.fromkeys(r["over"] for r in records if r["over"]))
         axes.set(xlabel=self.axis, ylabel="BLEU [%]", title=f"bars: 95 % interval over {' or '.join(over)}" if over else "")
         axes.grid(axis="y")
         figures.legend(figure, axes.get_legend_handles_labels()[0])
-
-    def _is(self, record: dict[str, Any], figure: str, group: Any) -> bool:
-        return bool(record["figure"] == figure and record[self.group] == group)
-
-    @staticmethod
-    def _is_near(value: float, points: Records) -> bool:
-        """Whether an axis that shows the value keeps a third of its height for the points."""
-        halves = [p["half_width"] or 0.0 for p in points]
-        low, high = (pick(p["bleu"] + sign * h for p, h in zip(points, halves, strict=True)) for pick, sign in ((min, -1), (max, 1)))
-        return max(high, value) - min(low, value) <= 3 * max(high - low, 1.0)
 
 
 def sort_key(value: int | str | None) -> tuple[bool, int, str]:

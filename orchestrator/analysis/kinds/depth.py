@@ -19,12 +19,8 @@ CURVE = OptionCurve(
     kind="depth",
     option="layers",
     group="method",
-    no_group=None,
     point=_point,
     component="an encoder",
-    varied="depths",
     axis="encoder layers",
-    legend=str,
-    example=None,
 )
 analyse = register("depth")(CURVE.analyse)

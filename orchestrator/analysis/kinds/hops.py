@@ -28,12 +28,9 @@ CURVE = OptionCurve(
     kind="hops",
     option="hops",
     group="sides",
-    no_group="none",
     point=_point,
     component=f"aggregation {KIND}",
-    varied="n_hop",
     axis="number of hops",
-    legend=lambda side: f"fusion in {'both stacks' if side == 'both' else f'the {side}'}",
     example="mlrf2018/table2/row9",
 )
 analyse = register("hops")(CURVE.analyse)

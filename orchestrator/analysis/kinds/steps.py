@@ -24,12 +24,9 @@ CURVE = OptionCurve(
     kind="steps",
     option="steps",
     group="layers",
-    no_group=None,
     point=_point,
     component=f"extra_encoder {KIND}",
-    varied="steps",
     axis="number of recurrent steps",
-    legend=lambda layers: f"{layers}-layer BiARN",
     example="hao2019/table1/row1-continued",
 )
 analyse = register("steps")(CURVE.analyse)

@@ -26,7 +26,7 @@ def test_hops_of_a_model_with_its_default() -> None:
 def test_bleu_by_hops(lab: Any) -> None:
     made = hops.analyse(lab.context("hops", "hop3", "hop1", "base"))
     assert [(r["row"].rpartition("/")[2], r["hops"], r["sides"]) for r in made.records] == [
-        ("base", None, "none"),
+        ("base", None, None),
         ("hop1", 1, "decoder"),
         ("hop3", 3, "decoder"),
     ]
@@ -111,7 +111,7 @@ def test_bleu_by_steps(recurrent: Any) -> None:
     assert list(one.get_xdata()) == pytest.approx([1 - moved, 8 - moved, 14 - moved]) and list(three.get_xdata()) == pytest.approx(
         [2 + moved]
     )
-    assert [text.get_text() for text in figure.legends[0].get_texts()][:2] == [f"baseline: {made.records[0]['bleu']:.2f}", "1-layer BiARN"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()][:2] == [f"baseline: {made.records[0]['bleu']:.2f}", "layers: 1"]
 
 
 def test_bleu_by_steps_says_what_is_missing(recurrent: Any) -> None:
