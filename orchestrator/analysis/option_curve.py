@@ -100,10 +100,10 @@ class OptionCurve:
             look: dict[str, Any] = {"yerr": half if any(half) else None, "color": palette[index], "marker": figures.marker(index)}
             axes.errorbar(figures.dodged(x, index, len(groups), span), y, **look, linestyle=dash, capsize=2, elinewidth=0.8, label=label)
         for r in baselines:
-            colour, half = palette[len(groups) + rows.index(r["row"])], r["half_width"] or 0.0
+            colour, band = palette[len(groups) + rows.index(r["row"])], r["half_width"] or 0.0
             label = f"{prefixes[r['figure']]}{figures.short(figures.without_note(r['label']))}: {r['bleu']:.2f}"
             axes.axhline(r["bleu"], color=colour, linestyle="--", linewidth=1.0, label=label)
-            axes.axhspan(r["bleu"] - half, r["bleu"] + half, color=colour, alpha=0.12, linewidth=0)
+            axes.axhspan(r["bleu"] - band, r["bleu"] + band, color=colour, alpha=0.12, linewidth=0)
         axes.set_xticks(list(places.values()), [str(value) for value in places])
         over = list(dict.fromkeys(r["over"] for r in records if r["over"]))
         axes.set(xlabel=self.axis, ylabel="BLEU [%]", title=f"bars: 95 % interval over {' or '.join(over)}" if over else "")

@@ -36,13 +36,13 @@ DEFAULTS = {
     "dropout": "0,0.1,0.2",
     "l2": "1e-5,1e-4,1e-3,1e-2",
     "limit": "all",
-    "seed": "1111",
     "device": "auto",
     "data": "",
-    "language": "en",
 }
 """tasks: names from the toolkit or the paper. nhid: hidden units, 0 for a linear classifier. limit: instances per split. data: folder of
-files in SentEval's format. language: language of these files."""
+files in SentEval's format, in the source language of the rows."""
+SEED = 1111
+"""The toolkit's."""
 SHOWN = ["label", "task", "accuracy", "paper", "delta", "majority", "classes", "train", "test"]
 LEAST_VALID = 200
 """Minimum number of va instances to compare settings on; with fewer, the best of twelve settings is mostly luck."""
@@ -57,7 +57,6 @@ class Options:
     dropout: list[float]
     l2: list[float]
     limit: int | None
-    seed: int
     device: torch.device
 
     def search_space(self, task: SentEvalTask, valid: int) -> dict[str, Any]:
@@ -73,7 +72,7 @@ def parse_options(context: AnalysisContext) -> Options:
     """Parses all options. Raises UserError naming the invalid one."""
     dropout, l2 = (_rates(name, context.options[name]) for name in ("dropout", "l2"))
     tasks = _tasks(context.options["tasks"])
-    return Options(tasks, context.numbers("nhid"), dropout, l2, context.limit(), context.integer("seed"), context.device())
+    return Options(tasks, context.numbers("nhid"), dropout, l2, context.limit(), context.device())
 
 
 def _tasks(text: str) -> tuple[SentEvalTask, ...]:
@@ -135,7 +134,7 @@ def analyse_task(
     model: Transformer, prepared: Prepared, whole: pd.DataFrame, options: Options, task: SentEvalTask, bars: Progress, name: str
 ) -> dict[str, Any]:
     """Returns the columns of one task. The classes are those of the whole tr, so that a limit does not change the problem."""
-    encoder, instances = LabelEncoder().fit(whole["label"]), limited(whole, options.limit, options.seed)
+    encoder, instances = LabelEncoder().fit(whole["label"]), limited(whole, options.limit, SEED)
     with progress_bar(bars, name, len(instances), "sentences") as advance:
         vectors, width = features(model, prepared.encode_text(instances["sentence"].tolist()), advance)
     labels = torch.as_tensor(encoder.transform(instances["label"]), dtype=torch.long, device=options.device)
@@ -147,7 +146,7 @@ def analyse_task(
     with progress_bar(bars, name, fits, "classifiers") as advance:
 
         def fit_one(setting: ClassifierSetting) -> Fitted:
-            fitted = fit(data["tr"], data["va"], width, classes, setting, options.seed)
+            fitted = fit(data["tr"], data["va"], width, classes, setting, SEED)
             advance()
             return fitted
 
@@ -184,8 +183,7 @@ def summary(records: Records) -> list[str]:
 def _notes(records: Records, options: Options) -> list[str]:
     notes = ["sentences go through each row's own tokenisation and subwords, also where they are tokenised already, as SentEval's are"]
     if any(r["encoders"] == 2 for r in records):
-        gate = "s = g*m_e + (1-g)*P m_r, g = sigmoid(W[m_e; m_r])"
-        notes.append(f"two encoders: {gate}, trained with the classifier; the paper says no more than that a gate combines them")
+        notes.append("two encoders: a gate trained with the classifier combines them; the paper does not give its equation")
     if options.limit is not None:
         notes.append(f"at most {options.limit:,} instances a split: not comparable with the paper's numbers")
     if any(r["valid"] < LEAST_VALID for r in records):

@@ -16,6 +16,8 @@ from orchestrator.errors import UserError
 from orchestrator.specs.corpora import load_entry
 from orchestrator.specs.positions import shown
 
+LANGUAGE = "en"
+
 
 @dataclass(frozen=True)
 class SentenceSource:
@@ -28,13 +30,12 @@ class SentenceSource:
 
 def source_of(context: AnalysisContext, subject: Subject, tasks: tuple[SentEvalTask, ...]) -> SentenceSource | str:
     """Returns the sentences of a row, or the reason why it is left out. Raises UserError for missing or malformed files."""
-    entry, folder, language = load_entry(subject.spec.data.corpus), context.options["data"], context.options["language"]
+    entry, folder = load_entry(subject.spec.data.corpus), context.options["data"]
     if entry.generated is not None and not folder:
         return generated(entry.generated)
-    if entry.src != language:
-        hint = "for files in that language" if folder else "with --option data, for files in that language"
-        found = f"its source language is {entry.src}, the language of the sentences is {language}"
-        return f"{subject.row.id}: {found}; left out (--option language={entry.src} {hint})"
+    if not folder and entry.src != LANGUAGE:
+        hint = "--option data=DIR has files in its language"
+        return f"{subject.row.id}: its source language is {entry.src}, SentEval's is {LANGUAGE}; left out ({hint})"
     if folder and not Path(folder).is_dir():
         raise UserError(f"--option data={shown(folder)}: no such folder; expected one that holds sentence_length.txt and so on")
     if not folder and context.data_dir is None:

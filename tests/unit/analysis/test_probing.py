@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +208,7 @@ def test_a_label_that_is_a_function_of_the_sentence_is_learnt_and_a_random_one_i
     toss = random.Random(1)
     written(lab, tmp_path, "Length", lambda line: "long" if len(line.split()) > 9 else "short", lines)
     written(lab, tmp_path, "Tense", lambda line: toss.choice(["PRES", "PAST"]), lines)
-    options = [*QUICK, f"data={tmp_path}", "language=xa", "tasks=Tense,SeLen"]
+    options = [*QUICK, f"data={tmp_path}", "tasks=Tense,SeLen"]
     made = analyse(lab.context("probing", "base", options=options))
     length, tense = made.records
     assert (length["task"], tense["task"]) == ("Length", "Tense"), "in the paper's order"
@@ -220,7 +221,7 @@ def test_a_label_that_is_a_function_of_the_sentence_is_learnt_and_a_random_one_i
 def test_papers_figures_stand_beside_ours(lab: Any, about: Any, tmp_path: Path) -> None:
     written(lab, tmp_path, "Length", lambda line: str(len(line.split()) > 7))
     asked = about(lab.rows["base"], id="demo/small/probed", spec=None, kind="analysis", expect={"SeLen": 92.2, "WC": 63.0})
-    for options, data in (([f"data={tmp_path}", "language=xa", "tasks=Length"], "senteval"), (["tasks=Length", "limit=60"], "toy")):
+    for options, data in (([f"data={tmp_path}", "tasks=Length"], "senteval"), (["tasks=Length", "limit=60"], "toy")):
         context = lab.context("probing", "base", options=[*QUICK, *options])
         context.subjects[0] = lab.subject("base", asked)
         made = analyse(context)
@@ -231,11 +232,13 @@ def test_papers_figures_stand_beside_ours(lab: Any, about: Any, tmp_path: Path) 
         assert [line.split() for line in made.summary][2][-1] == "92.20"
 
 
-def test_a_row_whose_source_is_another_language_is_left_out(lab: Any, tmp_path: Path) -> None:
-    written(lab, tmp_path, "Length", lambda line: str(len(line.split()) > 7))
-    with pytest.raises(UserError, match="demo/small/base: its source language is xa, the language of the sentences is en") as caught:
-        analyse(lab.context("probing", "base", options=[*QUICK, f"data={tmp_path}"]))
-    assert "--option language=xa" in caught.value.lines[0]
+def test_a_row_whose_source_is_another_language_is_left_out(lab: Any, about: Any) -> None:
+    spec = lab.rows["base"].spec
+    german = spec.model_copy(update={"data": spec.data.model_copy(update={"corpus": "multi30k-de-en"})})
+    context = lab.context("probing", "base", options=QUICK)
+    context.subjects[0] = replace(context.subjects[0], row=about(lab.rows["base"], spec=german))
+    with pytest.raises(UserError, match="demo/small/base: its source language is de, SentEval's is en; left out"):
+        analyse(context)
 
 
 def test_the_built_in_language_needs_no_files(lab: Any, cli: Any, tmp_path: Path) -> None:
@@ -260,7 +263,7 @@ def test_the_built_in_language_needs_no_files(lab: Any, cli: Any, tmp_path: Path
         (["l2=x"], "--option l2=x: expected numbers"),
         (["nhid=-1"], "--option nhid=-1: expected whole numbers"),
         (["limit=0"], "--option limit=0: expected whole numbers >= 1"),
-        (["data=/nowhere", "language=xa"], "--option data=/nowhere: no such folder"),
+        (["data=/nowhere"], "--option data=/nowhere: no such folder"),
         (["tasks=Depth"], "not made for it: WordContent, Depth"),
     ],
 )
@@ -272,7 +275,7 @@ def test_bad_options_are_one_line(options: list[str], said: str, lab: Any) -> No
 
 def test_bad_files_are_all_named_and_exit_2(lab: Any, cli: Any, tmp_path: Path) -> None:
     (tmp_path / "sentence_length.txt").write_text("tr\tA\n")
-    where = ["--results", lab.results, "--cache-dir", lab.cache, "--no-tracking", "--option", f"data={tmp_path}", "--option", "language=xa"]
+    where = ["--results", lab.results, "--cache-dir", lab.cache, "--no-tracking", "--option", f"data={tmp_path}"]
     code, out, err = cli("analyse", f"{lab.file}#base", "--kind", "probing", *where)
     lines = err.splitlines()
     assert code == 2 and out == "" and len(lines) == 10 and all(line.startswith("error: ") for line in lines)
