@@ -1,4 +1,4 @@
-"""Progress bars on stderr with rate and remaining time, for long analyses; disabled without a terminal."""
+"""Progress bars on stderr with elapsed and remaining time, for long analyses; disabled without a terminal."""
 
 from __future__ import annotations
 
@@ -7,22 +7,14 @@ from contextlib import contextmanager
 from functools import partial
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.text import Text
-
-
-class Rate(ProgressColumn):
-    """A column with the current rate in units per second."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.1f} {task.fields['unit']}/s")
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 
 def progress_bars() -> Progress:
+    """Returns bars on stderr."""
     console = Console(stderr=True, highlight=False)
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), Rate(), TimeElapsedColumn())
-    return Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[unit]}"))
+    return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not console.is_terminal)
 
 
 @contextmanager

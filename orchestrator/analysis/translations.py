@@ -1,17 +1,21 @@
-"""New translations (of training pairs, other texts or with other weights) and their BLEU, and BLEU of subsets of a test set."""
+"""Weight snapshots (`train.snapshots`), new translations and their BLEU, and BLEU of subsets of a test set."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.progress import Progress
 from torch import nn
 
+from orchestrator.analysis.base import AnalysisContext, Subject
 from orchestrator.analysis.progress import progress_bar
 from orchestrator.data.store import Prepared
 from orchestrator.decoding.translate import decode_corpus
+from orchestrator.errors import UserError
+from orchestrator.ledger.weights import CorruptError, Tensors, load_snapshot, snapshots
 from orchestrator.scoring.scores import References, score
 from orchestrator.specs.schema import RunSpec
 
@@ -76,3 +80,26 @@ def translate(
 def bleu(lines: tuple[Sequence[str], Sequence[str]], references: References, split: str, spec: RunSpec) -> float:
     """Returns BLEU of (text, tokens) by the row's metric, rounded to 4 decimals."""
     return round(float(score(*lines, references, split, spec.score)["bleu"]), 4)
+
+
+def snapshots_of(context: AnalysisContext, subject: Subject) -> list[Path]:
+    """Returns the snapshot files of a row, oldest first."""
+    return snapshots(context.store(subject).run_dir / "snapshots")
+
+
+def step_of(path: Path) -> int:
+    return int(path.stem.removeprefix("step-"))
+
+
+def load(subject: Subject, paths: Sequence[Path]) -> Iterator[Tensors]:
+    """Yields the verified weights of each file. Raises UserError for a corrupt file."""
+    for path in paths:
+        try:
+            yield load_snapshot(path, key=subject.train_key)
+        except CorruptError as error:
+            raise UserError(f"{path}: {error}") from None
+
+
+def missing_snapshots(subject: Subject, count: int) -> str:
+    again = f"train it with --set train.snapshots={count} (another key, so a run of its own)"
+    return f"{subject.row.id}: found no snapshots of its weights; {again}"

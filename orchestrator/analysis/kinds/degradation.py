@@ -19,8 +19,7 @@ from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row
 from orchestrator.analysis.progress import progress_bars
 from orchestrator.analysis.registry import register
-from orchestrator.analysis.snapshots import load, snapshots_of, step_of
-from orchestrator.analysis.translations import TextReferences, bleu, translate
+from orchestrator.analysis.translations import TextReferences, bleu, load, snapshots_of, step_of, translate
 from orchestrator.ledger.weights import copy_into
 from orchestrator.scoring.scores import References
 
@@ -47,8 +46,6 @@ def analyse(context: AnalysisContext) -> Analysis:
         f"training BLEU is of pairs sampled by seed {seed}, their references made from subwords; validation BLEU is of the whole set",
         "training nll is of the updates themselves, with dropout; validation nll is without",
     ]
-    if len({context.prepared(subject).key for subject in context.subjects}) > 1:
-        notes.append("rows are of different corpora or preparations: their samples differ")
     return Analysis("degradation", records, partial(draw, records), notes, summary(records))
 
 
@@ -94,8 +91,6 @@ def analyse_row(context: AnalysisContext, bars: Progress, subject: Subject, note
         for data, metric in LOSSES.items()
         for step, value in context.curve(subject, metric)
     ]
-    if not losses:
-        notes.append(f"{subject.name}: its history has no losses; those curves are missing")
     return records + losses
 
 

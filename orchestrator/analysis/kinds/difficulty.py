@@ -1,8 +1,9 @@
-"""BLEU gained by difficulty of a sentence (Wei et al. 2020, section 4.4, Eq. 14-15, Fig. 3). The first row is the baseline.
+"""BLEU gained by difficulty of a sentence (Wei et al. 2020, section 4.4, Eq. 14-15, Fig. 3). The first row is the baseline,
+whose snapshots score the sentences.
 
     score(x, y) = mean_k l_k + std_k l_k,    l_k = -log P_k(y | x) / (|y| + 1)
 
-over the last K snapshots of the scoring model. l is per token (EOS included), because the quartiles that the authors released differ little
+over its last K snapshots. l is per token (EOS included), because the quartiles that the authors released differ little
 in length while a summed log-probability would sort by length. std divides by K (the paper does not say). The test set is sorted by score
 and split into four quartiles.
 """
@@ -23,13 +24,11 @@ from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row, group_by
 from orchestrator.analysis.progress import progress_bar, progress_bars
 from orchestrator.analysis.registry import register
-from orchestrator.analysis.snapshots import load, missing_snapshots, snapshots_of
-from orchestrator.analysis.translations import part_bleu
+from orchestrator.analysis.translations import load, missing_snapshots, part_bleu, snapshots_of
 from orchestrator.data.batching import Batches, collate
 from orchestrator.data.store import Pairs
 from orchestrator.errors import UserError
 from orchestrator.ledger.weights import copy_into
-from orchestrator.specs.positions import nearest, shown
 from orchestrator.training.validation import BATCH
 
 Floats = npt.NDArray[np.float64]
@@ -37,19 +36,19 @@ Floats = npt.NDArray[np.float64]
 QUARTILES = ("simple", "ordinary", "difficult", "challenging")
 
 
-@register("difficulty", options={"snapshots": "20", "scorer": "first", "device": "auto"})
+@register("difficulty", options={"snapshots": "20", "device": "auto"})
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row and quartile, and one for all quartiles. `gain` is relative to the first row; `words` is the mean length
     of the sources.
 
-    Options: `snapshots`, K; `scorer`, the address (or its last part) of the scoring row. Raises UserError without its snapshots.
+    Options: `snapshots`, K. Raises UserError without snapshots of the first row.
     """
-    count, scorer = context.integer("snapshots", 1), _scorer(context)
+    count, scorer = context.integer("snapshots", 1), context.subjects[0]
     context.device()
     paths = snapshots_of(context, scorer)[-count:]
     if not paths:
         raise UserError(missing_snapshots(scorer, count))
-    notes = [f"baseline and first row: {context.subjects[0].row.id}; sentences are scored by {scorer.row.id}"]
+    notes = [f"baseline: {scorer.row.id}, which scores the sentences too"]
     records = analyse_test_set(context, scorer, paths, notes)
     if len(paths) < count:
         notes.append(f"{scorer.row.id} has {len(paths)} snapshots: difficulty is over K = {len(paths)}, not {count}")
@@ -60,17 +59,6 @@ def analyse(context: AnalysisContext) -> Analysis:
         for record in group:
             record["gain"] = None if base is None or record["bleu"] is None else round(record["bleu"] - base, 4)
     return Analysis("difficulty", records, partial(draw, records), notes, summary(records))
-
-
-def _scorer(context: AnalysisContext) -> Subject:
-    option = context.options["scorer"]
-    names = {subject.row.id: subject for subject in context.subjects}
-    matches = [subject for name, subject in names.items() if option in (name, name.rpartition("/")[2])]
-    if option == "first" and not matches:
-        return context.subjects[0]
-    if len(matches) != 1:
-        raise UserError(f"--option scorer={shown(option)}: found {len(matches)} such rows; {nearest(option, names)}")
-    return matches[0]
 
 
 def analyse_test_set(context: AnalysisContext, scorer: Subject, paths: Sequence[Path], notes: list[str]) -> Records:

@@ -61,10 +61,8 @@ def notes_of(records: Records, context: AnalysisContext) -> list[str]:
     small = {r["group"]: r["sentences"] for r in records if r["sentences"] < 100 and r["group"] != "all"}
     if small:
         notes.append(f"few sentences: {', '.join(f'{count} of {group}' for group, count in small.items())}; their BLEU says little")
-    if len({r["test"] for r in records}) > 1 or len({s.spec.data.corpus for s in context.subjects}) > 1:
-        notes.append("rows have different test sets")
-    if len({r["metric"] for r in records}) > 1:
-        notes.append(f"rows are scored differently: {', '.join(sorted({r['metric'] for r in records}))}")
+    if len({(r["test"], r["metric"]) for r in records}) > 1 or len({s.spec.data.corpus for s in context.subjects}) > 1:
+        notes.append("rows have different test sets or metrics")
     return notes
 
 

@@ -7,7 +7,7 @@ the subjects.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,37 +32,29 @@ OPTIONS = {"baseline": "auto", "samples": "1000", "draw": "12345", "test": "auto
 levels: p-values below which a row is marked, the highest first."""
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A row and its baseline, independent of the seed."""
-
-    subject: Subject
-    baseline: Row
-
-
 @register("significance", options=OPTIONS)
 def analyse(context: AnalysisContext) -> Analysis:
     """Returns one record per row and seed common to row and baseline. Raises UserError if no row has a baseline with a finished run."""
     samples, draw_seed = context.integer("samples", 1), context.integer("draw")
     rules = {subject.row.id: _rule(subject, context) for subject in context.subjects}
     missing: list[str] = []
-    pairs = [Pair(s, base) for s in context.subjects if (base := _baseline(s, context, missing)) is not None]
     owners = {s.spec.data.model_dump_json(): s for s in context.subjects}
     comparer = Comparer(context.ledger, lambda data: context.prepared(owners[data.model_dump_json()]), samples, draw_seed)
     finder = Finder(context.ledger, Data(context.data_dir, context.cache_dir))
     records: Records = []
     kept: list[Path] = []
-    for pair in pairs:
-        seeds = _common_seeds(pair, finder)
+    for subject in context.subjects:
+        if (base := _baseline(subject, context, missing)) is None:
+            continue
+        seeds = _common_seeds(subject.row, base, finder)
         if not seeds:
-            missing.append(
-                f"{pair.subject.row.id}: {pair.baseline.id} is the same run, or has none of a seed of this row, scored on the same test set"
-            )
+            missing.append(f"{subject.row.id}: {base.id} is the same run, or has none of a seed of this row, scored on the same test set")
         for seed, (ours, theirs) in seeds.items():
-            comparison = comparer.compare(pair.subject.spec, ours, theirs)
+            comparison = comparer.compare(subject.spec, ours, theirs)
             assert comparison is not None  # context.prepared makes the corpus or raises
             kept.append(comparer.save(ours, theirs, comparison))
-            records.append(_record(pair, seed, comparison, rules[pair.subject.row.id]))
+            columns = subject.columns | {"seed": seed, "baseline": base.id}
+            records.append(columns | _record(comparison, rules[subject.row.id]))
     if not records:
         raise UserError(*(missing or [f"{context.subjects[0].row.id}: found no row to compare with it; name both rows"]))
     used = [rules[row] for row in dict.fromkeys(record["row"] for record in records)]
@@ -113,16 +105,15 @@ def _of_table(row: Row) -> str:
     return baseline([other for other in rows if corpora[other.id] == corpora.get(row.id)]) or row.id
 
 
-def _common_seeds(pair: Pair, finder: Finder) -> dict[int, tuple[Keys, Keys]]:
+def _common_seeds(row: Row, base: Row, finder: Finder) -> dict[int, tuple[Keys, Keys]]:
     """Maps each seed of which both runs are scored, with the row's scoring settings, to the keys of both."""
-    row, base = pair.subject.row, pair.baseline
     assert row.spec is not None and base.spec is not None
     base = replace(base, spec=base.spec.model_copy(update={"score": row.spec.score}))
     both = [{o.seed: o.keys for o in finder.outcomes(one, [row.spec.seed]) if o.status == "done"} for one in (row, base)]
     return {seed: (both[0][seed], both[1][seed]) for seed in both[0] if seed in both[1] and both[0][seed].score != both[1][seed].score}
 
 
-def _record(pair: Pair, seed: int, comparison: Comparison, rule: Rule) -> dict[str, Any]:
+def _record(comparison: Comparison, rule: Rule) -> dict[str, Any]:
     bootstrap, sign = comparison.bootstrap, comparison.sign
     values = {
         "bleu": comparison.bleu,
@@ -134,10 +125,8 @@ def _record(pair: Pair, seed: int, comparison: Comparison, rule: Rule) -> dict[s
         "p_bootstrap": bootstrap.p,
         "p_sign": sign.p,
     }
-    record = {"row": pair.subject.row.id, "label": pair.subject.label, "seed": seed, "baseline": pair.baseline.id}
-    record |= {name: float(f"{value:.8g}") for name, value in values.items()}
-    record |= {"better": sign.better, "worse": sign.worse, "ties": sign.ties}
-    return record | {"test": rule.test, "mark": rule.mark([comparison])}
+    counts = {"better": sign.better, "worse": sign.worse, "ties": sign.ties, "test": rule.test, "mark": rule.mark([comparison])}
+    return {name: float(f"{value:.8g}") for name, value in values.items()} | counts
 
 
 def _line(r: dict[str, Any]) -> str:

@@ -91,14 +91,6 @@ def test_the_last_k_snapshots_count(own: Any) -> None:
     assert two.records[0]["score_high"] != four.records[0]["score_high"]
 
 
-def test_who_scores(own: Any) -> None:
-    with_snapshots(own, "hier", 2)
-    made = analyse(own.context("difficulty", "base", "hier", options=["scorer=hier", "snapshots=2"]))
-    assert made.notes[0].endswith("scored by demo/small/hier") and made.records[0]["gain"] == 0.0
-    with pytest.raises(UserError, match=r"scorer=heir: found 0 such rows; .*hier"):
-        analyse(own.context("difficulty", "base", "hier", options=["scorer=heir"]))
-
-
 def test_without_snapshots_it_says_what_is_needed(own: Any) -> None:
     with pytest.raises(UserError, match=r"demo/small/base: found no snapshots .*--set train.snapshots=20") as caught:
         analyse(own.context("difficulty", "base", "hier"))
