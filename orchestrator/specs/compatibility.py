@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from models.registry import REGISTRIES
 from orchestrator.specs.messages import Problem
@@ -12,197 +12,185 @@ from orchestrator.specs.positions import KeyPath
 Components = dict[KeyPath, dict[str, Any]]
 """Path below `model` -> component with its defaults filled in."""
 
+_DEFAULTS = {
+    "layer": "transformer",
+    "connection": "residual",
+    "aggregation": "top",
+    "residual": "plain",
+    "self_attention": "single",
+    "cross_attention": "single",
+    "bridge": "top",
+}
+
+
+class _Part(NamedTuple):
+    kind: str
+    cls: Any
+    options: dict[str, Any]
+
+
+class _Model:
+    """The components of a model by their path."""
+
+    def __init__(self, components: Components) -> None:
+        self.components = components
+
+    def __getitem__(self, path: tuple[str, ...]) -> _Part:
+        component = self.components.get(path) or {"kind": _DEFAULTS[path[-1]]}
+        options = {name: value for name, value in component.items() if name != "kind"}
+        return _Part(component["kind"], REGISTRIES[path[-1]].get(component["kind"]), options)
+
+    def get(self, slot: str) -> _Part | None:
+        """Returns a component of the whole model that may be absent."""
+        return self[slot,] if (slot,) in self.components else None
+
+    def wrong(self, path: tuple[str, ...], why: str, expected: str | Callable[[Any], bool]) -> Problem:
+        """expected: words, or a predicate on the classes that would fit."""
+        words = expected if isinstance(expected, str) else _names(path[-1], expected)
+        return Problem((*path, "kind"), f"found {self[path].kind}{why}; expected {words}")
+
+    def only_defaults(self, side: str, slots: tuple[str, ...], why: str) -> Iterator[Problem]:
+        for slot in slots:
+            if self[side, slot].kind != _DEFAULTS[slot]:
+                yield self.wrong((side, slot), why, _DEFAULTS[slot])
+
 
 def check_compatibility(components: Components) -> list[Problem]:
     """Returns the first incompatibility found, or an empty list."""
-    return (
-        _check_side("encoder", components)
-        or _check_side("decoder", components)
-        or _check_residual("encoder", components)
-        or _check_residual("decoder", components)
-        or _check_encoder_states(components)
-        or _check_cross_attention(components)
-        or _check_contexts(components)
-        or _check_memories(components)
-        or _check_head(components)
-    )
+    model = _Model(components)
+    return [problem for problem in [next(_problems(model), None)] if problem is not None]
 
 
-def _check_side(side: str, components: Components) -> list[Problem]:
-    """Checks a layer against its connection, and against the components that read the states of all layers."""
-    layer, layer_class = _find(components, (side, "layer"), "transformer")
-    connection, connection_class = _find(components, (side, "connection"), "residual")
-    kind, name = layer["kind"], connection["kind"]
-    runs = layer_class.runs(**{key: value for key, value in layer.items() if key != "kind"}) + int(connection_class.corrects)
-    attention, attention_class = _find(components, (side, "self_attention"), "single")
-    if runs > 1 and (attention_class.reads_stream or attention_class.shares):
-        expected = _names("self_attention", lambda a: not a.reads_stream and not a.shares)
-        why = f"whose layers run {runs} times" if connection_class.corrects else f"which runs {runs} times"
-        where = f"connection {name}" if connection_class.corrects else f"layer {kind}"
-        message = f"found {attention['kind']} with {where}, {why}; expected {expected}"
-        return [Problem((side, "self_attention", "kind"), message)]
-    if layer_class.any_width != connection_class.any_width:
-        expected = _names("connection", lambda c: c.any_width == layer_class.any_width)
-        return [Problem((side, "connection", "kind"), f"found {name} with layer {kind}; expected {expected}")]
-    if not layer_class.any_width:
-        return []
-    at: KeyPath = (side, "layer", "residual")
-    if connection_class.passes_attended and layer["residual"]:
-        return [Problem(at, f"found true; expected false: connection {name} hands on all layers itself")]
-    if side == "decoder" and not connection_class.passes_attended and not layer["residual"]:
-        return [Problem(at, f"found false; expected true: connection {name} hands on nothing of what layers attended to")]
-    for slot, default in (("aggregation", "top"), ("self_attention", "single")):
-        found = components.get((side, slot), {"kind": default})["kind"]
-        if found != default:
-            return [Problem((side, slot, "kind"), f"found {found} with layer {kind}; expected {default}")]
-    widths = layer["widths"] if isinstance(layer["widths"], list) else [layer["widths"]]
-    for path, component in components.items():
-        if component["kind"] == "diversity" and component["sides"] in ("both", side) and len(set(widths)) > 1:
-            return [Problem((*path, "kind"), f"found diversity over {side} layers of unequal widths; expected one width")]
-    return []
+def _problems(m: _Model) -> Iterator[Problem]:
+    for rules in (_layers, _residuals):
+        for side in ("encoder", "decoder"):
+            yield from rules(m, side)
+    for each in (_encoder_states, _cross_attention, _contexts, _memories, _head):
+        yield from each(m)
 
 
-def _check_residual(side: str, components: Components) -> list[Problem]:
-    """Checks a side's residual against its layer and against the components that would read a stream of several tensors."""
-    residual, residual_class = _find(components, (side, "residual"), "plain")
-    layer, layer_class = _find(components, (side, "layer"), "transformer")
-    name = residual["kind"]
-    if name != "plain" and not layer_class.takes_residual:
-        return [Problem((side, "residual", "kind"), f"found {name} with layer {layer['kind']}; expected plain")]
-    norm = "pre"
-    own_order = residual_class.order(norm, **{key: value for key, value in residual.items() if key != "kind"}) != norm
-    if not residual_class.streams and not own_order:
-        return []
-    why = f"with residual {name}, whose " + ("stream is several tensors" if residual_class.streams else "layers have no norms")
-    for slot, default in (("connection", "residual"), ("aggregation", "top")):
-        found = components.get((side, slot), {"kind": default})["kind"]
-        if found != default:
-            return [Problem((side, slot, "kind"), f"found {found} {why}; expected {default}")]
-    for slot in ("self_attention", "cross_attention") if side == "decoder" else ("self_attention",):
-        found, attention = _find(components, (side, slot), "single")
-        if attention.reads_stream or (residual_class.takes_views and slot == "self_attention" and not attention.takes_views):
-            return [Problem((side, slot, "kind"), f"found {found['kind']} {why}; expected single")]
-    bridge, bridge_class = _find(components, ("bridge",), "top")
-    if side == "encoder" and bridge_class.reads_layers:
-        expected = _names("bridge", lambda b: not b.reads_layers)
-        return [Problem(("bridge", "kind"), f"found {bridge['kind']} {why}; expected {expected}")]
-    if side == "encoder" and ("context",) in components:
-        return [Problem(("context", "kind"), f"found {components[('context',)]['kind']} {why}; expected no context")]
-    for path, component in components.items():
+def _layers(m: _Model, side: str) -> Iterator[Problem]:
+    """A layer, its connection, and the components that read the states of all layers."""
+    layer, connection, attention = (m[side, slot] for slot in ("layer", "connection", "self_attention"))
+    runs = layer.cls.runs(**layer.options) + int(connection.cls.corrects)
+    if runs > 1 and (attention.cls.reads_stream or attention.cls.shares):
+        where = f"connection {connection.kind}, whose layers run" if connection.cls.corrects else f"layer {layer.kind}, which runs"
+        yield m.wrong((side, "self_attention"), f" with {where} {runs} times", lambda a: not a.reads_stream and not a.shares)
+    why = f" with layer {layer.kind}"
+    if layer.cls.any_width != connection.cls.any_width:
+        yield m.wrong((side, "connection"), why, lambda c: c.any_width == layer.cls.any_width)
+    if not layer.cls.any_width:
+        return
+    passes, at = connection.cls.passes_attended, (side, "layer", "residual")
+    if passes and layer.options["residual"]:
+        yield Problem(at, f"found true; expected false: connection {connection.kind} hands on all layers itself")
+    if side == "decoder" and not passes and not layer.options["residual"]:
+        yield Problem(at, f"found false; expected true: connection {connection.kind} hands on nothing of what layers attended to")
+    yield from m.only_defaults(side, ("aggregation", "self_attention"), why)
+    widths = layer.options["widths"]
+    for path, component in m.components.items():
+        unequal = isinstance(widths, list) and len(set(widths)) > 1
+        if component["kind"] == "diversity" and component["sides"] in ("both", side) and unequal:
+            yield Problem((*path, "kind"), f"found diversity over {side} layers of unequal widths; expected one width")
+
+
+def _residuals(m: _Model, side: str) -> Iterator[Problem]:
+    """A side's residual, its layer, and the components that would read a stream of several tensors."""
+    residual, layer = m[side, "residual"], m[side, "layer"]
+    if residual.kind != "plain" and not layer.cls.takes_residual:
+        yield m.wrong((side, "residual"), f" with layer {layer.kind}", "plain")
+    if not residual.cls.streams and residual.cls.order("pre", **residual.options) == "pre":
+        return
+    why = f" with residual {residual.kind}, whose " + ("stream is several tensors" if residual.cls.streams else "layers have no norms")
+    yield from m.only_defaults(side, ("connection", "aggregation"), why)
+    attention = m[side, "self_attention"].cls
+    if attention.reads_stream or (residual.cls.takes_views and not attention.takes_views):
+        yield m.wrong((side, "self_attention"), why, "single")
+    if side == "decoder" and m[side, "cross_attention"].cls.reads_stream:
+        yield m.wrong((side, "cross_attention"), why, "single")
+    if side == "encoder" and m["bridge",].cls.reads_layers:
+        yield m.wrong(("bridge",), why, lambda b: not b.reads_layers)
+    if side == "encoder" and m.get("context"):
+        yield m.wrong(("context",), why, "no context")
+    for path, component in m.components.items():
         reads = path[0] == "regularizers" and REGISTRIES["regularizer"].get(component["kind"]).reads_layers
         if reads and component.get("sides", side) in ("both", side):
-            return [Problem((*path, "kind"), f"found {component['kind']} {why}; expected no such term on the {side}")]
-    return []
+            yield Problem((*path, "kind"), f"found {component['kind']}{why}; expected no such term on the {side}")
 
 
-def _check_encoder_states(components: Components) -> list[Problem]:
-    """Checks the components that read encoder states whose width may differ from d_model."""
-    layer, layer_class = _find(components, ("encoder", "layer"), "transformer")
-    bridge, bridge_class = _find(components, ("bridge",), "top")
-    residual, _ = _find(components, ("encoder", "residual"), "plain")
-    if bridge_class.reads_residual not in (None, residual["kind"]):
-        message = f"found {residual['kind']} with bridge {bridge['kind']}, which reads its stream; expected {bridge_class.reads_residual}"
-        return [Problem(("encoder", "residual", "kind"), message)]
-    where = f"with layer {layer['kind']} in the encoder"
-    if layer_class.any_width and not bridge_class.any_width:
-        return [Problem(("bridge", "kind"), f"found {bridge['kind']} {where}; expected {_names('bridge', lambda b: b.any_width)}")]
-    if layer_class.any_width and ("context",) in components:
-        return [Problem(("context", "kind"), f"found {components[('context',)]['kind']} {where}; expected no context")]
-    return []
+def _encoder_states(m: _Model) -> Iterator[Problem]:
+    """Components that read encoder states whose width may differ from d_model."""
+    layer, bridge = m["encoder", "layer"], m["bridge",]
+    if bridge.cls.reads_residual not in (None, m["encoder", "residual"].kind):
+        yield m.wrong(("encoder", "residual"), f" with bridge {bridge.kind}, which reads its stream", bridge.cls.reads_residual)
+    if layer.cls.any_width and not bridge.cls.any_width:
+        yield m.wrong(("bridge",), f" with layer {layer.kind} in the encoder", lambda b: b.any_width)
+    if layer.cls.any_width and m.get("context"):
+        yield m.wrong(("context",), f" with layer {layer.kind} in the encoder", "no context")
 
 
-def _check_cross_attention(components: Components) -> list[Problem]:
-    """Checks that the decoder layer, its cross-attention and the bridge belong to one family."""
-    layer, layer_class = _find(components, ("decoder", "layer"), "transformer")
-    bridge, bridge_class = _find(components, ("bridge",), "top")
-    cross, attention = _find(components, ("decoder", "cross_attention"), "single")
-    if attention.bare != layer_class.adds_attended:
-        expected = _names("cross_attention", lambda c: c.bare == layer_class.adds_attended)
-        return [Problem(("decoder", "cross_attention", "kind"), f"found {cross['kind']} with layer {layer['kind']}; expected {expected}")]
-    if attention.bare != bridge_class.mapped:
-        expected = _names("bridge", lambda b: b.mapped == attention.bare)
-        return [Problem(("bridge", "kind"), f"found {bridge['kind']} with cross_attention {cross['kind']}; expected {expected}")]
-    return []
+def _cross_attention(m: _Model) -> Iterator[Problem]:
+    """The decoder layer, its cross-attention and the bridge belong to one family."""
+    layer, cross = m["decoder", "layer"], m["decoder", "cross_attention"]
+    if cross.cls.bare != layer.cls.adds_attended:
+        yield m.wrong(("decoder", "cross_attention"), f" with layer {layer.kind}", lambda c: c.bare == layer.cls.adds_attended)
+    if cross.cls.bare != m["bridge",].cls.mapped:
+        yield m.wrong(("bridge",), f" with cross_attention {cross.kind}", lambda b: b.mapped == cross.cls.bare)
 
 
-def _check_contexts(components: Components) -> list[Problem]:
-    """Checks blocks of layers, their contexts and the components that read them."""
-    bridge, bridge_class = _find(components, ("bridge",), "top")
-    context = components.get(("context",))
-    attention, attention_class = _find(components, ("encoder", "self_attention"), "single")
-    aggregation, aggregation_class = _find(components, ("encoder", "aggregation"), "top")
-    if attention_class.reads_context and context is None:
-        message = f"found {attention['kind']} without context; expected model.context.kind multiscale"
-        return [Problem(("encoder", "self_attention", "kind"), message)]
-    if context is not None and not bridge_class.reads_context and (not attention_class.reads_context or context["blocks"] == 1):
-        return [Problem(("context", "kind"), f"found {context['kind']}, which nothing reads; expected bridge.kind multiscale")]
-    if context is not None and bridge.get("blocks", context["blocks"]) != context["blocks"]:
-        return [Problem(("bridge", "blocks"), f"found {bridge['blocks']}; expected {context['blocks']}, the blocks of the context")]
-    cut = "context" if context is not None else "bridge" if "blocks" in bridge else None
-    at: KeyPath = ("encoder", "aggregation", "kind")
-    if cut is not None and not aggregation_class.top_alone:
-        cutting = f"{cut} {components[(cut,)]['kind']} cuts the encoder into blocks"
-        return [Problem(at, f"found {aggregation['kind']}; expected top: {cutting}")]
-    if not bridge_class.needs_output and aggregation["kind"] != "top":
-        return [Problem(at, f"found {aggregation['kind']}, which bridge {bridge['kind']} does not read; expected top")]
-    return []
+def _contexts(m: _Model) -> Iterator[Problem]:
+    """Blocks of layers, their contexts and the components that read them."""
+    bridge, context, attention, aggregation = m["bridge",], m.get("context"), m["encoder", "self_attention"], m["encoder", "aggregation"]
+    if attention.cls.reads_context and context is None:
+        yield m.wrong(("encoder", "self_attention"), " without context", "model.context.kind multiscale")
+    if context is not None:
+        if not bridge.cls.reads_context and (not attention.cls.reads_context or context.options["blocks"] == 1):
+            yield m.wrong(("context",), ", which nothing reads", "bridge.kind multiscale")
+        own, blocks = bridge.options.get("blocks"), context.options["blocks"]
+        if own not in (None, blocks):
+            yield Problem(("bridge", "blocks"), f"found {own}; expected {blocks}, the blocks of the context")
+    cut, cutting = ("context", context) if context is not None else ("bridge", bridge)
+    if (context is not None or "blocks" in bridge.options) and not aggregation.cls.top_alone:
+        assert cutting is not None
+        yield m.wrong(("encoder", "aggregation"), "", f"top: {cut} {cutting.kind} cuts the encoder into blocks")
+    if not bridge.cls.needs_output and aggregation.kind != "top":
+        yield m.wrong(("encoder", "aggregation"), f", which bridge {bridge.kind} does not read", "top")
 
 
-def _check_memories(components: Components) -> list[Problem]:
-    """Checks extra encoder, bridge and cross-attention: every memory is read, and none is missing."""
-    extra = components.get(("extra_encoder",))
-    bridge, bridge_class = _find(components, ("bridge",), "top")
-    cross, attention = _find(components, ("decoder", "cross_attention"), "single")
-    at: KeyPath = ("bridge", "kind")
-    if bridge_class.reads_extra and extra is None:
-        expected = _names("extra_encoder", lambda e: e.aligned or not bridge_class.needs_aligned)
-        return [Problem(at, f"found {bridge['kind']} without extra_encoder; expected model.extra_encoder.kind {expected}")]
-    if extra is not None and not bridge_class.reads_extra:
-        unread = f"found {extra['kind']}, whose memory bridge {bridge['kind']} does not read"
-        return [Problem(("extra_encoder", "kind"), f"{unread}; expected bridge.kind {_names('bridge', lambda b: b.reads_extra)}")]
-    if extra is not None and bridge_class.needs_aligned and not REGISTRIES["extra_encoder"].get(extra["kind"]).aligned:
-        expected = _names("extra_encoder", lambda e: e.aligned)
-        message = f"found {extra['kind']}; expected {expected}: bridge {bridge['kind']} merges source position by position"
-        return [Problem(("extra_encoder", "kind"), message)]
-    memories = bridge_class.num_memories + int(bridge_class.reads_context and ("context",) in components)
-    if memories > attention.max_memories:
-        expected = _names("cross_attention", lambda c: c.max_memories >= memories and c.bare == attention.bare)
-        few = f"found {bridge['kind']}, which gives {memories} memories, of which {cross['kind']} reads {attention.max_memories}"
-        return [Problem(at, f"{few}; expected model.decoder.cross_attention.kind {expected}")]
-    return []
+def _memories(m: _Model) -> Iterator[Problem]:
+    """Extra encoder, bridge and cross-attention: every memory is read, and none is missing."""
+    extra, bridge, attention = m.get("extra_encoder"), m["bridge",], m["decoder", "cross_attention"]
+    if bridge.cls.reads_extra and extra is None:
+        fits = _names("extra_encoder", lambda e: e.aligned or not bridge.cls.needs_aligned)
+        yield m.wrong(("bridge",), " without extra_encoder", f"model.extra_encoder.kind {fits}")
+    if extra is not None and not bridge.cls.reads_extra:
+        why, fits = f", whose memory bridge {bridge.kind} does not read", _names("bridge", lambda b: b.reads_extra)
+        yield m.wrong(("extra_encoder",), why, f"bridge.kind {fits}")
+    if extra is not None and bridge.cls.needs_aligned and not extra.cls.aligned:
+        fits = _names("extra_encoder", lambda e: e.aligned)
+        yield m.wrong(("extra_encoder",), "", f"{fits}: bridge {bridge.kind} merges source position by position")
+    memories = bridge.cls.num_memories + int(bridge.cls.reads_context and m.get("context") is not None)
+    if memories > attention.cls.max_memories:
+        fits = _names("cross_attention", lambda c: c.max_memories >= memories and c.bare == attention.cls.bare)
+        why = f", which gives {memories} memories, of which {attention.kind} reads {attention.cls.max_memories}"
+        yield m.wrong(("bridge",), why, f"model.decoder.cross_attention.kind {fits}")
 
 
-def _check_head(components: Components) -> list[Problem]:
-    """Checks the head against what it reads of the decoder's layers and of the encoder."""
-    if ("head",) not in components:
-        return []
-    head, head_class = _find(components, ("head",), "")
-    name = head["kind"]
+def _head(m: _Model) -> Iterator[Problem]:
+    """The head, and what it reads of the decoder's layers and of the encoder."""
+    head, bridge, residual = m.get("head"), m["bridge",], m["decoder", "residual"]
+    if head is None:
+        return
     for side in ("encoder", "decoder"):
-        layer, layer_class = _find(components, (side, "layer"), "transformer")
-        if layer_class.any_width:
-            return [Problem(("head", "kind"), f"found {name} with layer {layer['kind']}; expected no head")]
-    if head_class.reads_layers:
-        for slot, default in (("aggregation", "top"), ("connection", "residual")):
-            found = components.get(("decoder", slot), {"kind": default})["kind"]
-            if found != default:
-                message = f"found {found} with head {name}, which reads the decoder's layers; expected {default}"
-                return [Problem(("decoder", slot, "kind"), message)]
-        residual, residual_class = _find(components, ("decoder", "residual"), "plain")
-        if residual_class.streams or residual_class.order("pre", **{k: v for k, v in residual.items() if k != "kind"}) != "pre":
-            return [Problem(("decoder", "residual", "kind"), f"found {residual['kind']} with head {name}; expected plain")]
-    bridge, bridge_class = _find(components, ("bridge",), "top")
-    if head_class.reads_words and (bridge_class.by_sentence or not bridge_class.needs_output):
-        expected = _names("bridge", lambda b: b.needs_output and not b.by_sentence)
-        message = f"found {bridge['kind']} with head {name}, which reads the encoder's output; expected {expected}"
-        return [Problem(("bridge", "kind"), message)]
-    return []
-
-
-def _find(components: Components, path: KeyPath, default: str) -> tuple[dict[str, Any], Any]:
-    """Returns a component and its class, or the default kind if the section does not name one."""
-    component = components.get(path, {"kind": default})
-    return component, REGISTRIES[str(path[-1])].get(component["kind"])
+        if m[side, "layer"].cls.any_width:
+            yield m.wrong(("head",), f" with layer {m[side, 'layer'].kind}", "no head")
+    if head.cls.reads_layers:
+        yield from m.only_defaults("decoder", ("aggregation", "connection"), f" with head {head.kind}, which reads the decoder's layers")
+        if residual.cls.streams or residual.cls.order("pre", **residual.options) != "pre":
+            yield m.wrong(("decoder", "residual"), f" with head {head.kind}", "plain")
+    if head.cls.reads_words and (bridge.cls.by_sentence or not bridge.cls.needs_output):
+        why = f" with head {head.kind}, which reads the encoder's output"
+        yield m.wrong(("bridge",), why, lambda b: b.needs_output and not b.by_sentence)
 
 
 def _names(registry: str, accepts: Callable[[Any], bool]) -> str:

@@ -47,7 +47,7 @@ def apply(sets: Iterable[Assignment], base: Located) -> Located:
         if path[:2] == REGULARIZERS and len(path) > 2:
             listed.append((path[2:], value, position))
         else:
-            over, positions[path] = _with(over, path, value), position
+            over, positions[path] = placed(over, path, value), position
     merged = base.merged(Located(over, base.home, positions))
     return _with_regularizers(merged, listed) if listed else merged
 
@@ -61,14 +61,14 @@ def _with_regularizers(row: Located, sets: list[Assignment]) -> Located:
         if place == len(items):
             items.append({"kind": kind})
             positions[(*REGULARIZERS, place)] = position
-        items[place] = _with(items[place], tuple(rest), value) if rest else items[place] | (value or {})
+        items[place] = placed(items[place], tuple(rest), value) if rest else items[place] | (value or {})
         if rest:
             positions[(*REGULARIZERS, place, *rest)] = position
     return row.merged(Located({"model": {"regularizers": items}}, row.home, positions))
 
 
-def _with(tree: Any, path: tuple[str, ...], value: Any) -> dict[str, Any]:
+def placed(tree: Any, path: KeyPath, value: Any) -> dict[str, Any]:
     """Returns a copy of nested mappings with a value at a path."""
-    first, *rest = path
+    first, rest = path[0], path[1:]
     below = tree if isinstance(tree, dict) else {}
-    return {**below, first: _with(below.get(first), tuple(rest), value) if rest else value}
+    return {**below, first: placed(below.get(first), rest, value) if rest else value}

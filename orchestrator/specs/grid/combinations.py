@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -39,21 +40,31 @@ class Excluded:
         return self.position.line(f"{{when: {{{self.condition}}}}}: {self.reason}")
 
 
+class Partial(NamedTuple):
+    """The values of the first axes. chosen: axis -> plain value. excluded: index of the first exclusion that holds."""
+
+    values: Combination = ()
+    chosen: Mapping[str, Any] = {}
+    excluded: int | None = None
+    sample: int | None = None
+
+
 @dataclass
 class Grid:
-    """A compiled `grid` section. Combinations are listed on first use."""
+    """A compiled `grid` section.
+
+    refused: name of each combination that components refuse -> error line, once `grid.rows` has resolved the rows.
+    counts: index of an exclusion -> number of combinations for which it is the first that holds; repeated: number of draws equal to an
+    earlier one; both once the combinations are listed.
+    """
 
     document: Document
     section: GridSection
     axes: list[CompiledAxis]
     excluded: list[Excluded]
-    _names: dict[str, Combination] | None = None
-    counts: Counter[int] = field(default_factory=Counter)
-    """Index of an exclusion -> number of combinations excluded by it; only the first matching exclusion counts."""
     refused: dict[str, str] | None = None
-    """Name of each combination that components refuse -> error line, once `grid.rows` has resolved the rows."""
+    counts: Counter[int] = field(default_factory=Counter)
     repeated: int = 0
-    """Number of draws equal to an earlier one."""
 
     @property
     def position(self) -> Position:
@@ -61,106 +72,69 @@ class Grid:
 
     def combinations(self) -> dict[str, Combination]:
         """Returns name -> combination without excluded ones. Raises UserError for equal or overlong names, or too many combinations."""
-        if self._names is None:
-            self._names = self._listed()
         return self._names
 
-    def _listed(self) -> dict[str, Combination]:
+    @cached_property
+    def _names(self) -> dict[str, Combination]:
         names: dict[str, Combination] = {}
         folded: dict[str, str] = {}
-        problems: list[str] = []
-
-        def take(values: Combination, excluded: int | None) -> None:
-            if excluded is not None:
-                self.counts[excluded] += 1
-                return
+        problems: dict[str, None] = {}
+        found, _ = self.walk()
+        self.counts = Counter(each.excluded for each in found if each.excluded is not None)
+        for values in (each.values for each in found if each.excluded is None):
             name = row_name(values)
             earlier = folded.setdefault(name.casefold(), name)
-            if name in names and [v.plain for v in names[name]] == [v.plain for v in values]:
-                self.repeated += 1
-            elif name in names or earlier != name:
-                both = [", ".join(v.shown for v in one) for one in (names[earlier], values)]
-                problems.append(
-                    self.position.line(f"found the name {shown(name)} for [{both[0]}] and [{both[1]}]; expected an axis with id")
-                )
-            else:
+            if earlier not in names:
                 names[name] = values
-
-        self.counts.clear()
-        self.repeated = 0
-        self.walk(take)
-        long = [name for name in names if too_long(name)]
-        problems += [
-            self.position.line(f"found the row name {shown(name, 200)}; expected at most 129 characters: give id") for name in long
-        ]
+            elif earlier == name and [v.plain for v in names[name]] == [v.plain for v in values]:
+                self.repeated += 1
+            else:
+                both = [", ".join(v.shown for v in one) for one in (names[earlier], values)]
+                problems[f"found the name {shown(name)} for [{both[0]}] and [{both[1]}]; expected an axis with id"] = None
+        problems |= {
+            f"found the row name {shown(name, 200)}; expected at most 129 characters: give id": None for name in names if too_long(name)
+        }
         if problems:
-            raise UserError(*list(dict.fromkeys(problems))[:20])
+            raise UserError(*map(self.position.line, list(problems)[:20]))
         return names
 
-    def walk(
-        self,
-        take: Callable[[Combination, int | None], None],
-        only: Mapping[str, Callable[[Value], bool]] | None = None,
-        inapplicable: Callable[[CompiledAxis], None] | None = None,
-    ) -> None:
-        """Calls `take(values, index of the exclusion or None)` for every combination.
+    def walk(self, only: Mapping[str, Callable[[Value], bool]] | None = None) -> tuple[list[Partial], list[CompiledAxis]]:
+        """Returns all combinations in order, and for each left out because an axis of `only` does not apply, that axis.
 
-        only: axis -> predicate on its values. Where such an axis does not apply, `inapplicable(axis)` is called instead of `take`.
+        only: axis -> predicate on its values.
         """
-        only = only or {}
-        chosen: dict[str, Any] = {}
-        values: list[Value] = []
-        last = self._last_asked()
-        number = 0
-
-        def down(depth: int, excluded: int | None, sample: int | None) -> None:
-            nonlocal number
-            if depth == len(self.axes):
-                number += 1
-                if number > MAX_COMBINATIONS:
-                    raise UserError(self.position.line(f"found more than {MAX_COMBINATIONS:,} combinations; expected fewer"))
-                take(tuple(values), excluded)
-                return
-            axis = self.axes[depth]
-            if axis.applies is not None and not axis.applies(chosen):
-                if axis.name in only:
-                    if inapplicable is not None:
-                        inapplicable(axis)
-                    return
-                down(depth + 1, self._excluded(last[depth], chosen, excluded), sample)
-                return
-            if axis.random and sample is None:  # the first random axis on this path: draw each sample from here
-                for each in range(self.section.samples):
-                    down(depth, excluded, each)
-                return
-            if axis.random:
-                place = "|".join((str(self.section.seed), str(sample), *(f"{name}={text(plain)}" for name, plain in chosen.items())))
-                options = [axis.draw(place)]
-            else:
-                options = axis.values
-            wanted = only.get(axis.name)
-            for value in options:
-                if wanted is not None and not wanted(value):
-                    continue
-                chosen[axis.name] = value.plain
-                values.append(value)
-                down(depth + 1, self._excluded(last[depth], chosen, excluded), sample)
-                values.pop()
-                del chosen[axis.name]
-
-        down(0, None, None)
-
-    def _last_asked(self) -> list[list[int]]:
-        """Returns for each axis the exclusions that can be decided once it has a value."""
+        only, found, inapplicable = only or {}, [Partial()], []
         order = {axis.name: i for i, axis in enumerate(self.axes)}
-        found: list[list[int]] = [[] for _ in self.axes]
-        for i, exclusion in enumerate(self.excluded):
-            found[max((order[name] for name in exclusion.asked), default=0)].append(i)
-        return found
+        for i, axis in enumerate(self.axes):
+            decided = [n for n, each in enumerate(self.excluded) if i == max((order[name] for name in each.asked), default=0)]
+            made: list[Partial] = []
+            for each in found:
+                if axis.applies is None or axis.applies(each.chosen):
+                    made += self._extended(each, axis, only.get(axis.name))
+                elif axis.name in only:
+                    inapplicable.append(axis)
+                else:
+                    made.append(each)
+            found = [self._judged(each, decided) for each in made] if decided else made
+            if len(found) > MAX_COMBINATIONS:
+                raise UserError(self.position.line(f"found more than {MAX_COMBINATIONS:,} combinations; expected fewer"))
+        return found, inapplicable
 
-    def _excluded(self, decided: list[int], chosen: Mapping[str, Any], before: int | None) -> int | None:
-        hit = next((i for i in decided if self.excluded[i].test(chosen)), None)
-        return hit if before is None else before if hit is None else min(before, hit)
+    def _extended(self, partial: Partial, axis: CompiledAxis, wanted: Callable[[Value], bool] | None) -> Iterator[Partial]:
+        """Yields the partial combination with each value of the axis; the first random axis starts the samples."""
+        values, chosen, excluded, number = partial
+        for sample in range(self.section.samples) if axis.random and number is None else [number]:
+            options = axis.values
+            if axis.random:
+                settings = [f"{name}={text(plain)}" for name, plain in chosen.items()]
+                options = [axis.draw("|".join((str(self.section.seed), str(sample), *settings)))]
+            for value in options:
+                if wanted is None or wanted(value):
+                    yield Partial((*values, value), {**chosen, axis.name: value.plain}, excluded, sample)
+
+    def _judged(self, partial: Partial, decided: list[int]) -> Partial:
+        hit = next((i for i in decided if self.excluded[i].test(partial.chosen)), None)
+        return partial if hit is None or (partial.excluded is not None and partial.excluded < hit) else partial._replace(excluded=hit)
 
 
 def read_grid(document: Document, problems: list[str]) -> Grid | None:

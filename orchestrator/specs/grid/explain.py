@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.errors import UserError
 from orchestrator.specs import index
 from orchestrator.specs.grid.axes import CompiledAxis, Value
-from orchestrator.specs.grid.combinations import Combination, Grid, row_name
+from orchestrator.specs.grid.combinations import Grid, row_name
 from orchestrator.specs.grid.conditions import text, words
 from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import nearest, shown
@@ -31,23 +31,14 @@ def explain(target: str, given: list[str]) -> dict[str, Any]:
     grid = table.grid
     only = _given(grid, given)
     refused = grid.refused or {}
-    rows: list[str] = []
-    reasons: Counter[str] = Counter()
-
-    def take(values: Combination, excluded: int | None) -> None:
-        name = row_name(values)
-        if excluded is not None:
-            reasons[grid.excluded[excluded].line] += 1
-        elif name in refused:
-            reasons[refused[name]] += 1
-        else:
-            rows.append(name)
-
-    def inapplicable(axis: CompiledAxis) -> None:
-        position = grid.document.at((*axis.path, "when"))
-        reasons[position.line(f"{axis.name} applies only when {{{words(axis.axis.when)}}}")] += 1
-
-    grid.walk(take, only, inapplicable)
+    found, inapplicable = grid.walk(only)
+    reasons = Counter(grid.excluded[each.excluded].line for each in found if each.excluded is not None)
+    rows = [row_name(each.values) for each in found if each.excluded is None]
+    reasons += Counter(refused[name] for name in rows if name in refused)
+    rows = [name for name in rows if name not in refused]
+    for axis, number in Counter(axis.name for axis in inapplicable).items():
+        position, condition = grid.document.at(("grid", "axes", axis, "when")), words(grid.section.axes[axis].when)
+        reasons[position.line(f"{axis} applies only when {{{condition}}}")] += number
     names = list(dict.fromkeys(rows))
     if not names and not reasons:
         random = {axis.name for axis in grid.axes if axis.random}
