@@ -15,8 +15,7 @@ from orchestrator.cli.commands.run import checked, prepare_run, prepare_sweep
 from orchestrator.engines.execute import execute
 from orchestrator.errors import UserError
 from orchestrator.ledger.results import Ledger
-from orchestrator.report.find import SeedResult
-from orchestrator.report.shipped import is_shipped
+from orchestrator.report.find import SeedResult, is_shipped
 from orchestrator.specs import index
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import sweep_of

@@ -83,7 +83,7 @@ def reconcile(results: Results = RESULTS, tracking_uri: TrackingUri = None, as_j
     Example:  nmt-ablate reconcile --tracking-uri http://mlflow:5000
     """
     from orchestrator.cli.commands.rows import published_ledgers
-    from orchestrator.cli.console import console
+    from orchestrator.cli.output import console
     from orchestrator.tracking import sweeps
     from orchestrator.tracking.environment import checked_uri, default_uri, reason, redact
 
@@ -162,7 +162,7 @@ def gc(
     """
     from rich.filesize import decimal
 
-    from orchestrator.cli.console import console
+    from orchestrator.cli.output import console
     from orchestrator.lifecycle import garbage, references
     from orchestrator.lifecycle.collect import collect
     from orchestrator.tables import cell, make_table

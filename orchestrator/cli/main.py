@@ -22,9 +22,8 @@ import typer
 
 from orchestrator.cli import data, lifecycle, report, results, specs
 from orchestrator.cli import run as execution
-from orchestrator.cli.help import GroupedHelp
+from orchestrator.cli.help import GroupedHelp, OnceCommand
 from orchestrator.cli.limits import exceeded, open_streams
-from orchestrator.cli.once import OnceCommand
 from orchestrator.cli.output import version
 from orchestrator.errors import Detached, FencedError, LockedError, RemoteError, UserError
 from orchestrator.paths import ROOT

@@ -1,4 +1,4 @@
-"""Standard output of commands: JSON lines, the version, and nothing that libraries print."""
+"""Output of commands: JSON lines, tables of rich, the version, and nothing that libraries print."""
 
 from __future__ import annotations
 
@@ -6,15 +6,26 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.safe_text import json_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def print_json(value: Any) -> None:
     """One compact line of JSON on stdout."""
     sys.stdout.write(json_text(value, separators=(",", ":"), default=str) + "\n")
     sys.stdout.flush()
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that is 140 columns wide where the stream is no terminal."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else 140)
 
 
 def version() -> str:

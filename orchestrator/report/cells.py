@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.report.effect_text import interval, judged, verdict
+from orchestrator.report.effects import interval, judged, verdict
 from orchestrator.report.figures import OURS
 from orchestrator.report.speeds import SPEEDS
 from orchestrator.report.table import Line, Table
@@ -23,7 +23,6 @@ _TITLES = {
     "rougeL": "ROUGE-L",
     "delta": "delta",
     "pareto": "Pareto front",
-    "compute_to_equal_loss": "compute to equal loss",
     "tokens_per_second": "tokens/s",
     "sentences_per_second": "sentences/s",
     "words_per_second": "words/s",
@@ -103,7 +102,7 @@ def figure(column: str, value: Any) -> str:
     if column in ("params", "params_added"):
         sign = "+" if column == "params_added" else ""
         return f"{value / 1e6:{sign}.2f}M" if abs(value) >= 1e5 or value == 0 else f"{value:{sign},}"
-    if column in (*_SCORES, *SPEEDS, "compute_to_equal_loss"):
+    if column in (*_SCORES, *SPEEDS):
         return f"{value:+.2f}" if column == "delta" else f"{value:.2f}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
 

@@ -22,14 +22,13 @@ OURS = (
     "significant",
     "verdict",
     "pareto",
-    "compute_to_equal_loss",
     "tokens_per_second",
     "sentences_per_second",
 )
 """Measured columns, besides the row's `also` and `means`.
 
-bleu: mean over seeds (bleu_spread: their standard deviation, null for one seed); delta: with its 95 % interval; pareto,
-compute_to_equal_loss: see `report.pareto`, `report.equal_loss`; train_speed, decode_speed: ratios to the baseline, measured in one run;
+bleu: mean over seeds (bleu_spread: their standard deviation, null for one seed); delta: with its 95 % interval; pareto: see `front`;
+train_speed, decode_speed: ratios to the baseline, measured in one run;
 tokens_per_second, sentences_per_second: rates of the runs themselves, which are not comparable.
 """
 
@@ -107,3 +106,26 @@ def status(name: str, reason: str, steps: int) -> str:
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [v for v in values if v is not None]
     return statistics.fmean(known) if known else None
+
+
+def front(ours: Mapping[str, Mapping[str, Any] | None]) -> dict[str, bool]:
+    """Row -> whether it is on the Pareto front of BLEU (ROUGE-L), parameters and measured training speed; of rows with figures.
+
+    A row is off the front if another has at least its score, at most its parameters, at least its speed, and is better in one of them.
+    Speed counts if it was measured for all of these rows (`analyse --kind speed`). Empty with less than two rows.
+    """
+    found = {row: one for row, one in ours.items() if one is not None and one.get("bleu") is not None and one.get("params") is not None}
+    timed = all(one.get("train_speed") is not None for one in found.values())
+    points = {row: (one.get(PRINCIPAL, one["bleu"]), -one["params"], one["train_speed"] if timed else 0.0) for row, one in found.items()}
+    if len(points) < 2:
+        return {}
+    return dict(zip(points, unbeaten(list(points.values())), strict=True))
+
+
+def unbeaten(points: Sequence[tuple[float, ...]]) -> list[bool]:
+    """Whether each point is on the front: no other is at least as high in every number and higher in one."""
+    return [not any(_beats(other, point) for other in points) for point in points]
+
+
+def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one != other and all(a >= b for a, b in zip(one, other, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +11,11 @@ from typing import Any
 from orchestrator.data import store
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
-from orchestrator.ledger import superseded
+from orchestrator.ledger import packed, superseded
 from orchestrator.ledger.keys import Keys, manifest_key
 from orchestrator.ledger.results import Ledger, Record
 from orchestrator.ledger.run_view import RunView
+from orchestrator.paths import PUBLISHED_LEDGER
 from orchestrator.report.spec_index import entries, meaning_of, search_of, training_of
 from orchestrator.scoring.rouge import figures_of, principal
 from orchestrator.scoring.significance.reader import StatisticsReader
@@ -199,3 +200,16 @@ def _text(record: Record, row: Row, scored: Record) -> dict[str, Any]:
     assert row.spec is not None
     known = record.get("text") or {}
     return {**known, "pairs": {**(known.get("pairs") or {}), row.spec.score.test: scored.get("sentences")}}
+
+
+def is_shipped(ledger: Ledger, key: str) -> bool:
+    """Whether a run (by its train key) is known from the published ledger alone."""
+    if ledger.root.resolve() == PUBLISHED_LEDGER:
+        return True
+    return bool(ledger.mirrors) and not packed.exists(ledger.run_dir(key) / "train.json")
+
+
+def shipped(ledger: Ledger, outcomes: Mapping[str, Sequence[SeedResult]]) -> dict[str, list[str]]:
+    """Row -> train keys of its shipped runs, of rows all of whose runs are shipped."""
+    keys = {row: [o.keys.train for o in found if o.keys.train is not None] for row, found in outcomes.items()}
+    return {row: own for row, own in keys.items() if own and all(is_shipped(ledger, key) for key in own)}

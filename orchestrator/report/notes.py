@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.data.expected_text import unexpected
 from orchestrator.ledger.provenance import differences
-from orchestrator.report.effect_text import judged
+from orchestrator.ledger.results import Ledger
+from orchestrator.report.effects import judged
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.scoring.significance.estimator import LEVEL
@@ -198,3 +200,14 @@ def earlier_results(rows: Sequence[Row], outcomes: Mapping[str, Sequence[SeedRes
         if folders:
             lines.append(f"{short_id(row.id)}: trained again; the result before is kept (--results RESULTS/{', RESULTS/'.join(folders)})")
     return lines
+
+
+def shipped_note(ledger: Ledger, rows: Mapping[str, Sequence[str]], total: int) -> list[str]:
+    """A note that names the shipped rows and when they were trained; none without any. total: rows that have results."""
+    if not rows:
+        return []
+    ends = [report["t"] for keys in rows.values() for key in keys for report in ledger.history(key)[-1:] if "t" in report]
+    days = sorted({datetime.fromtimestamp(end, UTC).strftime("%Y-%m-%d") for end in ends})
+    when = f", trained {' to '.join(dict.fromkeys((days[0], days[-1])))}" if days else ""
+    which = "all figures of ours" if len(rows) == total else ", ".join(short_id(row) for row in rows)
+    return [f"shipped with the product, not run here: {which}{when}"]

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from orchestrator.report.cells import figure
-from orchestrator.report.effect_text import interval, verdict
+from orchestrator.report.effects import interval, verdict
 from orchestrator.scoring.rouge import FIGURES, PRINCIPAL
 from orchestrator.tables import cell, make_table
 

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.ledger import component_sources
-from orchestrator.report import equal_loss, looks, shipped, speeds
+from orchestrator.report import looks, speeds
 from orchestrator.report.claims import Comparisons
-from orchestrator.report.figures import OURS, against, figures, short_id
-from orchestrator.report.find import Finder, SeedResult
-from orchestrator.report.notes import changed_since_training, claim_note, earlier_results, metric_doubts, notes, parameter_differences
-from orchestrator.report.pareto import front
+from orchestrator.report.figures import OURS, against, figures, front, short_id
+from orchestrator.report.find import Finder, SeedResult, shipped
+from orchestrator.report.notes import (
+    changed_since_training,
+    claim_note,
+    earlier_results,
+    metric_doubts,
+    notes,
+    parameter_differences,
+    shipped_note,
+)
 from orchestrator.scoring.rouge import FIGURES as ROUGE
 from orchestrator.scoring.significance.reader import StatisticsReader
 from orchestrator.specs.baselines import baseline, starts
 from orchestrator.specs.claims import RowClaim
 from orchestrator.specs.row import Row
 from orchestrator.specs.table import FAILED, number
-from orchestrator.sweeps.cost import Cost
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,6 @@ def make(
     base: str | None = None,
     reader: StatisticsReader | None = None,
     stated: Sequence[RowClaim] = (),
-    costs: Callable[[Row], Cost] | None = None,
     full_size: bool = False,
     given: str = "",
 ) -> Table:
@@ -93,7 +98,6 @@ def make(
         base: row to compare with; by default the row that a row starts from if it is in the table, else the table's `baseline`.
         reader: reads the sentence statistics that intervals and verdicts need; None for none of them.
         stated: claims of the table's file, which are judged beside the paper's differences.
-        costs: estimates the cost of a row, which the compute to equal loss needs.
         full_size: the models are as published, so their parameters are compared with the reported ones.
         given: options that the rows need on a command line besides their address.
     """
@@ -111,9 +115,6 @@ def make(
     rates, measured = _speeds(rows, finder, seeds, first)
     for row_id, speed in rates.items():
         ours[row_id] = (ours[row_id] or {"status": "not run", "reason": "not run", "seeds": []}) | speed
-    if reader is not None and costs is not None and any(row.control is not None for row in rows):
-        for row_id, ratio in equal_loss.ratios(rows, outcomes, start, reader, costs, ours).items():
-            ours[row_id] = {**(ours[row_id] or {}), equal_loss.NAME: ratio}
     for row_id, best in front(ours).items():
         ours[row_id] = {**(ours[row_id] or {}), "pareto": best}
     changed = changed_since_training(rows, outcomes, finder, seeds)
@@ -121,7 +122,7 @@ def make(
         names = sorted({name for (row_id, _), each in changed.items() if row_id == row.id for name in each})
         if names and ours[row.id] is not None:
             ours[row.id] = {**(ours[row.id] or {}), "changed": names}
-    from_product = shipped.shipped(finder.ledger, outcomes)
+    from_product = shipped(finder.ledger, outcomes)
     for row_id in from_product:
         ours[row_id] = {**(ours[row_id] or {}), "shipped": True}
     lines = [Line(row.id, row.label, row.kind, dict(row.expect), ours[row.id], row.note, row.analysis) for row in rows]
@@ -135,7 +136,7 @@ def make(
     warned = component_sources.warnings(changed, given)
     made = [
         *warned,
-        *shipped.note(finder.ledger, from_product, sum(bool(found) for found in outcomes.values())),
+        *shipped_note(finder.ledger, from_product, sum(bool(found) for found in outcomes.values())),
         *notes(rows, outcomes, ours, scale, first, measured),
         *looks.notes(finder.ledger, outcomes),
         *earlier_results(rows, outcomes),

@@ -14,8 +14,7 @@ from orchestrator.analysis.base import Analysis, AnalysisContext
 from orchestrator.analysis.files import WIDTHS, write
 from orchestrator.analysis.subjects import RowSelection, folder_name, group, kinds_of, rows_of
 from orchestrator.cli.commands.rows import open_ledger
-from orchestrator.cli.console import console
-from orchestrator.cli.output import print_json
+from orchestrator.cli.output import console, print_json
 from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.folders import make, need_folder

@@ -9,8 +9,7 @@ from typing import NoReturn
 
 import typer
 
-from orchestrator.cli.console import console
-from orchestrator.cli.output import print_json
+from orchestrator.cli.output import console, print_json
 from orchestrator.engines.ray.jobs.access import find_address, find_token
 from orchestrator.engines.ray.jobs.api import Client
 from orchestrator.engines.ray.jobs.follow import exit_code, follow

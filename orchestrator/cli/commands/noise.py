@@ -7,8 +7,7 @@ from typing import Any
 
 from orchestrator.cli.commands.rows import open_ledger
 from orchestrator.cli.commands.run import execute_rows
-from orchestrator.cli.console import console
-from orchestrator.cli.output import print_json
+from orchestrator.cli.output import console, print_json
 from orchestrator.errors import UserError
 from orchestrator.report import noise_floor
 from orchestrator.report.find import Finder

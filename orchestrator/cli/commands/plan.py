@@ -8,8 +8,7 @@ import typer
 from rich.table import Table
 
 from orchestrator.cli.commands.rows import open_ledger, resolve_rows
-from orchestrator.cli.console import console
-from orchestrator.cli.output import print_json
+from orchestrator.cli.output import console, print_json
 from orchestrator.cost import plan_costs
 from orchestrator.cost.estimate import Costs
 from orchestrator.errors import UserError
@@ -19,7 +18,7 @@ from orchestrator.ledger.results import Ledger
 from orchestrator.report import noise_floor
 from orchestrator.report.claims import reported_claims
 from orchestrator.report.figures import short_id
-from orchestrator.report.shipped import is_shipped
+from orchestrator.report.find import is_shipped
 from orchestrator.safe_text import log
 from orchestrator.specs.baselines import baseline, starts
 from orchestrator.specs.grid.explain import summary

@@ -13,8 +13,8 @@ from orchestrator.errors import UserError
 from orchestrator.files import atomic
 from orchestrator.files.folders import make
 from orchestrator.report.page import markdown, render
+from orchestrator.report.page.render import script
 from orchestrator.report.page.section import Section
-from orchestrator.report.page.vega_script import script
 from orchestrator.safe_text import log, visible
 from orchestrator.specs.controls import parse
 from orchestrator.specs.positions import shown

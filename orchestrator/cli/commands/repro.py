@@ -8,8 +8,7 @@ from typing import Any
 import typer
 
 from orchestrator.cli.commands.rows import open_ledger, resolve_one
-from orchestrator.cli.console import console
-from orchestrator.cli.output import print_json, stdout_to_stderr
+from orchestrator.cli.output import console, print_json, stdout_to_stderr
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.lifecycle import recorded

@@ -20,8 +20,7 @@ from orchestrator.cli.commands.looks import execute_looks
 from orchestrator.cli.commands.report import write_sweep_page
 from orchestrator.cli.commands.request import Request
 from orchestrator.cli.commands.rows import published_ledgers
-from orchestrator.cli.console import console
-from orchestrator.cli.output import print_json, stdout_to_stderr
+from orchestrator.cli.output import console, print_json, stdout_to_stderr
 from orchestrator.engines.execute import check_engine, execute
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder

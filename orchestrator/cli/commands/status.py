@@ -10,8 +10,7 @@ import typer
 from rich.console import Group
 from rich.live import Live
 
-from orchestrator.cli.console import console
-from orchestrator.cli.output import print_json
+from orchestrator.cli.output import console, print_json
 from orchestrator.errors import UserError
 from orchestrator.files.folders import need_folder
 from orchestrator.ledger import object_store

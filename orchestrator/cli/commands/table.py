@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 
 from orchestrator.cli.commands.request import Request
-from orchestrator.cli.console import console
-from orchestrator.cost.estimate import Costs
+from orchestrator.cli.output import console
 from orchestrator.errors import UserError
 from orchestrator.report import terminal
 from orchestrator.report.figures import short_id
@@ -78,7 +77,6 @@ def _section(file: TableFile, address: str, rows: list[Row], finder: Finder, bas
         base=base,
         reader=finder.reader,
         stated=of_table(address, file.claims),
-        costs=Costs(finder.data, options.results).of,
         full_size=full,
         given=options.arguments,
     )

@@ -7,13 +7,12 @@ from typing import Any
 import typer
 
 from orchestrator.cli.commands.request import Request
-from orchestrator.cli.console import console
-from orchestrator.cli.output import print_json
+from orchestrator.cli.output import console, print_json
 from orchestrator.errors import UserError
 from orchestrator.ledger import sweep_files
 from orchestrator.report import looks
 from orchestrator.report.claims import Comparisons, exit_code
-from orchestrator.report.effect_text import interval, named_verdict
+from orchestrator.report.effects import interval, named_verdict
 from orchestrator.report.figures import short_id
 from orchestrator.safe_text import log
 from orchestrator.specs import claims

@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.report.cells import state
 from orchestrator.report.claims import NOT_COMPARED, NOT_RUN
-from orchestrator.report.effect_text import interval, judged, named_verdict
+from orchestrator.report.effects import interval, judged, named_verdict
 from orchestrator.report.figures import short_id
 from orchestrator.report.page.section import Section
 from orchestrator.report.table import Table

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from orchestrator.files import atomic
+from orchestrator.files.documents import read_bytes
+from orchestrator.paths import user_cache
 from orchestrator.report.figures import short_id
 from orchestrator.report.layout import layout
 from orchestrator.report.page import charts, scatter
 from orchestrator.report.page.claims_table import begins_with_claims, claims_table
 from orchestrator.report.page.effects_chart import claim_of, effects
 from orchestrator.report.page.examples import examples
-from orchestrator.report.page.provenance import provenance
+from orchestrator.report.page.provenance import provenance, varying
 from orchestrator.report.page.section import Section, has_figures, headline, score
-from orchestrator.report.page.spec_diff import varying
 from orchestrator.safe_text import json_text, visible
 from orchestrator.specs.table import number
 from orchestrator.sweeps.names import as_targets
@@ -149,3 +154,20 @@ def _environment() -> Environment:
 
 def _shown(value: Any) -> Any:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def place() -> Path:
+    """Where the script is kept: in the user's cache, since bundling takes seconds and every page has the same script."""
+    return user_cache() / f"vega-{metadata.version('vl-convert-python')}.js"
+
+
+def script() -> str:
+    """The bundle as one script, kept where that is possible."""
+    path = place()
+    if kept := read_bytes(path):
+        return kept.decode("utf-8")
+    made = str(vl_convert.javascript_bundle(None))  # type: ignore[arg-type]  # the default; its stub says otherwise
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_text(path, made)
+    return made

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from orchestrator.report.figures import short_id
-from orchestrator.report.page.charts import Spec, chosen, colour_of
+from orchestrator.report.figures import short_id, unbeaten
+from orchestrator.report.page.charts import Spec, colour_of
 from orchestrator.report.page.section import Section, has_figures, score
-from orchestrator.report.pareto import unbeaten
 from orchestrator.report.table import Line
 from orchestrator.scoring.rouge import PRINCIPAL
 
-WIDTH, HEIGHT = 300, 300
-"""Pixels of the narrowest chart: its labels are placed for these."""
+HEIGHT = 300
 Dot = dict[str, Any]
-Box = tuple[float, float, float, float]
 
 
 def quality(section: Section) -> dict[str, Spec]:
@@ -53,8 +50,6 @@ def front(dots: Sequence[Dot], *, fewer: bool) -> list[Dot]:
 def _scatter(section: Section, dots: list[Dot], title: str, name: str, *, fewer: bool) -> Spec:
     best_rows = front(dots, fewer=fewer)
     xs, ys = _domain([dot["x"] for dot in dots]), _domain([dot[end] for dot in dots for end in ("low", "y", "high") if end in dot])
-    named = list(dict.fromkeys([*(dot["row"] for dot in best_rows), *map(short_id, chosen(section))]))
-    values = labelled(dots, named, xs, ys)
     x = {"field": "x", "type": "quantitative", "title": title, "scale": {"domain": xs, "nice": False}, "axis": {"tickCount": 6}}
     y = {"field": "y", "type": "quantitative", "title": name, "scale": {"domain": ys, "nice": False}}
     tips = [
@@ -63,9 +58,8 @@ def _scatter(section: Section, dots: list[Dot], title: str, name: str, *, fewer:
         {"field": "x", "title": title.partition(" [")[0].partition(",")[0]},
         {"field": "y", "title": name, "format": ".2f"},
     ]
-    colour = {**colour_of(section, "row"), "legend": None}
+    colour = colour_of(section, "row")
     line = {"type": "line", "strokeDash": [4, 3], "color": "var(--muted)", "strokeWidth": 1.2}
-    text = {"type": "text", "fontSize": 11, "color": "var(--ink)", **{key: {"expr": f"datum.{key}"} for key in ("align", "dx", "dy")}}
     bars = {
         "mark": {"type": "rule", "opacity": 0.6},
         "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colour},
@@ -81,13 +75,8 @@ def _scatter(section: Section, dots: list[Dot], title: str, name: str, *, fewer:
             "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
             "encoding": {"x": x, "y": y, "color": colour, "tooltip": tips},
         },
-        {
-            "transform": [{"filter": "datum.name"}],
-            "mark": text,
-            "encoding": {"x": x, "y": y, "text": {"field": "name"}},
-        },
     ]
-    return {"data": {"values": values}, "width": "container", "height": HEIGHT, "layer": layers}
+    return {"data": {"values": dots}, "width": "container", "height": HEIGHT, "layer": layers}
 
 
 def _domain(values: Sequence[float]) -> list[float]:
@@ -95,26 +84,3 @@ def _domain(values: Sequence[float]) -> list[float]:
     low, high = min(values), max(values)
     margin = 0.07 * (high - low) or 1.0
     return [round(max(low - margin, 0.0) if low >= 0 else low - margin, 4), round(high + margin, 4)]
-
-
-def labelled(dots: Sequence[Dot], named: Sequence[str], xs: Sequence[float], ys: Sequence[float]) -> list[Dot]:
-    """The dots, those of `named` with a label right or left, above or below, where it covers nothing; with none where there is no room."""
-
-    def pixel(dot: Dot) -> tuple[float, float]:
-        return (dot["x"] - xs[0]) / (xs[1] - xs[0]) * WIDTH, (ys[1] - dot["y"]) / (ys[1] - ys[0]) * HEIGHT
-
-    taken: list[Box] = [(x - 4, y - 4, x + 4, y + 4) for x, y in map(pixel, dots)]
-    places: dict[str, Dot] = {}
-    by_row = {dot["row"]: dot for dot in dots}
-    for row in (row for row in named if row in by_row):
-        x, y = pixel(by_row[row])
-        for align, dy in (("left", -5), ("left", 7), ("right", -5), ("right", 7)):
-            dx, wide = (7 if align == "left" else -7), 6.2 * len(row)
-            left = x + dx - (wide if align == "right" else 0)
-            box = (left, y + dy - 6, left + wide, y + dy + 6)
-            inside = box[0] >= 0 and box[2] <= WIDTH
-            if inside and not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken):
-                taken.append(box)
-                places[row] = {"name": row, "align": align, "dx": dx, "dy": dy}
-                break
-    return [dot | places.get(dot["row"], {}) for dot in dots]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.report.cells import seed_list, state
-from orchestrator.report.effect_text import interval
+from orchestrator.report.effects import interval
 from orchestrator.report.figures import short_id
 from orchestrator.report.find import Finder, SeedResult
 from orchestrator.report.table import Line, Table

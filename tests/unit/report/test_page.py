@@ -14,12 +14,11 @@ import pytest
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.report.page import markdown
-from orchestrator.report.page.charts import curves
-from orchestrator.report.page.curves import thinned
+from orchestrator.report.page.charts import curves, thinned
 from orchestrator.report.page.effects_chart import effects
 from orchestrator.report.page.examples import _extremes, marks
 from orchestrator.report.page.render import _assumed, page
-from orchestrator.report.page.scatter import front, labelled
+from orchestrator.report.page.scatter import front
 from orchestrator.report.page.section import Section, headline
 from orchestrator.report.table import Line, make
 from orchestrator.specs.rows import resolve
@@ -126,15 +125,6 @@ def test_a_page_of_many_rows_and_3_seeds_stays_small(tmp_path: Path) -> None:
     assert sum(map(len, many.outcomes.values())) == 75
     size = len(page("demo", [many], lambda: "", "1.0").encode())
     assert 0.25e6 < size < 1e6, "with the script of the charts, 1 MB, a page of 100 rows stays below 5 MB"
-
-
-def test_labels_of_dots_cover_nothing() -> None:
-    dots = [{"row": name, "x": x, "y": y} for name, x, y in (("a", 1.0, 1.0), ("left-of-the-edge", 9.9, 9.0), ("b", 1.0, 1.0))]
-    found = {dot["row"]: dot for dot in labelled(dots, ["a", "left-of-the-edge", "b", "none"], [0.0, 10.0], [0.0, 10.0])}
-    assert found["a"]["align"] == "left" and found["left-of-the-edge"]["align"] == "right"
-    assert {found["a"]["dy"], found["b"]["dy"]} == {-5, 7}, "dots at one place have their labels above and below"
-    crowd = [{"row": f"row{i}", "x": 5.0, "y": 5.0} for i in range(9)]
-    assert sum("name" in dot for dot in labelled(crowd, [dot["row"] for dot in crowd], [0.0, 10.0], [0.0, 10.0])) == 4
 
 
 def test_a_control_that_is_the_baseline_is_not_drawn_twice() -> None:

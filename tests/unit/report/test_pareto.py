@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.report.pareto import front
+from orchestrator.report.figures import front
 
 
 def row(bleu: float, params: int, speed: float | None = None) -> dict:
