@@ -12,11 +12,8 @@ import pytest
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.cells import cells
 from orchestrator.report.find import Finder, rescored
-from orchestrator.report.formats import several
-from orchestrator.report.notes import unit
 from orchestrator.report.table import Table, make
 from orchestrator.scoring.significance.reader import StatisticsReader
-from orchestrator.specs.baselines import baseline
 from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data, keys_for
@@ -104,14 +101,6 @@ def test_a_scoring_that_a_seed_lacks_is_no_figure(rows: list[Row], ledger: Ledge
     assert "folded" not in found and "average" not in found and found["valid"] == 32.0
 
 
-def test_the_baseline_is_the_pinned_row(made: Made, rows: list[Row]) -> None:
-    assert baseline(rows) == "demo/small/base" and baseline(rows[:1]) == "demo/small/old" and baseline([]) is None
-    found = ours(made())
-    assert "delta" not in found["Baseline"] and found["fused"]["delta"] == 2.0 and found["before"]["delta"] == -11.0
-    other = ours(made(base="demo/small/old"))
-    assert other["fused"]["delta"] == 13.0 and other["Baseline"]["delta"] == 11.0
-
-
 def test_booleans_notes_quoted_and_analyses(made: Made) -> None:
     table, lines = made(), shown(made())
     assert lines["fused"]["significant (paper)"] == "yes" and lines["theirs"]["significant (paper)"] == "no"
@@ -149,34 +138,7 @@ def test_measured_speeds(made: Made, rows: list[Row], ledger: Ledger) -> None:
     assert any("5 rounds" in note and "a CPU" in note for note in made().notes)
 
 
-def test_a_row_with_a_speed_and_no_run_is_not_run(rows: list[Row], tmp_path: Path) -> None:
-    keys = {row.id: keys_for(row, Data(None)).train for row in rows if row.spec is not None}
-    empty = Ledger(tmp_path / "empty")
-    (empty.root / "speed").mkdir(parents=True)
-    listed = [{"train_key": key, "train_speed": [2.0], "decode_speed": [1.0]} for key in keys.values()]
-    (empty.root / "speed" / "a.json").write_text(json.dumps({"rows": listed}))
-    line = shown(make("demo/small", rows, Finder(empty, Data(None)), ["bleu"]))["fused"]
-    assert (line["status"], line["train speed × base (ours)"], line["seeds"]) == ("not run", "1.00", "")
-
-
 def test_without_sentence_statistics_a_line_about_it(made: Made, ledger: Ledger) -> None:
     table = made(reader=StatisticsReader(ledger, lambda data: None))
     assert "effect" not in ours(table)["fused"]
     assert any(note.startswith("not compared: old, fused") for note in table.notes)
-
-
-def test_reported_and_counted_parameters(made: Made, rows: list[Row]) -> None:
-    assert not any("counted" in note for note in made().notes), "a scaled model has other parameters"
-    (line,) = [note for note in made(full_size=True).notes if "counted" in note]
-    assert line.startswith("fused: params reported as 1.5M, counted ")
-    assert [unit(text) for text in ("88.0M", "10.97M", "+14.7M", "111M", 7)] == [1e5, pytest.approx(1e4), 1e5, 1e6, 1.0]
-
-
-def test_different_seeds_are_told(made: Made) -> None:
-    assert any("different seeds" in note for note in made().notes)
-
-
-def test_several_tables(made: Made) -> None:
-    two = [made(), made()]
-    assert len(json.loads(several(two, "json"))["tables"]) == 2 and json.loads(several(two[:1], "json"))["table"] == "demo/small"
-    assert several(two, "md").count("**demo/small**") == 2

@@ -49,10 +49,3 @@ def test_bad_baselines(table: Run) -> None:
     assert table("one.yaml", "--baseline", "demo/one/wide")[0] == table("one.yaml", "--baseline", "wide")[0] == 0
     code, _, err = table("one.yaml", "--format", "pdf")
     assert code == 2 and "--format pdf" in err
-
-
-def test_another_baseline_does_not_make_the_papers_counts_wrong(cli: Run, tmp_path: Path) -> None:
-    """What a paper says that a row adds, it adds to the paper's own baseline."""
-    for more in ([], ["--baseline", "row5"]):
-        code, out, _ = cli("table", "dou2018/table1", *more, "--results", tmp_path / "results")
-        assert code == 0 and "counted" not in out

@@ -198,17 +198,6 @@ def test_the_claims_of_a_file_are_judged_in_its_table(rows: list[Row], finder: F
     assert less["effect"] == ours["less"]["effect"] and better["effect"] == ours["better"]["effect"]
 
 
-def test_a_claim_without_an_effect_asks_whether_rows_differ(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
-    stated = [RowClaim("demo/small/better", "demo/small/worse", None), RowClaim("demo/small/mine", "demo/small/better", None)]
-    table = make("demo/small", rows, finder, ["bleu"], reader=reader, stated=stated)
-    own = [claim for claim in table.claims if not claim["own"]]
-    assert [(claim["claim"], claim["verdict"]["word"]) for claim in own] == [(None, "higher"), (None, "undecided")]
-    assert any(note.startswith("better against worse: ours +") and note.endswith("higher") for note in table.notes)
-    outcomes = {row.id: finder.outcomes(row) for row in rows}
-    judged = Comparisons(rows, outcomes, starts(rows, None), reader, stated).of_claims()
-    assert exit_code(judged[:1]) == 0 and exit_code(judged[1:2]) == 7
-
-
 def test_rows_that_share_a_run_are_not_compared_and_count_once(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
     twin = replace(rows[1], id="demo/small/twin")
     outcomes = {row.id: finder.outcomes(row) for row in rows} | {twin.id: finder.outcomes(rows[1])}
@@ -256,3 +245,14 @@ def test_a_matched_control_has_a_verdict_of_its_own(rows: list[Row], finder: Fin
 def test_without_records_there_is_nothing_to_read(rows: list[Row], tmp_path: Path) -> None:
     keys = keys_for(rows[0].at(1), Data(None))
     assert rows[0].spec is not None and StatisticsReader(Ledger(tmp_path), lambda data: None).of(rows[0].spec, keys) == {}
+
+
+def test_a_claim_without_an_effect_asks_whether_rows_differ(rows: list[Row], finder: Finder, reader: StatisticsReader) -> None:
+    stated = [RowClaim("demo/small/better", "demo/small/worse", None), RowClaim("demo/small/mine", "demo/small/better", None)]
+    table = make("demo/small", rows, finder, ["bleu"], reader=reader, stated=stated)
+    own = [claim for claim in table.claims if not claim["own"]]
+    assert [(claim["claim"], claim["verdict"]["word"]) for claim in own] == [(None, "higher"), (None, "undecided")]
+    assert any(note.startswith("better against worse: ours +") and note.endswith("higher") for note in table.notes)
+    outcomes = {row.id: finder.outcomes(row) for row in rows}
+    judged = Comparisons(rows, outcomes, starts(rows, None), reader, stated).of_claims()
+    assert exit_code(judged[:1]) == 0 and exit_code(judged[1:2]) == 7

@@ -76,25 +76,6 @@ def test_a_parent_of_another_address_but_the_same_training(rows: dict[str, Row],
     assert finder.outcomes(rows["from-other"]) == [], "it starts from another training"
 
 
-def test_with_the_corpus_every_row_of_a_training_finds_its_seeds(rows: dict[str, Row], tmp_path: Path) -> None:
-    finish(Ledger(tmp_path / "r"), rows["base"], 3, said=False)
-    finder = Finder(Ledger(tmp_path / "r"), Data(None))
-    assert [(o.seed, o.bleu) for o in finder.outcomes(rows["checked"])] == [(3, 20.0)]
-    assert [(o.seed, o.bleu, o.also) for o in finder.outcomes(rows["base"])] == [(3, 30.0, {"valid": 20.0})]
-
-
-def test_a_damaged_record_of_other_scorings_hides_nothing(rows: dict[str, Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = Ledger(tmp_path / "r")
-    finish(ledger, rows["base"], 1, said=False)
-    keys = keys_for(rows["base"], Data(None))
-    assert keys.train is not None
-    spec = ledger.read_spec(keys.train)
-    assert spec is not None
-    ledger.write_spec(keys.train, {name: value for name, value in spec.items() if name != "key"} | {"also": {"valid": {"keys": {}}}})
-    monkeypatch.setattr(Data, "manifest", lambda self, data: None)
-    assert [o.bleu for o in Finder(ledger, Data(None)).outcomes(rows["base"])] == [30.0]
-
-
 def test_a_table_is_the_same_with_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And after a run was added, changed or damaged since the index was written."""
     monkeypatch.setattr(index, "MIN_BYTES", 0)

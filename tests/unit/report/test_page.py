@@ -14,16 +14,16 @@ import pytest
 from orchestrator.ledger.results import Ledger
 from orchestrator.report.find import Finder
 from orchestrator.report.page import markdown
-from orchestrator.report.page.charts import curves, thinned
+from orchestrator.report.page.charts import thinned
 from orchestrator.report.page.effects_chart import effects
-from orchestrator.report.page.examples import _extremes, marks
+from orchestrator.report.page.examples import marks
 from orchestrator.report.page.render import _assumed, page
 from orchestrator.report.page.scatter import front
 from orchestrator.report.page.section import Section, headline
 from orchestrator.report.table import Line, make
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
-from tests.unit.report.support import many_rows, write_run
+from tests.unit.report.support import write_run
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m"
 ROWS = (
@@ -72,34 +72,11 @@ def test_of_equal_rows_the_one_that_is_no_control_is_the_best(section: Section) 
     assert headline(replace(section, table=equal)).found.startswith("base (Baseline) has the highest BLEU")
 
 
-def test_without_a_chart_the_page_has_no_script_of_charts(section: Section) -> None:
-    bare = Section(make("demo/small", section.rows[:0], section.finder), [], {}, section.finder)
-    assert "the_script" not in page("demo", [bare], lambda: "the_script()", "1.0")
-
-
-def test_legends_are_opaque_and_whole(section: Section) -> None:
-    spec = curves(section)
-    assert spec is not None
-    legends = [layer["encoding"]["color"]["legend"] for layer in spec["layer"]]
-    assert all((legend["symbolOpacity"], legend["labelLimit"]) == (1, 0) for legend in legends)
-    assert legends[0]["values"] == ["base", "fused", "cut"]
-    scale = spec["layer"][0]["encoding"]["color"]["scale"]
-    assert dict(zip(scale["domain"], scale["range"]))["fused"] == "var(--c1)", "every seed of a row has its colour"
-
-
 def test_an_own_table_says_nothing_of_a_paper(section: Section) -> None:
     rows = [replace(line, ours=line.ours and {k: v for k, v in line.ours.items() if k != "verdict"}) for line in section.table.rows]
     assert "a diamond" not in page("demo", [replace(section, table=replace(section.table, rows=rows))], lambda: "", "1.0")
     single = [replace(line, ours=line.ours and line.ours | {"verdict": {"word": "one seed"}}) for line in rows]
     assert "with one seed" in headline(replace(section, table=replace(section.table, rows=single))).verdicts
-
-
-def test_large_differences_name_both_rows() -> None:
-    found = _extremes(
-        ["a b c", "the same cat sat", "x"], ["d e f", "the same cat sat.", "x"], ["a b c", "the same cat sat", "x"], "a against b"
-    )
-    assert found == {0: "a large loss of a against b: -100 chrF"} | {i: text for i, text in found.items() if i}
-    assert not any("+0" in text or "-0" in text for text in found.values())
 
 
 def test_markdown(section: Section) -> None:
@@ -115,16 +92,6 @@ def test_markdown(section: Section) -> None:
     assert "## demo/small" in two and "## demo/other" in two and not figures, "the differences alone, and one seed has none"
     text, _ = markdown.report("demo", [section, other], "both", "# Ours\n\nRead this first.\n")
     assert text.startswith("# Ours\n\nRead this first.\n\n## Claims\n") and "# demo\n" not in text
-
-
-@pytest.mark.slow
-def test_a_page_of_many_rows_and_3_seeds_stays_small(tmp_path: Path) -> None:
-    file, root = many_rows(tmp_path, 25, 3)
-    rows, finder = resolve(file), Finder(Ledger(root), Data(None))
-    many = Section(make("demo/many", rows, finder), rows, {row.id: finder.outcomes(row) for row in rows}, finder)
-    assert sum(map(len, many.outcomes.values())) == 75
-    size = len(page("demo", [many], lambda: "", "1.0").encode())
-    assert 0.25e6 < size < 1e6, "with the script of the charts, 1 MB, a page of 100 rows stays below 5 MB"
 
 
 def test_a_control_that_is_the_baseline_is_not_drawn_twice() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.ledger.results import Ledger
-from orchestrator.report.find import Finder, SeedResult
+from orchestrator.report.find import Finder
 from orchestrator.report.formats import FORMATS
 from orchestrator.report.notes import VERDICTS
 from orchestrator.report.summary import states, summary
@@ -131,51 +130,6 @@ def test_the_best_score_of_ours_is_bold_and_the_unit_stands_in_the_head(table: T
     md, latex = FORMATS["md"](table), FORMATS["latex"](table)
     assert "params, M (paper)" in md and "params, M (ours)" in md and "| 88.0 " in md and "88.0M" not in md
     assert r"\multicolumn{2}{c}{params, M}" in latex and "88.0M" not in latex
-
-
-def test_one_score_is_not_the_best_of_any(table: Table) -> None:
-    del table.rows[1:]
-    assert "**31" not in FORMATS["md"](table) and "bold" not in FORMATS["md"](table)
-
-
-def test_a_wide_table_spans_both_columns_of_a_paper(table: Table) -> None:
-    assert r"\begin{table*}" in FORMATS["latex"](table) and r"\end{table*}" in FORMATS["latex"](table)
-    assert r"\begin{table}" in FORMATS["latex"](table, ["row", "bleu"]) and r"\end{table}" in FORMATS["latex"](table, ["row", "bleu"])
-
-
-def test_json_is_json(table: Table) -> None:
-    found = json.loads(FORMATS["json"](table))
-    assert set(found) == {"table", "columns", "rows", "claims", "notes"}
-    assert set(found["rows"][0]) == {"id", "label", "kind", "reported", "ours"}
-
-
-def test_without_data_results_are_found_by_their_spec(spec: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = resolve(spec(ROWS))
-    ledger = ledger_with(tmp_path / "r", rows, {"base": {3: ("done", 30.0)}})
-    monkeypatch.setattr(Data, "manifest", lambda self, data: None)
-    mirror = Ledger(tmp_path / "empty", [tmp_path / "r"])
-    assert ledger.run_dir is not None
-    found = Finder(mirror, Data(None)).outcomes(rows[0])
-    assert [(o.seed, o.status, o.bleu) for o in found] == [(3, "done", 30.0)]
-    assert Finder(mirror, Data(None)).outcomes(rows[1]) == []
-
-
-def test_notes_name_what_differs(spec: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = resolve(spec("  a: {}\n  b: {model: {d_ff: 8}}\n"))
-    commits, keys = iter(["one", "two"]), iter(["k", "l"])
-    monkeypatch.setattr(
-        Finder,
-        "outcomes",
-        lambda self, row, seeds=(): [
-            SeedResult(1, "done", "", 4, bleu=3.0, signature="s", params=5, capsule={"key": next(keys), "git_commit": next(commits)})
-        ],
-    )
-    made = make("t", rows, Finder(Ledger(Path("x")), Data(None)), scale="profile smoke")
-    assert made.notes == [
-        "ours: profile smoke",
-        "ours: trained on toy-smoke, 4 updates a row",
-        "rows come from different environments: git_commit differ",
-    ]
 
 
 def test_summary_of_a_sweep() -> None:
