@@ -52,8 +52,8 @@ Resources = Annotated[
     str | None,
     typer.Option(
         "--resources",
-        metavar="gpu=auto,wait=600",
-        help="Overrides the file's sweep.resources: gpu (per worker), memory, wait (seconds).",
+        metavar="gpu=auto,memory=12G",
+        help="Overrides the file's sweep.resources: gpu and memory of each worker.",
     ),
 ]
 NoTracking = Annotated[bool, typer.Option("--no-tracking", help="Write nothing to MLflow now; `reconcile` adds the runs later.")]
@@ -88,15 +88,6 @@ Controls = Annotated[
         "its operations. Empty: none.",
     ),
 ]
-Notify = Annotated[
-    str | None,
-    typer.Option(
-        "--notify",
-        envvar="NMT_NOTIFY",
-        metavar="CMD|URL",
-        help="Run this command with a line of text, or POST JSON to this address, at the end, at a failure and at the cap on hours.",
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only on stdout; messages go to stderr.")]
 MaxHours = Annotated[
     float | None,
@@ -121,7 +112,6 @@ SHARED: dict[str, Any] = {
     "tracking_uri": TrackingUri,
     "tracking_can_wait": TrackingCanWait,
     "resources": Resources,
-    "notify": Notify,
     "as_json": AsJson,
 }
 """Field of `RowOptions` or `ExecutionOptions` -> its option on the command line. Other fields are set by the commands."""

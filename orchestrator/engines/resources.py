@@ -91,12 +91,10 @@ class ResourceOptions:
 
     gpu: GPUs of each worker, or `auto`: as many trials share a GPU as its memory holds by the estimate.
     memory: `auto` (use the estimate), `none` (ignore memory), or bytes of each worker.
-    wait: seconds without resources after which the sweep ends; None: no limit.
     """
 
     gpu: float | str = 1.0
     memory: float | str = "auto"
-    wait: float | None = None
 
     @classmethod
     def of(cls, section: dict[str, Any] | None) -> ResourceOptions:

@@ -20,18 +20,18 @@ def size(text: str) -> float:
 
 
 def parse(text: str | None) -> dict[str, Any]:
-    """Parses the option `--resources`: `gpu=auto,wait=600` -> {"gpu": "auto", "wait": 600.0}. Raises UserError for anything malformed."""
+    """Parses the option `--resources`: `gpu=0.5,memory=12G` -> {"gpu": 0.5, "memory": "12G"}. Raises UserError for anything malformed."""
     found: dict[str, Any] = {}
     problems = []
     for part in [] if text is None else text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
-        words = {"gpu": ("auto",), "memory": ("auto", "none"), "wait": ("none",)}
+        words = {"gpu": ("auto",), "memory": ("auto", "none")}
         if name not in words:
             problems.append(f"--resources {shown(part)}: unknown key; {nearest(name, words)}")
             continue
         try:
             if value in words[name]:
-                found[name] = None if name == "wait" else value
+                found[name] = value
             elif name == "memory":
                 size(value)
                 found[name] = value
@@ -52,8 +52,6 @@ def _problem(name: str, value: Any) -> str | None:
         return "expected auto, a part of a GPU such as 0.25, or whole ones"
     if name == "memory" and value == "?":
         return "expected auto, none or a size such as 12G"
-    if name == "wait" and value is not None and not (isinstance(value, float) and 1 <= value < 1e8):
-        return "expected seconds, or none"
     return None
 
 

@@ -73,8 +73,6 @@ class Resources(Strict):
     """Number of GPUs, or a fraction of one; auto: as many runs per GPU as fit by estimated memory."""
     memory: str = "auto"
     """Main memory: auto (the estimate, if runs share a machine), none (not asked for), or a size such as 12G."""
-    wait: Annotated[float, Field(ge=1)] | None = None
-    """Seconds without resources after which the sweep ends; null waits indefinitely."""
 
     @model_validator(mode="after")
     def _sound(self) -> Resources:

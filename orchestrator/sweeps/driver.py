@@ -23,7 +23,7 @@ from orchestrator.ledger.sweep_files import SweepFile, with_claims
 from orchestrator.safe_text import log, visible
 from orchestrator.specs.precision import warned
 from orchestrator.specs.row import Row
-from orchestrator.sweeps import notify, preflight
+from orchestrator.sweeps import preflight
 from orchestrator.sweeps.asha import Asha
 from orchestrator.sweeps.budget import budgeted
 from orchestrator.sweeps.live import LiveProgress
@@ -118,16 +118,13 @@ class Sweep:
         """Runs parents before children. Returns the failures."""
         failures: dict[str, str] = {}
         search = None if self.asha is None else self.asha.path
-        with LiveProgress(pending, self.console, self.ledger, self._notify_failure, search):
+        with LiveProgress(pending, self.console, self.ledger, search):
             for level in topological_levels(pending):
                 blocked = self._blocked(level, failures)
                 failures |= blocked
                 jobs = group_jobs([task for task in self._start_order(level) if task.name not in blocked])
                 failures |= self.engine.run(jobs, self.asha, self.options) if jobs else {}
         return failures
-
-    def _notify_failure(self, line: str) -> None:
-        notify.send(self.options.notify, notify.FAILURE, self.options.name, line)
 
     def _blocked(self, level: list[Task], failures: dict[str, str]) -> dict[str, str]:
         """Tasks whose parent has no weights to start from, with the reason."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from types import TracebackType
@@ -32,17 +32,16 @@ OTHER_LINES = 7
 
 
 class LiveProgress:
-    """Follows runs while they are made. failed: called with a line for each run that ended badly. search: ASHA's file, if it has one."""
+    """Follows runs while they are made. search: ASHA's file, if it has one."""
 
     def __init__(
         self,
         tasks: Sequence[Task],
         console: Console,
         ledger: Ledger,
-        failed: Callable[[str], None] | None = None,
         search: Path | None = None,
     ) -> None:
-        self.console, self.ledger, self._failed, self._search = console, ledger, failed, search
+        self.console, self.ledger, self._search = console, ledger, search
         self.runs = {task.name: _progress(task) for task in tasks}
         self.tails = {task.name: Tail(task.run_dir / "history.jsonl") for task in tasks}
         self._told = time.monotonic()
@@ -106,8 +105,6 @@ class LiveProgress:
         run.learn(self.ledger)
         what = f"{name}: {run.status}" + ("" if run.score is None else f", BLEU {run.score:.2f}")
         self._print_line(f"{what}; {self._summary()}")
-        if run.status in ("diverged", "failed") and self._failed is not None:
-            self._failed(what)
 
     def _print_line(self, line: str) -> None:
         """Prints what the table of a terminal shows anyway."""

@@ -76,7 +76,6 @@ class ExecutionOptions(RowOptions):
         max_hours: Device-hours that the sweep may use (see `sweeps.budget`).
         again: Train requested rows again (see `sweeps.rerun`).
         until_decided: Look at the rows twice (see `sweeps.looks`).
-        notify: `--notify`, a command or an address (see `sweeps.notify`).
         dropped: Runs, as `ROW:SEED`, that a look has dropped.
     """
 
@@ -96,7 +95,6 @@ class ExecutionOptions(RowOptions):
     max_hours: float | None = None
     again: bool = False
     until_decided: bool = False
-    notify: str | None = None
     dropped: frozenset[str] = frozenset()
 
     @property

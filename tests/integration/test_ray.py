@@ -14,9 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engines.ray.session_folder import users
-from tests.integration.ray_processes import folder_of
-
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 SPEC = """
@@ -155,14 +152,9 @@ def test_a_killed_driver_loses_no_acknowledged_rung(spec, swept):
         command(spec, base, "--engine", "ray", "--no-tracking"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     wait_for(driver, lambda: list(base.glob("results/*/rungs/*.json")))
-    folder = folder_of(driver.pid)
-    assert users(folder)
     driver.send_signal(signal.SIGKILL)
     driver.wait()
     killed = time.monotonic()
-    while (folder.exists() or users(folder)) and time.monotonic() < killed + 30:
-        time.sleep(0.1)
-    assert not folder.exists() and not users(folder)  # Ray's own agents would stay a minute, its files for ever
     rungs = {path: path.read_bytes() for path in base.glob("results/*/rungs/*.json")}
     assert rungs
     while not all(_free(path) for path in base.glob("results/*/lock")) and time.monotonic() < killed + 30:

@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -36,7 +35,7 @@ from orchestrator.specs.baselines import baseline, starts
 from orchestrator.specs.controls import parse
 from orchestrator.specs.row import Row, by_table
 from orchestrator.specs.rows import runs, sweep_of
-from orchestrator.sweeps import budget, looks, notify, retrain
+from orchestrator.sweeps import budget, looks, retrain
 from orchestrator.sweeps.names import address_of, as_targets, parse_seeds, sweep_name
 from orchestrator.sweeps.options import ExecutionOptions, RowOptions
 from orchestrator.sweeps.phases import phase
@@ -111,7 +110,7 @@ def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions, r
     retrained = options.scheduler.get("retrain")
     retrain.check_seeds(retrained, seeds)
 
-    with stdout_to_stderr(), _notifying_failures(options), _exit_at_cap(options):
+    with stdout_to_stderr(), _exit_at_cap(options):
         records = (execute_looks if options.until_decided else execute)(trainable, seeds, options)
     out = console(stderr=options.as_json)
     _print_records(records, trainable, out, options)
@@ -121,28 +120,8 @@ def execute_rows(rows: list[Row], seeds: list[int], options: ExecutionOptions, r
         page = None if request is None else write_sweep_page(request, options)
     _print_next_commands(trainable, out, options, page)
     failed = [record for record in records if record["status"] not in ("done", "stopped") and not record.get("failed_as_stated")]
-    _notify_end(records, failed, options)
     if failed:
         raise typer.Exit(1)
-
-
-def _notify_end(records: list[dict[str, Any]], failed: list[dict[str, Any]], options: ExecutionOptions) -> None:
-    counts = Counter(record["status"] for record in records)
-    best = max((record for record in records if record["bleu"] is not None), key=lambda record: record["bleu"], default=None)
-    line = f"{options.name}: " + ", ".join(f"{count} {status}" for status, count in counts.items())
-    line += "" if best is None else f"; best {best['id']} seed {best['seed']}: BLEU {best['bleu']:.2f}"
-    notify.send(options.notify, notify.FAILURE if failed else notify.END, options.name, line, runs=dict(counts))
-
-
-@contextmanager
-def _notifying_failures(options: ExecutionOptions) -> Iterator[None]:
-    """Tells `--notify` an error that ends the sweep itself, which otherwise nobody sees who is not at the terminal."""
-    try:
-        yield
-    except Exception as error:
-        if not isinstance(error, typer.Exit):
-            notify.send(options.notify, notify.FAILURE, options.name, f"{options.name}: {type(error).__name__}: {error}")
-        raise
 
 
 def checked(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> tuple[list[Row], ExecutionOptions]:
@@ -153,7 +132,6 @@ def checked(rows: list[Row], seeds: list[int], options: ExecutionOptions) -> tup
         tracking_uri=None if options.no_tracking else checked_uri(options.tracking_uri),
         mirrors=tuple(published_ledgers()),
     )
-    notify.check(options.notify)
     budget.check(options.max_hours, options.results)
     need_folder(options.data_dir, "--data-dir")
     trainable = [row for row in rows if row.kind == "run"]
@@ -170,7 +148,6 @@ def _exit_at_cap(options: ExecutionOptions) -> Iterator[None]:
         yield
     except budget.BudgetExceeded as error:
         log(str(error))
-        notify.send(options.notify, notify.CAP, options.name, f"{options.name}: {error}")
         raise typer.Exit(130) from None
 
 
@@ -222,7 +199,7 @@ def _retrain(records: list[dict[str, Any]], rows: list[Row], out: Console, optio
     assert options.sweep is not None
     retraining = replace(options, name=f"{options.name}:retrain", sweep=options.sweep | {"scheduler": {"kind": "fifo"}})
     best = {choice.row for choice in chosen}
-    with stdout_to_stderr(), _notifying_failures(options), _exit_at_cap(options):
+    with stdout_to_stderr(), _exit_at_cap(options):
         retrained = execute([row for row in rows if row.id in best], scheduler["retrain"]["seeds"], retraining)
     retrained = [record | {"replicate": True} for record in retrained]
     _print_records(retrained, rows, out, options)

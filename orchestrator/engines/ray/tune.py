@@ -16,17 +16,15 @@ import ray
 from ray import tune
 from ray.tune.execution import class_cache
 from ray.tune.progress_reporter import TrialProgressCallback
-from ray.tune.stopper import CombinedStopper
 
 from orchestrator import interrupt
 from orchestrator.engines.ray.cluster import DRIVER, cluster, with_gpu_memory
 from orchestrator.engines.ray.environment import secret_variables
 from orchestrator.engines.ray.schedulers import AblationASHA, StoppableFIFO
 from orchestrator.engines.ray.shared_folders import check_shared
-from orchestrator.engines.ray.stoppers import NODES_WAIT, NodeLossStopper, ResourceWaitStopper
+from orchestrator.engines.ray.stoppers import NODES_WAIT, NodeLossStopper
 from orchestrator.engines.resources import Capacity, Demand, ResourceOptions, job_demands, max_concurrent, summary
 from orchestrator.engines.worker import run_task, stop_requested
-from orchestrator.errors import UserError
 from orchestrator.ledger import object_store
 from orchestrator.ledger.results import Ledger
 from orchestrator.sweeps.asha import Asha
@@ -50,7 +48,7 @@ def run(
     resources: the sweep's `resources` section (see `ResourceOptions`).
 
     At the first Ctrl-C or SIGTERM every worker saves and ends, then KeyboardInterrupt is raised; at the second it is raised at once.
-    UserError if a job could never start, or waited too long.
+    UserError if a job could never start.
     """
     options, failures = ResourceOptions.of(resources), dict[str, str]()
     stop = interrupt.stop_file(results, name)
@@ -131,7 +129,6 @@ def _run_group(
     print(summary(demand, capacity), file=sys.stderr, flush=True)
     ((resource, amount),) = demand.resources.items()
     node_loss = NodeLossStopper(resource, amount, demand.workers, float(os.environ.get(NODES_WAIT, 600.0)), ray.nodes)
-    resource_wait = ResourceWaitStopper(capacity, stop, options.wait)
     tuner = tune.Tuner(
         tune.with_resources(trial, _trial_resources),
         param_space={
@@ -153,12 +150,10 @@ def _run_group(
             failure_config=tune.FailureConfig(max_failures=3),
             verbose=0,
             callbacks=[Silent()],
-            stop=CombinedStopper(node_loss, resource_wait),
+            stop=node_loss,
         ),
     )
     trials = tuner.fit()
-    if resource_wait.reason is not None:
-        raise UserError(f"{resource_wait.reason}; the same command resumes from the last checkpoint")
     failures = {
         f"{task['id']}:{task['seed']}": str(result.error).strip().splitlines()[-1]
         for result in trials

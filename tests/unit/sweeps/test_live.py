@@ -1,10 +1,9 @@
-"""What one sees of a running sweep: how far its rows are, when it ends, and who is told."""
+"""What one sees of a running sweep: how far its rows are, when it ends, and what it prints."""
 
 from __future__ import annotations
 
 import io
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestrator.errors import UserError
 from orchestrator.ledger.keys import Keys
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.sweeps import notify, phases
+from orchestrator.sweeps import phases
 from orchestrator.sweeps.forecast import Forecast, RunProgress, Tail, duration, forecast, summary
 from orchestrator.sweeps.live import LiveProgress, rows_table
 from orchestrator.sweeps.status import summary_of, sweep_status, sweep_table
 from orchestrator.tables import fitted, make_table
-
-SECRET = "s3cr3t"
 
 
 def progress(row: str, status: str, steps: int = 0, rate: float | None = None, **more: Any) -> RunProgress:
@@ -99,42 +95,18 @@ def test_status_tells_speed_loss_bleu_and_what_asha_stopped(fake_results: Any) -
     assert "│ dense    │    1 │ done     │    20 │" in screen.getvalue()
 
 
-def test_notify_hands_a_command_the_line_and_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    script = tmp_path / "hook.py"
-    script.write_text("import sys\nopen(sys.argv[1], 'a').write(sys.argv[2] + '\\n' + sys.stdin.read())\nsys.exit(len(sys.argv) - 3)\n")
-    notify.send(f"{sys.executable} {script} {tmp_path / 'told'}", notify.END, "t/a", "t/a: 2 done", runs={"done": 2})
-    line, record = (tmp_path / "told").read_text().splitlines()
-    assert line == "t/a: 2 done" and json.loads(record) == {"event": "end", "sweep": "t/a", "text": line, "runs": {"done": 2}}
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize("target", [f"{sys.executable} -c 'raise SystemExit(3)' {SECRET}", f"http://user:{SECRET}@127.0.0.1:9/{SECRET}"])
-def test_a_hook_that_fails_is_a_warning_without_its_secret(target: str, capsys: pytest.CaptureFixture[str]) -> None:
-    notify.check(target)
-    notify.send(target, notify.CAP, "t/a", "line")
-    said = capsys.readouterr().err
-    assert said.startswith("warning: --notify ") and "the sweep is not affected" in said and SECRET not in said
-
-
-@pytest.mark.parametrize("target", ["", "no-such-command-here x", "'open", "http:///path"])
-def test_a_target_that_cannot_be_called_is_told_before_the_sweep(target: str) -> None:
-    with pytest.raises(UserError, match=r"^--notify: found"):
-        notify.check(target)
-
-
 def test_a_sweep_tells_failures_and_its_end(tmp_path: Path, fake_results: Any) -> None:
-    told: list[str] = []
     row = fake_results.row("mlrf")
     screen = io.StringIO()
-    live = LiveProgress([], Console(file=screen, width=200), Ledger(fake_results.root), told.append)
+    live = LiveProgress([], Console(file=screen, width=200), Ledger(fake_results.root))
     run = RunProgress(row["id"], 1, {"": Keys(**row["keys"])})
     live.runs["mlrf:1"], live.tails["mlrf:1"] = run, type("None", (), {"read": lambda self: []})()
     live._poll()
-    assert told == [] and run.status == "waiting"
+    assert run.status == "waiting"
     fake_results.train(row, "diverged", steps=5, reason="nan")
     live._poll()
     live._poll()
-    assert told == ["mlrf:1: diverged"] and "mlrf:1: diverged; 1 of 1 runs ended (1 diverged)" in screen.getvalue()
+    assert "mlrf:1: diverged; 1 of 1 runs ended (1 diverged)" in screen.getvalue()
 
 
 def test_a_table_that_is_too_wide_loses_columns_before_words_break() -> None:

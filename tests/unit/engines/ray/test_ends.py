@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -26,22 +25,6 @@ from orchestrator.engines.ray.tune import limit_variables
 from orchestrator.errors import UserError
 
 ROOT = Path(__file__).parents[4]
-SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"]
-
-
-@pytest.fixture
-def started():
-    """Starts processes that are over with the test."""
-    processes: list[subprocess.Popen] = []
-
-    def start(*arguments: str, **environment: str) -> subprocess.Popen:
-        processes.append(subprocess.Popen([*SLEEP, *arguments], env=environment))
-        return processes[-1]
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.wait()
 
 
 class Controller:
@@ -95,57 +78,16 @@ def test_a_ray_that_does_not_start_is_one_line(tmp_path, monkeypatch, address, t
     assert line.startswith(told) and "(RuntimeError): The dashboard failed to start; the same command tries again" in line
 
 
-def test_folders_of_the_dead_are_removed_and_no_others(tmp_path, started):
-    names = ("dead", "locked", "used", "named")
-    folders = {name: tmp_path / f"{session_folder.PREFIX}{name}" for name in names}
-    for folder in folders.values():
-        session_folder.temporary(folder).mkdir(parents=True)
+def test_folders_of_the_dead_are_removed_and_no_others(tmp_path):
+    for name in ("dead", "locked"):
+        session_folder.temporary(tmp_path / f"{session_folder.PREFIX}{name}").mkdir(parents=True)
     (tmp_path / "other").mkdir()
     (tmp_path / f"{session_folder.PREFIX}link").symlink_to(tmp_path / "other")
-    lock = os.open(folders["locked"], os.O_RDONLY)
+    lock = os.open(tmp_path / f"{session_folder.PREFIX}locked", os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    started(TMPDIR=str(session_folder.temporary(folders["used"])))
-    started(f"--log_dir={folders['named']}/session")
-    time.sleep(0.1)
     session_folder.remove_dead(tmp_path)
     os.close(lock)
-    assert {path.name.removeprefix(session_folder.PREFIX) for path in tmp_path.iterdir()} == {"locked", "used", "named", "link", "other"}
-
-
-def test_processes_of_a_folder_are_ended_and_no_others(tmp_path, started):
-    mine, other = started(TMPDIR=str(session_folder.temporary(tmp_path))), started(TMPDIR=f"{session_folder.temporary(tmp_path)}-other")
-    time.sleep(0.1)
-    session_folder.kill_users(tmp_path, 0.0)
-    assert mine.wait(timeout=5) == -signal.SIGKILL
-    assert other.poll() is None
-
-
-DRIVER = """
-import os, subprocess, sys, time
-from orchestrator.engines.ray.session_folder import ray_folder, temporary
-with ray_folder() as folder:
-    child = subprocess.Popen(sys.argv[1:], env={"TMPDIR": str(temporary(folder))}, start_new_session=True)
-    print(child.pid, folder, flush=True)
-    time.sleep(60)
-"""
-
-
-def test_a_killed_driver_leaves_neither_processes_nor_its_folder():
-    driver = subprocess.Popen([sys.executable, "-c", DRIVER, *SLEEP], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    pid, folder = driver.stdout.readline().split()
-    driver.kill()
-    driver.communicate()
-    end = time.monotonic() + 30
-    while (Path(folder).exists() or _runs(pid)) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert not Path(folder).exists() and not _runs(pid)
-
-
-def _runs(pid: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    assert {path.name.removeprefix(session_folder.PREFIX) for path in tmp_path.iterdir()} == {"locked", "link", "other"}
 
 
 SECRETS = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]
