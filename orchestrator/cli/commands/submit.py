@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +87,10 @@ def _written(option: str, value: Any) -> list[str]:
 
 def _collect(job: SweepJob) -> upload.Upload:
     """The files of this checkout. UserError where the job could not run from them."""
-    if not (ROOT / "cluster" / "sweep.sh").is_file():
+    program = ROOT / "cluster" / "sweep.sh"
+    if not program.is_file():
         raise UserError("submit uploads the checkout that it runs from; expected cluster/sweep.sh in it (pip install -e .)")
-    files = upload.collect(ROOT, job.files)
-    upload.check_readable(files, [*job.files, ROOT / "cluster" / "sweep.sh", ROOT / "orchestrator" / "cli" / "main.py"])
-    return files
+    return upload.collect(ROOT, [*job.files, program, ROOT / "orchestrator" / "cli" / "main.py"])
 
 
 def _print_dry_run(job: SweepJob) -> None:
@@ -101,38 +99,25 @@ def _print_dry_run(job: SweepJob) -> None:
         token = find_token()
     except UserError:  # there may be no cluster yet
         token = ""
-    with _package(job, files, token) as package:
-        size = upload.mib(package.stat().st_size)
+    with tempfile.TemporaryDirectory(prefix="nmt-upload-") as folder:
+        upload.copy(files, Path(folder), job.extra, token)
     for line in (
         f"job:     {job.id}",
         f"sweep:   {job.name}, {job.runs} runs",
         f"command: {job.entrypoint}",
         *(f"         {name}={value}" for name, value in job.env.items()),
-        f"upload:  {len(files.files)} files, {size}",
+        f"upload:  {len(files.files)} files, {upload.mib(files.bytes)}",
         *(f"         and, from outside of the checkout, {name}" for name in job.extra),
         *(f"left out, for its name: {name}" for name in files.withheld),
     ):
         typer.echo(visible(line))
 
 
-@contextmanager
-def _package(job: SweepJob, files: upload.Upload, token: str) -> Iterator[Path]:
-    """Context: the zip that is uploaded."""
-    commit, dirty = provenance.git()
-    with tempfile.TemporaryDirectory(prefix="nmt-upload-") as folder:
-        package = Path(folder) / "checkout.zip"
-        upload.write_zip(files, package, commit=commit, dirty=dirty, token=token, extra=job.extra)
-        yield package
-
-
 def _upload(client: Client, job: SweepJob, files: upload.Upload, id: str) -> None:
     """Uploads the checkout and starts the job as `id`."""
     commit, dirty = provenance.git()
-    with _package(job, files, find_token()) as package:
-        log(f"{id}: {job.name}, {job.runs} runs; uploading {len(files.files)} files, {upload.mib(package.stat().st_size)}")
-        metadata = {
-            "nmt_sweep": job.name,
-            "nmt_runs": str(job.runs),
-            "nmt_commit": (commit or "unknown") + (" and changes" if dirty else ""),
-        }
-        client.submit(id, job.entrypoint, package, dict(job.env), metadata)
+    metadata = {"nmt_sweep": job.name, "nmt_commit": (commit or "unknown") + (" and changes" if dirty else "")}
+    with tempfile.TemporaryDirectory(prefix="nmt-upload-") as folder:
+        upload.copy(files, Path(folder), job.extra, find_token())
+        log(f"{id}: {job.name}, {job.runs} runs; uploading {len(files.files)} files, {upload.mib(files.bytes)}")
+        client.submit(id, job.entrypoint, Path(folder), dict(job.env), metadata)

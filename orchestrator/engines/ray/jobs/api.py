@@ -47,7 +47,7 @@ class Client:
             self._sdk = JobSubmissionClient(address, headers={"Authorization": f"Bearer {token}"})
 
     def submit(self, id: str, entrypoint: str, package: Path, env: dict[str, str], metadata: dict[str, str]) -> None:
-        """Submits a job. package: a zip that becomes its working directory. JobExists if a job of this id exists."""
+        """Submits a job. package: a folder that Ray packs, its working directory. JobExists if a job of this id exists."""
         environment: dict[str, Any] = {"working_dir": str(package)} | ({"env_vars": env} if env else {})
         deadline = time.monotonic() + AGENT_TIMEOUT
         with self._user_errors():

@@ -1,17 +1,16 @@
-"""What is uploaded: no secret, no data, small enough, the commit in it, and always the same bytes."""
+"""What is uploaded: no secret, no data, small enough, and the commit in it."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import subprocess
-import zipfile
 from pathlib import Path, PurePath
 
 import pytest
 
 from orchestrator.engines.ray.jobs import upload
-from orchestrator.engines.ray.jobs.secret_names import is_secret
+from orchestrator.engines.ray.jobs.upload import is_secret
 from orchestrator.errors import UserError
 from orchestrator.ledger import provenance
 
@@ -47,8 +46,8 @@ def test_only_what_git_tracks_travels_and_of_it_no_secret_no_documentation_and_n
     assert {name.as_posix() for name in found.files} == {*TRACKED}
     assert [name.as_posix() for name in found.withheld] == ["tracked/deploy.pem"]
     spec = checkout / "search_spaces/untracked.yaml"
-    declared = upload.collect(checkout, [spec, Path("/etc/passwd"), checkout / ".env"])
-    assert {name.as_posix() for name in declared.files} == {*TRACKED, "search_spaces/untracked.yaml"} and spec in declared
+    declared = upload.collect(checkout, [spec])
+    assert {name.as_posix() for name in declared.files} == {*TRACKED, "search_spaces/untracked.yaml"}
 
 
 def test_a_folder_that_became_a_link_is_not_followed(checkout, tmp_path_factory):
@@ -94,37 +93,30 @@ def test_too_much_is_refused_before_anything_is_packed(checkout):
     with pytest.raises(UserError) as error:
         upload.collect(checkout)
     (line,) = error.value.lines
-    assert line.startswith(
-        "the upload has 111.0 MiB; Ray takes less than 100.0 MiB: the largest are corpora/de/ (90.0 MiB), corpora/en/ (20.0 MiB)"
-    )
+    assert line.startswith("the upload has 111.0 MiB; Ray takes less than 100.0 MiB: the largest are corpora/de/train.txt (90.0 MiB), ")
 
 
 def test_a_spec_that_the_job_could_not_read_is_named(checkout, tmp_path_factory):
     outside = tmp_path_factory.mktemp("home") / "s.yaml"
     outside.write_text("x")
-    found = upload.collect(checkout)
-    upload.check_readable(found, [checkout / "search_spaces" / "a.yaml"])
     with pytest.raises(UserError) as error:
-        upload.check_readable(found, [outside, checkout / "results/ab/weights.bin", checkout / "tracked/deploy.pem"])
-    assert [
-        text in line for text, line in zip(("outside of what", "git does not track it", "a secret's"), error.value.lines, strict=True)
-    ] == [True] * 3
+        upload.collect(checkout, [outside, checkout / "tracked/deploy.pem", checkout / "search_spaces/a.yaml"])
+    assert [text in line for text, line in zip(("outside of what", "a secret's"), error.value.lines, strict=True)] == [True] * 2
 
 
-def test_the_zip_is_the_same_every_time_and_carries_the_commit(checkout, tmp_path, monkeypatch):
-    found = upload.collect(checkout)
-    for name in ("one.zip", "two.zip"):
-        upload.write_zip(found, tmp_path / name, commit=COMMIT, dirty=DIRTY, token="t0ken")
-    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
-    with zipfile.ZipFile(tmp_path / "one.zip") as package:
-        package.extractall(tmp_path / "there")
-    monkeypatch.setattr(provenance, "ROOT", tmp_path / "there")
+def test_the_copy_carries_the_commit_and_what_lies_outside(checkout, tmp_path, monkeypatch):
+    there = tmp_path / "there"
+    monkeypatch.setattr(upload, "git", lambda: (COMMIT, DIRTY))
+    upload.copy(upload.collect(checkout), there, {"search_spaces/submitted/0-a.yaml": b"x"}, "t0ken")
+    copied = {path.relative_to(there).as_posix() for path in there.rglob("*") if path.is_file()}
+    assert copied == {*TRACKED, "search_spaces/submitted/0-a.yaml", provenance.COMMIT_FILE} - {"sub/.rayignore"}
+    monkeypatch.setattr(provenance, "ROOT", there)
     assert provenance.git() == (COMMIT, DIRTY)
-    (tmp_path / "there" / provenance.COMMIT_FILE).write_text(json.dumps({"git_commit": "$(id)", "dirty_sha256": None}))
+    (there / provenance.COMMIT_FILE).write_text(json.dumps({"git_commit": "$(id)", "dirty_sha256": None}))
     assert provenance.git() == (None, None)
 
 
 def test_a_file_that_holds_the_token_stops_it(checkout, tmp_path):
     (checkout / "search_spaces" / "a.yaml").write_text("note: 0123456789abcdef")
     with pytest.raises(UserError, match=r"search_spaces/a\.yaml: holds the cluster's token"):
-        upload.write_zip(upload.collect(checkout), tmp_path / "x.zip", commit=None, dirty=None, token="0123456789abcdef")
+        upload.copy(upload.collect(checkout), tmp_path / "x", {}, "0123456789abcdef")
