@@ -21,24 +21,16 @@ def status(
     name: Annotated[str | None, typer.Argument(help="Show only sweeps of this table or row, or of this name.")] = None,
     results: Results = RESULTS,
     every: Annotated[bool, typer.Option("--all", help="Every sweep. Default: those that run and the last ten.")] = False,
-    address: Annotated[str | None, typer.Option("--address", help="List the jobs of the Ray cluster with this dashboard instead.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show the running sweeps until they end (Ctrl-C leaves them alone).")] = False,
     as_json: AsJson = False,
 ) -> None:
     """The running and the last sweeps of the results folder: their runs, losses, speeds and BLEU, and when they will end.
 
-    With --address: the jobs submitted to a cluster. To follow the logs of a running job:  nmt-ablate submit --attach JOB
-
     Example:  nmt-ablate status --watch
     """
-    if address is not None:
-        from orchestrator.cli.commands.jobs import list_jobs
+    from orchestrator.cli.commands.status import status
 
-        list_jobs(address, as_json)
-    else:
-        from orchestrator.cli.commands.status import status
-
-        status(name, results, every=every, as_json=as_json, watch=watch)
+    status(name, results, every=every, as_json=as_json, watch=watch)
 
 
 @expand_options()

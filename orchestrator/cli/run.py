@@ -94,7 +94,7 @@ def noise(
 def submit(
     ctx: typer.Context,
     address: Address = None,
-    attach: Annotated[str | None, typer.Option("--attach", metavar="JOB", help="Follow this job (as `status --address` lists it).")] = None,
+    attach: Annotated[str | None, typer.Option("--attach", metavar="JOB", help="Follow this job (as `ray job list` names it).")] = None,
     results: Annotated[str | None, typer.Option("--results", metavar="DIR|URL", help="The ledger, as the cluster's nodes name it.")] = None,
     data_dir: Annotated[str | None, typer.Option("--data-dir", metavar="DIR", help="Likewise: the corpora.")] = None,
     cache_dir: Annotated[str | None, typer.Option("--cache-dir", metavar="DIR", help="Likewise: prepared corpora.")] = None,

@@ -1,20 +1,16 @@
-"""Tells that a phase of a command lasts: a spinner on a terminal, elsewhere a line when it starts and one every half minute."""
+"""Tells that a phase of a command lasts: a spinner on a terminal, elsewhere a line."""
 
 from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 
 from orchestrator.safe_text import log, visible
-from orchestrator.sweeps.forecast import duration
 
-SECONDS = 29.0
-"""Between two lines of a phase."""
 QUIET = 1.0
 """Seconds after which a phase is told at all, without a terminal."""
 
@@ -27,18 +23,9 @@ def phase(what: str, console: Console | None = None) -> Iterator[Callable[[str],
         with console.status(visible(what)) as status:
             yield lambda text: status.update(visible(text))
         return
-    over, texts, started = threading.Event(), [what], time.monotonic()
-
-    def tell() -> None:
-        wait = QUIET
-        while not over.wait(wait):
-            log(texts[-1] + ("" if wait == QUIET else f": since {duration(time.monotonic() - started)}"))
-            wait = SECONDS
-
-    thread = threading.Thread(target=tell, name="phase", daemon=True)
-    thread.start()
+    timer = threading.Timer(QUIET, log, (what,))
+    timer.start()
     try:
-        yield texts.append
+        yield lambda text: None
     finally:
-        over.set()
-        thread.join()
+        timer.cancel()

@@ -1,4 +1,4 @@
-"""Jobs of a Ray cluster: `status --address`, `submit --attach`."""
+"""Jobs of a Ray cluster: `submit --attach`."""
 
 from __future__ import annotations
 
@@ -9,25 +9,11 @@ from typing import NoReturn
 
 import typer
 
-from orchestrator.cli.output import console, print_json
 from orchestrator.engines.ray.jobs.access import find_address, find_token
 from orchestrator.engines.ray.jobs.api import Client
 from orchestrator.engines.ray.jobs.follow import exit_code, follow
-from orchestrator.engines.ray.jobs.listing import job_table, record
 from orchestrator.errors import Detached, UserError
 from orchestrator.safe_text import log
-
-
-def list_jobs(address: str, as_json: bool) -> None:
-    """Prints the jobs of the cluster whose dashboard is at `address`."""
-    url = find_address(address)
-    jobs = Client(url, find_token()).jobs()
-    if as_json:
-        print_json({"address": url, "jobs": [record(job) for job in jobs]})
-    elif not jobs:
-        typer.echo(f"no jobs at {url}")
-    else:
-        console().print(job_table(jobs))
 
 
 def attach_job(address: str | None, job: str, arguments: Sequence[str]) -> NoReturn:

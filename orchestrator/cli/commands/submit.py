@@ -13,8 +13,7 @@ import typer
 from orchestrator.cli.commands.jobs import follow_job
 from orchestrator.engines.ray.jobs import sweep_job, upload
 from orchestrator.engines.ray.jobs.access import find_address, find_token
-from orchestrator.engines.ray.jobs.api import Client, is_active
-from orchestrator.engines.ray.jobs.attempts import join
+from orchestrator.engines.ray.jobs.api import Client, is_active, join
 from orchestrator.engines.ray.jobs.sweep_job import FOLDERS, SweepJob
 from orchestrator.errors import UserError
 from orchestrator.ledger import provenance

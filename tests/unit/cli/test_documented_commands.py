@@ -30,7 +30,6 @@ PARSED_ALONE = {
     "run dou2018/table1/row9|run sweeps/": "trains as the row of README does",
     "run .*--data-dir": "as published: needs WMT14 and a GPU",
     "run ROW": "an example without a row",
-    "status .*--address": "asks a Ray cluster",
     "submit": "needs a Ray cluster: tests/integration/test_cluster_entry_points.py",
     "sweep": "trains every row of a table: tests/integration/test_smoke_matrix.py",
     "translate sweeps/multi30k-first": "needs Multi30k",

@@ -1,11 +1,12 @@
-"""A client of Ray's jobs API whose errors are one line."""
+"""A client of Ray's jobs API whose errors are one line; and one job for each sweep."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -101,3 +102,24 @@ class Client:
                 raise UserError(f"{self.address}: this is no Ray dashboard (404)") from None
             text = shown(" ".join(str(error).replace(self._token, "***").split())[-300:], 300)
             raise UserError(f"{self.address}: Ray refused: {text}") from None
+
+
+def join(client: Client, base: str, submit: Callable[[str], None], *, again: bool = False) -> tuple[str, bool]:
+    """Joins the sweep's last job if it is active or has succeeded, else starts a new attempt (`base`, `base`-2, ...) by `submit`.
+
+    again: start a new attempt even after one that has succeeded. Returns the job's id and whether this call started it.
+    """
+    attempts = [(int(match[1] or 1), job) for job in client.jobs() if (match := _attempt(base, job))]
+    number, last = max(attempts, key=lambda pair: pair[0], default=(0, None))
+    if last is not None and (is_active(last) or (last.status == JobStatus.SUCCEEDED and not again)):
+        return str(last.submission_id), False
+    id = base if number == 0 else f"{base}-{number + 1}"
+    try:
+        submit(id)
+    except JobExists:  # another submission came first
+        return id, False
+    return id, True
+
+
+def _attempt(base: str, job: JobDetails) -> re.Match[str] | None:
+    return re.fullmatch(re.escape(base) + r"(?:-([1-9][0-9]{0,5}))?", job.submission_id or "")

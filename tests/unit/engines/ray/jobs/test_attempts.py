@@ -10,8 +10,7 @@ import typer
 from ray.job_submission import JobDetails, JobType
 
 from orchestrator.cli.commands import jobs
-from orchestrator.engines.ray.jobs.api import JobExists
-from orchestrator.engines.ray.jobs.attempts import join, latest
+from orchestrator.engines.ray.jobs.api import JobExists, join
 from orchestrator.engines.ray.jobs.follow import exit_code, follow
 from orchestrator.errors import UserError
 
@@ -78,8 +77,7 @@ def test_who_comes_second_joins_the_first():
         cluster.known[id] = job(id)
         raise JobExists(id)
 
-    assert join(cluster, BASE, beaten) == join(cluster, BASE, cluster.submit)
-    assert latest(cluster.jobs(), BASE)[0] == 2 and not cluster.submitted
+    assert join(cluster, BASE, beaten) == join(cluster, BASE, cluster.submit) == (f"{BASE}-2", False) and not cluster.submitted
 
 
 def test_each_character_once_through_broken_connections():
