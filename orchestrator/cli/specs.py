@@ -103,7 +103,6 @@ def list_rows(
     """
     from orchestrator.specs.controls import WORDS, parse, wanted
     from orchestrator.specs.index import find_all, tables
-    from orchestrator.specs.resolver import written
     from orchestrator.specs.row import Control
     from orchestrator.specs.rows import resolve
 
@@ -121,12 +120,12 @@ def list_rows(
     rows = [
         {"id": f"{address}/{name}", "label": raw.head.label or name, "kind": raw.head.kind, "file": table.document.file}
         for address, table in known.items()
-        for name, raw in (table.rows if address in inside else written(table)).items()
+        for name, raw in (table.rows if address in inside else table.written).items()
     ]
     chosen = [row for row in rows if row["id"].startswith(prefix)]
     matched: dict[str, list[Control]] = {}
     for address in {"/".join(row["id"].split("/")[:2]) for row in chosen if prefix}:
-        if given is not None or any(raw.figures.controls for raw in written(known[address]).values()):
+        if given is not None or any(raw.figures.controls for raw in known[address].written.values()):
             matched |= wanted(resolve(str(known[address].path)), given)
     chosen = [each for row in chosen for each in (row, *(as_row(row, control) for control in matched.get(row["id"], ())))]
     grids = [
@@ -147,7 +146,7 @@ def list_rows(
     else:
         for address, table in known.items():
             grid_too = "" if table.grid is None else f" and a grid of {len(table.grid.axes)} axes"
-            typer.echo(visible(f"{address:<32} {len(written(table)):>3} rows   {table.document.file}{grid_too}"))
+            typer.echo(visible(f"{address:<32} {len(table.written):>3} rows   {table.document.file}{grid_too}"))
     for line in problems:
         log(f"warning: {line}")
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from orchestrator.errors import UserError
 from orchestrator.specs import index, row_references
-from orchestrator.specs.grid import named_rows
+from orchestrator.specs.parsed_table import ParsedRow, TableFile
 
 
 @dataclass(frozen=True)
@@ -22,14 +24,23 @@ def of_tables() -> RunReferences:
     parents: set[str] = set()
     analysed: set[str] = set()
     for table in index.tables()[0].values():
-        for parsed in named_rows.distinct_rows(table):
+        for parsed, names in _distinct(table):
             try:
                 analysed |= set(row_references.subjects(table, parsed))
                 if parsed.figures.analysis is not None and parsed.head.kind == "run":
-                    analysed |= {f"{table.address}/{name}" for name in named_rows.represented(table, parsed)}
+                    analysed |= {f"{table.address}/{name}" for name in names}
                 if parsed.head.init_from is not None:
                     home, name = row_references.parent(table, parsed)
                     parents.add(f"{home.address}/{name}")
             except UserError:
                 continue
     return RunReferences(frozenset(parents), frozenset(analysed))
+
+
+def _distinct(table: TableFile) -> Iterator[tuple[ParsedRow, list[str]]]:
+    """Yields each written row with its name, and one row of a grid with the names of all, because they refer to the same rows."""
+    found = [(row, [name]) for name, row in table.written.items()]
+    with suppress(UserError):
+        if table.grid is not None and (names := list(table.grid.combinations())):
+            found.append((table.rows[names[0]], names))
+    yield from found

@@ -121,7 +121,7 @@ def _slot(path: tuple[str, ...]) -> KeyPath | None:
 
 
 def _kind(spec: dict[str, Any], slot: KeyPath) -> Any:
-    value: Any = spec["model"]
+    value: Any = spec.get("model")
     for part in slot:
         value = value.get(part) if isinstance(value, dict) else None
     if isinstance(value, list):

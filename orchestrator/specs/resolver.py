@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from orchestrator.errors import UserError
 from orchestrator.specs import check, overrides, profiles, row_references, scorings, templates
-from orchestrator.specs.grid import named_rows
+from orchestrator.specs.grid.combinations import Grid
 from orchestrator.specs.overrides import Override
-from orchestrator.specs.parsed_table import ParsedRow, TableFile
+from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import Located
 from orchestrator.specs.row import Row
 from orchestrator.specs.schema import RunSpec, ScoreSpec
@@ -107,29 +107,39 @@ class Resolver:
 def check_written(table: TableFile) -> None:
     """Raises UserError with every problem of the file, sorted by line: structure, specs, references. The rows of a grid are not checked."""
     problems = list(table.problems)
-    for parsed in written(table).values():
+    for parsed in table.written.values():
         if parsed.head.kind == "run":
             spec, found, _ = check.check(parsed.spec)
             problems += found if spec is None else scorings.resolve(parsed.figures.also, spec)[1]
         problems += row_references.problems_of(table, parsed)
-    problems += templates.misspelt(table.templates, {name: parsed.head.use for name, parsed in written(table).items()}, table.shared)
+    problems += templates.misspelt(table.templates, {name: parsed.head.use for name, parsed in table.written.items()}, table.shared)
     if table.grid is not None:
-        problems += named_rows.problems_of(table)
+        problems += _grid_problems(table, table.grid)
     if not problems and table.sweep is not None:
         problems += _rungs(table)
     refuse(problems)
 
 
-def written(table: TableFile) -> dict[str, ParsedRow]:
-    """Returns name -> row for the rows written in the file, without those of its grid."""
-    return table.rows.written if isinstance(table.rows, named_rows.GridRows) else table.rows
+def _grid_problems(table: TableFile, grid: Grid) -> list[str]:
+    """Returns problems with the names of combinations."""
+    try:
+        names = grid.combinations()
+    except UserError as error:
+        return error.lines
+    problems = []
+    if taken := [name for name in table.written if name in names]:
+        problems.append(grid.position.line(f"found combinations with the names of rows: {', '.join(taken[:8])}; expected other names"))
+    if grid.section.init_from is not None and grid.section.init_from in names:
+        position = table.document.at(("grid", "init_from"))
+        problems.append(position.line("found a combination of the grid itself; expected a row under rows, or one of another table"))
+    return problems
 
 
 def _rungs(table: TableFile) -> list[str]:
     """Returns a line if the last rung is beyond the steps of every row."""
     assert table.sweep is not None
     last = max(table.sweep.scheduler.rungs, default=0)
-    steps = [parsed.spec.data["train"].get("max_steps") for parsed in written(table).values() if parsed.head.kind == "run"]
+    steps = [parsed.spec.data["train"].get("max_steps") for parsed in table.written.values() if parsed.head.kind == "run"]
     steps += [table.shared.data["train"].get("max_steps")] if table.grid is not None else []
     if last and steps and all(isinstance(s, int) and s < last for s in steps):
         position = table.document.at(("sweep", "scheduler", "rungs"))

@@ -9,7 +9,7 @@ from orchestrator.specs import index, overrides, profiles
 from orchestrator.specs.grid import rows as grid_rows
 from orchestrator.specs.parsed_table import TableFile
 from orchestrator.specs.positions import shown
-from orchestrator.specs.resolver import Resolver, check_written, refuse, written
+from orchestrator.specs.resolver import Resolver, check_written, refuse
 from orchestrator.specs.row import Row
 from orchestrator.specs.show import read_single
 from orchestrator.specs.table import SweepSpec
@@ -29,7 +29,7 @@ def resolve(
     rows: list[Row] = []
     for target in index.find_all(address_or_file):
         if target.table.is_single:
-            rows.append(read_single(target.table, resolver if sets or profile else None, seed))
+            rows.append(read_single(target.table, resolver, seed))
             continue
         if target.control is not None:
             raise UserError(
@@ -47,7 +47,7 @@ def resolve(
 def _rows(target: index.Target, resolver: Resolver) -> list[Row]:
     check_written(target.table)
     grid = target.table.grid
-    names = target.rows or list(written(target.table))
+    names = target.rows or list(target.table.written)
     if not names and grid is None:
         raise UserError(f"{target.table.document.file}:1: rows: found none; expected at least one")
     problems: list[str] = []

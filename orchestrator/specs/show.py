@@ -10,9 +10,10 @@ import yaml
 
 from orchestrator.errors import UserError
 from orchestrator.safe_text import visible
-from orchestrator.specs import check, controls, overrides, scorings, yaml_file
+from orchestrator.specs import check, controls, scorings, yaml_file
+from orchestrator.specs.overrides import Override, for_parent
 from orchestrator.specs.parsed_table import TableFile
-from orchestrator.specs.positions import Located, shown
+from orchestrator.specs.positions import KeyPath, Located, shown
 from orchestrator.specs.resolver import Resolver
 from orchestrator.specs.row import Row, as_data
 from orchestrator.specs.schema import RunSpec, ScoreSpec
@@ -42,83 +43,74 @@ def as_plain(row: Row) -> dict[str, Any]:
     return data
 
 
-def read_single(table: TableFile, resolver: Resolver | None, seed: int | None) -> Row:
-    """Returns the row in a file printed by `show`. Raises UserError with every problem."""
+def read_single(table: TableFile, resolver: Resolver, seed: int | None) -> Row:
+    """Returns the row in a file printed by `show`, resolved with its parents. Raises UserError with every problem."""
     document, problems = table.document, list(table.problems)
     head = head_of(document, (), SingleHead, list(document.data), problems)
     if head is None:
         raise UserError(*problems)
     control = controls.of_address(head.id)
-    if control is None and not segments(head.id, 3, 4):
-        problems.append(document.at(("id",)).line(f"found '{head.id[:80]}'; expected paper/table/row: {SEGMENT_WORDS} each"))
-    problems += [
-        document.at(("of", i)).line(f"found '{shown(address)}'; expected paper/table/row: {SEGMENT_WORDS} each")
-        for i, address in enumerate(head.of)
-        if not segments(address, 3, 4)
-    ]
+    addresses: dict[KeyPath, str] = {("of", i): address for i, address in enumerate(head.of)}
+    for path, address in ({("id",): head.id} | addresses if control is None else addresses).items():
+        if not segments(address, 3, 4):
+            problems.append(document.at(path).line(f"found '{shown(address)}'; expected paper/table/row: {SEGMENT_WORDS} each"))
     if (head.spec is None) == (head.kind == "run"):
         problems.append(document.at(("kind",)).line(f"found a row of kind {head.kind} {'without' if head.spec is None else 'with'} a spec"))
-    specs = {address: _spec(table, ("parents", address), problems) for address in head.parents}
-    spec = _spec(table, ("spec",), problems) if head.spec is not None else None
     figures = scorings.of_row(Figures(), document, (), head, problems)
+    spec: RunSpec | None = None
+    parent: Row | None = None
     also: dict[str, ScoreSpec] = {}
-    if spec is not None:
-        also, found = scorings.resolve(figures.also, spec)
-        problems += found
+    if head.spec is not None:
+        chain = _chain(table, head.spec.get("init_from"), ())
+        levels: dict[str, tuple[KeyPath, list[Override]]] = {"": (("spec",), resolver.sets)}
+        data: Any = head.spec
+        for address in chain:
+            _, sets = list(levels.values())[-1]
+            levels[address] = ("parents", address), for_parent(sets, data, head.parents[address])
+            data = head.parents[address]
+        levels |= {address: (("parents", address), []) for address in head.parents if address not in levels}
+        specs = {address: _spec(table, path, resolver, sets, problems) for address, (path, sets) in levels.items()}
+        for address in reversed(chain):
+            parent = Row(address, address, "run", specs[address], {}, [], 1, False, document.file, 1, parent)
+        spec = specs[""]
+    try:
+        also = {} if spec is None else resolver.also(figures, spec)
+    except UserError as error:
+        problems += error.lines
     if problems:
         raise UserError(*dict.fromkeys(problems))
-    row = Row(head.id, head.label, head.kind, spec, head.expect, head.assumed, head.workers, head.pinned, document.file, 1)
+    row = Row(head.id, head.label, head.kind, spec, head.expect, head.assumed, head.workers, head.pinned, document.file, 1, parent)
     row = replace(row, also=also, means=dict(figures.means.data), of=head.of, analysis=head.analysis, note=head.note)
-    row = replace(row, significance=head.significance, failed_below=head.failed_below, control=control)
-    row = replace(row, parent=_chain(table, row, specs, ()))
-    if resolver is not None:
-        row = _reapply(table, row, resolver, ("spec",), resolver.sets)
-        row = (
-            row if row.spec is None else replace(row, also=resolver.also(figures, row.spec), failed_below=resolver.bound(row.failed_below))
-        )
+    row = replace(row, significance=head.significance, failed_below=resolver.bound(head.failed_below), control=control)
     return row if seed is None else row.at(seed)
 
 
-def _spec(table: TableFile, path: tuple[str, ...], problems: list[str]) -> RunSpec | None:
+def _spec(table: TableFile, path: KeyPath, resolver: Resolver, sets: list[Override], problems: list[str]) -> RunSpec | None:
     located = Located.of(table.document, path)
     seed, init_from = (located.data.pop(name, None) for name in _OWN)
-    whole = seed if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 else None
-    if whole is None:
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         problems.append(located.at(("seed",)).line("found no seed; expected a whole number >= 0"))
+        seed = 0
     if init_from is not None and (not isinstance(init_from, str) or init_from not in (table.document.data.get("parents") or {})):
         problems.append(located.at(("init_from",)).line("found a row that is not among the file's parents"))
         init_from = None
     home = table.document.at(path)
-    base = Located(check.defaults(), home, {})
-    spec, found, _ = check.check(base.merged(Located(located.data, home, located.positions)), seed=whole or 0, init_from=init_from)
-    problems += found
-    return spec
-
-
-def _chain(table: TableFile, row: Row, specs: dict[str, RunSpec | None], seen: tuple[str, ...]) -> Row | None:
-    address = None if row.spec is None else row.spec.init_from
-    if address is None:
+    whole = Located(check.defaults(), home).merged(Located(located.data, home, located.positions))
+    try:
+        return resolver.spec(whole, sets, init_from).model_copy(update={"seed": seed})
+    except UserError as error:
+        problems += error.lines
         return None
+
+
+def _chain(table: TableFile, address: Any, seen: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the addresses of the parents, the nearest first."""
+    parents = table.document.data.get("parents") or {}
+    if not isinstance(address, str) or address not in parents:
+        return seen
     if address in seen:
         raise UserError(f"{table.document.file}:1: parents: found a circle through {address}")
-    parent = Row(address, address, "run", specs[address], {}, [], 1, False, table.document.file, 1)
-    return replace(parent, parent=_chain(table, parent, specs, (*seen, address)))
-
-
-def _reapply(table: TableFile, row: Row, resolver: Resolver, path: tuple[str, ...], sets: list[overrides.Override]) -> Row:
-    """Applies profile and overrides to a resolved row and its parents."""
-    if row.spec is None:
-        return row
-    written = Located.of(table.document, path)
-    data = row.spec.model_dump(exclude=set(_OWN))
-    spec = resolver.spec(Located(data, written.home, written.positions), sets, row.spec.init_from).model_copy(
-        update={"seed": row.spec.seed}
-    )
-    parent = row.parent
-    if parent is not None and parent.spec is not None:
-        reach = overrides.for_parent(sets, data, parent.spec.model_dump())
-        parent = _reapply(table, parent, resolver, ("parents", parent.id), reach)
-    return replace(row, spec=spec, parent=parent)
+    return _chain(table, parents[address].get("init_from"), (*seen, address))
 
 
 def dumped(data: Any) -> str:

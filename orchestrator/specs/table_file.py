@@ -14,7 +14,7 @@ from orchestrator.specs import claims, scorings, yaml_file
 from orchestrator.specs import templates as row_templates
 from orchestrator.specs.check import SECTIONS
 from orchestrator.specs.corpus_files import make_absolute
-from orchestrator.specs.grid import named_rows
+from orchestrator.specs.grid.combinations import read_grid
 from orchestrator.specs.messages import problems_of
 from orchestrator.specs.parsed_table import ParsedRow, TableFile
 from orchestrator.specs.positions import Document, Located, describe, display, nearest, shown
@@ -44,7 +44,8 @@ def _read(text: str, stamp: tuple[int, int]) -> TableFile:
     table = TableFile(path, load(path))
     if not table.is_single:
         _fill(table, ())
-        named_rows.fill(table)
+        if isinstance(table.document.data.get("grid"), dict):
+            table.grid = read_grid(table.document, table.problems)
         table.problems += claims.problems_of(table.document, table.claims, table.rows)
     return table
 
@@ -167,7 +168,7 @@ def _row(table: TableFile, name: str, value: Any) -> None:
     base, assumed = row_templates.used(head.use, table.templates, document, path, table.shared, table.problems)
     head = head.model_copy(update={"assumed": [*assumed, *head.assumed]})
     figures = scorings.of_row(table.figures, document, path, head, table.problems) if not problems else Figures()
-    table.rows[name] = ParsedRow(name, head, base.merged(own), position, figures)
+    table.written[name] = ParsedRow(name, head, base.merged(own), position, figures)
 
 
 def missing(path: Path) -> str:

@@ -8,7 +8,6 @@ import pytest
 
 from orchestrator.paths import SEARCH_SPACES
 from orchestrator.specs import index, yaml_file
-from orchestrator.specs.resolver import written
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.sweeps.parameters import params
 from tests.specs import shipped
@@ -16,7 +15,7 @@ from tests.specs import shipped
 
 def test_the_index_has_no_problems() -> None:
     tables, problems = index.tables()
-    addresses = [f"{address}/{name}" for address, table in tables.items() for name in written(table)]
+    addresses = [f"{address}/{name}" for address, table in tables.items() for name in table.written]
     assert problems == [] and len(tables) == len(shipped.FILES)
     assert len({address.casefold() for address in addresses}) == len(addresses)
 

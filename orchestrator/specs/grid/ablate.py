@@ -14,7 +14,7 @@ from orchestrator.specs import check, index
 from orchestrator.specs.components import SLOTS
 from orchestrator.specs.grid.assignments import placed
 from orchestrator.specs.positions import KeyPath, Located, Position, dotted, shown
-from orchestrator.specs.resolver import Resolver, written
+from orchestrator.specs.resolver import Resolver
 from orchestrator.specs.row import Row, as_data, table_of
 from orchestrator.specs.rows import resolve, sweep_of
 from orchestrator.specs.show import dumped
@@ -87,7 +87,7 @@ def _baseline(row: Row, target: str, named: str | None) -> Row:
         return row.parent
     table = index.find(target).table
     corpus = row.spec.data.corpus if row.spec else None
-    parsed = {} if table.is_single else written(table)
+    parsed = table.written
     candidates = [name for name, p in parsed.items() if p.head.kind == "run" and p.spec.data["data"].get("corpus") == corpus]
     first = next((name for name in candidates if parsed[name].head.pinned), candidates[0] if candidates else None)
     if first is None or f"{table.address}/{first}" == row.id:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,11 +14,11 @@ Chosen = Mapping[str, Any]
 Test = Callable[[Chosen], bool]
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "at_least": lambda a, b: a >= b,
-    "at_most": lambda a, b: a <= b,
-    "above": lambda a, b: a > b,
-    "below": lambda a, b: a < b,
-    "multiple_of": lambda a, b: a % b == 0,
+    "at_least": operator.ge,
+    "at_most": operator.le,
+    "above": operator.gt,
+    "below": operator.lt,
+    "multiple_of": lambda a, b: bool(a % b == 0),
 }
 
 
@@ -44,9 +45,6 @@ def compile_condition(
             asked.add(axis)
             tests.append(_test(document, (*here, axis), axis, wanted, known[axis], problems))
         branches.append(tests)
-    if len(branches) == 1:
-        only = branches[0]
-        return (lambda chosen: all(test(chosen) for test in only)), frozenset(asked)
     return (lambda chosen: any(all(test(chosen) for test in tests) for tests in branches)), frozenset(asked)
 
 
@@ -62,7 +60,7 @@ def _flow(value: Any) -> str:
         return "{" + ", ".join(f"{name}: {_flow(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_flow, value)) + "]"
-    return {True: "true", False: "false"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _test(document: Document, path: KeyPath, axis: str, wanted: Any, values: list[Any] | None, problems: list[str]) -> Test:
