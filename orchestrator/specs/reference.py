@@ -12,12 +12,8 @@ from models.registry import REGISTRIES
 from orchestrator.specs.check import SECTIONS
 from orchestrator.specs.components import SLOTS
 from orchestrator.specs.describe import type_of
-from orchestrator.specs.field_docs import json_schema_of
-from orchestrator.specs.grid.schema import GridSection
-from orchestrator.specs.json_schema import component_schema, fill
-from orchestrator.specs.schema import RunSpec
-from orchestrator.specs.table import FigureHeader, RowHead, TableHead
-from orchestrator.specs.templates import TemplateHead
+from orchestrator.specs.json_schema import HEADS, component_schema, definitions
+from orchestrator.specs.table import FigureHeader
 
 INTRODUCTION = """# Keys of a table's file
 
@@ -95,42 +91,28 @@ TITLES = {
 
 def page() -> str:
     """Returns docs/spec.md."""
-    heads = (TableHead, RowHead, FigureHeader, TemplateHead, GridSection, RunSpec)
-    schemas = {head.__name__: json_schema_of(head) for head in heads}
-    definitions = {name: one for schema in schemas.values() for name, one in schema.get("$defs", {}).items()} | schemas
+    found = definitions()
     for name, key in itertools.product(("TableHead", "RowHead"), FigureHeader.model_fields):
-        del definitions[name]["properties"][key]
-    definitions["TableHead"]["properties"]["grid"] |= {"anyOf": [{"$ref": "#/$defs/GridSection"}, {"type": "null"}]}
-    for path, registry in SLOTS.items():
-        _slot(definitions["DecoderSpec" if len(path) == 2 else "ModelSpec"]["properties"][str(path[-1])], registry)
-    _slot(definitions["ModelSpec"]["properties"]["regularizers"], "regularizer")
-    of_run = [definitions["RunSpec"]["properties"][name]["$ref"].rpartition("/")[2] for name in SECTIONS]
+        del found[name]["properties"][key]
+    of_run = [found["RunSpec"]["properties"][name]["$ref"].rpartition("/")[2] for name in SECTIONS]
     lines = [INTRODUCTION.format(sections=", ".join(_link(name) for name in SECTIONS))]
     done: set[str] = {"EncoderSpec"}
-    for name in (*(head.__name__ for head in heads[:-1]), "Claim", *of_run):
-        lines += _part(name, definitions, done, "##")
+    for name in (*(head.__name__ for head in HEADS[:-1]), "Claim", *of_run):
+        lines += _part(name, found, done, "##")
     lines.append(COMPONENTS)
     for registry in REGISTRIES:
         places = [".".join(map(str, ("model", *path))) for path, its in SLOTS.items() if its == registry] or ["model.regularizers"]
-        owner = definitions["DecoderSpec" if places[0].count(".") == 2 else "ModelSpec"]
+        owner = found["DecoderSpec" if places[0].count(".") == 2 else "ModelSpec"]
         lines += _registry(registry, places, owner["properties"][places[0].rpartition(".")[2]]["description"])
     return "\n".join(lines)
 
 
-def _slot(key: dict[str, Any], registry: str) -> None:
-    """Puts a reference to the components of a registry in place of a key's type."""
-    optional = [{"type": "null"}] if any(branch.get("type") == "null" for branch in key.get("anyOf", [])) else []
-    one = {"$ref": f"#/$defs/{registry}"}
-    own = {"type": "array", "items": one} if key.get("type") == "array" else {"anyOf": [one, *optional]}
-    fill(key, own)
-
-
-def _part(name: str, definitions: dict[str, Any], done: set[str], level: str) -> Iterator[str]:
+def _part(name: str, found: dict[str, Any], done: set[str], level: str) -> Iterator[str]:
     """Yields a part with a row for each key, then the parts that it refers to and that are not `done`."""
     if name in done:
         return
     done.add(name)
-    part = definitions[name]
+    part = found[name]
     yield f"{level} {TITLES[name]}\n\n{_text(part['description'])}\n"
     yield "| key | type | default | description |\n|---|---|---|---|"
     for key, value in part["properties"].items():
@@ -138,8 +120,8 @@ def _part(name: str, definitions: dict[str, Any], done: set[str], level: str) ->
         yield f"| `{key}` | {_type(value)} | {'required' if required else _default(value)} | {_text(value.get('description', ''))} |"
     yield ""
     for other in dict.fromkeys(re.findall(r"#/\$defs/(\w+)", json.dumps(part["properties"]))):
-        if other in definitions and TITLES.get(other) not in ("Grid", "Claims", *SECTIONS):
-            yield from _part(other, definitions, done, "###")
+        if other in TITLES and TITLES[other] not in ("Grid", "Claims", *SECTIONS):
+            yield from _part(other, found, done, "###")
 
 
 def _registry(registry: str, places: list[str], description: str) -> Iterator[str]:

@@ -47,7 +47,7 @@ def keys(node: Any, at: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 
 def test_every_key_is_described() -> None:
     found = list(keys(json_schema()))
-    assert len(found) > 500
+    assert len(found) > 400
     assert [path for path, key in found if not key.get("description", "").strip()] == []
 
 
