@@ -12,6 +12,7 @@ from orchestrator.data.text import FileText
 from orchestrator.errors import UserError
 from orchestrator.specs import languages
 from orchestrator.specs.corpora import CorpusEntry
+from orchestrator.specs.positions import shown
 from orchestrator.specs.text_form import ESCAPED, RAW, Form
 
 MAX_LINES = 3000
@@ -34,7 +35,7 @@ class Appearance:
 
     def __str__(self) -> str:
         words = {RAW: "like running text", ESCAPED: "tokenised and escaped"}.get(self.form, "tokenised")
-        return f"looks {words}" + ("" if self.example is None else f" (line {self.example[0]}: {_short(self.example[1])})")
+        return f"looks {words}" + ("" if self.example is None else f" (line {self.example[0]}: {shown(self.example[1], 60)})")
 
 
 def appearance(lines: Sequence[str]) -> Appearance | None:
@@ -95,7 +96,3 @@ def consequence(form: Form) -> str:
     if form == RAW:
         return "data.tokenizer moses would tokenise it twice, and a metric of running text counts its tokens and escapes as words"
     return "it is not tokenised (`tokenised`, `tokenised-escaped`) or not unescaped (`tokenised`) where it should be"
-
-
-def _short(line: str) -> str:
-    return line if len(line) <= 60 else line[:57] + "..."

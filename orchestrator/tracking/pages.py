@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
 from orchestrator.tracking.environment import reason
-from orchestrator.tracking.store import MlflowStore, StoredRun
+from orchestrator.tracking.store import MlflowStore
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
 
 ARTIFACT = "report.html"
 
@@ -17,14 +21,14 @@ def page_of(results: Path, sweep_id: str) -> Path:
     return Path(results) / "reports" / f"{sweep_id}.html"
 
 
-def copy_page(store: MlflowStore, parent: StoredRun, sweep_id: str) -> dict[str, str]:
+def copy_page(store: MlflowStore, parent: Run, sweep_id: str) -> dict[str, str]:
     """Copies the page to the sweep's run if it is new. Returns the tags to write, by which the next call knows it."""
     path = page_of(store.results, sweep_id)
     try:
         tags = {"nmt.report": str(path.stat().st_mtime_ns)}
     except OSError:
         return {}
-    if parent.tags.get("nmt.report") != tags["nmt.report"]:
+    if parent.data.tags.get("nmt.report") != tags["nmt.report"]:
         store.write_artifacts(parent, {ARTIFACT: path})
     return tags
 
@@ -34,8 +38,7 @@ def log_page(results: Path, sweep_id: str, uri: str | None = None) -> str | None
     try:
         store = MlflowStore(results, uri)
         with FileLock(store.lock(sweep_id)):
-            for run in store.find({"nmt.sweep": sweep_id, "nmt.kind": "sweep"})[:1]:
-                parent = store.adopt(run)
+            for parent in store.find({"nmt.sweep": sweep_id, "nmt.kind": "sweep"})[:1]:
                 store.write(parent, tags=copy_page(store, parent, sweep_id))
     except Exception as error:
         return f"warning: MLflow does not have the page ({reason(error)}); `nmt-ablate reconcile` adds it"

@@ -25,7 +25,7 @@ from orchestrator.tracking.history import Point
 from orchestrator.tracking.overview import Finished, overview, rounded, row_names, words
 from orchestrator.tracking.pages import ARTIFACT, copy_page
 from orchestrator.tracking.source import FINAL, RunResult, SweepRecord, SweepRow, read_result, read_sweep
-from orchestrator.tracking.store import MlflowStore, StoredRun
+from orchestrator.tracking.store import MlflowStore
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -50,7 +50,7 @@ FORMAT = 3
 class _Stored:
     """A sweep's runs as found in the store, by `SweepRow.key`. names: of rows in the UI, by address; finished: runs with a result."""
 
-    parent: StoredRun
+    parent: Run
     names: dict[str, str]
     runs: dict[str, Run] = field(default_factory=dict)
     finished: list[Finished] = field(default_factory=list)
@@ -97,10 +97,8 @@ class Projector:
         """Finds the sweep's runs, creates the parent, deletes duplicates, and marks runs of removed rows as superseded."""
         runs_found = self.store.search(sweep.id)
         parents = [run for run in runs_found if run.data.tags.get("nmt.kind") == "sweep"]
-        if parents:
-            parent = self.store.adopt(parents[0])
-        else:
-            parent = self.store.create(sweep.name, {"nmt.kind": "sweep", "nmt.sweep": sweep.id, "nmt.status": "running"}, sweep.started)
+        tags = {"nmt.kind": "sweep", "nmt.sweep": sweep.id, "nmt.status": "running"}
+        parent = parents[0] if parents else self.store.create(sweep.name, tags, sweep.started)
         stored = _Stored(parent, row_names(sweep))
         for run in parents[1:]:
             self.store.delete(run.info.run_id)
@@ -114,10 +112,9 @@ class Projector:
             elif key in row_keys:
                 stored.runs[key] = run
             elif run.data.tags.get("nmt.kind") != "superseded":
-                superseded = self.store.adopt(run)
-                self.store.write(superseded, tags={"nmt.kind": "superseded", "nmt.status": "superseded", "status": "superseded"})
+                self.store.write(run, tags={"nmt.kind": "superseded", "nmt.status": "superseded", "status": "superseded"})
                 if run.info.status == "RUNNING":
-                    self.store.write_status(superseded, "KILLED")
+                    self.store.write_status(run, "KILLED")
         return stored
 
     def _parent(self, sweep: SweepRecord, stored: _Stored, states: list[str], *, live: bool) -> None:
@@ -130,7 +127,7 @@ class Projector:
         tags |= about | copy_page(self.store, stored.parent, sweep.id)
         self.store.write(stored.parent, points=points, tags=tags)
         end = None if state == "running" else max((run.end for run in stored.finished), default=sweep.started)
-        if (stored.parent.status, stored.parent.end) != (STATUS[state], end):
+        if (stored.parent.info.status, stored.parent.info.end_time) != (STATUS[state], end):
             self.store.write_status(stored.parent, STATUS[state], end)
 
     # ------------------------------------------------------------ the children
@@ -159,7 +156,7 @@ class Projector:
             return
         store, name = self.store, stored.names[row.id]
         tags = self._tags(sweep, stored, row)
-        child = store.create(f"{name} s{row.seed}", tags, result.start) if run is None else store.adopt(run)
+        child = store.create(f"{name} s{row.seed}", tags, result.start) if run is None else run
         points = list(result.points)
         if status == "RUNNING":
             store.write_status(child, status)
@@ -180,9 +177,9 @@ class Projector:
             self._progress(self.written)
 
     def _tags(self, sweep: SweepRecord, stored: _Stored, row: SweepRow) -> dict[str, str]:
-        report = f"#/experiments/{self.store.experiment}/runs/{stored.parent.run_id}/artifacts/{ARTIFACT}"
+        report = f"#/experiments/{self.store.experiment}/runs/{stored.parent.info.run_id}/artifacts/{ARTIFACT}"
         tags = {
-            "mlflow.parentRunId": stored.parent.run_id,
+            "mlflow.parentRunId": stored.parent.info.run_id,
             "mlflow.note.content": f"{row.label}\n\n[report of the sweep]({report})".strip(),
             "mlflow.source.name": "nmt-ablate",
             "row": stored.names[row.id],

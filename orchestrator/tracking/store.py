@@ -15,7 +15,6 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -43,18 +42,6 @@ TAGS = views.SHARED | {
 MAX_METRICS, MAX_PARAMS, MAX_PARAM, MAX_TAG = 1000, 100, 6000, 8000
 PAGE = 250
 """Runs per page of a search, a few MB at most."""
-
-
-@dataclass
-class StoredRun:
-    """The state of one run in the store. `last`: step of the last point of each metric; `end`: milliseconds."""
-
-    run_id: str
-    status: str
-    tags: dict[str, str]
-    params: set[str] = field(default_factory=set)
-    last: dict[str, int] = field(default_factory=dict)
-    end: int | None = None
 
 
 class MlflowStore:
@@ -110,60 +97,48 @@ class MlflowStore:
             token = page.token or ""
         return sorted(runs, key=lambda run: (run.info.start_time, "nmt.projected" not in run.data.tags, run.info.run_id))
 
-    def create(self, name: str, tags: Mapping[str, str], start: int) -> StoredRun:
+    def create(self, name: str, tags: Mapping[str, str], start: int) -> Run:
         """Creates a run together with its tags, so that it is found after a crash."""
         new_tags = dict(tags) | {"nmt.ledger": ledger_id(self.results), "mlflow.user": _user()}
         clean = {key: text(value, MAX_TAG) for key, value in new_tags.items()}
-        return self.adopt(self.client.create_run(self.experiment, start_time=start, tags=clean, run_name=text(name, MAX_KEY)))
+        return self.client.create_run(self.experiment, start_time=start, tags=clean, run_name=text(name, MAX_KEY))
 
-    def adopt(self, run: Run) -> StoredRun:
-        """The state of a run returned by a search, which includes the last point of each metric."""
-        last = {point.key: int(point.step) for point in run.data._metric_objs}
-        return StoredRun(run.info.run_id, run.info.status, dict(run.data.tags), set(run.data.params), last, run.info.end_time)
-
-    def write(self, child: StoredRun, *, points: Sequence[Point] = (), spec: Any = None, tags: Mapping[str, str] | None = None) -> int:
-        """Writes what the run lacks, in as few requests as possible, with the tags in the last one. Returns the number of points written.
+    def write(self, run: Run, *, points: Sequence[Point] = (), spec: Any = None, tags: Mapping[str, str] | None = None) -> None:
+        """Writes what a run from `find` or `create` lacks, the tags last.
 
         The run lacks points after the last of each metric, and parameters without a value (MLflow refuses to change one).
         """
-        entities = _mlflow().entities
-        new = [point for point in points if point.step > child.last.get(valid_name(point.key), -1)]
-        metrics = [entities.Metric(valid_name(p.key), p.value, p.time, p.step) for p in new]
+        entities, chunks = _mlflow().entities, _mlflow().utils.chunk_list
+        last = {point.key: point.step for point in run.data._metric_objs}
+        new = [(valid_name(point.key), point) for point in points]
+        metrics = [entities.Metric(key, p.value, p.time, p.step) for key, p in new if p.step > last.get(key, -1)]
         params: dict[str, str] = {}
         for name, value in flatten(spec) if spec else ():
-            if value is not None and name and (key := valid_name(name)) not in child.params:
+            if value is not None and name and (key := valid_name(name)) not in run.data.params:
                 params.setdefault(key, text(value, MAX_PARAM))
         clean = {key: text(value, MAX_TAG) for key, value in (tags or {}).items()}
-        changed = {key: value for key, value in clean.items() if child.tags.get(key) != value}
-        remaining, new_tags = list(params.items()), [entities.RunTag(key, value) for key, value in changed.items()]
-        while metrics or remaining or new_tags:
-            param_batch, remaining = remaining[:MAX_PARAMS], remaining[MAX_PARAMS:]
-            room = MAX_METRICS - len(param_batch)
-            batch, metrics = metrics[:room], metrics[room:]
-            last = new_tags if not metrics and not remaining and len(param_batch) + len(batch) + len(new_tags) <= MAX_METRICS else []
-            self.client.log_batch(child.run_id, metrics=batch, params=[entities.Param(*param) for param in param_batch], tags=last)
-            child.params.update(key for key, _ in param_batch)
-            child.last.update((metric.key, metric.step) for metric in batch)
-            if last:
-                child.tags.update(changed)
-                new_tags = []
-        return len(new)
+        changed = [entities.RunTag(key, value) for key, value in clean.items() if run.data.tags.get(key) != value]
+        for batch in chunks(metrics, MAX_METRICS):
+            self.client.log_batch(run.info.run_id, metrics=batch)
+        for batch in chunks([entities.Param(key, value) for key, value in params.items()], MAX_PARAMS):
+            self.client.log_batch(run.info.run_id, params=batch)
+        if changed:
+            self.client.log_batch(run.info.run_id, tags=changed)
 
-    def write_status(self, child: StoredRun, status: str, end: int | None = None) -> None:
+    def write_status(self, run: Run, status: str, end: int | None = None) -> None:
         """Sets RUNNING, FINISHED, KILLED or FAILED. `end`: milliseconds."""
         if status != "RUNNING":
-            self.client.set_terminated(child.run_id, status=status, end_time=end)
-        elif child.status != status:
-            self.client.update_run(child.run_id, status=status)
-        child.status, child.end = status, end
+            self.client.set_terminated(run.info.run_id, status=status, end_time=end)
+        elif run.info.status != status:
+            self.client.update_run(run.info.run_id, status=status)
 
-    def write_artifacts(self, child: StoredRun, files: Mapping[str, Path]) -> None:
+    def write_artifacts(self, run: Run, files: Mapping[str, Path]) -> None:
         """Copies files to the run under the given names, replacing older ones."""
         with tempfile.TemporaryDirectory(prefix="nmt-artifacts-") as folder:
             for name, path in files.items():
                 shutil.copyfile(path, Path(folder) / name)
             if files:
-                self.client.log_artifacts(child.run_id, folder)
+                self.client.log_artifacts(run.info.run_id, folder)
 
     def delete(self, run_id: str) -> None:
         self.client.delete_run(run_id)

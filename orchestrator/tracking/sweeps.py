@@ -10,7 +10,7 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,12 @@ from orchestrator.errors import LockedError, UserError
 from orchestrator.ledger.run_lock import RunLock, owner
 from orchestrator.ledger.sweep_files import paths
 from orchestrator.safe_text import log
-from orchestrator.tracking import analyses
 from orchestrator.tracking.environment import reason, redact
 from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.source import read_sweep
 from orchestrator.tracking.store import MlflowStore
 
-__all__ = ["BackgroundProjector", "Projector", "check", "log_analysis", "reconcile", "sweep_lock"]
-
-TRIES = 3
-"""Attempts of the last write to a server, a few seconds apart."""
+__all__ = ["BackgroundProjector", "Projector", "check", "reconcile", "sweep_lock"]
 
 
 def check(results: Path, uri: str) -> None:
@@ -96,10 +92,7 @@ class BackgroundProjector:
             done = self._try(self.projector.sync)
             busy = 10 * (time.monotonic() - started)  # at most a tenth of a core: scanning the files of many rows takes time
             wait = max(self.interval, min(busy, 60.0)) if done else min(max(2 * wait, self.interval), 60.0)
-        tries = TRIES if self.projector.store.server else 1
-        while not self._try(self.projector.finish_sweep, last=tries == 1) and tries > 1:
-            tries -= 1
-            time.sleep(2)
+        self._try(self.projector.finish_sweep, last=True)
 
     def _try(self, project: Callable[[str], Any], *, last: bool = False) -> bool:
         try:
@@ -118,10 +111,10 @@ class BackgroundProjector:
 def reconcile(
     results: Path, uri: str | None = None, *, mirrors: Sequence[Path] = (), progress: Callable[[int], None] | None = None
 ) -> tuple[Counter[str], list[str]]:
-    """Projects every sweep and analysis. Returns the number of rows in each state, and a line for each unreadable file and each sweep
-    that could not be written (to a server, in three attempts). Later sweeps are written all the same.
+    """Projects every sweep. Returns the number of rows in each state, and a line for each unreadable file and each sweep
+    that could not be written. Later sweeps are written all the same.
 
-    Runs without a live process are no longer RUNNING afterwards. Analyses are not counted. Raises the store's exception if no sweep could
+    Runs without a live process are no longer RUNNING afterwards. Raises the store's exception if no sweep could
     be written. progress: called with the number of runs written.
     """
     projector = Projector(results, uri, mirrors=mirrors, progress=progress)
@@ -134,33 +127,14 @@ def reconcile(
         except (OSError, ValueError) as error:
             problems.append(str(error))
             continue
-        tries = TRIES if projector.store.server and not failures else 1
-        while tries:
-            tries -= 1
-            try:
-                counts += projector.project(sweep, live=owner(sweep_lock(results, sweep.id)) is not None)
-                break
-            except Exception as error:
-                if tries:
-                    time.sleep(2)
-                else:
-                    failures.append(error)
-                    problems.append(f"{sweep.id}: MLflow cannot be written: {reason(error)}")
+        try:
+            counts += projector.project(sweep, live=owner(sweep_lock(results, sweep.id)) is not None)
+        except Exception as error:
+            failures.append(error)
+            problems.append(f"{sweep.id}: MLflow cannot be written: {reason(error)}")
     if failures and not counts:
         raise failures[0]
-    return counts, problems + analyses.project(results, uri)[1]
-
-
-def log_analysis(
-    results: Path, name: str, kind: str, files: Sequence[Path], params: Mapping[str, Any], tags: Mapping[str, str], uri: str | None = None
-) -> str | None:
-    """Logs the files of an analysis to MLflow. Returns None, or a warning if that failed (`reconcile` adds them later)."""
-    note = analyses.record(results, name, kind, files, params, tags)
-    try:
-        analyses.project(results, uri, note)
-    except Exception as error:
-        return f"warning: MLflow cannot be written ({reason(error)}); `nmt-ablate reconcile` brings it up to date"
-    return None
+    return counts, problems
 
 
 def sweep_lock(results: Path, sweep_id: str) -> Path:

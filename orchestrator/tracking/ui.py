@@ -10,9 +10,9 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
+from typing import NamedTuple
 
 from orchestrator.errors import UserError
 from orchestrator.tracking import views
@@ -39,30 +39,18 @@ def runs_page(server: str, experiment: str) -> str:
     return f"{server}/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={views.KEY}"
 
 
-class UiServer:
-    """A running server; page: address of its list of runs. It stops at the end of `with` or of this process, even by kill -9."""
+class UiServer(NamedTuple):
+    """A running server; page: address of its list of runs."""
 
-    def __init__(self, url: str, page: str, process: subprocess.Popen[bytes], log: Path) -> None:
-        self.url, self.page, self.process, self.log = url, page, process, log
-
-    def stop(self) -> None:
-        """Kills the server and its workers."""
-        if self.process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self.process.stdin.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def __enter__(self) -> UiServer:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
+    url: str
+    page: str
+    process: subprocess.Popen[bytes]
+    log: Path
 
 
-def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServer:
-    """Starts the UI of `results` on 127.0.0.1, at the first free port from `port`, and waits until it answers.
+@contextlib.contextmanager
+def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> Iterator[UiServer]:
+    """Context: the UI of `results` on 127.0.0.1, at the first free port from `port`. It ends with this process, even by kill -9.
 
     If the default store does not exist it is first created from the ledger. UserError if the server does not start.
     """
@@ -92,10 +80,11 @@ def start_ui(results: Path, port: int = 5000, uri: str | None = None) -> UiServe
     server = UiServer(url, runs_page(url, experiment), process, log)
     try:
         _wait(server)
-    except BaseException:
-        server.stop()
-        raise
-    return server
+        yield server
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()  # `_WATCHED` then ends the server and its workers
+        process.wait()
 
 
 def serve_ui(results: Path, port: int = 5000, uri: str | None = None, *, log: Callable[[str], None] = print) -> None:

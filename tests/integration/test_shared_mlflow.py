@@ -168,7 +168,7 @@ def test_the_page_shows_runs_bleu_throughput_and_a_figure(server: SharedServer, 
     if shutil.which("chromium") is None:
         pytest.skip("chromium is not installed (apt-get install chromium)")
     from benchmarks.devtools import browser
-    from orchestrator.tracking.sweeps import log_analysis
+    from orchestrator.tracking.analyses import log_analysis
 
     fill(tmp_path, 120, reports=REPORTS, name="synthetic/page")
     figure = tmp_path / "figure.png"

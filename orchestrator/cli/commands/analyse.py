@@ -24,8 +24,8 @@ from orchestrator.specs.row import Row
 from orchestrator.sweeps.options import RowOptions
 from orchestrator.sweeps.plan import Data
 from orchestrator.tables import cell, make_table
+from orchestrator.tracking.analyses import log_analysis
 from orchestrator.tracking.environment import checked_uri
-from orchestrator.tracking.sweeps import log_analysis
 
 MAX_RECORDS, MAX_COLUMNS = 40, 9
 """Records and columns on the terminal; all of them are in the files."""

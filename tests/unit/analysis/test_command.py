@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.tracking.store import EXPERIMENT, MlflowStore
-from orchestrator.tracking.sweeps import log_analysis, reconcile
+from orchestrator.tracking.analyses import log_analysis
+from orchestrator.tracking.store import EXPERIMENT
+from orchestrator.tracking.sweeps import reconcile
 from tests.unit.tracking.reading import mlflow_client
 
 
@@ -118,16 +119,6 @@ def test_bad_input_is_one_line_and_exit_2(lab: Any, analyse: Any) -> None:
         assert code == 2 and out == "" and err.startswith("error: ") and message in err and err.count("\n") == 1
 
 
-@pytest.fixture(scope="module")
-def store(make_fake_results: Any) -> tuple[Any, Path]:
-    """A results folder with an empty store, and a copy of that store: making the tables takes seconds."""
-    fake = make_fake_results()
-    assert MlflowStore(fake.root).client
-    copy = fake.root.parent / "empty.db"
-    shutil.copy(fake.root / "mlflow.db", copy)
-    return fake, copy
-
-
 def runs(results: Path) -> dict[str, list[Any]]:
     """Runs of the store by kind."""
     client = mlflow_client(results)
@@ -139,31 +130,24 @@ def runs(results: Path) -> dict[str, list[Any]]:
 
 
 @pytest.mark.slow
-def test_an_analysis_is_a_run_of_its_own_that_reconcile_rebuilds(store: tuple[Any, Path], tmp_path: Path) -> None:
-    """Logged twice it is there once; training runs are counted as before; with the store empty again, all of it comes back."""
-    fake, empty = store
-    results = fake.root
-    fake.sweep([row := fake.row("baseline")])
-    fake.finished(row, steps=2)
-    counts, problems = reconcile(results)
-    assert counts == Counter(done=1) and problems == []
+def test_an_analysis_is_a_run_of_its_own(fake_results: Any, tmp_path: Path) -> None:
+    """Logged twice it is there once, with the later files; training runs are counted as before."""
+    results = fake_results.root
+    fake_results.sweep([row := fake_results.row("baseline")])
+    fake_results.finished(row, steps=2)
     files = [tmp_path / "length.csv", tmp_path / "length.png"]
-    for path in files:
-        path.write_bytes(b"first")
+    files[1].write_bytes(b"figure")
     for content in (b"first", b"second"):
         files[0].write_bytes(content)
         assert log_analysis(results, "length fake", "length", files, {"edges": "15"}, {"table": "fig4"}) is None
-    for lost in (False, True):
-        if lost:
-            shutil.copy(empty, results / "mlflow.db")
-        assert reconcile(results) == (counts, [])
-        found = runs(results)
-        assert {kind: len(these) for kind, these in found.items()} == {"run": 1, "sweep": 1, "analysis": 1}
-        run = found["analysis"][0]
-        assert run.info.status == "FINISHED" and run.data.tags["nmt.analysis_kind"] == "length" and run.data.params["edges"] == "15"
-        client = mlflow_client(results)
-        assert sorted(item.path for item in client.list_artifacts(run.info.run_id)) == ["length.csv", "length.png"]
-        assert Path(client.download_artifacts(run.info.run_id, "length.csv")).read_bytes() == b"second"
+    assert reconcile(results) == (Counter(done=1), [])
+    found = runs(results)
+    assert {kind: len(these) for kind, these in found.items()} == {"run": 1, "sweep": 1, "analysis": 1}
+    run = found["analysis"][0]
+    assert run.info.status == "FINISHED" and run.data.tags["nmt.analysis_kind"] == "length" and run.data.params["edges"] == "15"
+    client = mlflow_client(results)
+    assert sorted(item.path for item in client.list_artifacts(run.info.run_id)) == ["length.csv", "length.png"]
+    assert Path(client.download_artifacts(run.info.run_id, "length.csv")).read_bytes() == b"second"
 
 
 def test_a_store_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a sweep's files become in MLflow, point by point: a store in memory keeps what it is told."""
+"""What a sweep's files become in MLflow, point by point."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,80 +14,40 @@ import pytest
 from orchestrator.files.documents import sealed
 from orchestrator.files.json_lines import read_lines
 from orchestrator.ledger.run_lock import RunLock
-from orchestrator.tracking import projector as tracking_projector
 from orchestrator.tracking.history import Point, number, read_points
 from orchestrator.tracking.names import text
 from orchestrator.tracking.overview import Finished, overview
 from orchestrator.tracking.projector import Projector
 from orchestrator.tracking.source import SweepRecord, read_result, read_sweep
-from orchestrator.tracking.store import MAX_METRICS, MAX_PARAMS, MlflowStore, StoredRun
+from orchestrator.tracking.store import MAX_METRICS, MAX_PARAMS, MlflowStore
 from orchestrator.tracking.sweeps import reconcile
+from tests.unit.tracking.reading import mlflow_client, runs_of
 
 
-class Memory:
-    """Keeps runs as the real store does: found by their tags, each point, tag and status as it was told."""
+class Seen:
+    """What MLflow's own client reads of sweep-1, by row (of seed 1); "": the sweep's run."""
 
-    def __init__(self, results: Path, uri: str | None = None) -> None:
-        self.results, self.server, self.client, self.experiment = results, False, True, "1"
-        self.runs: dict[str, Any] = {}
-        self.points: dict[str, list[Point]] = {}
-
-    def lock(self, name: str) -> Path:
-        return self.results / ".mlflow.lock"
-
-    def close(self) -> None: ...
-
-    def search(self, sweep: str, run: str | None = None) -> list[Any]:
-        return [found for found in self.runs.values() if run is None or found.data.tags.get("nmt.run") == run]
-
-    def create(self, name: str, tags: dict[str, str], start: int) -> StoredRun:
-        run_id = f"id-{name}-{len(self.runs)}"
-        info = SimpleNamespace(run_id=run_id, run_name=name, status="RUNNING", start_time=start, end_time=None)
-        self.runs[run_id] = SimpleNamespace(info=info, data=SimpleNamespace(tags=dict(tags)))
-        self.points[run_id] = []
-        return StoredRun(run_id, "RUNNING", dict(tags))
-
-    def adopt(self, run: Any) -> StoredRun:
-        last = {p.key: p.step for p in self.points[run.info.run_id]}
-        return StoredRun(run.info.run_id, run.info.status, dict(run.data.tags), last=last, end=run.info.end_time)
-
-    def write(self, child: StoredRun, *, points: Any = (), spec: Any = None, tags: Any = None) -> int:
-        self.points[child.run_id] += [p for p in points if p.step > child.last.get(p.key, -1)]
-        self.runs[child.run_id].data.tags |= dict(tags or {})
-        child.tags |= dict(tags or {})
-        return 0
-
-    def write_status(self, child: StoredRun, status: str, end: int | None = None) -> None:
-        info = self.runs[child.run_id].info
-        child.status, child.end = info.status, info.end_time = status, end
-
-    def write_artifacts(self, child: StoredRun, files: Any) -> None: ...
-
-    def delete(self, run_id: str) -> None:
-        del self.runs[run_id]
+    def __init__(self, results: Path) -> None:
+        self.client, self.runs = mlflow_client(results), {run.info.run_name: run for run in runs_of(results)}
 
     def of(self, name: str) -> Any:
-        """The run whose row is called so; "": the sweep's."""
-        (found,) = [run for run in self.runs.values() if run.info.run_name == (f"{name} s1" if name else "fake sweep")]
-        return found
+        return self.runs[f"{name} s1" if name else "fake sweep"]
 
     def told(self, name: str) -> dict[str, list[tuple[int, float, int]]]:
-        found: dict[str, list[tuple[int, float, int]]] = {}
-        for point in self.points[self.of(name).info.run_id]:
-            found.setdefault(point.key, []).append((point.step, point.value, point.time))
-        return found
+        """Metric -> (step, value, time) of each point."""
+        run = self.of(name)
+        history = {key: self.client.get_metric_history(run.info.run_id, key) for key in run.data.metrics}
+        return {key: [(point.step, point.value, point.timestamp) for point in points] for key, points in history.items()}
 
 
 @pytest.fixture
-def project(fake_results: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """`project(live)` projects sweep-1 into one store; the store."""
-    store = Memory(fake_results.root)
-    monkeypatch.setattr(tracking_projector, "MlflowStore", lambda results, uri: store)
+def project(fake_results: Any) -> Any:
+    """`project(live)` projects sweep-1 -> what is then in the store."""
 
-    def call(*, live: bool) -> Memory:
+    def call(*, live: bool) -> Seen:
         projector = Projector(fake_results.root)
         (projector.sync if live else projector.finish_sweep)("sweep-1")
-        return store
+        return Seen(fake_results.root)
 
     return call
 
@@ -194,21 +153,17 @@ def test_a_row_is_its_address_seed_and_keys(fake_results: Any) -> None:
     assert sweep.started == 1_700_000_000_000, "milliseconds"
 
 
-def test_what_changed_is_written_and_nothing_else(fake_results: Any, project: Any) -> None:
+def test_what_changed_is_written_and_nothing_else(fake_results: Any) -> None:
     row = fake_results.row("one")
     fake_results.finished(row)
     fake_results.sweep([row])
-    store = project(live=False)
-    before = len(store.points[store.of("one").info.run_id]), dict(store.of("one").data.tags)
-    written: list[Any] = []
-    write = store.write
-    store.write = lambda child, **options: (written.append(child.run_id), write(child, **options))[1]
-    project(live=False)
-    assert store.of("one").info.run_id not in written
-    assert before == (len(store.points[store.of("one").info.run_id]), dict(store.of("one").data.tags))
-    fake_results.score(row, bleu=30.0)
-    project(live=False)
-    assert store.of("one").info.run_id in written and store.of("one").data.tags != before[1]
+    written = []
+    for change in (lambda: None, lambda: None, lambda: fake_results.score(row, bleu=30.0)):
+        change()
+        projector = Projector(fake_results.root)
+        projector.finish_sweep("sweep-1")
+        written.append(projector.written)
+    assert written == [1, 0, 1]
 
 
 def test_a_run_with_a_score_missing_is_not_done(fake_results: Any, tmp_path: Path) -> None:
@@ -277,39 +232,17 @@ def test_a_line_that_is_still_being_written_is_not_read(tmp_path: Path) -> None:
     assert points == [Point("loss", 9.0, 1000, 0)] and nonfinite == ["loss@1"]
 
 
-class Client:
-    """Of MLflow: keeps each request, and refuses what the real one refuses."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[int, int, int]] = []
-        self.metrics: list[tuple[str, int]] = []
-        self.params: dict[str, str] = {}
-        self.tags: dict[str, str] = {}
-
-    def log_batch(self, run_id: str, metrics: Any, params: Any, tags: Any) -> None:
-        assert len(metrics) <= 1000 and len(params) <= 100 and len(metrics) + len(params) + len(tags) <= 1000
-        assert not self.params.keys() & {param.key for param in params}
-        self.requests.append((len(metrics), len(params), len(tags)))
-        self.metrics += [(metric.key, metric.step) for metric in metrics]
-        self.params |= {param.key: param.value for param in params}
-        self.tags |= {tag.key: tag.value for tag in tags}
-
-
-def test_a_write_is_what_the_run_lacks_in_as_many_requests_as_it_needs(tmp_path: Path) -> None:
-    client = Client()
+def test_more_points_and_parameters_than_a_request_takes(tmp_path: Path) -> None:
     store = MlflowStore(tmp_path)
-    store._client = client  # type: ignore[assignment]
-    child = StoredRun("run", "RUNNING", {})
-    points = [Point("loss", 1.0, 0, step) for step in range(MAX_METRICS + 5)]
-    spec = {f"p{i}": i for i in range(MAX_PARAMS + 3)}
-    assert store.write(child, points=points, spec=spec, tags={"state": "running"}) == MAX_METRICS + 5
-    assert client.metrics == [("loss", step) for step in range(MAX_METRICS + 5)] and len(client.params) == MAX_PARAMS + 3
-    assert client.tags == {"state": "running"} and client.requests[-1][2] == 1 and sum(tags for *_, tags in client.requests) == 1
-    client.requests.clear()
-    assert store.write(child, points=points, spec=spec, tags={"state": "running"}) == 0 and client.requests == []
-    points += [Point("loss", 1.0, 0, MAX_METRICS + 5), Point("bleu", 1.0, 0, 0)]
-    assert store.write(child, points=points, tags={"state": "done"}) == 2
-    assert client.requests == [(2, 0, 1)] and client.tags == {"state": "done"}
+    points, spec = [Point("loss", 1.0, 0, step) for step in range(MAX_METRICS + 5)], {f"p{i}": i for i in range(MAX_PARAMS + 3)}
+    store.create("run", {"nmt.sweep": "s"}, 0)
+    for state in ("running", "running", "done"):
+        (run,) = store.search("s")
+        store.write(run, points=points, spec=spec, tags={"state": state})
+    (run,) = store.search("s")
+    assert len(run.data.params) == MAX_PARAMS + 3 and run.data.tags["state"] == "done"
+    history = mlflow_client(tmp_path).get_metric_history(run.info.run_id, "loss")
+    assert [point.step for point in history] == list(range(MAX_METRICS + 5))
 
 
 def test_control_characters_reach_no_tag_and_no_page() -> None:
@@ -331,7 +264,6 @@ def test_one_sweep_that_cannot_be_written_does_not_end_reconcile(fake_results: A
         return Counter(pending=1)
 
     monkeypatch.setattr("orchestrator.tracking.sweeps.Projector.project", project)
-    monkeypatch.setattr("orchestrator.tracking.sweeps.analyses.project", lambda results, uri: (0, []))
     failing = {"b"}
     counts, (line,) = reconcile(fake_results.root)
     assert counts == {"pending": 2} and tried == ["a", "b", "c"] and line.startswith("b: MLflow cannot be written: ")
