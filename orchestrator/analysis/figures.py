@@ -31,7 +31,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p", "h")
 MOST_MARKERS = 40
 """Points of a curve up to which each has a marker."""
-HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++")
 RC: Mapping[str, Any] = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -48,7 +47,6 @@ RC: Mapping[str, Any] = {
     "axes.spines.right": False,
     "axes.axisbelow": True,
     "grid.alpha": 0.3,
-    "hatch.linewidth": 0.4,
     "pdf.fonttype": 42,  # TrueType: publishers refuse matplotlib's default, Type 3
     "svg.hashsalt": "nmt-ablate",
 }
@@ -64,7 +62,6 @@ class Style:
     variant: str
     colour: str
     marker: str
-    hatch: str
 
     @property
     def name(self) -> str:
@@ -112,7 +109,7 @@ def styles(records: Records) -> dict[tuple[str, int], Style]:
     for key, (model, variant) in split.items():
         mine = models.index(model) if len(models) > 1 else each.index((model, variant))
         mark = models.index(model) if len(each) == len(models) else variants.index(variant)
-        found[key] = Style(model, variant, palette[mine], marker(mark), HATCHES[variants.index(variant) % len(HATCHES)])
+        found[key] = Style(model, variant, palette[mine], marker(mark))
     return found
 
 
@@ -131,14 +128,9 @@ def width_of(rows: int) -> str:
     return "column" if rows <= 6 else "page"
 
 
-def handles(found: Mapping[Any, Style], *, lines: bool = True) -> list[Line2D]:
-    """Returns the entries of a legend: models by colour and variants by marker, if every model has each variant, else one a row."""
-    each = list(dict.fromkeys(found.values()))
-    models, variants = ({getattr(style, name): style for style in each} for name in ("model", "variant"))
-    if len(models) > 1 and len(variants) > 1 and len(models) * len(variants) == len(each):
-        by_colour = [Line2D([], [], color=style.colour, linewidth=2.5, label=short(name)) for name, style in models.items()]
-        return by_colour + [Line2D([], [], **style.line("none", color="0.25"), label=short(name)) for name, style in variants.items()]
-    return [Line2D([], [], **style.line("-" if lines else "none"), label=style.name) for style in each]
+def handles(found: Mapping[Any, Style]) -> list[Line2D]:
+    """Returns the entries of a legend, one a row."""
+    return [Line2D([], [], **style.line(), label=style.name) for style in dict.fromkeys(found.values())]
 
 
 def legend(figure: Figure, entries: Sequence[Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -49,11 +49,7 @@ def _json(analysis: Analysis, context: AnalysisContext) -> bytes:
 
 def _csv(analysis: Analysis) -> bytes:
     """Returns the records as CSV with a header; missing values are empty cells."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, analysis.columns, restval="", extrasaction="raise", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(analysis.records)
-    return text.getvalue().encode()
+    return pd.DataFrame(analysis.records, columns=analysis.columns, dtype=object).to_csv(index=False, lineterminator="\n").encode()
 
 
 def _images(draw: Callable[[Figure], None], width: float) -> dict[str, bytes]:

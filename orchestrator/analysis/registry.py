@@ -1,4 +1,4 @@
-"""Registry of the kinds of analysis. A kind is one module of `orchestrator.analysis.kinds` that registers one function:
+"""Registry of the kinds of analysis. A kind is a function that a module of `orchestrator.analysis.kinds` registers:
 
 @register("length", options={"edges": "15,30,45"})
 def analyse(context: Context) -> Analysis: ...
@@ -12,7 +12,7 @@ from importlib import import_module
 
 from orchestrator.analysis.base import Analysis, AnalysisContext
 from orchestrator.errors import UserError
-from orchestrator.specs.analyses import KINDS
+from orchestrator.specs.analyses import KINDS, MODULES
 from orchestrator.specs.positions import nearest, shown
 
 Analyse = Callable[[AnalysisContext], Analysis]
@@ -50,7 +50,7 @@ def get(name: str) -> Kind:
     """Imports the module of a kind and returns the kind. Raises UserError for an unknown name."""
     if name not in KINDS:
         raise UserError(f"--kind {shown(name)}: {nearest(name, KINDS)}")
-    import_module(f"orchestrator.analysis.kinds.{name.replace('-', '_')}")
+    import_module(f"orchestrator.analysis.kinds.{MODULES[name]}")
     return _registered[name]
 
 

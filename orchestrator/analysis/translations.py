@@ -21,44 +21,36 @@ from orchestrator.specs.schema import RunSpec
 
 
 @dataclass(frozen=True)
-class TextReferences:
-    """One reference stream, as text and as tokens."""
+class Streams:
+    """Reference streams of any sentences, as lines of the corpus and as running text. tokenised: as tokens; None: as `prepared` does it."""
 
-    lines: Sequence[str]
-    tokens: Sequence[str]
-    target_language: str
+    lines: list[list[str]]
+    text: list[list[str]]
+    prepared: Prepared
+    tokenised: list[str] | None = None
 
-    def references(self, split: str) -> list[list[str]]:
-        return [list(self.lines)]
-
-    def reference_text(self, split: str) -> list[list[str]]:
-        return [list(self.lines)]
-
-    def tokenise(self, lines: list[str], side: Any) -> list[str]:
-        return list(self.tokens)
-
-
-class PartReferences:
-    """References of a subset of a test set."""
-
-    def __init__(self, prepared: Prepared, indices: Sequence[int]) -> None:
-        self.prepared, self.indices = prepared, indices
-        self.target_language = prepared.target_language
+    @property
+    def target_language(self) -> str:
+        return self.prepared.target_language
 
     def references(self, split: str) -> list[list[str]]:
-        return [[stream[i] for i in self.indices] for stream in self.prepared.references(split)]
+        return self.lines
 
     def reference_text(self, split: str) -> list[list[str]]:
-        return [[stream[i] for i in self.indices] for stream in self.prepared.reference_text(split)]
+        return self.text
 
     def tokenise(self, lines: list[str], side: Any) -> list[str]:
-        return self.prepared.tokenise(lines, side)
+        return self.prepared.tokenise(lines, side) if self.tokenised is None else self.tokenised
 
 
 def part_bleu(decoded: Any, prepared: Prepared, indices: Sequence[int], spec: RunSpec) -> float | None:
     """Returns BLEU of a subset of the row's own test set, None if it is empty. `decoded` is the record of the whole test set."""
+    if not indices:
+        return None
+    test = spec.score.test
+    parts = [[[stream[i] for i in indices] for stream in streams] for streams in (prepared.references(test), prepared.reference_text(test))]
     lines = [decoded["hypotheses"][i] for i in indices], [decoded["tokens"][i] for i in indices]
-    return bleu(lines, PartReferences(prepared, indices), spec.score.test, spec) if indices else None
+    return bleu(lines, Streams(parts[0], parts[1], prepared), test, spec)
 
 
 def translate(

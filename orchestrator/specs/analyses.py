@@ -1,7 +1,10 @@
-"""Names of the analysis kinds: one per module of `orchestrator.analysis.kinds`, listed from the file names without importing them."""
+"""Names of the analysis kinds and the modules of `orchestrator.analysis.kinds` that register them, listed without importing them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-KINDS = tuple(sorted(path.stem.replace("_", "-") for path in (Path(__file__).parents[1] / "analysis" / "kinds").glob("[a-z]*.py")))
+_CURVES = dict.fromkeys(("hops", "steps", "depth"), "option_curves")
+_FILES = (path.stem for path in (Path(__file__).parents[1] / "analysis" / "kinds").glob("[a-z]*.py"))
+MODULES = {name.replace("_", "-"): name for name in _FILES if name not in _CURVES.values()} | _CURVES
+KINDS = tuple(sorted(MODULES))

@@ -19,7 +19,7 @@ from orchestrator.analysis import figures
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject, by_row
 from orchestrator.analysis.progress import progress_bars
 from orchestrator.analysis.registry import register
-from orchestrator.analysis.translations import TextReferences, bleu, load, snapshots_of, step_of, translate
+from orchestrator.analysis.translations import Streams, bleu, load, snapshots_of, step_of, translate
 from orchestrator.ledger.weights import copy_into
 from orchestrator.scoring.scores import References
 
@@ -63,7 +63,8 @@ def analyse_row(context: AnalysisContext, bars: Progress, subject: Subject, note
         notes.append(f"{subject.row.id}: its corpus has {len(train):,} training pairs, all of which are taken")
     sampled = [train[i] for i in sample(len(train), pairs, context.integer("seed"))]
     targets = [target for _, target in sampled]
-    references = TextReferences(prepared.decode(targets), prepared.decode_tokens(targets), prepared.target_language)
+    made = [prepared.decode(targets)]
+    references = Streams(made, made, prepared, prepared.decode_tokens(targets))
     texts: dict[str, tuple[list[list[int]], References, str]] = {
         "training": ([source for source, _ in sampled], references, "train"),
         "validation": (prepared.encode(prepared.sources("valid")), prepared, "valid"),

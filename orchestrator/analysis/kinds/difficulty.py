@@ -135,7 +135,7 @@ def draw(records: Records, figure: Figure) -> None:
     for index, (key, own) in enumerate(rows):
         gains = [float("nan") if r["gain"] is None else r["gain"] for r in own if r["quartile"] in QUARTILES]
         places = [x - 0.4 + width * (index + 0.5) for x in range(len(QUARTILES))]
-        axes.bar(places, gains, width * 0.92, color=styles[key].colour, hatch=styles[key].hatch, edgecolor="white", label=styles[key].name)
+        axes.bar(places, gains, width * 0.92, color=styles[key].colour, edgecolor="white", label=styles[key].name)
     sizes = {r["quartile"]: r["sentences"] for r in records}
     axes.set_xticks(range(len(QUARTILES)), [f"{name}\n{sizes[name]} sent." for name in QUARTILES])
     axes.axhline(0.0, color="black", linewidth=0.8)

@@ -10,7 +10,6 @@ from typing import Any
 
 from orchestrator.analysis.base import Analysis, AnalysisContext, Records, Subject
 from orchestrator.analysis.registry import register
-from orchestrator.errors import UserError
 from orchestrator.specs.table import number
 from orchestrator.sweeps import parameters
 from orchestrator.sweeps.plan import Data
@@ -20,29 +19,16 @@ SHOWN = ["label", "corpus", "params", "paper_params", "params_pct", "paper_pct"]
 
 @register("parameters", needs_runs=False)
 def analyse(context: AnalysisContext) -> Analysis:
-    """Returns one record per row, with the vocabulary sizes of the prepared corpus or the spec. Raises UserError if no row has them."""
+    """Returns one record per row, with the vocabulary sizes of the spec or the prepared corpus. Raises UserError if a row has neither."""
     records: Records = []
-    missing: list[str] = []
     for subject in context.subjects:
-        sizes = _vocabularies(context, subject, missing)
-        if sizes is not None:
-            records.append(_record(subject, sizes, records))
-    if not records:
-        raise UserError(*missing)
-    notes = [*missing, "params_pct: in percent of the first row on the same corpus with as many encoder layers"]
+        sizes = Data(context.data_dir, context.cache_dir).vocabulary_sizes(subject.spec)
+        if sizes is None:
+            prepared = context.prepared(subject)
+            sizes = prepared.src_size, prepared.tgt_size
+        records.append(_record(subject, sizes, records))
+    notes = ["params_pct: in percent of the first row on the same corpus with as many encoder layers"]
     return Analysis("parameters", records, notes=notes, summary=summary(records), shown=SHOWN)
-
-
-def _vocabularies(context: AnalysisContext, subject: Subject, missing: list[str]) -> tuple[int, int] | None:
-    sizes = Data(context.data_dir, context.cache_dir).vocabulary_sizes(subject.spec)
-    if sizes is not None:
-        return sizes
-    try:
-        prepared = context.prepared(subject)
-    except UserError as error:
-        missing.append(f"{subject.row.id}: {error.lines[0]}; its vocabularies are not declared either")
-        return None
-    return prepared.src_size, prepared.tgt_size
 
 
 def _record(subject: Subject, sizes: tuple[int, int], previous: Records) -> dict[str, Any]:

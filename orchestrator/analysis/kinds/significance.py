@@ -27,9 +27,8 @@ from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
 from orchestrator.sweeps.plan import Data
 
-OPTIONS = {"baseline": "auto", "samples": "1000", "draw": "12345", "test": "auto", "levels": "0.05,0.01"}
-"""baseline: a row's address, or auto. samples, draw: number of bootstrap resamples and their seed. test: auto, both, sign or bootstrap.
-levels: p-values below which a row is marked, the highest first."""
+OPTIONS = {"baseline": "auto", "samples": "1000", "draw": "12345", "test": "auto"}
+"""baseline: a row's address, or auto. samples, draw: number of bootstrap resamples and their seed. test: auto, both, sign or bootstrap."""
 
 
 @register("significance", options=OPTIONS)
@@ -63,15 +62,10 @@ def analyse(context: AnalysisContext) -> Analysis:
 
 
 def _rule(subject: Subject, context: AnalysisContext) -> Rule:
-    """Returns the rule for the mark. Raises UserError for an unknown test or for levels that are not decreasing p-values."""
-    test, text = context.choice("test", "auto", *RULES), context.options["levels"]
+    """Returns the rule for the mark. Raises UserError for an unknown test."""
+    test = context.choice("test", "auto", *RULES)
     named = subject.analysis_row.significance if subject.analysis_row is not None else None
-    rule = rule_of((named or subject.row.significance) if test == "auto" else test)
-    try:
-        return rule.at([float(part) for part in text.split(",")])
-    except ValueError:
-        count = len(rule.levels)
-        raise UserError(f"--option levels={shown(text)}: expected at most {count} falling p-values, as in levels=0.05,0.01") from None
+    return rule_of((named or subject.row.significance) if test == "auto" else test)
 
 
 def _baseline(subject: Subject, context: AnalysisContext, missing: list[str]) -> Row | None:

@@ -6,8 +6,7 @@ A table's file or a row names its paper's test (`significance: bootstrap`); with
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 
 from orchestrator.scoring.significance.paired_tests import Comparison, Test
 
@@ -36,13 +35,6 @@ class Rule:
         p = max(comparison.p(self.test) for comparison in comparisons)
         passed = [level for level in self.levels if p < level.p]
         return "" if not passed else passed[-1].better if sides == {True} else passed[-1].worse
-
-    def at(self, levels: Sequence[float]) -> Rule:
-        """The rule with other thresholds, at most one per level. Raises ValueError unless they fall and lie between 0 and 1."""
-        falling = all(0 < level < 1 for level in levels) and all(a > b for a, b in pairwise(levels))
-        if not falling or not 0 < len(levels) <= len(self.levels):
-            raise ValueError(f"expected at most {len(self.levels)} falling numbers between 0 and 1")
-        return replace(self, levels=tuple(replace(old, p=p) for old, p in zip(self.levels, levels, strict=False)))
 
     def words(self) -> str:
         """The levels as text: `† p < 0.01, * p < 0.05`."""

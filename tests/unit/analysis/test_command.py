@@ -28,15 +28,7 @@ def analyse(lab: Any, cli: Any, tmp_path: Path) -> Any:
     return run
 
 
-@pytest.mark.parametrize(
-    ("kind", "rows"),
-    [
-        ("length", ["base", "hier"]),
-        ("exploitation", ["hier", "iter"]),
-        ("hops", ["base", "hop1", "hop3"]),
-        ("properties", ["base", "hop3"]),
-    ],
-)
+@pytest.mark.parametrize(("kind", "rows"), [("length", ["base", "hier"]), ("properties", ["base", "hop3"])])
 def test_data_and_figure_of_each_kind(kind: str, rows: list[str], lab: Any, analyse: Any, tmp_path: Path) -> None:
     code, out, err = analyse(*(f"{lab.file}#{row}" for row in rows), "--kind", kind, "--json")
     assert code == 0, err
@@ -62,13 +54,12 @@ def test_the_same_analysis_gives_the_same_bytes(lab: Any, analyse: Any, tmp_path
     assert contents[0] == contents[1] and len(contents[0]) == 5
 
 
-@pytest.mark.slow
 def test_nothing_is_written_into_a_run(lab: Any, analyse: Any) -> None:
     def seen() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in lab.results.rglob("*") if path.is_file()}
 
     before = seen()
-    assert analyse(f"{lab.file}#hop3", "--kind", "layer-attention")[0] == 0
+    assert analyse(f"{lab.file}#base", "--kind", "accuracy")[0] == 0
     assert seen() == before
 
 

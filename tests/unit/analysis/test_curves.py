@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from orchestrator.analysis.kinds import accuracy, hops, steps
+from orchestrator.analysis.kinds import accuracy
+from orchestrator.analysis.kinds.option_curves import HOPS, STEPS, hops_of
 from orchestrator.analysis.option_curve import positions
 from orchestrator.errors import UserError
 from orchestrator.specs.schema import ModelSpec, ScoreSpec
@@ -19,12 +20,12 @@ SA = {"kind": "mlrf-self-attention"}
 
 def test_hops_of_a_model_with_its_default() -> None:
     model = ModelSpec.model_validate({"encoder": {"aggregation": SA}, "decoder": {"aggregation": SA | {"n_hop": 7}}})
-    assert hops.hops_of(model) == {"encoder": 4, "decoder": 7}
-    assert hops.hops_of(ModelSpec()) == {}
+    assert hops_of(model) == {"encoder": 4, "decoder": 7}
+    assert hops_of(ModelSpec()) == {}
 
 
 def test_bleu_by_hops(lab: Any) -> None:
-    made = hops.analyse(lab.context("hops", "hop3", "hop1", "base"))
+    made = HOPS.analyse(lab.context("hops", "hop3", "hop1", "base"))
     assert [(r["row"].rpartition("/")[2], r["hops"], r["sides"]) for r in made.records] == [
         ("base", None, None),
         ("hop1", 1, "decoder"),
@@ -35,10 +36,10 @@ def test_bleu_by_hops(lab: Any) -> None:
 
 
 def test_bleu_by_hops_says_what_is_missing(lab: Any) -> None:
-    notes = hops.analyse(lab.context("hops", "hop1")).notes
+    notes = HOPS.analyse(lab.context("hops", "hop1")).notes
     assert len(notes) == 4 and "nothing to compare" in notes[0] and "no baseline" in notes[1]
     with pytest.raises(UserError, match="no row with aggregation mlrf-self-attention"):
-        hops.analyse(lab.context("hops", "base", "hier"))
+        HOPS.analyse(lab.context("hops", "base", "hier"))
 
 
 def test_other_figures_and_their_means(lab: Any, about: Any) -> None:
@@ -48,7 +49,7 @@ def test_other_figures_and_their_means(lab: Any, about: Any) -> None:
     )
     context = lab.context("hops", "base")
     context.subjects[0] = lab.subject(row)
-    made = hops.analyse(context)
+    made = HOPS.analyse(context)
     assert {r["figure"]: r["bleu"] for r in made.records} == {"test": 100.0, "cased": 100.0, "both": 100.0}
     assert "demo/small/hop1 seed 1: no figure of none; run the row again" in made.notes
 
@@ -96,7 +97,7 @@ def recurrent(lab: Any, tmp_path: Path) -> Any:
 
 
 def test_bleu_by_steps(recurrent: Any) -> None:
-    made = steps.analyse(recurrent.context("steps", "TJ", "T8", "T1", "T2x3", "base"))
+    made = STEPS.analyse(recurrent.context("steps", "TJ", "T8", "T1", "T2x3", "base"))
     assert [(r["layers"], r["steps"]) for r in made.records] == [(None, None), (1, 1), (1, 8), (1, "J"), (3, 2)]
     assert [r["bleu"] == 100.0 for r in made.records] == [False, False, True, False, False]
     assert made.notes == OVER_SENTENCES
@@ -115,14 +116,14 @@ def test_bleu_by_steps(recurrent: Any) -> None:
 
 
 def test_bleu_by_steps_says_what_is_missing(recurrent: Any) -> None:
-    notes = steps.analyse(recurrent.context("steps", "TJ")).notes
+    notes = STEPS.analyse(recurrent.context("steps", "TJ")).notes
     assert notes == [
         "only one number of recurrent steps is there: nothing to compare",
         "no baseline among the rows; name one beside them, e.g. hao2019/table1/row1-continued",
         *OVER_SENTENCES,
     ]
     with pytest.raises(UserError, match="steps: found no row with extra_encoder biarn; expected some with different steps"):
-        steps.analyse(recurrent.context("steps", "base"))
+        STEPS.analyse(recurrent.context("steps", "base"))
 
 
 def test_words_stand_behind_the_numbers() -> None:

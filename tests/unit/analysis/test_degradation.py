@@ -28,6 +28,13 @@ def test_the_sample_is_fixed_by_its_seed() -> None:
     assert sample(5, 40, 1) == [0, 1, 2, 3, 4]
 
 
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every translation is empty: a search takes long."""
+    monkeypatch.setattr(translations, "decode_corpus", lambda model, ids, *given, **more: [[Hypothesis([], 0.0, 0.0)] for _ in ids])
+
+
+@pytest.mark.usefixtures("silent")
 def test_a_row_has_bleu_of_both_and_its_losses(own: Any) -> None:
     append_history(own.ledger, own.subject("base").train_key, {"step": 4, "train/nll": 1.5, "valid/nll": 2.25})
     made = analyse(own.context("degradation", "base", "hier", options=FEW))
@@ -71,13 +78,6 @@ def test_a_model_that_knows_its_training_pairs_has_full_bleu(own: Any, monkeypat
     assert bleu["training"] == pytest.approx(100.0) and bleu["validation"] < 50.0
 
 
-@pytest.fixture
-def silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every translation is empty: a search takes long."""
-    monkeypatch.setattr(translations, "decode_corpus", lambda model, ids, *given, **more: [[Hypothesis([], 0.0, 0.0)] for _ in ids])
-
-
-@pytest.mark.slow
 @pytest.mark.usefixtures("silent")
 def test_snapshots_give_points_of_a_curve(own: Any, tmp_path: Any) -> None:
     context = own.context("degradation", "base", options=[*FEW, "points=3"])

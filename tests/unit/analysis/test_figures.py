@@ -17,7 +17,8 @@ from scipy.stats import t
 from orchestrator.analysis import figures
 from orchestrator.analysis.files import _images, write
 from orchestrator.analysis.intervals import Intervals
-from orchestrator.analysis.kinds import accuracy, depth, steps
+from orchestrator.analysis.kinds import accuracy
+from orchestrator.analysis.kinds.option_curves import DEPTH, STEPS
 
 
 def records(*labels: str, seeds: tuple[int, ...] = (1,)) -> list[dict[str, Any]]:
@@ -29,7 +30,6 @@ def test_a_colour_a_model_and_a_marker_a_depth() -> None:
     found = list(figures.styles(records(*labels)).values())
     assert [style.model for style in found] == ["plain", "plain", "MSC (ours, too)", "MSC (ours, too)"]
     assert found[0].colour == found[1].colour != found[2].colour and found[0].marker == found[2].marker != found[1].marker
-    assert [entry.get_label() for entry in figures.handles(dict(enumerate(found)))] == ["plain", "MSC (ours, too)", "6 layers", "18 layers"]
 
 
 @pytest.mark.parametrize("count", [8, 9, 40])
@@ -117,7 +117,7 @@ def test_bleu_by_depth_has_a_line_a_method(own: Any, about: Any) -> None:
     context = own.context("depth", "base", "hier")
     labels = {"base": "plain, 2 layers", "hier": "hierarchical, 2 layers"}
     context.subjects[:] = [own.subject(about(own.rows[name], label=label)) for name, label in labels.items()]
-    made = depth.analyse(context)
+    made = DEPTH.analyse(context)
     assert [(r["method"], r["layers"]) for r in made.records] == [
         (label.partition(",")[0], own.rows[name].spec.model.encoder.num_layers) for name, label in labels.items()
     ]
@@ -131,7 +131,7 @@ def test_a_baseline_that_others_start_from_gives_way_to_one_trained_as_long() ->
 
     def labels(*found: dict[str, Any]) -> list[str]:
         figure = Figure(layout="constrained")
-        steps.CURVE.draw([copy.copy(r) for r in found], figure)
+        STEPS.draw([copy.copy(r) for r in found], figure)
         return [text.get_text() for text in figure.legends[0].get_texts()]
 
     assert labels(start, point) == ["Base: 11.00", "layers: 1"]

@@ -115,15 +115,6 @@ def test_what_the_second_vector_alone_says_is_learnt_through_the_gate() -> None:
     assert share(fitted.probe, data["te"]) > 0.9
 
 
-@pytest.mark.parametrize("nhid", [0, 50])
-def test_labels_are_learnt_and_shuffled_ones_are_not(nhid: int) -> None:
-    train, valid, test = blobs(300), blobs(90, seed=2), blobs(300, seed=3)
-    assert share(fit(train, valid, 8, 3, ClassifierSetting(nhid, 0.0, 1e-5), 1).probe, test) > 0.9
-    drawn = [torch.randperm(len(data[1]), generator=torch.Generator().manual_seed(i)) for i, data in enumerate((train, valid, test))]
-    mixed = [(data[0], data[1][order]) for data, order in zip((train, valid, test), drawn, strict=True)]
-    assert share(fit(mixed[0], mixed[1], 8, 3, ClassifierSetting(nhid, 0.0, 1e-5), 1).probe, mixed[2]) < 0.45
-
-
 def test_linear_classifier_agrees_with_scikit_learn() -> None:
     from sklearn.linear_model import LogisticRegression
 
@@ -271,12 +262,3 @@ def test_bad_options_are_one_line(options: list[str], said: str, lab: Any) -> No
     with pytest.raises(UserError) as caught:
         analyse(lab.context("probing", "base", options=[*options, "device=cpu"]))
     assert len(caught.value.lines) == 1 and said in caught.value.lines[0]
-
-
-def test_bad_files_are_all_named_and_exit_2(lab: Any, cli: Any, tmp_path: Path) -> None:
-    (tmp_path / "sentence_length.txt").write_text("tr\tA\n")
-    where = ["--results", lab.results, "--cache-dir", lab.cache, "--no-tracking", "--option", f"data={tmp_path}"]
-    code, out, err = cli("analyse", f"{lab.file}#base", "--kind", "probing", *where)
-    lines = err.splitlines()
-    assert code == 2 and out == "" and len(lines) == 10 and all(line.startswith("error: ") for line in lines)
-    assert f"{tmp_path / 'sentence_length.txt'}: line 1: found" in lines[0]

@@ -51,21 +51,6 @@ def test_the_bootstrap_alone_with_its_arrows(own: Any) -> None:
     assert [r["mark"] for r in significance.analyse(worse).records] == ["⇓"]
 
 
-def test_levels(own: Any) -> None:
-    def marks(*options: str) -> list[str]:
-        return [r["mark"] for r in significance.analyse(own.context("significance", "base", "iter", options=list(options))).records]
-
-    assert marks("test=bootstrap", "samples=200") == ["⇑"]
-    assert marks("test=bootstrap", "samples=200", "levels=0.05,0.004") == ["↑"], "1 of 201 is the least that 200 resamples can say"
-    assert marks("test=bootstrap", "samples=200", "levels=0.004") == [""]
-    assert marks("test=sign", "levels=0.05") == ["*"]
-    for wrong in ("0.01,0.05", "0.05,0.05", "x", "0.1,0.05,0.01", "nan", "0.05,nan", "0.05,"):
-        with pytest.raises(UserError, match=r"^--option levels=.*: expected at most 2 falling p-values, as in levels=0.05,0.01$"):
-            marks(f"levels={wrong}")
-    with pytest.raises(UserError, match=r"--option test=bootstrp: .*bootstrap"):
-        marks("test=bootstrp")
-
-
 def test_a_chosen_baseline(own: Any) -> None:
     made = significance.analyse(own.context("significance", "base", "hier", "iter", options=["baseline=demo/small/iter"]))
     assert [(r["row"], r["baseline"]) for r in made.records] == [

@@ -22,11 +22,6 @@ def test_every_kind_can_be_asked_for(kind: str) -> None:
     assert all(isinstance(value, str) for value in registry.options_of(kind, []).values())
 
 
-def test_options_over_their_defaults() -> None:
-    assert registry.options_of("length", []) == {"edges": "15,30,45"}
-    assert registry.options_of("length", ["edges=10"]) == {"edges": "10"}
-
-
 @pytest.mark.parametrize(
     ("kind", "given", "message"),
     [

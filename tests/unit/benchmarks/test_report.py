@@ -147,15 +147,6 @@ def test_greedy_only_toolkits_have_no_beam_row(tmp_path) -> None:
     assert [row.options["beam"] for row in rows if row.name == "x-transformers"] == [1, 1]
 
 
-def test_an_unknown_peer_is_one_line(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(sys, "argv", ["train.py", "--peers", "fairseq"])
-    with pytest.raises(SystemExit) as ended:
-        train.main()
-    err = capsys.readouterr().err
-    assert ended.value.code == 2
-    assert err.startswith("error: no such peer: fairseq") and err.count("\n") == 1
-
-
 @pytest.mark.slow
 def test_one_command_prints_json_and_nothing_else() -> None:
     command = [

@@ -120,7 +120,7 @@ def test_bad_figures_are_told_in_one_line(spec: Write, row: str, message: str) -
 
 def test_the_kinds_of_analyses_are_those_that_there_are() -> None:
     assert get_args(AnalysisName) == KINDS and "length" in KINDS
-    assert [registry.get(name).name for name in KINDS] == list(KINDS), "a kind is named like its module"
+    assert [registry.get(name).name for name in KINDS] == list(KINDS)
     assert "note" in json_schema()["properties"]["rows"]["additionalProperties"]["properties"]
 
 

@@ -158,16 +158,6 @@ def test_the_weakest_seed_gives_the_mark() -> None:
     assert rule_of(None) is RULES["both"]
 
 
-def test_other_levels() -> None:
-    rule = rule_of("bootstrap").at([0.1, 0.001])
-    assert [rule.mark([found(1.0, 1.0, p)]) for p in (0.0009, 0.001, 0.09, 0.1)] == ["⇑", "↑", "↑", ""]
-    assert rule.words() == "⇑ p < 0.001 (⇓ where worse), ↑ p < 0.1 (↓ where worse)"
-    assert RULES["both"].at([0.01]).mark([found(1.0, 0.001, 0.001)]) == "*"
-    for wrong in ([], [0.01, 0.05], [0.05, 0.05], [0.1, 0.05, 0.01], [1.0], [0.0]):
-        with pytest.raises(ValueError, match="falling numbers"):
-            rule.at(wrong)
-
-
 def test_other_sentences_do_not_compare() -> None:
     with pytest.raises(ValueError, match="same sentences"):
         compare(np.ones((3, 10), dtype=np.int64), np.ones((2, 10), dtype=np.int64), ScoreSpec())
