@@ -54,7 +54,7 @@ def replacing(path: Path, renamed: Callable[[], None] = lambda: None) -> Iterato
         tmp.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            shutil.rmtree(tmp) if tmp.is_dir() else tmp.unlink(missing_ok=True)
+            remove(tmp)
         raise
     renamed()
     fsync_dir(path.parent)
@@ -127,9 +127,16 @@ def plain(value: Any) -> Any:
 
 
 def remove_temporary(directory: Path) -> list[Path]:
-    """Removes temporary files left by killed writers directly in `directory`, and returns them. The caller must hold the run's lock."""
-    swept = []
-    for path in sorted(directory.glob(".*.tmp")) if directory.is_dir() else []:
-        path.unlink(missing_ok=True)
-        swept.append(path)
+    """Removes what killed writers left directly in `directory`, and returns the paths. The caller must hold the run's lock."""
+    swept = sorted(directory.glob(".*.tmp")) if directory.is_dir() else []
+    for path in swept:
+        remove(path)
     return swept
+
+
+def remove(path: Path) -> None:
+    """Removes a file or a folder; a missing one is no error."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -2,8 +2,8 @@
 
     RUN/ckpt/step-00000040/{model.safetensors,optimizer.safetensors,state.json,manifest.json}
 
-`directory` is the parent of the generations (RUN/ckpt), of which two are retained. A generation is written as `step-00000040.tmp-PID`
-and renamed. The manifest lists the sha256 of every file, the step and the run's train key, and is verified before anything is loaded.
+`directory` is the parent of the generations (RUN/ckpt), of which two are retained. A generation is written as a temporary folder and
+renamed. The manifest lists the sha256 of every file, the step and the run's train key, and is verified before anything is loaded.
 Damaged files raise `CorruptError` (another generation may be intact); another run's key raises UserError. Weights alone: `weights.py`.
 """
 
@@ -59,43 +59,32 @@ def save(
     OSError (disk full) names path and bytes and leaves the older generations intact. FencedError if `lock` has a newer owner.
     """
     final = directory / f"step-{step:08d}"
-    tmp = directory / f"{final.name}.tmp-{os.getpid()}"
     fresh = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(tmp, ignore_errors=True)
-    try:
+    files = {f"{group}.safetensors": pack(group, named) for group, named in tensors.items()}
+    files["state.json"] = json.dumps(state, sort_keys=True).encode()
+    sums = {name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for name, data in files.items()}
+    files["manifest.json"] = encode_manifest({"key": key, "step": step, "files": sums})
+    with atomic.replacing(final, lambda: fault("ckpt_post_rename", step)) as tmp:
         with atomic.naming(final):
             fault("ckpt_pre_write", step)
             tmp.mkdir()
-        files = {f"{group}.safetensors": pack(group, named) for group, named in tensors.items()}
-        files["state.json"] = json.dumps(state, sort_keys=True).encode()
-        manifest: dict[str, Any] = {"key": key, "step": step, "files": {}}
-        for index, (name, data) in enumerate(files.items()):
-            manifest["files"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-            _write(tmp / name, data, half=("ckpt_write_half", step) if index == 0 else None)
-        with atomic.naming(final):
-            fault("ckpt_pre_manifest", step)
-        _write(tmp / "manifest.json", encode_manifest(manifest))
+        for name, data in files.items():
+            with atomic.naming(tmp / name, len(data)):
+                atomic.write_new(tmp / name, data, lambda: fault("ckpt_pre_fsync", step))
         with atomic.naming(final, sum(map(len, files.values()))):
-            fault("ckpt_pre_fsync", step)
-            for name in (*files, "manifest.json"):
-                _fsync(tmp / name)
             atomic.fsync_dir(tmp)
             fault("ckpt_pre_rename", step)
         if lock is not None:
             lock.check()
         if final.exists():  # an older or damaged generation of this step
             _discard(final)
-        tmp.rename(final)
-    except BaseException:
-        shutil.rmtree(tmp, ignore_errors=True)
-        raise
-    fault("ckpt_post_rename", step)
-    atomic.fsync_dir(directory)
     if fresh:
         atomic.fsync_dir(directory.parent)
     fault("ckpt_pre_delete", step)
-    _prune(directory, step, keep)
+    kept = [number for number, _ in generations(directory) if number <= step][-keep:]  # later ones: of an abandoned timeline
+    for path in [*(path for number, path in generations(directory) if number not in kept), *directory.glob("bad-step-*")]:
+        _discard(path)
     fault("ckpt_post_delete", step)
     return final
 
@@ -107,12 +96,15 @@ def latest_good(directory: Path, on_bad: OnBad | None = None, *, key: str, repai
     which the next successful save removes. UserError if an intact generation belongs to another key.
     """
     if repair:
-        remove_temporary(directory)
+        atomic.remove_temporary(directory)
     for _, path in reversed(generations(directory)):
         try:
             return load(path, key=key)
         except CorruptError as error:
-            (_say if on_bad is None else on_bad)(path, str(error))
+            if on_bad is None:
+                print(f"warning: {path}: {error}", file=sys.stderr)
+            else:
+                on_bad(path, str(error))
             if repair:
                 aside = path.with_name(f"bad-{path.name}")
                 shutil.rmtree(aside, ignore_errors=True)
@@ -122,7 +114,10 @@ def latest_good(directory: Path, on_bad: OnBad | None = None, *, key: str, repai
 
 def load(path: Path, *, key: str) -> Checkpoint:
     """Loads and verifies one generation. CorruptError if it is damaged, UserError if it belongs to another key."""
-    manifest = _read_manifest(path)
+    try:
+        manifest = decode_manifest((path / "manifest.json").read_bytes())
+    except FileNotFoundError as error:
+        raise CorruptError("manifest.json is missing") from error
     if manifest["key"] != key:
         raise UserError(f"{path}: checkpoint of run {manifest['key'][:16]}, expected {key[:16]}")
     if path.name != f"step-{manifest['step']:08d}":
@@ -144,57 +139,9 @@ def generations(directory: Path) -> list[tuple[int, Path]]:
     return sorted((int(match[1]), path) for match, path in found if path.is_dir())
 
 
-def remove_temporary(directory: Path) -> list[Path]:
-    """Removes temporary files of killed writers and returns their paths. Only for the holder of the run's lock."""
-    removed = atomic.remove_temporary(directory)
-    for path in sorted(directory.glob("*.tmp-*")) if directory.is_dir() else []:
-        shutil.rmtree(path)
-        removed.append(path)
-    return removed
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    try:
-        return decode_manifest((path / "manifest.json").read_bytes())
-    except FileNotFoundError as error:
-        raise CorruptError("manifest.json is missing") from error
-
-
-def _write(path: Path, data: bytes, half: tuple[str, int] | None = None) -> None:
-    with atomic.naming(path, len(data)), path.open("xb") as file:
-        middle = len(data) // 2
-        file.write(data[:middle])
-        if half is not None:
-            file.flush()
-            fault(*half)
-        file.write(data[middle:])
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _prune(directory: Path, step: int, keep: int) -> None:
-    """Retains `step` and the `keep - 1` generations before it. Later ones belong to an abandoned timeline and are removed."""
-    kept = [number for number, _ in generations(directory) if number <= step][-keep:]
-    for number, path in generations(directory):
-        if number not in kept:
-            _discard(path)
-    for path in directory.glob("bad-step-*"):
-        _discard(path)
-
-
 def _discard(path: Path) -> None:
     """Removes a generation. It is renamed first, so that a partly removed one is never read."""
-    doomed = path.with_name(f"{path.name}.tmp-{os.getpid()}-old")
+    doomed = path.with_name(f".{path.name}.{os.getpid()}-old.tmp")
     shutil.rmtree(doomed, ignore_errors=True)
     path.rename(doomed)
     shutil.rmtree(doomed)
-
-
-def _say(path: Path, reason: str) -> None:
-    print(f"warning: {path}: {reason}", file=sys.stderr)

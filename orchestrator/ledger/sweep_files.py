@@ -5,7 +5,6 @@ A damaged file is reported in one line and passed over. `digest` is the sha256 o
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
@@ -13,18 +12,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.files import atomic
 from orchestrator.files.canonical import sha256
 from orchestrator.files.documents import KEY, parse, unsealed
 from orchestrator.files.no_file import no_file
-from orchestrator.ledger.index import Index
 from orchestrator.ledger.run_lock import owner
 from orchestrator.safe_text import log_once
-from orchestrator.specs.positions import describe, display
+from orchestrator.specs.messages import problems_of
+from orchestrator.specs.positions import display, dotted
 
+Key = Annotated[str, Field(pattern=KEY.pattern)]
 BESIDE = (".asha.json", ".lock.json")
 """Endings of files in RESULTS/sweeps that accompany NAME.json and are not sweeps."""
 
@@ -68,6 +69,45 @@ class SweepFile:
 
     def _beside(self, ending: str) -> Path:
         return self.path.with_name(f"{self.name}{ending}")
+
+
+class _Keys(BaseModel):
+    model_config = ConfigDict(strict=True)
+    train: Key | None = None
+    decode: Key | None = None
+    score: Key | None = None
+
+
+class _TrainKeys(_Keys):
+    train: Key
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(strict=True)
+    init_from: str | None = None
+
+
+class _Scoring(BaseModel):
+    model_config = ConfigDict(strict=True)
+    keys: _Keys
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(strict=True)
+    id: str
+    seed: int
+    keys: _TrainKeys
+    failed_below: float | None = None
+    spec: _Spec | None = None
+    also: dict[str, _Scoring] | None = None
+
+
+class _Content(BaseModel):
+    """What readers of sweep files rely on; other fields are not checked."""
+
+    model_config = ConfigDict(strict=True)
+    name: str | None = None
+    rows: list[_Row]
 
 
 def sweep_name(file: str) -> str:
@@ -116,7 +156,7 @@ def paths(results: Path) -> list[Path]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The record of a sweep file, whose rows are valid (see `rows_of`). Raises ValueError with the reason if it is none."""
+    """The record of a sweep file, whose rows are valid (see `_Content`). Raises ValueError with the reason if it is none."""
     if (reason := no_file(path)) is not None:
         raise ValueError(reason)
     try:
@@ -125,7 +165,11 @@ def read(path: Path) -> dict[str, Any]:
         raise ValueError(f"cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError):
         raise ValueError("holds no JSON; expected what a sweep writes") from None
-    rows_of(record)
+    try:
+        _Content.model_validate(record)
+    except ValidationError as error:
+        first = problems_of(error, _Content)[0]
+        raise ValueError(f"{dotted(first.path)}{': ' if first.path else ''}{first.message}") from None
     if "digest" in record and record["digest"] != _digest(record):
         raise ValueError("its digest is not the one of its content")
     return dict(record)
@@ -144,15 +188,9 @@ def read_or_tell(path: Path) -> dict[str, Any] | None:
 
 def heads(roots: Iterable[Path]) -> Iterator[dict[str, Any]]:
     """ "claims" and "looks" of all sweep files of these ledgers."""
-    for root in roots:
-        index = Index(root, "heads of sweeps")
-        yield from [head for path in paths(root) if (head := index.of(path, functools.partial(_head, path))) is not None]
-        index.save()
-
-
-def _head(path: Path) -> dict[str, Any] | None:
-    record = read_or_tell(path)
-    return None if record is None else {name: record[name] for name in ("claims", "looks") if name in record}
+    for path in (path for root in roots for path in paths(root)):
+        record = read_or_tell(path) or {}
+        yield {name: record[name] for name in ("claims", "looks") if name in record}
 
 
 def write(path: Path, record: Mapping[str, Any]) -> None:
@@ -215,46 +253,3 @@ def recorded_claims(roots: Iterable[Path], table: str) -> list[dict[str, Any]]:
             if isinstance(entry, dict) and entry.get("table") == table and isinstance(entry.get("recorded"), (int, float)):
                 found += [{"recorded": entry["recorded"], "claim": claim} for claim in entry.get("claims", []) if isinstance(claim, dict)]
     return found
-
-
-def rows_of(record: Any) -> list[dict[str, Any]]:
-    """Returns the rows of a sweep file. ValueError names the first value of an unexpected type."""
-    _need(record, dict, "", "a mapping")
-    _need(record.get("name"), (str, NoneType), "name", "text")
-    rows: list[dict[str, Any]] = record.get("rows")
-    _need(rows, list, "rows", "a list")
-    for index, row in enumerate(rows):
-        _check_row(row, f"rows[{index}]")
-    return rows
-
-
-def _check_row(row: Any, at: str) -> None:
-    _need(row, dict, at, "a mapping")
-    _need(row.get("id"), str, f"{at}.id", "text")
-    _need(row.get("seed"), int, f"{at}.seed", "a whole number")
-    _need(row.get("failed_below"), (int, float, NoneType), f"{at}.failed_below", "a number")
-    _need(row.get("spec"), (dict, NoneType), f"{at}.spec", "a mapping")
-    _need((row.get("spec") or {}).get("init_from"), (str, NoneType), f"{at}.spec.init_from", "text")
-    _check_keys(row.get("keys"), f"{at}.keys")
-    _key(row["keys"].get("train"), f"{at}.keys.train")
-    _need(row.get("also"), (dict, NoneType), f"{at}.also", "a mapping")
-    for name, other in (row.get("also") or {}).items():
-        _need(other, dict, f"{at}.also.{name}", "a mapping")
-        _check_keys(other.get("keys"), f"{at}.also.{name}.keys")
-
-
-def _check_keys(keys: Any, at: str) -> None:
-    _need(keys, dict, at, "a mapping")
-    for name in ("decode", "score"):
-        if keys.get(name) is not None:
-            _key(keys[name], f"{at}.{name}")
-
-
-def _key(value: Any, at: str) -> None:
-    if not isinstance(value, str) or not KEY.fullmatch(value):
-        raise ValueError(f"{at}: found {describe(value)}; expected a key of 64 hexadecimal digits")
-
-
-def _need(value: Any, kind: type | tuple[type, ...], at: str, words: str) -> None:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise ValueError(f"{at + ': ' if at else ''}found {describe(value)}; expected {words}")

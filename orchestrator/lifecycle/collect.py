@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,7 +72,7 @@ def empty_trash(results: Path) -> None:
     trash = results / TRASH
     for path in sorted(trash.iterdir()) if trash.is_dir() else []:
         fault("gc_pre_delete")
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        atomic.remove(path)
     with contextlib.suppress(OSError):
         trash.rmdir()
 

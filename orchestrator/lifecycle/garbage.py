@@ -186,8 +186,7 @@ def _temporary_files(folder: Path) -> Iterator[Path]:
     """Files left in a run folder by killed writers: temporary files of `atomic`, and incomplete or damaged checkpoints."""
     for place in (folder, *(folder / name for name in ("rungs", "decode", "score", "tune", "weights", "snapshots", "ckpt"))):
         if place.is_dir() and not place.is_symlink():
-            of_checkpoints = [*place.glob("*.tmp-*"), *place.glob("bad-step-*")] if place.name == "ckpt" else []
-            yield from sorted([*place.glob(".*.tmp"), *of_checkpoints])
+            yield from sorted([*place.glob(".*.tmp"), *place.glob("bad-step-*")])
 
 
 def leftovers(results: Path) -> list[Path]:

@@ -6,14 +6,12 @@ import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from orchestrator.files.canonical import digest
 from orchestrator.ledger import packed, superseded, sweep_files
-from orchestrator.ledger.index import Index
 from orchestrator.ledger.packed import read_bytes
 from orchestrator.ledger.results import Ledger
 from orchestrator.specs.schema import RunSpec, ScoreSpec
@@ -36,45 +34,25 @@ class Entry(NamedTuple):
 def entries(ledger: Ledger) -> Iterator[Entry]:
     """From sweep files, then from the spec.yaml of runs whose keys no sweep file contains."""
     said: set[frozenset[str]] = set()
-    roots = (ledger.root, *ledger.mirrors)
-    indexes = [Index(root, "specs") for root in roots]
-    for root, index in zip(roots, indexes, strict=True):
-        for path in sweep_files.paths(root):
-            for keys, entry in index.of(path, functools.partial(_of_sweep, path)) or []:
-                said.add(frozenset(keys))
-                if entry is not None:
-                    yield Entry(*entry)
     seen: set[str] = set()
-    for root, index in zip(roots, indexes, strict=True):
-        for name in (path.name for path in packed.runs(root)):
-            if name in seen or (root != ledger.root and superseded.folders(ledger.root, name)):
-                continue
-            good = lambda value: value[1] is not None or frozenset(value[0]) in said  # noqa: E731
-            value = index.of(root / name / "spec.yaml", functools.partial(_of_run, ledger, root / name, said), good)
-            if value is not None:
-                seen.add(name)
-                if value[1] and frozenset(value[0]) not in said:
-                    yield Entry(*value[1])
-        index.save()
-
-
-def _of_sweep(path: Path) -> list[Any] | None:
-    """[[keys, entry]] of each row of a sweep file; entry: None if this version cannot read the spec."""
-    record = sweep_files.read_or_tell(path)
-    return None if record is None else [[sorted(key for key in row["keys"].values() if key), _entry(row)] for row in record["rows"]]
-
-
-def _of_run(ledger: Ledger, run: Path, said: set[frozenset[str]]) -> list[Any] | None:
-    """[keys, entry] of a run's spec.yaml; entry: None where `said` has the keys, [] if this version cannot read the spec."""
-    text = read_bytes(run / "spec.yaml") or b""
-    keys = sorted(key.decode() for key in _KEY.findall(text))
-    if frozenset(keys) in said:
-        return [keys, None]
-    whole = re.search(rb"^key: '?([0-9a-f]{64})'?$", text, re.MULTILINE)
-    if whole is None or not whole[1].decode().startswith(run.name):
-        return None
-    record = ledger.read_spec(whole[1].decode())
-    return None if record is None else [keys, _entry(record) or []]
+    roots = (ledger.root, *ledger.mirrors)
+    for path in (path for root in roots for path in sweep_files.paths(root)):
+        for row in (sweep_files.read_or_tell(path) or {"rows": []})["rows"]:
+            said.add(frozenset(key for key in row["keys"].values() if key))
+            if (entry := _entry(row)) is not None:
+                yield entry
+    for run in (run for root in roots for run in packed.runs(root)):
+        if run.name in seen or (run.parent != ledger.root and superseded.folders(ledger.root, run.name)):
+            continue
+        text = read_bytes(run / "spec.yaml") or b""
+        key = re.search(rb"^key: '?([0-9a-f]{64})'?$", text, re.MULTILINE)
+        known = frozenset(key.decode() for key in _KEY.findall(text)) in said
+        if known or (key is not None and key[1].decode().startswith(run.name)):
+            record = None if known or key is None else ledger.read_spec(key[1].decode())
+            if known or record is not None:
+                seen.add(run.name)
+            if record is not None and (entry := _entry(record)) is not None:
+                yield entry
 
 
 def _entry(record: Mapping[str, Any]) -> Entry | None:

@@ -30,7 +30,7 @@ rows:
 STEPS, INTERVAL = 40, 10
 POINTS = [  # every point of writing a checkpoint or a record: tests/unit/ledger
     "step@17",
-    "ckpt_write_half@20",
+    "ckpt_pre_fsync@20",
     "ckpt_pre_rename@20",
     "ckpt_pre_delete@30",
     "history_post_append@20",

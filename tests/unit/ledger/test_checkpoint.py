@@ -16,7 +16,7 @@ from orchestrator.ledger import weights as weight_files
 from orchestrator.ledger.run_lock import RunLock
 
 KEY = "ab" * 32
-POINTS = ("pre_write", "write_half", "pre_manifest", "pre_fsync", "pre_rename", "post_rename", "pre_delete", "post_delete")
+POINTS = ("pre_write", "pre_fsync", "pre_rename", "post_rename", "pre_delete", "post_delete")
 
 
 def tensors(step: int) -> dict[str, dict[str, torch.Tensor]]:
@@ -86,7 +86,7 @@ def test_killed_at_each_point(ckpt, forked, point):
     assert steps(ckpt) == [60, 80] and len(list(ckpt.iterdir())) == 2
 
 
-@pytest.mark.parametrize("point", POINTS[:5])
+@pytest.mark.parametrize("point", POINTS[:3])
 def test_disk_full_keeps_the_old(ckpt, monkeypatch, point):
     monkeypatch.setenv("NMT_FAULT", f"ckpt_{point}@60:enospc")
     with pytest.raises(OSError, match="step-0000006") as caught:
@@ -191,7 +191,7 @@ def test_saving_a_step_again_replaces_it(ckpt):
 
 
 def test_reader_without_the_lock_changes_nothing(ckpt):
-    (ckpt / "step-00000060.tmp-1").mkdir()
+    (ckpt / ".step-00000060.1-0.tmp").mkdir()
     os.truncate(ckpt / "step-00000040" / "state.json", 3)
     before = sorted(p.name for p in ckpt.iterdir())
     assert_holds(checkpoint.latest_good(ckpt, Bad(), key=KEY, repair=False), 20)

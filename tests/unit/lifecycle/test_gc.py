@@ -146,7 +146,7 @@ def test_a_run_that_is_taken_between_looking_and_deleting_stays(states):
 
 def test_leftovers_of_killed_writers_and_locks_of_dead_processes_go(states, dead):
     results, runs, _ = states
-    for name in (".train.json.77-0123abcd.tmp", "ckpt/step-00000009.tmp-77/model.safetensors", "decode/.a.txt.77-0123abcd.tmp"):
+    for name in (".train.json.77-0123abcd.tmp", "ckpt/.step-00000009.77-0123abcd.tmp/model.safetensors", "decode/.a.txt.77-0123abcd.tmp"):
         put(runs["cut"] / name)
     put(runs["cut"] / "lock", "")
     put(runs["cut"] / "lock.json", json.dumps(dead))
