@@ -12,20 +12,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing import Any
 
 from orchestrator.files import atomic
 from orchestrator.files.canonical import sha256
-from orchestrator.files.documents import KEY, parse, unsealed
+from orchestrator.files.documents import parse, unsealed
 from orchestrator.files.no_file import no_file
 from orchestrator.ledger.run_lock import owner
 from orchestrator.safe_text import log_once
-from orchestrator.specs.messages import problems_of
-from orchestrator.specs.positions import display, dotted
+from orchestrator.specs.positions import display
 
-Key = Annotated[str, Field(pattern=KEY.pattern)]
 BESIDE = (".asha.json", ".lock.json")
 """Endings of files in RESULTS/sweeps that accompany NAME.json and are not sweeps."""
 
@@ -69,45 +65,6 @@ class SweepFile:
 
     def _beside(self, ending: str) -> Path:
         return self.path.with_name(f"{self.name}{ending}")
-
-
-class _Keys(BaseModel):
-    model_config = ConfigDict(strict=True)
-    train: Key | None = None
-    decode: Key | None = None
-    score: Key | None = None
-
-
-class _TrainKeys(_Keys):
-    train: Key
-
-
-class _Spec(BaseModel):
-    model_config = ConfigDict(strict=True)
-    init_from: str | None = None
-
-
-class _Scoring(BaseModel):
-    model_config = ConfigDict(strict=True)
-    keys: _Keys
-
-
-class _Row(BaseModel):
-    model_config = ConfigDict(strict=True)
-    id: str
-    seed: int
-    keys: _TrainKeys
-    failed_below: float | None = None
-    spec: _Spec | None = None
-    also: dict[str, _Scoring] | None = None
-
-
-class _Content(BaseModel):
-    """What readers of sweep files rely on; other fields are not checked."""
-
-    model_config = ConfigDict(strict=True)
-    name: str | None = None
-    rows: list[_Row]
 
 
 def sweep_name(file: str) -> str:
@@ -156,7 +113,7 @@ def paths(results: Path) -> list[Path]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The record of a sweep file, whose rows are valid (see `_Content`). Raises ValueError with the reason if it is none."""
+    """The record of a sweep file, whose rows are valid (see `sweep_schema`). Raises ValueError with the reason if it is none."""
     if (reason := no_file(path)) is not None:
         raise ValueError(reason)
     try:
@@ -165,11 +122,9 @@ def read(path: Path) -> dict[str, Any]:
         raise ValueError(f"cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError):
         raise ValueError("holds no JSON; expected what a sweep writes") from None
-    try:
-        _Content.model_validate(record)
-    except ValidationError as error:
-        first = problems_of(error, _Content)[0]
-        raise ValueError(f"{dotted(first.path)}{': ' if first.path else ''}{first.message}") from None
+    from orchestrator.ledger.sweep_schema import check  # deferred: pydantic
+
+    check(record)
     if "digest" in record and record["digest"] != _digest(record):
         raise ValueError("its digest is not the one of its content")
     return dict(record)
