@@ -7,36 +7,13 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Protocol
+from typing import Any
+
+_mirrors: dict[Path, Any] = {}
+"""Root of a scratch copy -> its `orchestrator.ledger.bucket.mirror.Mirror`, which this module must not import."""
 
 
-class Lease(Protocol):
-    """A run or sweep of the bucket that this process has."""
-
-    def check(self) -> None: ...
-    def release(self, *, quiet: bool = False) -> None: ...
-
-
-class Mirror(Protocol):
-    """A scratch copy of a bucket's ledger."""
-
-    root: Path
-    url: str
-
-    def pull_all(self) -> None: ...
-    def pull(self, path: Path) -> None: ...
-    def push_all(self) -> None: ...
-    def fetch_missing(self, path: Path) -> None: ...
-    def absent_bytes(self, path: Path) -> int: ...
-    def follow(self, path: Path) -> None: ...
-    def following(self) -> AbstractContextManager[None]: ...
-    def lease(self, lock: Path, *, steal: bool, timeout: float) -> Lease | None: ...
-
-
-_mirrors: dict[Path, Mirror] = {}
-
-
-def register(mirror: Mirror) -> None:
+def register(mirror: Any) -> None:
     """Makes this process use the bucket for locks and tensors below `mirror.root`."""
     _mirrors[mirror.root] = mirror
 
@@ -46,7 +23,7 @@ def forget() -> None:
     _mirrors.clear()
 
 
-def mirror_of(path: Path) -> Mirror | None:
+def mirror_of(path: Path) -> Any:
     """The mirror that holds `path`; None for other folders."""
     if not _mirrors:
         return None
@@ -56,8 +33,7 @@ def mirror_of(path: Path) -> Mirror | None:
 
 def url(results: Path) -> str | None:
     """URL of the bucket whose scratch copy `results` is; None for other folders."""
-    mirror = mirror_of(results)
-    return None if mirror is None else mirror.url
+    return getattr(mirror_of(results), "url", None)
 
 
 def display_path(path: Path) -> str:
@@ -69,7 +45,7 @@ def display_path(path: Path) -> str:
     return mirror.url if rest == "." else f"{mirror.url}/{rest}"
 
 
-def lease(lock: Path, *, steal: bool = False, timeout: float = 0.0) -> Lease | None:
+def lease(lock: Path, *, steal: bool = False, timeout: float = 0.0) -> Any:
     """Claims the run or sweep of a lock file and updates the local copy. LockedError names an owner elsewhere."""
     mirror = mirror_of(lock)
     return None if mirror is None else mirror.lease(lock, steal=steal, timeout=timeout)

@@ -65,7 +65,7 @@ class RunLock:
         try:
             self._lease = object_store.lease(self.path, steal=steal, timeout=max(0.0, deadline - time.monotonic()))
             self.epoch, self._token = _read(self.record_path).get("epoch", 0) + 1, secrets.token_hex(8)
-            record = {**_me(), "epoch": self.epoch, "token": self._token, "held": True}
+            record = {**identity(), "epoch": self.epoch, "token": self._token, "held": True}
             write_json(self.record_path, record | ({"claim": self.claim} if self.claim else {}), points="lock")
         except BaseException:
             self._close()
@@ -135,13 +135,8 @@ class RunLock:
 
 def owner(path: Path) -> dict[str, Any] | None:
     """Returns the record of the live owner of the lock file `path`, None if there is none. Acquires no lock."""
-    record = _read(path.with_name(f"{path.name}.json"))
+    record = record_of(path)
     return record if _alive(record) else None
-
-
-def identity() -> dict[str, Any]:
-    """Identifies this process as lock records do: host, pid, boot_id, start_time."""
-    return _me()
 
 
 def is_over(record: dict[str, Any]) -> bool:
@@ -182,7 +177,8 @@ def _same_file(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _me() -> dict[str, Any]:
+def identity() -> dict[str, Any]:
+    """Identifies this process as lock records do: host, pid, boot_id, start_time."""
     pid = os.getpid()
     return {"host": socket.gethostname(), "pid": pid, "boot_id": _boot_id(), "start_time": _start_time(pid)}
 

@@ -37,7 +37,9 @@ def save_snapshot(
     """Saves the weights of `step` and retains the last `keep` snapshots up to it. Later ones, of an abandoned timeline, are removed."""
     name = f"step-{step:08d}"
     (directory / f"{name}.json").unlink(missing_ok=True)
-    path = _put(directory, name, f"{name}.safetensors", pack(name, weights), {"step": step}, key, lock, "snapshot", step)
+    path = _put(
+        directory, name, f"{name}.safetensors", pack(name, weights), {"step": step}, key=key, lock=lock, points="snapshot", step=step
+    )
     steps = sorted(int(match[1]) for found in directory.glob("step-*") if (match := _STEP.fullmatch(found.stem)))
     kept = sorted({number for number in steps if number <= step})[-keep:]
     for number in set(steps) - set(kept):
@@ -55,7 +57,7 @@ def snapshots(directory: Path) -> list[Path]:
 
 def load_snapshot(path: Path, *, key: str) -> Tensors:
     """Loads and verifies one snapshot. CorruptError if it is damaged, UserError if it belongs to another key."""
-    found = _get(path.parent, path.stem, key)
+    found = load_weights(path.parent, path.stem, key=key)
     if found is None:
         raise CorruptError("no manifest beside the snapshot")
     return found[0]
@@ -68,7 +70,9 @@ def save_weights(
     if not _NAME.fullmatch(name):
         raise ValueError(f"slot name {name!r}")
     data = pack(name, tensors)
-    path = _put(directory, name, f"{name}-{hashlib.sha256(data).hexdigest()[:16]}.safetensors", data, meta, key, lock, "weights", None)
+    path = _put(
+        directory, name, f"{name}-{hashlib.sha256(data).hexdigest()[:16]}.safetensors", data, meta, key=key, lock=lock, points="weights"
+    )
     for other in directory.glob(f"{name}-*.safetensors"):
         if other != path and re.fullmatch(r"[0-9a-f]{16}", other.stem.removeprefix(f"{name}-")):
             other.unlink(missing_ok=True)
@@ -78,7 +82,14 @@ def save_weights(
 
 def load_weights(directory: Path, name: str, *, key: str) -> tuple[Tensors, dict[str, Any]] | None:
     """Loads (weights, meta) of a slot; None if it was never saved. CorruptError if damaged, UserError if it belongs to another key."""
-    return _get(directory, name, key)
+    path = directory / f"{name}.json"
+    if not path.exists():
+        return None
+    entry = decode_manifest(path.read_bytes())
+    if entry["key"] != key:
+        raise UserError(f"{path}: weights of run {entry['key'][:16]}, expected {key[:16]}")
+    ((filename, file),) = entry["files"].items()
+    return unpack(read_verified(directory / filename, file["sha256"])), entry["meta"]
 
 
 @torch.no_grad()
@@ -104,29 +115,18 @@ def _put(
     filename: str,
     data: bytes,
     meta: Mapping[str, Any],
+    *,
     key: str,
     lock: RunLock | None,
     points: str,
-    step: int | None,
+    step: int | None = None,
 ) -> Path:
     """Writes the weights, then the `name.json` that refers to them and makes them visible."""
     check = None if lock is None else lock.check
-    path = directory / filename
-    atomic.write_bytes(path, data, points=points, step=step, check=check)
+    atomic.write_bytes(directory / filename, data, points=points, step=step, check=check)
     entry = {"files": {filename: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}}, "key": key, "meta": dict(meta)}
     atomic.write_bytes(directory / f"{name}.json", encode_manifest(entry), points=f"{points}_manifest", step=step, check=check)
-    return path
-
-
-def _get(directory: Path, name: str, key: str) -> tuple[Tensors, dict[str, Any]] | None:
-    path = directory / f"{name}.json"
-    if not path.exists():
-        return None
-    entry = decode_manifest(path.read_bytes())
-    if entry["key"] != key:
-        raise UserError(f"{path}: weights of run {entry['key'][:16]}, expected {key[:16]}")
-    ((filename, file),) = entry["files"].items()
-    return unpack(read_verified(directory / filename, file["sha256"])), entry["meta"]
+    return directory / filename
 
 
 def pack(group: str, named: Mapping[str, torch.Tensor]) -> bytes:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import secrets
-import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,30 +83,21 @@ def export_row(row: Row, task: Task, prepared: Prepared, ledger: Ledger, folder:
     weights = Store(task.run_dir, task.train_key).weights(task.spec.decode.checkpoint)
     metadata = _metadata(row, task, prepared, ledger, record)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    tmp = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-    try:
+    with atomic.replacing(folder) as tmp:
         tmp.mkdir()
         _write(tmp / "model.safetensors", pack("model", weights))
         for name in vocabularies(prepared):
             for path in prepared.vocabulary(name):
                 _write(tmp / path.name, path.read_bytes())
         _copy_code(tmp)
-        sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(tmp.iterdir()) if path.is_file()}
-        about = config(task, prepared, ledger) | {"sha256": sums, "weights_sha256": weights_sha256(weights)}
+        about = config(task, prepared, ledger) | {"sha256": _sums(tmp.iterdir(), tmp), "weights_sha256": weights_sha256(weights)}
         _write(tmp / "config.json", _json(about))
         _write(tmp / "capsule.json", _json(metadata["capsule"]))
         _write(tmp / "row.yaml", to_yaml(row).encode())
         _write(tmp / "README.md", model_card(metadata, about["weights_sha256"]).encode())
-        files = {path.relative_to(tmp).as_posix(): path for path in sorted(tmp.rglob("*")) if path.is_file()}
-        lines = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n" for name, path in files.items())
-        _write(tmp / "SHA256SUMS", "".join(lines).encode())
+        files = _sums(tmp.rglob("*"), tmp)
+        _write(tmp / "SHA256SUMS", "".join(f"{sha256}  {name}\n" for name, sha256 in files.items()).encode())
         fault("export_pre_rename")
-        if folder.is_dir():
-            folder.rmdir()
-        tmp.rename(folder)
-        atomic.fsync_dir(folder.parent)
-    finally:
-        shutil.rmtree(tmp, ignore_errors=True)
     sizes = {name: (folder / name).stat().st_size for name in (*files, "SHA256SUMS")}
     return Exported(folder, sizes, about["weights_sha256"], metadata)
 
@@ -153,13 +142,16 @@ def _copy_code(folder: Path) -> None:
     _write(folder / "translate.py", SCRIPT.encode())
 
 
+def _sums(paths: Iterable[Path], folder: Path) -> dict[str, str]:
+    files = sorted(path for path in paths if path.is_file())
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
 def _json(value: Any) -> bytes:
     return json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True).encode() + b"\n"
 
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic.naming(path, len(data)), path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    with atomic.naming(path, len(data)):
+        atomic.write_new(path, data)

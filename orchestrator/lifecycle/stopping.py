@@ -155,18 +155,16 @@ def _ask(one: _Owned, now: bool) -> bool:
         return True
     try:
         descriptor = os.pidfd_open(one.record["pid"])
-    except ProcessLookupError:
-        return before
-    try:
-        if not _ended(one):  # the descriptor still refers to the recorded process, even if its pid is reused
-            signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        try:
+            if not _ended(one):  # the descriptor still refers to the recorded process, even if its pid is reused
+                signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        finally:
+            os.close(descriptor)
     except ProcessLookupError:
         pass
     except PermissionError:
         marker.unlink(missing_ok=True)
         raise UserError(f"{one.name}: process {one.record['pid']} belongs to another user") from None
-    finally:
-        os.close(descriptor)
     return before
 
 
@@ -191,9 +189,7 @@ def _outcome(results: Path, one: _Owned, asked_before: bool) -> Stopped:
     paths = None if one.stop_file is None else [SweepFile.of(results, one.name).path]
     after = {(row["id"], row["seed"]): row for sweep in sweep_status(results, paths=paths) for row in sweep["rows"]}
     rows = [after.get((row["id"], row["seed"]), row) for row in one.rows]
-    final_rows = [
-        {**row, "checkpoint": None if row["status"] in FINAL else last_checkpoint(results / str(row["key"])[:16])} for row in rows
-    ]
+    final_rows = [row | {"checkpoint": None if row["status"] in FINAL else last_checkpoint(results / str(row["key"])[:16])} for row in rows]
     return Stopped(one.name, "stopped", one.record["pid"], one.record["host"], asked_before, final_rows)
 
 

@@ -9,20 +9,9 @@ from orchestrator.errors import UserError
 from orchestrator.files.folders import checked
 from orchestrator.ledger import object_store
 from orchestrator.ledger.bucket.bucket import Bucket, check_url
-from orchestrator.ledger.bucket.group import group_of_lock
-from orchestrator.ledger.bucket.lease import Lease, take
 from orchestrator.ledger.bucket.mirror import Mirror, scratch_of
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:s3|gs|az):")
-
-
-class AttachedMirror(Mirror):
-    """A mirror whose groups can be claimed."""
-
-    def lease(self, lock: Path, *, steal: bool, timeout: float) -> Lease | None:
-        """Claims the group of a lock file; None for a lock of this machine alone."""
-        group = group_of_lock(lock, self.root)
-        return None if group is None else take(self, group, steal=steal, timeout=timeout)
 
 
 def place(value: str | Path) -> Path:
@@ -42,7 +31,7 @@ def place(value: str | Path) -> Path:
     return path
 
 
-def opened(url: str) -> object_store.Mirror:
+def opened(url: str) -> Mirror:
     """Registers the mirror of a bucket in this process. Fetches nothing. UserError if the `s3` extra is not installed."""
     url = check_url(url)
     root = scratch_of(url)
@@ -50,6 +39,6 @@ def opened(url: str) -> object_store.Mirror:
         return known
     (root / ".remote").mkdir(parents=True, exist_ok=True)
     (root / ".remote" / "url").write_text(url + "\n")
-    mirror = AttachedMirror(root, Bucket.open(url))
+    mirror = Mirror(root, Bucket.open(url))
     object_store.register(mirror)
     return mirror

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -80,68 +81,59 @@ class Bucket:
         except Exception as error:  # obstore has many exception classes without a useful common base
             raise UserError(f"--results {url}: {clean(error)}") from None
 
-    # ------------------------------------------------------------ objects
-
     def get(self, name: str) -> tuple[bytes, Found] | None:
         """Content and metadata of an object; None if it does not exist."""
         try:
-            answer = self._store.get(name)
-            data = bytes(answer.bytes())
+            with self._naming("read", name):
+                answer = self._store.get(name)
+                return bytes(answer.bytes()), _found(answer.meta)
         except FileNotFoundError:
             return None
-        except Exception as error:
-            raise self._failed("read", name, error) from None
-        return data, _found(answer.meta)
 
     def download(self, name: str, path: Path) -> None:
         """Streams an object into `path`. FileNotFoundError if the object does not exist."""
-        try:
-            with path.open("wb") as file:
-                for chunk in self._store.get(name).stream(min_chunk_size=2**20):
-                    file.write(chunk)
-        except OSError:  # the object does not exist, or the disk is full
-            raise
-        except Exception as error:
-            raise self._failed("read", name, error) from None
+        with self._naming("read", name), path.open("wb") as file:
+            for chunk in self._store.get(name).stream(min_chunk_size=2**20):
+                file.write(chunk)
 
     def put(self, name: str, content: bytes | Path) -> str:
         """Uploads an object, a large file in parts, and returns its ETag. FileNotFoundError if the file is gone."""
-        try:
+        with self._naming("write", name):
             return str(self._store.put(name, content)["e_tag"])
-        except FileNotFoundError:
-            raise
-        except Exception as error:
-            raise self._failed("write", name, error) from None
 
     def put_if(self, name: str, content: bytes, etag: str | None) -> str:
         """Replaces the object with this ETag (None: creates it) and returns the new ETag. LostRace if the object has another."""
         mode: Any = "create" if etag is None else {"e_tag": etag}
-        try:
-            return str(self._store.put(name, content, mode=mode, use_multipart=False)["e_tag"])
-        except Exception as error:
-            if type(error).__name__ in _CONFLICTS:
-                raise LostRace(name) from error
-            raise self._failed("write", name, error) from None
+        with self._naming("write", name):
+            try:
+                return str(self._store.put(name, content, mode=mode, use_multipart=False)["e_tag"])
+            except Exception as error:
+                if type(error).__name__ in _CONFLICTS:
+                    raise LostRace(name) from error
+                raise
 
     def list(self, prefix: str | None = None) -> Iterator[Found]:
         """The objects in a folder (None: all)."""
-        try:
+        with self._naming("list", prefix or "objects"):
             for chunk in self._store.list(prefix):
                 yield from map(_found, chunk)
-        except Exception as error:
-            raise self._failed("list", prefix or "objects", error) from None
 
     def delete(self, name: str) -> None:
         """Deletes an object; a missing one is no error."""
-        try:
+        with suppress(FileNotFoundError), self._naming("delete", name):
             self._store.delete(name)
-        except FileNotFoundError:
-            pass
-        except Exception as error:
-            raise self._failed("delete", name, error) from None
 
-    def _failed(self, verb: str, name: str, error: Exception) -> RemoteError:
-        return RemoteError(f"{self.url}: cannot {verb}{name and f' {name}'}: {without_login(self.url, error) or clean(error)}")
+    @contextmanager
+    def _naming(self, verb: str, name: str) -> Iterator[None]:
+        """Re-raises the server's errors as RemoteError in one line; a missing object or file, a full disk and a lost race as they are."""
+        try:
+            yield
+        except (FileNotFoundError, LostRace):
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno is not None:  # of the local file
+                raise
+            raise RemoteError(f"{self.url}: cannot {verb} {name}: {without_login(self.url, error) or clean(error)}") from None
 
 
 def without_login(url: str, error: Exception) -> str | None:

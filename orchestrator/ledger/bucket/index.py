@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from filelock import FileLock
+
+from orchestrator.files import atomic
 
 Stat = tuple[int, int]
 """Size and mtime (ns)."""
 
 
-@dataclass
-class Known:
+class Known(NamedTuple):
     """An object: its ETag and size in bytes; `stat`: size and mtime (ns) of the local file with the same content."""
 
     etag: str
@@ -35,7 +36,8 @@ class Index:
 
     def is_uploaded(self, root: Path, name: str) -> bool:
         """Returns whether the local file has not changed since it was equal to the object."""
-        return name in self.files and self.files[name].stat is not None and self.files[name].stat == stat_of(root / name)
+        known = self.files.get(name)
+        return known is not None and known.stat is not None and known.stat == stat_of(root / name)
 
 
 def stat_of(path: Path) -> Stat | None:
@@ -46,36 +48,30 @@ def stat_of(path: Path) -> Stat | None:
     return found.st_size, found.st_mtime_ns
 
 
-class Indexes:
-    """The indexes of one scratch copy. Processes that share it exclude each other by `exclusive`."""
+def groups_known(root: Path) -> set[str]:
+    """The groups with an index."""
+    folder = root / ".remote" / "index"
+    return {path.relative_to(folder).as_posix().removesuffix(".json") for path in folder.rglob("[!.]*.json")}
 
-    def __init__(self, root: Path) -> None:
-        self.folder = root / ".remote"
 
-    def read(self, group: str) -> Index:
-        """Reads an index. A missing or damaged one is empty: every file is then fetched again."""
+def read(root: Path, group: str) -> Index:
+    """Reads an index. A missing or damaged one is empty: every file is then fetched again."""
+    try:
+        body = dict(json.loads((root / ".remote" / "index" / f"{group}.json").read_bytes()))
+        files = {name: Known(etag, size, stat and (stat[0], stat[1])) for name, (etag, size, stat) in body.pop("files").items()}
+        return Index(files=files, **body)
+    except (OSError, ValueError, TypeError, KeyError):
+        return Index()
+
+
+@contextmanager
+def exclusive(root: Path, group: str) -> Iterator[Index]:
+    """Context: the group's index, saved at the end; no other process or thread of this machine fetches or uploads the group."""
+    turn = root / ".remote" / "turns" / group
+    turn.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(turn):
+        index = read(root, group)
         try:
-            body = dict(json.loads((self.folder / "index" / f"{group}.json").read_bytes()))
-            files = {name: Known(etag, size, stat and (stat[0], stat[1])) for name, (etag, size, stat) in body.pop("files").items()}
-            return Index(files=files, **body)
-        except (OSError, ValueError, TypeError, KeyError):
-            return Index()
-
-    def groups(self) -> set[str]:
-        folder = self.folder / "index"
-        return {path.relative_to(folder).as_posix().removesuffix(".json") for path in folder.rglob("[!.]*.json")}
-
-    def write(self, group: str, index: Index) -> None:
-        path = self.folder / "index" / f"{group}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        tmp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        tmp.write_text(json.dumps(vars(index) | {"files": {name: astuple(known) for name, known in index.files.items()}}))
-        tmp.replace(path)
-
-    @contextmanager
-    def exclusive(self, group: str) -> Iterator[None]:
-        """Context: no other process or thread of this machine fetches or uploads this group."""
-        path = self.folder / "turns" / group
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path):
-            yield
+            yield index
+        finally:
+            atomic.write_text(root / ".remote" / "index" / f"{group}.json", json.dumps(vars(index)))

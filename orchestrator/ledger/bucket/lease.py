@@ -1,34 +1,80 @@
-"""A claim that this process holds: a thread uploads changed files and renews the claim until it is released."""
+"""The claim of a group, and a claim that this process holds: a thread uploads changed files and renews it until it is released.
+
+A claim is one small object that says which process may write the group. It is replaced only by a conditional PUT.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, repeat
-from typing import TYPE_CHECKING
+from typing import Any
 
 from orchestrator.errors import FencedError, LockedError, RemoteError
-from orchestrator.ledger.bucket import claim as claims
-from orchestrator.ledger.bucket.bucket import LostRace
-from orchestrator.ledger.bucket.claim import Claim
-from orchestrator.ledger.bucket.group import files_in
-from orchestrator.ledger.bucket.index import stat_of
+from orchestrator.ledger.bucket.bucket import Bucket, Found, LostRace
+from orchestrator.ledger.bucket.group import claim_of, files_in
+from orchestrator.ledger.bucket.index import Stat, exclusive, stat_of
 from orchestrator.ledger.run_lock import identity, is_over
 
-if TYPE_CHECKING:
-    from orchestrator.ledger.bucket.mirror import Mirror
+Mirror = Any
+"""`orchestrator.ledger.bucket.mirror.Mirror`, which imports this module."""
 
+LEASE = 60.0
+"""Seconds without a renewal after which an owner counts as dead, by the server's clock."""
+BEAT = 15.0
+"""Seconds between two renewals."""
 POLL = 1.0
 """Seconds between two scans of the folder."""
 PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Seconds before each retry; the last value repeats."""
 PATIENCE = "NMT_REMOTE_PATIENCE"
 """Environment variable: seconds (default 120) to wait for the server when a lock is released."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """owner: host, pid, boot_id and start_time of a process. token: of this acquisition. epoch: counts owners. beat: counts renewals."""
+
+    owner: dict[str, Any]
+    token: str
+    epoch: int = 1
+    beat: int = 1
+    held: bool = True
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    def describe(self) -> str:
+        return f"process {self.owner.get('pid')} on {self.owner.get('host')} (epoch {self.epoch})"
+
+
+def read(bucket: Bucket, group: str) -> tuple[Claim, Found] | None:
+    """Reads a claim; None if the group was never taken. RemoteError if the object is damaged."""
+    answer = bucket.get(claim_of(group))
+    if answer is None:
+        return None
+    try:
+        return Claim(**json.loads(answer[0])), answer[1]
+    except (ValueError, TypeError) as error:
+        raise RemoteError(f"{bucket.url}/{claim_of(group)}: is no claim of this program ({type(error).__name__})") from None
+
+
+def write(bucket: Bucket, group: str, claim: Claim, etag: str | None) -> str:
+    """Writes a claim if the stored one has `etag` (None: if there is none) and returns its ETag. LostRace if it has another."""
+    try:
+        return bucket.put_if(claim_of(group), claim.encode(), etag)
+    except (LostRace, RemoteError):
+        with suppress(RemoteError):  # the write may have succeeded although its answer was lost
+            answer = read(bucket, group)
+            if answer is not None and answer[0] == claim:
+                return answer[1].etag
+        raise
 
 
 def take(mirror: Mirror, group: str, *, steal: bool, timeout: float) -> Lease:
@@ -49,22 +95,22 @@ def take(mirror: Mirror, group: str, *, steal: bool, timeout: float) -> Lease:
         with suppress(FencedError, RemoteError):  # the next owner need not wait until the claim expires
             lease.beat(held=False)
         raise
-    lease.start()
+    lease.thread.start()
     return lease
 
 
 def _take(mirror: Mirror, group: str, steal: bool) -> Lease:
     mirror.check_server()
-    answer = claims.read(mirror.bucket, group)
+    answer = read(mirror.bucket, group)
     claim, before = Claim(identity(), secrets.token_hex(8)), None
     if answer is not None:
         before, found = answer
         free = steal or not before.held or is_over(before.owner) or before.owner == identity()
-        if not free and (mirror.server_now() - found.modified).total_seconds() < claims.LEASE:
+        if not free and (mirror.server_now() - found.modified).total_seconds() < LEASE:
             raise LockedError(f"{mirror.url}/{group}: locked by {before.describe()}")
         claim = replace(claim, epoch=before.epoch + 1)
     try:
-        etag = claims.write(mirror.bucket, group, claim, None if answer is None else answer[1].etag)
+        etag = write(mirror.bucket, group, claim, None if answer is None else answer[1].etag)
     except LostRace:
         raise LockedError(f"{mirror.url}/{group}: another process took it just now") from None
     return Lease(mirror, group, claim, etag, before)
@@ -77,23 +123,18 @@ class Lease:
         self.mirror, self.group, self.claim, self.etag, self.before = mirror, group, claim, etag, before
         self.lost: str | None = None
         self._stop, self._pid, self._beaten = threading.Event(), os.getpid(), time.monotonic()
-        self._thread = threading.Thread(target=self._run, name=f"remote-{group}", daemon=True)
-        self._seen: dict[str, tuple[int, int] | None] = {}
-
-    def start(self) -> None:
-        self._thread.start()
+        self.thread = threading.Thread(target=self._run, name=f"remote-{group}", daemon=True)
+        self._seen: dict[str, Stat | None] = {}
 
     def refresh(self) -> None:
         """Makes the copy the newest state: it is already if it had the group last."""
-        with self.mirror.indexes.exclusive(self.group):
-            index = self.mirror.indexes.read(self.group)
+        with exclusive(self.mirror.root, self.group) as index:
             ours = self.before is None or self.before.token == index.token
             if not ours and index.token:
                 assert self.before is not None
                 print(f"{self._where}: resumes from what {self.before.describe()} uploaded", file=sys.stderr)
             self.mirror.download(self.group, index, ours=ours, journal=True)
             index.token, index.claim, index.held = self.claim.token, self.etag, False
-            self.mirror.indexes.write(self.group, index)
         (self.mirror.root / f"{self.group}.stop").unlink(missing_ok=True)  # it was meant for the previous owner
 
     def check(self) -> None:
@@ -104,8 +145,7 @@ class Lease:
     def publish(self) -> None:
         """Renews the claim, then uploads. FencedError if another process has the group; RemoteError may be retried."""
         self.check()
-        paths = [name for name in files_in(self.mirror.root, self.group) if not name.endswith(".jsonl")]
-        seen = {name: stat_of(self.mirror.root / name) for name in paths}
+        seen = self._state()
         self.beat()
         self.mirror.upload(self.group, self._beat_if_due)
         self._seen = seen
@@ -114,16 +154,16 @@ class Lease:
         """Renews the claim (`held` False: gives it up). FencedError if another process has the group."""
         claim = replace(self.claim, beat=self.claim.beat + 1, held=held)
         try:
-            self.etag = claims.write(self.mirror.bucket, self.group, claim, self.etag)
+            self.etag = write(self.mirror.bucket, self.group, claim, self.etag)
         except LostRace:
-            answer = claims.read(self.mirror.bucket, self.group)
+            answer = read(self.mirror.bucket, self.group)
             now = "its claim was removed" if answer is None else f"now {answer[0].describe()}"
             self.lost = f"epoch {self.claim.epoch} is over, {now}"
             self.check()
         self.claim, self._beaten = claim, time.monotonic()
 
     def _beat_if_due(self) -> None:
-        if time.monotonic() - self._beaten >= claims.BEAT:
+        if time.monotonic() - self._beaten >= BEAT:
             self.beat()
 
     def release(self, *, quiet: bool = False) -> None:
@@ -131,8 +171,8 @@ class Lease:
         if os.getpid() != self._pid:
             return
         self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        if self.thread.is_alive():
+            self.thread.join()
         reason = self._finish(float(os.environ.get(PATIENCE, "120")))
         if reason is not None:
             line = f"{reason}; not published: {self.group}; the same command publishes it later from {self.mirror.root}"
@@ -142,8 +182,8 @@ class Lease:
 
     def _finish(self, patience: float) -> str | None:
         """Returns why the group could not be released; None if it was, or if another process has it (`check` reports that)."""
-        deadline, told = time.monotonic() + patience, False
-        for pause in chain(PAUSES, repeat(PAUSES[-1])):
+        deadline = time.monotonic() + patience
+        for attempt, pause in enumerate(chain(PAUSES, repeat(PAUSES[-1]))):
             try:
                 self.publish()
                 self.beat(held=False)
@@ -153,9 +193,8 @@ class Lease:
             except (RemoteError, OSError) as error:
                 if time.monotonic() + pause > deadline:
                     return str(error)
-                if not told:
+                if attempt == 0:
                     print(f"{error}; trying again for {patience:.0f} s", file=sys.stderr)
-                told = True
                 time.sleep(pause)
         return None
 
@@ -179,10 +218,13 @@ class Lease:
                 failures += 1
 
     def _due(self) -> bool:
-        """Returns whether a file other than an append-only one changed, or the last renewal is a while ago."""
-        root = self.mirror.root
-        names = [name for name in files_in(root, self.group) if not name.endswith(".jsonl")]
-        return time.monotonic() - self._beaten >= claims.BEAT or {name: stat_of(root / name) for name in names} != self._seen
+        """Returns whether a file changed, or the last renewal is a while ago."""
+        return time.monotonic() - self._beaten >= BEAT or self._state() != self._seen
+
+    def _state(self) -> dict[str, Stat | None]:
+        """Of the group's files, except append-only ones."""
+        names = [name for name in files_in(self.mirror.root, self.group) if not name.endswith(".jsonl")]
+        return {name: stat_of(self.mirror.root / name) for name in names}
 
     @property
     def _where(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import socket
 import threading
 from collections import defaultdict
@@ -18,10 +17,11 @@ from orchestrator.errors import LockedError, RemoteError, UserError
 from orchestrator.faults import fault
 from orchestrator.files import atomic
 from orchestrator.ledger import run_lock
-from orchestrator.ledger.bucket import claim as claims
 from orchestrator.ledger.bucket import group as groups
+from orchestrator.ledger.bucket import index as indexes
+from orchestrator.ledger.bucket import lease as claims
 from orchestrator.ledger.bucket.bucket import Bucket, Found, LostRace
-from orchestrator.ledger.bucket.index import Index, Indexes, Known, stat_of
+from orchestrator.ledger.bucket.index import Index, Known, stat_of
 from orchestrator.ledger.layout import writing_order
 from orchestrator.paths import user_cache
 
@@ -44,7 +44,6 @@ class Mirror:
 
     def __init__(self, root: Path, bucket: Bucket) -> None:
         self.root, self.bucket, self.url = root, bucket, bucket.url
-        self.indexes = Indexes(root)
         self._followed: set[Path] = set()
         self._clock: timedelta | None = None  # the server's, relative to ours
 
@@ -59,7 +58,7 @@ class Mirror:
                     raise UserError(f"--results {self.url}: was written by an older version; expected an empty prefix")
                 if (group := groups.group_of(found.name)) is not None:
                     listed[group].append(found)
-            for group in self.indexes.groups() - {"lifecycle"}:
+            for group in indexes.groups_known(self.root) - {"lifecycle"}:
                 listed.setdefault(group, [])
             with ThreadPoolExecutor(AT_ONCE) as pool:
                 list(pool.map(lambda group: self._pull(group, listed[group]), listed))
@@ -79,11 +78,11 @@ class Mirror:
         """Updates a group from its objects, unless a process of this machine has it."""
         lock, objects = self.root / groups.lock_of(group), {one.name: one for one in found}
         claim_etag = objects[groups.claim_of(group)].etag if groups.claim_of(group) in objects else ""
-        index = self.indexes.read(group)
+        index = indexes.read(self.root, group)
         if index.claim == claim_etag and not index.held and self._is_equal(group, index, objects):
             return
-        with self.indexes.exclusive(group):
-            index, owner = self.indexes.read(group), run_lock.owner(lock)
+        with indexes.exclusive(self.root, group) as index:
+            owner = run_lock.owner(lock)
             if owner is not None and owner.get("host") == socket.gethostname():
                 return
             answer = claims.read(self.bucket, group)
@@ -94,7 +93,6 @@ class Mirror:
                 if lock.parent.is_dir() and (index.held or run_lock.record_of(lock).get("remote")):  # for `status`, `gc` and `import`
                     record = answer[0].owner | {"epoch": answer[0].epoch, "held": index.held, "remote": True}
                     atomic.write_json(self.root / groups.claim_of(group), record)
-            self.indexes.write(group, index)
 
     def _is_equal(self, group: str, index: Index, objects: Mapping[str, Found]) -> bool:
         """Returns whether the copy has every object of the group in its present state."""
@@ -127,31 +125,22 @@ class Mirror:
         """Downloads one file. Nothing if the object was deleted meanwhile."""
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        tmp = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-        try:
-            self.bucket.download(name, tmp)
-            tmp.replace(path)
-            index.files[name].stat = stat_of(path)
-        except FileNotFoundError:
-            pass
-        finally:
-            tmp.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            with atomic.replacing(path) as tmp:
+                self.bucket.download(name, tmp)
+            index.files[name] = index.files[name]._replace(stat=stat_of(path))
 
     def fetch_missing(self, path: Path) -> None:
         """Fetches the missing tensors and journals at or below `path`."""
         for group in self._groups_at(path):
-            with self.indexes.exclusive(group):
-                index = self.indexes.read(group)
-                names = self._absent(index, path)
-                for name in names:
+            with indexes.exclusive(self.root, group) as index:
+                for name in self._absent(index, path):
                     self._fetch(name, index)
-                if names:
-                    self.indexes.write(group, index)
 
     def absent_bytes(self, path: Path) -> int:
         """Bytes of the tensors and journals at or below `path` that are only in the bucket."""
-        indexes = [self.indexes.read(group) for group in self._groups_at(path)]
-        return sum(index.files[name].size for index in indexes for name in self._absent(index, path))
+        found = [indexes.read(self.root, group) for group in self._groups_at(path)]
+        return sum(index.files[name].size for index in found for name in self._absent(index, path))
 
     def _absent(self, index: Index, path: Path) -> list[str]:
         below = "" if path.absolute() == self.root else self._name(path)
@@ -160,7 +149,7 @@ class Mirror:
 
     def _groups_at(self, path: Path) -> Iterable[str]:
         if path.absolute() == self.root:
-            return self.indexes.groups()
+            return indexes.groups_known(self.root)
         group = groups.group_of(self._name(path))
         return [] if group is None else [group]
 
@@ -171,14 +160,10 @@ class Mirror:
 
     def upload(self, group: str, before_each: Callable[[], None]) -> None:
         """Uploads the changed files of a group that this process has, and deletes the objects of files that were removed."""
-        with self.indexes.exclusive(group):
-            index = self.indexes.read(group)
-            try:
-                for _ in range(TRIES):
-                    with suppress(FileNotFoundError):  # removed while it was read, for example an older checkpoint
-                        return self._upload(group, index, before_each)
-            finally:
-                self.indexes.write(group, index)
+        with indexes.exclusive(self.root, group) as index:
+            for _ in range(TRIES):
+                with suppress(FileNotFoundError):  # removed while it was read, for example an older checkpoint
+                    return self._upload(group, index, before_each)
         raise RemoteError(f"{self.url}/{group}: its files change faster than they are read")
 
     def _upload(self, group: str, index: Index, before_each: Callable[[], None]) -> None:
@@ -206,12 +191,17 @@ class Mirror:
     def push_all(self) -> None:
         """Uploads what a killed process left here and what was not written under a lock. Groups of a live process are skipped."""
         for group in groups.groups_in(self.root):
-            index, here = self.indexes.read(group), groups.files_in(self.root, group)
+            index, here = indexes.read(self.root, group), groups.files_in(self.root, group)
             lock = self.root / groups.lock_of(group)
             killed = index.held and run_lock.is_over(run_lock.record_of(lock))
             if killed or not index.claim or not all(index.is_uploaded(self.root, name) for name in here):
                 with suppress(LockedError), run_lock.RunLock(lock):
                     pass
+
+    def lease(self, lock: Path, *, steal: bool, timeout: float) -> claims.Lease | None:
+        """Claims the group of a lock file; None for a lock of this machine alone."""
+        group = groups.group_of_lock(lock, self.root)
+        return None if group is None else claims.take(self, group, steal=steal, timeout=timeout)
 
     # ------------------------------------------------------------ the server, and other machines
 

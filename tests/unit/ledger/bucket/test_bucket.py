@@ -18,10 +18,9 @@ pytest.importorskip("obstore", reason="the extra `s3` is not installed")
 from orchestrator.errors import FencedError, LockedError, RemoteError, UserError
 from orchestrator.ledger import checkpoint, object_store, weights
 from orchestrator.ledger.bucket import attach, lease
-from orchestrator.ledger.bucket import claim as claims
 from orchestrator.ledger.bucket import group as groups
 from orchestrator.ledger.bucket.bucket import Bucket, LostRace
-from orchestrator.ledger.bucket.claim import Claim
+from orchestrator.ledger.bucket.lease import Claim
 from orchestrator.ledger.bucket.mirror import Mirror
 from orchestrator.ledger.manifest import CorruptError
 from orchestrator.ledger.results import Ledger
@@ -53,7 +52,7 @@ class Machines:
         """Attached alone from now on."""
         root = self.base / name
         (root / ".remote").mkdir(parents=True, exist_ok=True)
-        mirror = attach.AttachedMirror(root, Bucket(URL, self))
+        mirror = Mirror(root, Bucket(URL, self))
         object_store.forget()
         object_store.register(mirror)
         return mirror
@@ -93,7 +92,7 @@ def stopped(lock: RunLock) -> lease.Lease:
     """The lease of an owner whose thread uploads nothing."""
     held: lease.Lease = lock._lease
     held._stop.set()
-    held._thread.join()
+    held.thread.join()
     return held
 
 
@@ -139,7 +138,7 @@ def test_a_second_process_is_refused_by_name_and_a_silent_one_is_followed(machin
     second = elsewhere(machines, monkeypatch)
     with pytest.raises(LockedError, match=rf"{URL}/{RUN}: locked by process {os.getpid()} on .* \(epoch 1\)"):
         lock_of(second).acquire()
-    monkeypatch.setattr(claims, "LEASE", -1.0)
+    monkeypatch.setattr(lease, "LEASE", -1.0)
     silent = stopped(lock)
     silent.publish()
     with lock_of(second) as newer:
@@ -187,7 +186,7 @@ def test_killed_during_an_upload_no_record_is_seen_without_what_it_names(
     monkeypatch.setattr(mirror.bucket, "put", killed)
     with pytest.raises(RuntimeError, match="killed"):
         silent.publish()
-    monkeypatch.setattr(claims, "LEASE", -1.0)
+    monkeypatch.setattr(lease, "LEASE", -1.0)
     other = elsewhere(machines, monkeypatch)
     with lock_of(other):
         assert Ledger(other.root).read_train(KEY) is None
@@ -208,7 +207,7 @@ def test_another_owner_s_state_replaces_what_was_not_uploaded_here(machines: Mac
     lock._lease, lock._token = None, ""
     lock.release()  # killed
     (first.root / RUN / "lock.json").unlink()
-    monkeypatch.setattr(claims, "LEASE", -1.0)
+    monkeypatch.setattr(lease, "LEASE", -1.0)
     second = elsewhere(machines, monkeypatch)
     with lock_of(second) as newer:
         train(second, newer)
@@ -257,11 +256,11 @@ def test_what_a_killed_process_left_here_is_published_by_the_next_one(machines: 
 def test_a_write_whose_answer_was_lost_counts_if_it_is_ours(machines: Machines) -> None:
     bucket = machines.machine("one").bucket
     ours = Claim({"pid": 1}, "us", beat=3)
-    etag = claims.write(bucket, RUN, ours, None)
-    assert claims.write(bucket, RUN, ours, '"old"') == etag
+    etag = lease.write(bucket, RUN, ours, None)
+    assert lease.write(bucket, RUN, ours, '"old"') == etag
     for other in (replace(ours, beat=4), replace(ours, token="them")):
         with pytest.raises(LostRace):
-            claims.write(bucket, RUN, other, '"old"')
+            lease.write(bucket, RUN, other, '"old"')
 
 
 def test_a_server_without_conditions_is_refused(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
