@@ -10,8 +10,6 @@ import pytest
 from models.registry import REGISTRIES
 from orchestrator.data import prepare, sentences
 from orchestrator.data.prepare import manifest
-from orchestrator.files.canonical import canonical
-from orchestrator.ledger import keys
 from orchestrator.ledger.keys import component_versions, keys_of, training_key
 from orchestrator.specs import corpora
 from orchestrator.specs.schema import DataSpec, RunSpec
@@ -74,12 +72,6 @@ def test_the_version_of_a_component_is_in_the_key_wherever_it_stands(monkeypatch
     assert train_key(model()) == before
 
 
-def test_the_plain_residual_is_in_no_key():
-    plain = {side: {"residual": {"kind": "plain"}} for side in ("encoder", "decoder")}
-    assert train_key(plain) == train_key({}) != train_key(plain | {"encoder": {"residual": {"kind": "laurel"}}})
-    assert "residual/plain" not in component_versions(spec(plain).model)
-
-
 def test_a_class_is_registered_with_the_version_it_states(monkeypatch):
     registry = REGISTRIES["regularizer"]
     monkeypatch.setattr(registry, "_classes", dict(registry._classes))
@@ -97,11 +89,6 @@ def test_the_order_of_regularizers_is_in_the_key():
     one, other = model(), model()
     other["regularizers"].reverse()
     assert train_key(one) != train_key(other)
-
-
-def test_an_option_that_is_given_wins_over_its_default():
-    given = [train_key({"regularizers": [{"kind": "encoder_l2", **options}]}) for options in ({}, {"weight": 0.25}, {"weight": 0.5})]
-    assert len(set(given)) == 3
 
 
 def test_the_beam_of_a_scoring_is_the_decodings():
@@ -128,23 +115,6 @@ def test_a_test_set_is_in_the_decode_key_by_its_name_and_its_text():
     assert decode("other", same_text) != decode("other", MANIFEST) and decode("test", same_text) == decode("test", MANIFEST)
 
 
-def test_a_tuned_penalty_is_in_the_decode_key_with_all_that_it_depends_on():
-    """Two rows that search alike and score by another metric may settle on other penalties."""
-    tuned = {"length_penalty": {"alpha": "tuned", "candidates": [0.0, 1.0]}}
-    one, other = (keys_of(spec(decode=tuned, score=score), MANIFEST, None) for score in ({}, {"metric": "multi-bleu"}))
-    assert one.tune != other.tune and one.decode != other.decode
-
-
-def test_lists_have_an_order():
-    assert canonical([1, 2]) != canonical([2, 1]) and canonical({"widths": [8, 4]}) != canonical({"widths": [4, 8]})
-    assert train_key(optim={"betas": [0.9, 0.98]}) != train_key(optim={"betas": [0.98, 0.9]})
-
-
-def test_what_belongs_to_adam_names_no_run_of_another_optimiser():
-    nag = spec(optim={"kind": "nag", "schedule": {"kind": "fixed", "lr": 0.1}})
-    assert not {"betas", "eps"} & set(keys._optim_meaning(nag)) and {"betas", "eps"} <= set(keys._optim_meaning(spec()))
-
-
 def test_what_a_manifest_holds(monkeypatch):
     """Languages and the rule by which sentences of documents are split; not the corpus' name."""
     entry = corpora.load_entry("toy-smoke")
@@ -163,14 +133,6 @@ def test_what_a_manifest_holds(monkeypatch):
     assert before != key()
     monkeypatch.setattr(sentences, "RULE", "another rule")
     assert key(documents=documents) != before
-
-
-def test_a_text_of_validation_is_in_the_train_key_and_a_test_is_not():
-    def key(**text: Any) -> str:
-        return training_key(MANIFEST | {"text": MANIFEST["text"] | text})
-
-    assert key() != key(valid={"src": "c0", "tgt": "dd"}) and key() != key(train={"src": "a0", "tgt": "bb"})
-    assert training_key(MANIFEST | {"tests": {}}) == key()
 
 
 @pytest.mark.parametrize(
