@@ -12,7 +12,7 @@ from orchestrator.specs import corpora, precision
 from orchestrator.specs.components import check_components
 from orchestrator.specs.corpus_files import CorpusFiles
 from orchestrator.specs.messages import Problem, problems_of
-from orchestrator.specs.positions import KeyPath, Located, nearest
+from orchestrator.specs.positions import Located, nearest
 from orchestrator.specs.schema import BatchSpec, DecodeSpec, ModelSpec, OptimSpec, RunSpec, ScoreSpec
 
 SECTIONS = ("data", "batch", "model", "optim", "train", "decode", "score")
@@ -60,67 +60,38 @@ def whole(spec: RunSpec) -> list[Problem]:
     """Returns the problems that no field shows on its own."""
     found: list[Problem] = []
 
-    def unless(ok: bool, path: KeyPath, message: str) -> None:
+    def unless(ok: bool, key: str, value: object, expected: str) -> None:
         if not ok:
-            found.append(Problem(path, message))
+            found.append(Problem(tuple(key.split(".")), f"found {'null' if value is None else value}; expected {expected}"))
 
-    model, data = spec.model, spec.data
-    for side in ("encoder", "decoder"):
-        depth = getattr(model, side).num_layers
-        unless(depth <= MAX_LAYERS, ("model", side, "num_layers"), f"found {depth}; expected at most {MAX_LAYERS}")
+    model, data, decode, train = spec.model, spec.data, spec.decode, spec.train
+    for side, depth in (("encoder", model.encoder.num_layers), ("decoder", model.decoder.num_layers)):
+        unless(depth <= MAX_LAYERS, f"model.{side}.num_layers", depth, f"at most {MAX_LAYERS}")
     for name in ("d_model", "d_ff", "word_dim", "output_dim", "max_positions"):
         width = getattr(model, name)
-        unless(width is None or width <= MAX_WIDTH, ("model", name), f"found {width}; expected at most {MAX_WIDTH}")
-    unless(
-        model.d_model % 2 == 0 or model.positions != "sinusoidal", ("model", "d_model"), f"found {model.d_model}; expected an even number"
-    )
+        unless(width is None or width <= MAX_WIDTH, f"model.{name}", width, f"at most {MAX_WIDTH}")
+    unless(model.d_model % 2 == 0 or model.positions != "sinusoidal", "model.d_model", model.d_model, "an even number")
     words, out = model.word_dim or model.d_model, model.output_dim or model.word_dim or model.d_model
-    unless(
-        model.embeddings == "separate" or words == out,
-        ("model", "output_dim"),
-        f"found {out}; expected {words}, the width of words: embeddings are {model.embeddings}",
-    )
-    longest = data.max_length
+    separate, tied = model.embeddings == "separate", model.embeddings == "three-way"
+    unless(separate or words == out, "model.output_dim", out, f"{words}, the width of words: embeddings are {model.embeddings}")
     if model.positions == "learned":
-        unless(
-            longest is not None and longest < model.max_positions,
-            ("data", "max_length"),
-            f"found {'null' if longest is None else longest}; expected at most {model.max_positions - 1}, for model.max_positions and EOS",
-        )
-    tied = model.embeddings == "three-way"
-    unless(data.subword.joint or not tied, ("model", "embeddings"), "found three-way; expected data.subword.joint true, for one vocabulary")
-    sizes = data.vocab
-    unless(
-        not tied or sizes.src == sizes.tgt,
-        ("data", "vocab"),
-        f"found {sizes.src} and {sizes.tgt}; expected one size: embeddings are three-way",
-    )
-    unless(
-        data.subword.size > SPECIALS, ("data", "subword", "size"), f"found {data.subword.size}; expected more than the {SPECIALS} specials"
-    )
-    unless(
-        data.subword.size <= MAX_WIDTH * 10, ("data", "subword", "size"), f"found {data.subword.size}; expected at most {MAX_WIDTH * 10}"
-    )
-    for side in ("src", "tgt"):
-        size = getattr(sizes, side)
-        unless(
-            size is None or SPECIALS < size <= MAX_WIDTH * 10,
-            ("data", "vocab", side),
-            f"found {size}; expected {SPECIALS + 1} to {MAX_WIDTH * 10}",
-        )
-    averaged = spec.decode.checkpoint == "average"
-    unless(not averaged or spec.train.snapshots > 0, ("decode", "checkpoint"), "found average; expected train.snapshots of at least 1")
-    moving = spec.decode.checkpoint == "ema"
-    unless(not moving or spec.optim.ema is not None, ("decode", "checkpoint"), "found ema; expected optim.ema, the decay of the average")
+        fits = data.max_length is not None and data.max_length < model.max_positions
+        unless(fits, "data.max_length", data.max_length, f"at most {model.max_positions - 1}, for model.max_positions and EOS")
+    unless(data.subword.joint or not tied, "model.embeddings", "three-way", "data.subword.joint true, for one vocabulary")
+    sizes, most = data.vocab, MAX_WIDTH * 10
+    unless(not tied or sizes.src == sizes.tgt, "data.vocab", f"{sizes.src} and {sizes.tgt}", "one size: embeddings are three-way")
+    unless(data.subword.size > SPECIALS, "data.subword.size", data.subword.size, f"more than the {SPECIALS} specials")
+    unless(data.subword.size <= most, "data.subword.size", data.subword.size, f"at most {most}")
+    for side, size in (("src", sizes.src), ("tgt", sizes.tgt)):
+        unless(size is None or SPECIALS < size <= most, f"data.vocab.{side}", size, f"{SPECIALS + 1} to {most}")
+    unless(decode.checkpoint != "average" or train.snapshots > 0, "decode.checkpoint", "average", "train.snapshots of at least 1")
+    unless(decode.checkpoint != "ema" or spec.optim.ema is not None, "decode.checkpoint", "ema", "optim.ema, the decay of the average")
     for schedule in (spec.optim.schedule, *([] if spec.optim.restart is None else [spec.optim.restart.schedule])):
-        cuts, patience = schedule.cuts_to_end(), spec.train.patience
-        unless(
-            patience is None or patience >= cuts,
-            ("train", "patience"),
-            f"found {patience}; expected none, or at least {cuts}: so many rises bring the plateau's rate under min_lr, and it ends there",
-        )
-    tuned = spec.decode.length_penalty.alpha == "tuned"
-    unless(not tuned or spec.score.metric != "rouge", ("decode", "length_penalty", "alpha"), "found tuned; expected a number with rouge")
+        cuts = schedule.cuts_to_end()
+        why = f"none, or at least {cuts}: so many rises bring the plateau's rate under min_lr, and it ends there"
+        unless(train.patience is None or train.patience >= cuts, "train.patience", train.patience, why)
+    tuned = decode.length_penalty.alpha == "tuned"
+    unless(not tuned or spec.score.metric != "rouge", "decode.length_penalty.alpha", "tuned", "a number with rouge")
     try:
         splits = _splits(data.corpus)
     except UserError:

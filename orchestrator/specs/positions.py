@@ -45,22 +45,6 @@ class Position:
 
 
 @dataclass
-class Document:
-    """Plain data of a file, with the position of every key and list item; the empty path is the first line."""
-
-    file: str
-    data: Any
-    positions: dict[KeyPath, Position] = field(default_factory=dict)
-
-    def at(self, path: KeyPath) -> Position:
-        """Returns the position of `path`, or of its nearest ancestor with the rest of the path appended."""
-        for cut in range(len(path), 0, -1):
-            if path[:cut] in self.positions:
-                return self.positions[path[:cut]].under(*path[cut:])
-        return Position(f"{self.file}:1", path)
-
-
-@dataclass
 class Located:
     """Nested plain data with the source position of every key, mergeable in layers. `home` is the position of keys written nowhere."""
 
@@ -102,6 +86,16 @@ class Located:
         if named and message.split()[0] not in ("unknown", "found", "missing;"):
             return max(named, key=lambda m: (m.where.startswith("--set"), len(m.path))).line(message)
         return self.at(path).line(message)
+
+
+class Document(Located):
+    """Plain data of a file, with the position of every key and list item; the empty path is the first line."""
+
+    data: Any
+
+    def __init__(self, file: str, data: Any) -> None:
+        super().__init__(data, Position(f"{file}:1", ()))
+        self.file = file
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any], path: KeyPath, replaced: set[KeyPath]) -> dict[str, Any]:

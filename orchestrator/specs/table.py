@@ -150,12 +150,9 @@ class RowHeader(FigureHeader):
             raise ValueError(f"of is given in a row of kind {self.kind}; expected only in rows of kind analysis")
         if self.kind == "analysis" and not self.of:
             raise ValueError("of is missing; expected the rows that the analysis looks at")
-        if self.kind != "run" and (self.also or self.means):
-            raise ValueError(f"{'also' if self.also else 'means'} is given in a row of kind {self.kind}; expected only in rows of kind run")
-        if self.kind != "run" and self.failed_below is not None:
-            raise ValueError(f"failed_below is given in a row of kind {self.kind}; expected only in rows of kind run")
-        if self.kind != "run" and self.controls is not None:
-            raise ValueError(f"controls is given in a row of kind {self.kind}; expected only in rows of kind run")
+        for key in ("also", "means", "failed_below", "controls", "use", "compare_with") if self.kind != "run" else ():
+            if key in self.model_fields_set and getattr(self, key) not in (None, {}):
+                raise ValueError(f"{key} is given in a row of kind {self.kind}; expected only in rows of kind run")
         if not self.note.isprintable():
             raise ValueError("note has more than one line; expected one")
         return self
@@ -170,14 +167,6 @@ class RowHead(RowHeader):
     """Name of the row of this table that this one is compared with; null: the row that it starts from, else the table's baseline."""
     use: list[str] = Field(default_factory=list)
     """Names of templates, which merge in this order onto the file's sections, below the row's own keys."""
-
-    @model_validator(mode="after")
-    def _use(self) -> RowHead:
-        if self.use and self.kind != "run":
-            raise ValueError(f"use is given in a row of kind {self.kind}; expected only in rows of kind run")
-        if self.compare_with is not None and self.kind != "run":
-            raise ValueError(f"compare_with is given in a row of kind {self.kind}; expected only in rows of kind run")
-        return self
 
 
 class TableHead(FigureHeader):

@@ -124,7 +124,7 @@ def head_of(
             message = problem.message
             if message.startswith("unknown key") and len(problem.path) == len(path) + 1:
                 message = f"unknown key; {nearest(str(problem.path[-1]), [*model.model_fields, *extra])}"
-            problems.append(Located({}, document.at(()), document.positions).line(problem.path, message))
+            problems.append(document.line(problem.path, message))
         return None
 
 

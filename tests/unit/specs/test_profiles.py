@@ -1,32 +1,150 @@
-"""What a profile does to schedules, which scale holds for which corpus, and what is said of a bad profile file."""
+"""What a profile makes of a row, and which `--set` reaches what: every number worked out by hand."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.specs import profiles
-from orchestrator.specs.profiles import Profile
+from orchestrator.specs.profiles import test_set as where_scored
+from orchestrator.specs.row import Row
 from orchestrator.specs.rows import resolve
-from orchestrator.specs.schema import Schedule
+
+Write = Callable[..., Path]
+HEAD = """\
+source: {paper: demo, table: small}
+data: {corpus: toy-smoke, subword: {kind: word, size: 200}}
+model: {d_model: 48, d_ff: 96, num_heads: 4, word_dim: 40, output_dim: 24, encoder: {num_layers: 2}, decoder: {num_layers: 2}}
+batch: {unit: tokens, size: 900, accumulate: 4}
+optim: {schedule: {kind: noam, warmup: 400, factor: 1.0}, restart: {after_epochs: 2, batch: {unit: sentences, size: 80},
+  schedule: {kind: inverse-sqrt, lr: 0.001, warmup: 300}}}
+train: {max_steps: 40, validate_every: 20, checkpoint_every: 20, log_gradient_norms: 5}
+rows:
+"""
+PROFILE = """\
+width: 0.25
+warmup: 100
+optim: {restart: {after_steps: 9, after_epochs: null}}
+log_gradient_norms: 2
+batch: {size: 300}
+train: {max_steps: 8}
+score: {test: valid}
+corpora:
+  toy-smoke:
+    width: 0.5
+    train: {max_steps: 7}
+"""
 
 
-def _peak(schedule: Schedule, d_model: int) -> float:
-    return schedule.factor * d_model**-0.5 * schedule.warmup**-0.5
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Writes a profile `mine` where profiles are looked for."""
+    monkeypatch.setattr(profiles, "SEARCH_SPACES", tmp_path)
+    (tmp_path / "profiles").mkdir()
+    return lambda text: (tmp_path / "profiles" / "mine.yaml").write_text(text, encoding="utf-8") and None
 
 
-@pytest.mark.parametrize("profile", ["smoke", "gpu"])
-def test_noams_highest_rate_stays_as_published(profile: str) -> None:
-    (published,), (scaled,) = resolve("dou2018/table1/row1"), resolve("dou2018/table1/row1", profile=profile)
-    assert published.spec is not None and scaled.spec is not None
-    width, narrow = published.spec.model.d_model, scaled.spec.model.d_model
-    assert narrow < width
-    assert scaled.spec.optim.schedule.warmup < published.spec.optim.schedule.warmup
-    assert _peak(scaled.spec.optim.schedule, narrow) == pytest.approx(_peak(published.spec.optim.schedule, width), rel=1e-3)
+def spec_of(row: Row) -> Any:
+    assert row.spec is not None
+    return row.spec
+
+
+def test_widths_are_scaled_to_whole_heads(spec: Write, mine: Callable[[str], None]) -> None:
+    """48 * 0.3 = 14.4: the nearest width of 4 heads, each of an even size, is 16; the other widths are rounded as they are."""
+    mine("width: 0.3\n")
+    row = "  a: {model: {encoder: {aggregation: {kind: mlrf-self-attention, d_a: 20, d_f: 30, n_hop: 4}}}}\n"
+    model = spec_of(resolve(spec(row, head=HEAD), profile="mine")[0]).model
+    assert (model.d_model, model.num_heads, model.d_ff, model.word_dim, model.output_dim) == (16, 4, 29, 12, 7)
+    assert {name: model.encoder.aggregation[name] for name in ("d_a", "d_f", "n_hop")} == {"d_a": 6, "d_f": 9, "n_hop": 4}
+    wide = spec_of(resolve(spec("  a: {model: {d_model: 40}}\n", head=HEAD), profile="mine")[0]).model
+    assert wide.d_model == 16, "40 * 0.3 = 12 is one and a half times 8, the width of 4 heads of 2"
+
+
+def test_each_width_of_a_convolution_is_scaled(spec: Write, mine: Callable[[str], None]) -> None:
+    mine("width: 0.5\n")
+    row = "  a: {model: {encoder: {num_layers: 2, layer: {kind: convolution, widths: [24, 48]}, connection: {kind: projected}}}}\n"
+    assert spec_of(resolve(spec(row, head=HEAD), profile="mine")[0]).model.encoder.layer["widths"] == [12, 24]
+
+
+def test_schedules_batches_and_logs_of_a_profile(spec: Write, mine: Callable[[str], None]) -> None:
+    """Width 48 -> 24 and warm-up 400 -> 100 would make noam's highest rate sqrt(8) times as high: the factor takes it back."""
+    mine(PROFILE)
+    found = spec_of(resolve(spec("  a: {}\n", head=HEAD), profile="mine")[0])
+    assert found.model.d_model == 24, "the scale of its corpus"
+    schedule, restart = found.optim.schedule, found.optim.restart
+    assert (schedule.warmup, schedule.factor) == (100, round((24 / 48 * 100 / 400) ** 0.5, 6))
+    assert (restart.schedule.warmup, restart.schedule.lr) == (100, 0.001)
+    assert (restart.after_steps, restart.after_epochs) == (9, None)
+    assert (restart.batch.unit, restart.batch.size) == ("sentences", 300)
+    assert (found.batch.unit, found.batch.size, found.batch.accumulate) == ("tokens", 300, 4)
+    assert (found.train.max_steps, found.train.validate_every, found.train.log_gradient_norms) == (7, 20, 2)
+    assert found.score.test == "valid"
+
+
+def test_another_optimiser_and_less_dropout(spec: Write, mine: Callable[[str], None]) -> None:
+    """A schedule of another kind replaces the row's; a second phase is changed where there is one and given to no other row."""
+    mine("dropout: 0.3\noptim: {kind: muon, schedule: {kind: wsd, lr: 0.002, warmup: 3}, restart: {after_steps: 5, after_epochs: null}}\n")
+    dropout = "model: {dropout: {residual: 0.1, ffn: 0.2}}"
+    text = f"  a: {{{dropout}}}\n  b: {{optim: {{restart: null, clip_norm: 2.0, schedule: {{kind: fixed, lr: 0.1, warmup: 9}}}}}}\n"
+    a, b = (spec_of(row) for row in resolve(spec(text, head=HEAD), profile="mine"))
+    assert a.optim.kind == b.optim.kind == "muon" and a.optim.schedule == b.optim.schedule
+    assert (b.optim.schedule.kind, b.optim.schedule.lr, b.optim.schedule.warmup, b.optim.clip_norm) == ("wsd", 0.002, 3, 2.0)
+    assert (a.optim.restart.after_steps, a.optim.restart.schedule.lr) == (5, 0.001) and b.optim.restart is None
+    assert (a.model.dropout.residual, a.model.dropout.ffn, b.model.dropout.residual) == (0.03, 0.06, pytest.approx(0.3 * 0.1))
+
+
+def test_a_profile_of_ones_own_is_a_file(spec: Write, tmp_path: Path) -> None:
+    own = tmp_path / "quick.yaml"
+    own.write_text("width: 0.5\n", encoding="utf-8")
+    assert spec_of(resolve(spec("  a: {}\n", head=HEAD), profile=str(own))[0]).model.d_model == 24
+    with pytest.raises(UserError, match="no such file"):
+        resolve(spec("  a: {}\n", head=HEAD), profile=str(tmp_path / "other.yaml"))
+
+
+def test_a_profile_makes_no_warm_up_longer_and_no_log_rarer(spec: Write, mine: Callable[[str], None]) -> None:
+    mine("warmup: 1000\nlog_gradient_norms: 50\n")
+    found = spec_of(resolve(spec("  a: {}\n", head=HEAD), profile="mine")[0])
+    assert (found.optim.schedule.warmup, found.optim.schedule.factor, found.optim.restart.schedule.warmup) == (400, 1.0, 300)
+    assert found.train.log_gradient_norms == 5
+
+
+def test_where_a_row_is_scored() -> None:
+    assert [where_scored(own, given) for own in ("test2014", "valid") for given in (None, "test")] == ["test2014", "test", "valid", "valid"]
+
+
+LISTS = "  base: {}\n  child: {init_from: base, model: {regularizers: [{kind: diversity, weight: 0.1}, {kind: encoder_l2, weight: 0.2}]}}\n"
+
+
+def regularizers(row: Row) -> list[tuple[str, float]]:
+    return [(each["kind"], each["weight"]) for each in spec_of(row).model.regularizers]
+
+
+def test_an_override_of_a_lists_item_changes_that_item_alone(spec: Write) -> None:
+    def found(*sets: str) -> list[tuple[str, float]]:
+        return regularizers(resolve(f"{spec(LISTS, head=HEAD)}#child", sets=list(sets))[0])
+
+    assert found("model.regularizers.1.weight=0.7") == [("diversity", 0.1), ("encoder_l2", 0.7)]
+    assert found("model.regularizers.0.weight=0.7") == [("diversity", 0.7), ("encoder_l2", 0.2)]
+    assert found("model.regularizers.0={weight: 0.7}") == [("diversity", 0.7), ("encoder_l2", 0.2)]
+    ((kind, weight), _) = found("model.regularizers.0={kind: encoder_l2}")
+    assert kind == "encoder_l2" and weight != 0.1, "an item of another kind has its own defaults"
+
+
+def test_an_override_reaches_the_parent_where_it_has_the_same_component(spec: Write) -> None:
+    rows = "  base: {model: {encoder: {aggregation: {kind: linear}}}}\n"
+    rows += "  child: {init_from: base, model: {encoder: {aggregation: {kind: linear}}, decoder: {aggregation: {kind: linear}}}}\n"
+    sets = ["model.d_ff=40", "model.encoder.aggregation.mode=narrow", "model.decoder.aggregation.mode=narrow"]
+    child = resolve(f"{spec(rows, head=HEAD)}#child", sets=sets)[0]
+    assert child.parent is not None
+    mine, parents = spec_of(child).model, spec_of(child.parent).model
+    assert (mine.d_ff, parents.d_ff) == (40, 40)
+    assert [each.aggregation["mode"] for each in (mine.encoder, mine.decoder, parents.encoder)] == ["narrow"] * 3
+    assert parents.decoder.aggregation == {"kind": "top"}
 
 
 @pytest.mark.parametrize("profile", ["smoke", "gpu"])
@@ -38,30 +156,6 @@ def test_a_plateau_keeps_its_rate_and_validates_by_the_profiles_steps(profile: s
     assert published.spec.train.validate_every == published.spec.train.checkpoint_every == "epoch"
     assert scaled.spec.optim == published.spec.optim and scaled.spec.optim.momentum == 0.99
     assert isinstance(scaled.spec.train.validate_every, int) and isinstance(scaled.spec.train.checkpoint_every, int)
-
-
-def test_a_corpus_scale_says_only_what_differs() -> None:
-    own = {"width": 0.5, "warmup": None, "batch": {"size": 800}}
-    whole = {"width": 0.25, "warmup": 400, "optim": {"clip_norm": 9}, "batch": {"unit": "tokens", "size": 400}, "train": {"max_steps": 7}}
-    profile = Profile.model_validate(whole | {"corpora": {"iwslt14-de-en": own}})
-    small = profile.of("iwslt14-de-en")
-    assert (small.width, small.warmup, small.optim) == (0.5, None, {"clip_norm": 9})
-    assert small.batch == {"unit": "tokens", "size": 800} and small.train == {"max_steps": 7}
-    assert profile.of("wmt14-en-de") == profile
-
-
-@pytest.fixture
-def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Writes a profile `mine` where profiles are looked for."""
-    monkeypatch.setattr(profiles, "SEARCH_SPACES", tmp_path)
-    (tmp_path / "profiles").mkdir()
-
-    def write(text: str) -> Path:
-        path = tmp_path / "profiles" / "mine.yaml"
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write
 
 
 @pytest.mark.parametrize(
@@ -83,8 +177,11 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         ),
     ],
 )
-def test_a_bad_profile_is_one_line_an_error(text: str, lines: list[str], shipped: Callable[[str], Path], cli: Callable[..., tuple]) -> None:
-    path = shipped(text)
+def test_a_bad_profile_is_one_line_an_error(
+    text: str, lines: list[str], tmp_path: Path, mine: Callable[[str], None], cli: Callable[..., tuple]
+) -> None:
+    mine(text)
+    path = tmp_path / "profiles" / "mine.yaml"
     with pytest.raises(UserError) as caught:
         resolve("dou2018/table1/row1", profile="mine")
     assert len(caught.value.lines) == len(lines)

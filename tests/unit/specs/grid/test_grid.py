@@ -84,15 +84,6 @@ def test_a_row_is_what_its_values_set(grid: Write) -> None:
     assert model.regularizers == [{"kind": "encoder_l2", "weight": 1e-5}]
 
 
-@pytest.mark.parametrize("options", [{}, {"profile": "smoke"}, {"sets": ["model.d_ff=40", "decode.beam_size=3"], "seed": 3}])
-def test_rows_put_together_from_parts_are_the_rows_resolved_one_by_one(grid: Write, options: dict[str, object]) -> None:
-    path = grid()
-    together = {row.id: row for row in resolve(path, **options)}  # type: ignore[arg-type]
-    for name, row in together.items():
-        (alone,) = resolve(f"{path}#{name.removeprefix('demo/grid/')}", **options)  # type: ignore[arg-type]
-        assert alone.spec == row.spec and (alone.label, alone.workers, alone.assumed) == (row.label, row.workers, row.assumed)
-
-
 def test_rows_of_a_grid_plan_with_keys_and_counts_as_others_do(grid: Write, tmp_path: Path) -> None:
     import torch
 
