@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -137,40 +137,31 @@ def _targets(document: Document, path: KeyPath, axis: Axis, problems: list[str])
 def _values(
     document: Document, path: KeyPath, name: str, axis: Axis, targets: list[tuple[tuple[str, ...], Position]], problems: list[str]
 ) -> Iterator[Value]:
-    kind = axis.kind
-    if kind in ("uniform", "loguniform"):
-        return
-    if axis.zip is not None:
-        columns = list(axis.zip.values())
-        for i in range(len(columns[0])):
-            row = [column[i] for column in columns]
-            plain = axis.names[i] if axis.names else row[0] if len(set(map(str, row))) == 1 else "x".join(map(text, row))
-            settings = [
-                Setting(parts, item, document.at((*position.path, i))) for (parts, position), item in zip(targets, row) if item != UNSET
-            ]
-            yield Value(name, plain, _id(name, axis, plain) if settings else "", tuple(settings))
-        return
-    given = getattr(axis, kind)
+    def value(plain: Any, settings: Iterable[Setting], parts: Iterable[str] = ()) -> Value:
+        sets, stands_for = tuple(settings), tuple(parts)
+        return Value(name, plain, _id(name, axis, plain) if sets or stands_for else "", sets, stands_for)
+
     if axis.words is not None:
-        for word, parts in axis.words.items():
-            yield Value(name, word, _id(name, axis, word), (), tuple(parts))
-        return
+        yield from (value(word, (), parts) for word, parts in axis.words.items())
+    if axis.zip is not None:
+        for i, row in enumerate(zip(*axis.zip.values(), strict=True)):
+            plain = axis.names[i] if axis.names else row[0] if len(set(map(str, row))) == 1 else "x".join(map(text, row))
+            pairs = [(target, item) for target, item in zip(targets, row, strict=False) if item != UNSET]
+            yield value(plain, (Setting(parts, item, document.at((*position.path, i))) for (parts, position), item in pairs))
+    given = axis.grid if axis.grid is not None else axis.choice or []
     for i, item in enumerate(given):
-        at = (*path, kind, item if isinstance(given, dict) else i)
-        value, plain, position = (given[item] if isinstance(given, dict) else item), item, document.at(at)
+        at = (*path, axis.kind, item if isinstance(given, dict) else i)
+        content, position = given[item] if isinstance(given, dict) else item, document.at(at)
         if not isinstance(given, dict) and isinstance(item, (dict, list, type(None))):
             problems.append(position.line(f"found {describe(item)}; expected a plain value, or values with names as a mapping NAME: VALUE"))
-            continue
-        if value == UNSET:
-            settings = []
+        elif content == UNSET:
+            yield value(item, ())
         elif targets:
-            settings = [Setting(parts, value, position) for parts, _ in targets]
+            yield value(item, (Setting(parts, content, position) for parts, _ in targets))
         else:
-            settings = list(_sections(document, at, value, problems))
-        yield Value(name, plain, _id(name, axis, plain) if settings else "", tuple(settings))
-    plain_values = [text(item) for item in given]
-    if len(set(plain_values)) != len(plain_values):
-        problems.append(document.at((*path, kind)).line("found a value twice; expected each once"))
+            yield value(item, list(_sections(document, at, content, problems)))
+    if len({text(item) for item in given}) != len(given):
+        problems.append(document.at((*path, axis.kind)).line("found a value twice; expected each once"))
 
 
 def _sections(document: Document, path: KeyPath, value: Any, problems: list[str]) -> Iterator[Setting]:
