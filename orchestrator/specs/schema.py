@@ -7,13 +7,15 @@ in `nmt-ablate schema` and docs/spec.md (`specs.field_docs`).
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
 from models.config import Component
-from orchestrator.specs.base import Natural, Positive, Probability, Strict
-from orchestrator.specs.data import DataSpec, Subword, Truncate, VocabSizes
+from orchestrator.specs.base import Count, Natural, Positive, Probability, Strict
+from orchestrator.specs.corpus_files import Corpus
 from orchestrator.specs.model import DecoderSpec, DropoutSpec, EncoderSpec, ModelSpec
 from orchestrator.specs.optim import BatchSpec, OptimSpec, Restart, Schedule
-from orchestrator.specs.search import DecodeSpec, LengthPenalty, ScoreSpec
-from orchestrator.specs.train import Every, TrainSpec
 
 __all__ = [
     "BatchSpec",
@@ -40,6 +42,178 @@ __all__ = [
     "Truncate",
     "VocabSizes",
 ]
+
+
+class Subword(Strict):
+    """Subword segmentation learned on the training text."""
+
+    kind: Literal["bpe", "unigram", "word"] = "bpe"
+    """How text is segmented: byte-pair encoding, a unigram language model, or whole words."""
+    size: Positive = 8000
+    """Number of pieces of a vocabulary, including its 4 specials."""
+    joint: bool = True
+    """Whether one vocabulary serves both sides."""
+    merges: Literal["own", "joint"] = "own"
+    """joint: merges are learned on the text of both sides, but each side has its own vocabulary of the pieces that it uses (as in
+    subword-nmt and fairseq); own: otherwise."""
+
+    @model_validator(mode="after")
+    def _merges(self) -> Subword:
+        if self.merges == "joint" and (self.joint or self.kind == "word"):
+            raise ValueError(f"merges is joint; expected own with {'joint true' if self.joint else 'kind word'}")
+        return self
+
+
+class VocabSizes(Strict):
+    """Declared vocabulary sizes, for parameter counts without data. Prepared data takes precedence."""
+
+    src: Positive | None = None
+    """Number of source subwords, specials included; null: unknown until the data are prepared."""
+    tgt: Positive | None = None
+    """Number of target subwords, specials included; null: unknown until the data are prepared."""
+
+
+class Truncate(Strict):
+    """Maximum subwords of each side, in every split; references stay whole. Sentence ends count, the final EOS does not."""
+
+    src: Positive | None = None
+    """Subwords of a source that are kept; null: all."""
+    tgt: Positive | None = None
+    """Subwords of a target that are kept; null: all."""
+
+
+class DataSpec(Strict):
+    """A corpus and its preprocessing."""
+
+    corpus: Corpus
+    """Name of a corpus of `search_spaces/data/`, or a mapping with the paths of its files (docs/own-corpus.md)."""
+    subword: Subword = Subword()
+    """Subword segmentation."""
+    tokenizer: Literal["none", "moses"] = "none"
+    """Tokenisation in front of the subwords; none: the text is taken as it is."""
+    lowercase: bool = False
+    """Whether all text is lowercased."""
+    max_words: Positive | None = None
+    """Training pairs with a longer side, in words, are left out; null: no bound."""
+    max_length: Positive | None = 250
+    """Training pairs with a longer side, in subwords, are left out; null: no bound."""
+    max_ratio: Annotated[float, Field(gt=1.0)] | None = None
+    """Training pairs of which one side has more than this many times the subwords of the other are left out; null: no bound."""
+    truncate: Truncate | None = None
+    """Cuts longer sentences of every split, before `max_length` and `max_ratio` apply; null: none is cut."""
+    vocab: VocabSizes = VocabSizes()
+    """Declared vocabulary sizes, for parameter counts without data."""
+
+
+Every = Positive | Literal["epoch"]
+"""An interval: a number of updates, or the end of each epoch."""
+
+
+class TrainSpec(Strict):
+    """Length and bookkeeping of a training.
+
+    Training ends at the first of max_steps, max_epochs, exhausted patience and a plateau's min_lr.
+    """
+
+    max_steps: Positive | None = None
+    """Updates after which training ends. One of max_steps and max_epochs is needed."""
+    max_epochs: Positive | None = None
+    """Epochs after which training ends. One of max_steps and max_epochs is needed."""
+    validate_every: Every = 1000
+    """Updates from one validation to the next; epoch: at the end of each."""
+    checkpoint_every: Every = 1000
+    """Updates from one checkpoint to the next, from which an interrupted training goes on; epoch: at the end of each."""
+    snapshots: Natural = 0
+    """Number of latest weight-only snapshots to retain for averaging (`decode.checkpoint: average`)."""
+    snapshot_every: Every | None = None
+    """Updates from one snapshot to the next; epoch: at the end of each; null: as checkpoint_every."""
+    patience: Positive | None = None
+    """Validations in a row without an improvement of the validation nll after which training ends; null: there may be any number."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Numbers of the network's computations; weights and the optimiser stay in fp32."""
+    threads: Count = 1
+    """Threads of a CPU, of each worker."""
+    compile: bool = False
+    """Whether torch.compile compiles the layers; what stands between them runs as it is."""
+    log_gradient_norms: Natural = 0
+    """Updates from one logging of each encoder layer's gradient norm to the next; 0: off. It is no part of a run's key."""
+    recompute: Literal["none", "layers"] = "none"
+    """layers: activations of layers are computed again in the backward pass, which saves memory; bitwise equal to none."""
+
+    @model_validator(mode="after")
+    def _recompute(self) -> TrainSpec:
+        if self.compile and self.recompute != "none":
+            raise ValueError(f"recompute is {self.recompute}; expected none with compile, which decides itself what is kept")
+        return self
+
+    @model_validator(mode="after")
+    def _end(self) -> TrainSpec:
+        if self.max_steps is None and self.max_epochs is None:
+            raise ValueError("one of max_steps and max_epochs is needed")
+        return self
+
+
+class LengthPenalty(Strict):
+    """Divisor of the sum of log-probabilities by which hypotheses are compared."""
+
+    kind: Literal["gnmt", "exponent", "none"] = "gnmt"
+    """gnmt: ((5+|Y|)/6)^alpha; exponent: |Y|^alpha; none: 1."""
+    alpha: Annotated[float, Field(ge=0)] | Literal["tuned"] = 0.6
+    """The exponent. tuned: the one of `candidates` with the best score on the validation set by the row's metric; the first one on ties."""
+    candidates: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)] | None = None
+    """Values of alpha that are tried; with alpha tuned alone."""
+
+    @model_validator(mode="after")
+    def _tuned(self) -> LengthPenalty:
+        tuned = self.alpha == "tuned"
+        if tuned and self.kind == "none":
+            raise ValueError("alpha is tuned; expected kind gnmt or exponent")
+        if tuned and self.candidates is None:
+            raise ValueError("candidates are needed by alpha tuned")
+        if self.candidates is not None and not tuned:
+            raise ValueError(f"candidates are used by alpha tuned alone, not by {self.alpha}")
+        return self
+
+
+class DecodeSpec(Strict):
+    """Checkpoint and search. Output length: |Y| <= max_ratio * |X| + max_extra, and |Y| <= max_length, counting EOS."""
+
+    checkpoint: Literal["last", "best", "average", "ema"] = "last"
+    """Weights that translate: the last ones; those with the lowest validation nll (best); the mean of the snapshots (average); the moving
+    average of the weights (ema, with `optim.ema`)."""
+    beam_size: Count = 4
+    """Hypotheses kept a sentence; 1: greedy search."""
+    length_penalty: LengthPenalty = LengthPenalty()
+    """How hypotheses of different lengths are compared."""
+    max_ratio: Annotated[float, Field(gt=0)] = 1.0
+    """An output has at most max_ratio times its source's subwords, plus max_extra, counting EOS."""
+    max_extra: Natural = 50
+    """Subwords that an output may have beyond max_ratio times its source's."""
+    max_length: Positive | None = None
+    """Most subwords of an output, counting EOS; null: max_ratio and max_extra alone bound it."""
+    no_repeat_ngram: Annotated[int, Field(ge=0, le=16)] = 0
+    """n > 0 forbids repeated n-grams of subwords in an output (3: trigram blocking, Paulus et al. 2018); 0: nothing is forbidden."""
+    precision: Literal["fp32", "bf16", "int8"] = "fp32"
+    """Numbers with which the linear layers compute."""
+
+
+class ScoreSpec(Strict):
+    """Test set and metric."""
+
+    test: str = "test"
+    """Split of the corpus that is translated and scored."""
+    metric: Literal["sacrebleu", "multi-bleu", "mteval", "rouge"] = "sacrebleu"
+    """sacrebleu and mteval (mteval-v13a) score detokenised text; multi-bleu scores tokenised text without smoothing, as papers do; rouge is
+    the F1 of ROUGE-1, -2 and -L, of stemmed words for English and of the words of `tokenize` for other target languages."""
+    tokenize: Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] | None = None
+    """sacreBLEU's name of the tokeniser, for sacrebleu and mteval; null: zh for zh, ja-mecab for ja, ko-mecab for ko, 13a for all other
+    target languages."""
+    lowercase: bool = False
+    """Whether case is ignored."""
+    split_compounds: bool = False
+    """Whether multi-bleu splits words at hyphens, as tensor2tensor's get_ende_bleu.sh does."""
+    beam_size: Count | None = None
+    """Beam size in place of that of `decode`, for example for greedy search beside beam search in `also`; null: that of `decode`."""
 
 
 class RunSpec(Strict):
