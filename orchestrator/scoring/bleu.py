@@ -13,7 +13,6 @@ is no reference stream or the numbers of lines differ.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sacrebleu
@@ -29,26 +28,6 @@ _OTHER_SPACE = {ord(c): 0xF0000 + ord(c) for c in map(chr, range(0x3001)) if c.i
 """Maps non-ASCII white space to private characters, because multi-bleu.perl reads bytes and splits at ASCII white space only."""
 
 
-@dataclass(frozen=True)
-class MultiBleu:
-    """Score and precisions in percent, lengths in tokens. The signature names everything that the score depends on."""
-
-    score: float
-    precisions: tuple[float, ...]
-    brevity_penalty: float
-    hypothesis_length: int
-    reference_length: int
-    signature: str
-
-
-@dataclass(frozen=True)
-class Mteval:
-    """Score in percent. The signature names everything that the score depends on."""
-
-    score: float
-    signature: str
-
-
 def sacre_bleu(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, tokenize: str = DEFAULT
 ) -> dict[str, Any]:
@@ -56,59 +35,45 @@ def sacre_bleu(
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=True)  # `sweeps.metric_compatibility` checks that the text fits the metric
     metric.num_refs = len(references)
     result = corpus_score(metric, hypotheses, references)
+    return _figures(result, float(result.bp), signature_of("BLEU", metric))
+
+
+def multi_bleu(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, split_compounds: bool = False
+) -> dict[str, Any]:
+    """BLEU of tokenised lines by multi-bleu.perl, as `sacre_bleu`. `split_compounds`: see `split_hyphenated`."""
+    lines, *streams = (as_multi_bleu(stream, lowercase, split_compounds) for stream in (hypotheses, *references))
+    result = corpus_score(multi_bleu_metric(), lines, streams)
+    case, tok = "lc" if lowercase else "mixed", "data+compounds" if split_compounds else "data"
+    signature = f"multi-bleu|nrefs:{len(references)}|case:{case}|tok:{tok}|smooth:none|bp:closest"
+    return _figures(result, float(result.bp) if result.ref_len else 0.0, signature)
+
+
+def _figures(result: BLEUScore, brevity_penalty: float, signature: str) -> dict[str, Any]:
+    """Score and precisions in percent, lengths in tokens. The signature names everything that the score depends on."""
     return {
         "score": min(result.score, 100.0),
-        "signature": signature_of("BLEU", metric),
+        "signature": signature,
         "precisions": [float(p) for p in result.precisions],
-        "brevity_penalty": float(result.bp),
+        "brevity_penalty": brevity_penalty,
         "hypothesis_length": int(result.sys_len),
         "reference_length": int(result.ref_len),
     }
 
 
-def multi_bleu(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, split_compounds: bool = False
-) -> MultiBleu:
-    """BLEU of tokenised lines by multi-bleu.perl. `split_compounds`: see `split_hyphenated`."""
-    lines, *streams = (as_multi_bleu(stream, lowercase, split_compounds) for stream in (hypotheses, *references))
-    result = corpus_score(multi_bleu_metric(), lines, streams)
-    signature = "|".join(
-        (
-            "multi-bleu",
-            f"nrefs:{len(references)}",
-            f"case:{'lc' if lowercase else 'mixed'}",
-            f"tok:{'data+compounds' if split_compounds else 'data'}",
-            "smooth:none",
-            "bp:closest",
-        )
-    )
-    penalty = float(result.bp) if result.ref_len else 0.0
-    return MultiBleu(min(result.score, 100.0), tuple(result.precisions), penalty, result.sys_len, result.ref_len, signature)
-
-
 def mteval(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    lowercase: bool = False,
-    tokenize: str = DEFAULT,
-) -> Mteval:
-    """BLEU of detokenised lines by mteval-v13a.pl. `tokenize`: a tokenisation of sacreBLEU, named in the signature (for Chinese, say)."""
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False, tokenize: str = DEFAULT
+) -> dict[str, Any]:
+    """BLEU of detokenised lines by mteval-v13a.pl: score and signature.
+
+    tokenize: a tokenisation of sacreBLEU, named in the signature (for Chinese, say).
+    """
     lines, *streams = ([lower_ascii(line) for line in stream] if lowercase else stream for stream in (hypotheses, *references))
     metric = BLEU(tokenize=tokenize, smooth_method="exp", force=True)
     result = corpus_score(metric, lines, streams)
-    signature = "|".join(
-        (
-            "mteval-v13a",
-            f"nrefs:{len(references)}",
-            f"case:{'lc' if lowercase else 'mixed'}",
-            f"tok:{metric.tokenizer_signature}",
-            "smooth:exp",
-            "bp:closest",
-            f"sacrebleu:{sacrebleu.__version__}",
-        )
-    )
-    return Mteval(min(result.score, 100.0), signature)
+    form = f"nrefs:{len(references)}|case:{'lc' if lowercase else 'mixed'}|tok:{metric.tokenizer_signature}"
+    signature = f"mteval-v13a|{form}|smooth:exp|bp:closest|sacrebleu:{sacrebleu.__version__}"
+    return {"score": min(result.score, 100.0), "signature": signature}
 
 
 def multi_bleu_metric() -> BLEU:

@@ -7,7 +7,6 @@ figure for which they are defined (chrF always uses the unchanged text). All sco
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any, Protocol
 
 from sacrebleu.metrics.chrf import CHRF
@@ -62,8 +61,8 @@ def score(
     tokenised = [prepared.tokenise(list(stream), "tgt") for stream in references]
     figures: dict[str, dict[str, Any]] = {
         "sacrebleu": sacre_bleu(hypotheses_text, text, lowercase=spec.lowercase, tokenize=by),
-        "tokenised": asdict(multi_bleu(hypotheses_tokens, tokenised, lowercase=spec.lowercase, split_compounds=spec.split_compounds)),
-        "mteval": asdict(mteval(hypotheses_text, text, lowercase=spec.lowercase, tokenize=by)),
+        "tokenised": multi_bleu(hypotheses_tokens, tokenised, lowercase=spec.lowercase, split_compounds=spec.split_compounds),
+        "mteval": mteval(hypotheses_text, text, lowercase=spec.lowercase, tokenize=by),
         "chrf": chrf(hypotheses_text, text),
     }
     chosen = figures[{"multi-bleu": "tokenised", "mteval": "mteval"}.get(spec.metric, "sacrebleu")]

@@ -48,7 +48,7 @@ def test_every_figure_is_of_the_right_text(talks, raw_lines, token_lines, tmp_pa
     found = score(text, made, ready, "test", ScoreSpec())
     raw = [line.lower() for line in raw_lines]
     expected = sacre_bleu(text, [raw])["score"]
-    assert found["tokenised"]["score"] == pytest.approx(multi_bleu(made, [token_lines]).score)
+    assert found["tokenised"]["score"] == pytest.approx(multi_bleu(made, [token_lines])["score"])
     assert found["sacrebleu"]["score"] == found["mteval"]["score"] == pytest.approx(expected) and 50 < expected < 100
     assert abs(sacre_bleu(made, [token_lines])["score"] - expected) > 0.5, "of the tokens themselves it is another figure"
     for metric in ("sacrebleu", "mteval", "multi-bleu"):

@@ -40,11 +40,11 @@ def test_each_figure_is_of_its_own_text(lowercase, split):
     tokenised = multi_bleu(TOKENS, [Data().tokenise(REFERENCE, "tgt")], lowercase=lowercase, split_compounds=split)
     expected = {
         "sacrebleu": sacre_bleu(TEXT, [REFERENCE], lowercase=lowercase)["score"],
-        "multi-bleu": tokenised.score,
-        "mteval": mteval(TEXT, [REFERENCE], lowercase=lowercase).score,
+        "multi-bleu": tokenised["score"],
+        "mteval": mteval(TEXT, [REFERENCE], lowercase=lowercase)["score"],
     }
     assert len({round(value, 6) for name, value in expected.items() if name != "mteval"}) == 2, "the figures tell the texts apart"
     for metric, record in found.items():
         assert record["bleu"] == pytest.approx(expected[metric]) and record["metric"] == metric
-        assert record["tokenised"]["score"] == pytest.approx(tokenised.score)
+        assert record["tokenised"]["score"] == pytest.approx(tokenised["score"])
         assert record["sentences"] == 2
