@@ -19,40 +19,36 @@ def size(text: str) -> float:
     return value
 
 
+EXPECTED = {"gpu": "expected auto, a part of a GPU such as 0.25, or whole ones", "memory": "expected auto, none or a size such as 12G"}
+
+
+def checked(name: str, value: Any) -> Any:
+    """Returns the value of a resource. Raises ValueError if it is malformed."""
+    if value == "auto" or (name == "memory" and value == "none"):
+        return value
+    if name == "memory":
+        size(value)
+        return value
+    if not valid_share(float(value)):
+        raise ValueError(f"{value} is no share of GPUs")
+    return float(value)
+
+
 def parse(text: str | None) -> dict[str, Any]:
     """Parses the option `--resources`: `gpu=0.5,memory=12G` -> {"gpu": 0.5, "memory": "12G"}. Raises UserError for anything malformed."""
     found: dict[str, Any] = {}
     problems = []
     for part in [] if text is None else text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
-        words = {"gpu": ("auto",), "memory": ("auto", "none")}
-        if name not in words:
-            problems.append(f"--resources {shown(part)}: unknown key; {nearest(name, words)}")
-            continue
         try:
-            if value in words[name]:
-                found[name] = value
-            elif name == "memory":
-                size(value)
-                found[name] = value
-            else:
-                found[name] = float(value)
+            found[name] = checked(name, value) if name in EXPECTED else None
         except ValueError:
-            found[name] = "?"
-        problem = _problem(name, found[name])
-        if problem:
-            problems.append(f"--resources {shown(part)}: {problem}")
+            problems.append(f"--resources {shown(part)}: {EXPECTED[name]}")
+        if name not in EXPECTED:
+            problems.append(f"--resources {shown(part)}: unknown key; {nearest(name, EXPECTED)}")
     if problems:
         raise UserError(*problems)
     return found
-
-
-def _problem(name: str, value: Any) -> str | None:
-    if name == "gpu" and value != "auto" and not (isinstance(value, float) and valid_share(value)):
-        return "expected auto, a part of a GPU such as 0.25, or whole ones"
-    if name == "memory" and value == "?":
-        return "expected auto, none or a size such as 12G"
-    return None
 
 
 def valid_share(value: float) -> bool:

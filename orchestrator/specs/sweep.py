@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from orchestrator.specs.base import Natural, Positive, Strict
-from orchestrator.specs.resources import size, valid_share
+from orchestrator.specs.positions import describe
+from orchestrator.specs.resources import EXPECTED, checked
 
 MAX_SEED = 2**32 - 1
 MAX_SEEDS = 1000
@@ -76,13 +77,12 @@ class Resources(Strict):
 
     @model_validator(mode="after")
     def _sound(self) -> Resources:
-        if self.gpu != "auto" and not valid_share(float(self.gpu)):
-            raise ValueError(f"gpu is {self.gpu}; expected auto, a part of a GPU such as 0.25, or whole ones")
-        if self.memory not in ("auto", "none"):
+        for name in EXPECTED:
+            value = getattr(self, name)
             try:
-                size(self.memory)
+                checked(name, value)
             except ValueError:
-                raise ValueError(f"memory is {self.memory[:40]!r}; expected auto, none or a size such as 12G") from None
+                raise ValueError(f"{name} is {describe(value)}; {EXPECTED[name]}") from None
         return self
 
 
