@@ -17,9 +17,10 @@ from orchestrator.specs.corpus_files import make_absolute
 from orchestrator.specs.grid.combinations import read_grid
 from orchestrator.specs.messages import problems_of
 from orchestrator.specs.parsed_table import ParsedRow, TableFile
-from orchestrator.specs.positions import Document, Located, describe, display, nearest, shown
+from orchestrator.specs.positions import Document, KeyPath, Located, describe, display, nearest, shown
 from orchestrator.specs.scorings import Figures
-from orchestrator.specs.table import SEGMENT_WORDS, RowHead, TableHead, segments
+from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS, RowHead, TableHead, segments
+from orchestrator.specs.templates import Template, TemplateHead
 
 MAX_PARENTS = 16
 H = TypeVar("H", bound=BaseModel)
@@ -59,24 +60,35 @@ def load(path: Path) -> Document:
 
 def _fill(table: TableFile, chain: tuple[Path, ...]) -> None:
     document, data = table.document, table.document.data
-    head = head_of(document, (), TableHead, [n for n in data if n not in SECTIONS], table.problems, extra=SECTIONS)
+    head, sections = _part(table, (), TableHead)
     table.shared.home = document.at(())
     if isinstance(data.get("extends"), str):
         _extend(table, data["extends"], chain)
-    sections = Located.of(document, (), lambda name: name in SECTIONS)
-    _only_mappings(sections, table.problems)
     table.shared = table.shared.merged(sections)
     if head is not None:
         table.source, table.columns = head.source, head.expect_columns
         table.sweep, table.claims = head.sweep or table.sweep, head.claims
         table.assumed = list(dict.fromkeys([*table.assumed, *head.assumed]))
         table.figures = table.figures.merged(document, (), head)
-    table.templates = table.templates | row_templates.of_file(document, head_of, table.problems)
+    named = data.get("templates")
+    for name in named if isinstance(named, dict) else ():
+        _template(table, name, named[name])
     rows = data.get("rows")
     if isinstance(rows, dict):
         _names(table, rows)
         for name in rows:
             _row(table, name, rows[name])
+
+
+def _part(table: TableFile, path: KeyPath, model: type[H]) -> tuple[H | None, Located]:
+    """Returns the head of the mapping at `path`, None if it is invalid, and its sections."""
+    document = table.document
+    value: Any = functools.reduce(lambda part, name: part[name], path, document.data) or {}
+    head = head_of(document, path, model, [n for n in value if n not in SECTIONS], table.problems, extra=SECTIONS)
+    sections = Located.of(document, path, lambda name: name in SECTIONS)
+    for name in [n for n, part in sections.data.items() if not isinstance(part, dict)]:
+        table.problems.append(sections.at((name,)).line(f"found {describe(sections.data.pop(name))}; expected a mapping"))
+    return head, sections
 
 
 def _extend(table: TableFile, target: str, chain: tuple[Path, ...]) -> None:
@@ -114,9 +126,7 @@ def head_of(
 
     extra: further keys to suggest for an unknown key.
     """
-    value: Any = document.data
-    for part in path:
-        value = value[part]
+    value: Any = functools.reduce(lambda part, name: part[name], path, document.data)
     try:
         return model.model_validate({name: value[name] for name in names})
     except ValidationError as error:
@@ -126,12 +136,6 @@ def head_of(
                 message = f"unknown key; {nearest(str(problem.path[-1]), [*model.model_fields, *extra])}"
             problems.append(document.line(problem.path, message))
         return None
-
-
-def _only_mappings(sections: Located, problems: list[str]) -> None:
-    for name in [n for n, value in sections.data.items() if not isinstance(value, dict)]:
-        problems.append(sections.at((name,)).line(f"found {describe(sections.data[name])}; expected a mapping"))
-        del sections.data[name]
 
 
 def _names(table: TableFile, rows: dict[str, Any]) -> None:
@@ -147,27 +151,31 @@ def _names(table: TableFile, rows: dict[str, Any]) -> None:
         seen.setdefault(name.casefold(), name)
 
 
+def _template(table: TableFile, name: str, value: Any) -> None:
+    position = table.document.at(("templates", name))
+    if not SEGMENT.fullmatch(name):
+        table.problems.append(f"{position.where}: templates: found the name '{shown(name)}'; expected {SEGMENT_WORDS}")
+    elif not isinstance(value, dict):
+        table.problems.append(position.line(f"found {describe(value)}; expected a mapping"))
+    else:
+        head, sections = _part(table, ("templates", name), TemplateHead)
+        table.templates = table.templates | {name: Template(sections, [] if head is None else head.assumed)}
+
+
 def _row(table: TableFile, name: str, value: Any) -> None:
     path, document = ("rows", name), table.document
     position = document.at(path)
     if not isinstance(value, (dict, type(None))):
         table.problems.append(position.line(f"found {describe(value)}; expected a mapping"))
         return
-    value = {} if value is None else value
-    if value == {} or document.data["rows"][name] is None:
-        document.data["rows"][name] = value
-    problems: list[str] = []
-    head = head_of(document, path, RowHead, [n for n in value if n not in SECTIONS], problems, extra=SECTIONS)
-    table.problems += problems
-    own = Located.of(document, path, lambda key: key in SECTIONS)
-    if head is not None and head.kind != "run" and own.data:
+    valid, own = _part(table, path, RowHead)
+    head = valid or RowHead()
+    if head.kind != "run" and own.data:
         first = next(iter(own.data))
         table.problems.append(own.at((first,)).line(f"found in a row of kind {head.kind}; expected only in rows of kind run"))
-    _only_mappings(own, table.problems)
-    head = head or RowHead()
     base, assumed = row_templates.used(head.use, table.templates, document, path, table.shared, table.problems)
     head = head.model_copy(update={"assumed": [*assumed, *head.assumed]})
-    figures = scorings.of_row(table.figures, document, path, head, table.problems) if not problems else Figures()
+    figures = Figures() if valid is None else scorings.of_row(table.figures, document, path, head, table.problems)
     table.written[name] = ParsedRow(name, head, base.merged(own), position, figures)
 
 

@@ -6,18 +6,14 @@ sections, then the row's own keys merge onto the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import Field
 
-from orchestrator.specs.check import SECTIONS, check
-from orchestrator.specs.positions import Document, KeyPath, Located, describe, nearest, shown
+from orchestrator.specs.check import check
+from orchestrator.specs.positions import Document, KeyPath, Located, nearest, shown
 from orchestrator.specs.schema import Strict
-from orchestrator.specs.table import SEGMENT, SEGMENT_WORDS
-
-HeadOf = Callable[..., Any]
 
 
 class TemplateHead(Strict):
@@ -33,26 +29,6 @@ class Template:
 
     spec: Located
     assumed: list[str]
-
-
-def of_file(document: Document, head_of: HeadOf, problems: list[str]) -> dict[str, Template]:
-    """Returns the templates defined in a file, and appends one line per problem to `problems`."""
-    named = document.data.get("templates")
-    found: dict[str, Template] = {}
-    for name, value in named.items() if isinstance(named, dict) else ():
-        path: KeyPath = ("templates", name)
-        if not SEGMENT.fullmatch(name):
-            where = document.at(path).where
-            problems.append(f"{where}: templates: found the name '{shown(name)}'; expected {SEGMENT_WORDS}")
-        elif not isinstance(value, dict):
-            problems.append(document.at(path).line(f"found {describe(value)}; expected a mapping"))
-        else:
-            head = head_of(document, path, TemplateHead, [n for n in value if n not in SECTIONS], problems, extra=SECTIONS)
-            spec = Located.of(document, path, lambda key: key in SECTIONS)
-            for section in [n for n, item in spec.data.items() if not isinstance(item, dict)]:
-                problems.append(spec.at((section,)).line(f"found {describe(spec.data.pop(section))}; expected a mapping"))
-            found[name] = Template(spec, [] if head is None else head.assumed)
-    return found
 
 
 def used(
