@@ -1,4 +1,4 @@
-"""The parameter ledger: what our models count against what the papers print, row by row (`pytest -s` shows it).
+"""The parameter ledger: what our models count against what the papers print, row by row.
 
 Vocabularies of Dou et al. are not printed: sizes are chosen that meet the counts of the base models (V_src + 2 V_tgt = 85,650 for En-De,
 124,650 for Zh-En), and meet those of the big ones then. Wang et al. print theirs; their counts are met to the last printed digit where four
@@ -162,10 +162,6 @@ def spec_of(row: Row) -> RunSpec:
     return row.spec
 
 
-def show(row: Row, reported: object, counted: str, verdict: str) -> None:
-    print(f"\n{row.id:<34} reported {reported!s:<8} counted {counted:<12} {verdict}", end="")
-
-
 @pytest.mark.parametrize("name", [n for n in ADDED if n != "row1"])
 def test_what_the_variants_of_dou_add(name: str) -> None:
     table = rows("dou2018/table1")
@@ -173,7 +169,6 @@ def test_what_the_variants_of_dou_add(name: str) -> None:
     added = params(spec_of(table[name]), EN_DE, EN_DE) - base
     assert added == ADDED[name]
     reported = number(table[name].expect.get("params_added"))
-    show(table[name], table[name].expect.get("params_added", "-"), f"+{added / 1e6:.3f}M", "")
     assert reported is None or f"{added / 1e6:.1f}" == f"{reported / 1e6:.1f}"
 
 
@@ -183,14 +178,12 @@ def test_the_models_of_dou(name: str) -> None:
     d, size = spec_of(row).model.d_model, EN_DE if name.endswith("en-de") else ZH_EN
     counted = params(spec_of(row), size, size)
     assert counted == body(d) + d + 3 * size * d + (hierarchical(d) if name[3] in "79" else 0)
-    show(row, row.expect["params"], f"{counted / 1e6:.3f}M", "")
     assert f"{counted / 1e6:.0f}M" == row.expect["params"]
 
 
 def test_the_base_model_of_dou() -> None:
     row = rows("dou2018/table1")["row1"]
     counted = params(spec_of(row), EN_DE, EN_DE)
-    show(row, row.expect["params"], f"{counted / 1e6:.3f}M", "")
     assert counted == 87_991_808 and f"{counted / 1e6:.1f}M" == row.expect["params"] == "88.0M"
 
 
@@ -214,7 +207,6 @@ def test_the_models_of_wang(name: str) -> None:
     reported = row.expect.get("params")
     met = {"round": f"{rounded / 1e6:.2f}M" == reported, "cut": f"{math.floor(cut / 1e4) / 100:.2f}M" == reported}
     verdict = MISSED.get(name, "" if reported else "not in the paper")
-    show(row, reported or "-", f"{cut / 1e6:.3f}M", verdict)
     if reported is not None:
         assert [how for how, ok in met.items() if not ok] == [how for how in met if how in verdict.split(":")[0]]
 
@@ -242,7 +234,6 @@ def test_the_baselines_of_hao(name: str) -> None:
     assert sizes is not None
     counted = params(spec_of(row), *sizes)
     assert counted == body(d) + d + (sizes[0] + 2 * sizes[1]) * d
-    show(row, row.expect["params"], f"{counted / 1e6:.3f}M", "")
     assert f"{counted / 1e6:.1f}M" == row.expect["params"]
 
 
@@ -258,7 +249,6 @@ def test_what_the_recurrence_of_hao_adds(name: str) -> None:
     assert added == a * d * d + b * d
     reported = number(row.expect.get("params_added"))
     met = reported is None or f"{added / 1e6:.1f}" == f"{reported / 1e6:.1f}"
-    show(row, row.expect.get("params_added", "-"), f"+{added / 1e6:.3f}M", "" if met else "not met")
     assert met == ("/row8" not in name)
 
 
@@ -288,7 +278,6 @@ def test_the_models_of_wei(name: str) -> None:
     assert sizes is not None
     counted = params(spec_of(row), *sizes)
     expected, verdict = WEI[name]
-    show(row, row.expect.get("params", "-"), f"{counted / 1e6:.3f}M", verdict)
     assert counted == expected
     if (reported := row.expect.get("params")) is not None:
         digits = 1 if "." in str(reported) else 0

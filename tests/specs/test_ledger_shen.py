@@ -1,4 +1,4 @@
-"""The parameter ledger of Shen et al. 2018 (DenseNMT), row by row (`pytest -s` shows it).
+"""The parameter ledger of Shen et al. 2018 (DenseNMT), row by row.
 
 The paper prints one size a column of table 1, +-1M: 45,000 rows of words (source and twice the target) for De-En, 89,000 for Tr-En and
 120,000 for its morphemes put 49 of 54 within that, and the others at most .06M outside. Its 20% fewer parameters than ConvS2S hold with
@@ -17,7 +17,7 @@ from orchestrator.report.notes import parameter_differences
 from orchestrator.specs.table import number
 from orchestrator.sweeps.parameters import declared, params
 from orchestrator.sweeps.plan import Data
-from tests.specs.test_ledger import rows, show, spec_of
+from tests.specs.test_ledger import rows, spec_of
 
 E = 256
 """Width of embedded words, keys and values in Shen's small models."""
@@ -94,7 +94,6 @@ def test_the_models_of_shen(row_name: str) -> None:
             assert sizes is not None
             counted = params(spec_of(row), *sizes)
             off = (counted - (number(row.expect["params"]) or 0.0)) / 1e6
-            show(row, f"{row.expect['params']} +-1M", f"{counted / 1e6:.3f}M", "outside" if name in OUTSIDE else "")
             assert counted == SHEN[row_name](spec_of(row).model.word_dim or E, *sizes), name
             assert (abs(off) > 1) == (name in OUTSIDE) == bool(row.note), "a table says why"
             assert name not in OUTSIDE or round(off, 3) == OUTSIDE[name]

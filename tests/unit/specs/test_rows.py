@@ -171,16 +171,6 @@ def test_every_bad_override_is_told_at_once(spec: Write) -> None:
     assert len(caught.value.lines) == 2
 
 
-def test_a_profile_scales_widths_and_keeps_the_variant(spec: Write) -> None:
-    rows = "  r: {model: {d_model: 512, d_ff: 2048, num_heads: 8, encoder: {num_layers: 6, aggregation: {kind: mlrf-fnn, d_f: 512}}}}\n"
-    row = one(spec(rows), "r", profile="smoke", sets=["train.max_steps=5"])
-    assert row.spec is not None
-    model = row.spec.model
-    assert (model.d_model, model.d_ff, model.num_heads, model.encoder.num_layers) == (32, 128, 8, 6)
-    assert model.encoder.aggregation["d_f"] == 32 and model.d_model // model.num_heads % 2 == 0
-    assert row.spec.data.corpus == "toy-smoke" and row.spec.train.max_steps == 5, "--set wins over the profile"
-
-
 @pytest.mark.parametrize(("profile", "factor"), [("smoke", 1 / 16), ("mini", 0.5)])
 def test_a_profile_scales_convolutions_by_one_factor(profile: str, factor: float) -> None:
     """Word embeddings and widths of Shen 2018 stay as different as they are; single numbers and lists alike."""
@@ -192,14 +182,6 @@ def test_a_profile_scales_convolutions_by_one_factor(profile: str, factor: float
     shrunk = 1 / 16 if profile == "smoke" else 0.25
     assert big.encoder.layer["widths"] == big.decoder.layer["widths"] == [round(shrunk * w) for w in (*[512] * 9, *[1024] * 4, 2048, 2048)]
     assert (big.d_model, big.output_dim) == (768 * shrunk, 512 * shrunk)
-
-
-@pytest.mark.parametrize("profile", ["smoke", "mini", "gpu"])
-def test_a_profile_reaches_a_restart(spec: Write, profile: str) -> None:
-    rows = "  r: {optim: {restart: {after_epochs: 40, schedule: {kind: fixed, lr: 1e-3}, batch: {unit: sentences, size: 32}}}}\n"
-    row = one(spec(rows), "r", profile=profile)
-    assert row.spec is not None and row.spec.optim.restart is not None and row.spec.train.max_steps is not None
-    assert row.spec.optim.restart.after_steps is not None and row.spec.optim.restart.after_steps < row.spec.train.max_steps
 
 
 def test_unknown_profile(spec: Write) -> None:
