@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from orchestrator.files import atomic
 from orchestrator.files.canonical import canonical, digest
+from orchestrator.files.documents import read_or_tell, write_document
 from orchestrator.ledger.keys import model_meaning, short, training_key
 from orchestrator.ledger.provenance import processor
 from orchestrator.specs.components import WHOLE_SLOTS
@@ -90,7 +90,7 @@ def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
 def write(results: Path, conditions: dict[str, Any], measures: dict[str, Any]) -> None:
     """Writes a probe durably and atomically; replaces an earlier one under the same conditions."""
     key = key_of(conditions)
-    atomic.write_json(results / FOLDER / f"{short(key)}.json", {"key": key, "about": conditions, "measures": measures})
+    write_document(results / FOLDER / f"{short(key)}.json", {"about": conditions, "measures": measures}, key)
 
 
 def read_all(results: Path) -> dict[str, dict[str, Any]]:
@@ -99,8 +99,8 @@ def read_all(results: Path) -> dict[str, dict[str, Any]]:
     folder = results / FOLDER
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else []:
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            if key_of(record["about"]) == record["key"] and all(record["measures"][name] >= 0 for name in MEASURES):
+            record = read_or_tell(path)
+            if record is not None and key_of(record["about"]) == record["key"] and all(record["measures"][name] >= 0 for name in MEASURES):
                 probes[record["key"]] = record
         except (OSError, ValueError, KeyError, TypeError):
             continue

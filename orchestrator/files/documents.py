@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.files.atomic import plain
+from orchestrator.files.atomic import plain, write_json
 from orchestrator.files.canonical import digest
+from orchestrator.safe_text import log_once
 
 MOST_VALUES = 4_000_000
 """In one JSON text: an empty list takes 3 bytes of text and 64 of memory."""
@@ -43,6 +44,19 @@ def read_document(path: Path) -> dict[str, Any] | None:
         return document if document is not None and document.get("digest") == digest(unsealed(document)) else None
     except (ValueError, RecursionError):
         return None
+
+
+def write_document(path: Path, record: Mapping[str, Any], key: str) -> None:
+    """Writes a sealed document atomically."""
+    write_json(path, sealed(record, key))
+
+
+def read_or_tell(path: Path) -> dict[str, Any] | None:
+    """`read_document` without the digest; a document that is damaged or was changed counts as absent, with one warning on stderr."""
+    document = read_document(path)
+    if document is None and path.exists():
+        log_once(f"warning: {path}: its digest is not the one of its content; it counts as absent until it is made again")
+    return None if document is None else unsealed(document)
 
 
 def parse(data: bytes) -> Any:

@@ -7,7 +7,6 @@ another's. Plans use it to say what their seeds can find, tables pool it with th
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from orchestrator.errors import UserError
-from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
+from orchestrator.files.documents import read_or_tell, write_document
 from orchestrator.ledger.keys import short
 from orchestrator.ledger.results import Ledger
 from orchestrator.ledger.statistics import WIDTHS
@@ -91,7 +90,7 @@ def _rungs(ledger: Ledger, train_keys: Collection[str]) -> dict[str, dict[str, f
 def save(ledger: Ledger, record: Mapping[str, Any]) -> None:
     """Writes the floor; one of the same family is replaced."""
     key = digest(record["family"])
-    atomic.write_json(ledger.root / FOLDER / f"{short(key)}.json", {"key": key, **record})
+    write_document(ledger.root / FOLDER / f"{short(key)}.json", record, key)
 
 
 def load(ledger: Ledger, spec: RunSpec, metric: str) -> Floor | None:
@@ -112,8 +111,8 @@ def load(ledger: Ledger, spec: RunSpec, metric: str) -> Floor | None:
 
 def _records(ledger: Ledger) -> Iterator[Any]:
     for path in (path for root in (ledger.root, *ledger.mirrors) for path in sorted((root / FOLDER).glob("*.json"))):
-        with contextlib.suppress(OSError, ValueError):
-            yield json.loads(path.read_text(encoding="utf-8"))
+        if (record := read_or_tell(path)) is not None:
+            yield record
 
 
 def tolerance(ledger: Ledger, row: Row, metric: str, rungs: Sequence[int], target: str) -> dict[str, float]:

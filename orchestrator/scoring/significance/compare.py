@@ -5,15 +5,13 @@ Results are stored in RESULTS/significance/KEY16.json, so that a table can show 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from orchestrator.data.store import Prepared
 from orchestrator.errors import UserError
-from orchestrator.files import atomic
 from orchestrator.files.canonical import digest
+from orchestrator.files.documents import read_or_tell, write_document
 from orchestrator.ledger import superseded
 from orchestrator.ledger.keys import Keys, short
 from orchestrator.ledger.results import Ledger
@@ -56,7 +54,7 @@ class Comparer:
         key = self._key(system, baseline)
         about = {"key": key, "system": system.as_dict(), "baseline": baseline.as_dict(), "samples": self.samples, "seed": self.seed}
         path = self.ledger.root / FOLDER / f"{short(key)}.json"
-        atomic.write_json(path, about | {"comparison": comparison.to_json()})
+        write_document(path, about | {"comparison": comparison.to_json()}, key)
         return path
 
     def _key(self, system: Keys, baseline: Keys) -> str:
@@ -67,8 +65,8 @@ class Comparer:
     def _stored(self, key: str) -> Comparison | None:
         for root in (self.ledger.root, *self.ledger.mirrors):
             try:
-                found: dict[str, Any] = json.loads((root / FOLDER / f"{short(key)}.json").read_text(encoding="utf-8"))
-                if found["key"] == key:
+                found = read_or_tell(root / FOLDER / f"{short(key)}.json")
+                if found is not None and found["key"] == key:
                     return Comparison.of(found["comparison"])
             except (OSError, ValueError, KeyError, TypeError):
                 continue  # absent or damaged: it is computed again

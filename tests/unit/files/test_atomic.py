@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from orchestrator.errors import FencedError
-from orchestrator.files import atomic
+from orchestrator.files import atomic, documents
 
 POINTS = ("pre_write", "pre_fsync", "pre_rename", "post_rename")
 
@@ -90,3 +90,14 @@ def test_json_refuses_nan(tmp_path):
     with pytest.raises(ValueError):
         atomic.write_json(tmp_path / "value", float("nan"))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_document_that_was_changed_counts_as_absent_and_is_told(tmp_path, capsys):
+    path, key = tmp_path / "floor.json", "ab" * 32
+    assert documents.read_or_tell(path) is None and capsys.readouterr().err == ""
+    documents.write_document(path, {"sd": 0.25}, key)
+    assert documents.read_or_tell(path) == {"key": key, "sd": 0.25}
+    path.write_text(path.read_text().replace("0.25", "0.05"))
+    assert documents.read_or_tell(path) is None
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"warning: {path}: its digest is not the one of its content")
